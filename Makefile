@@ -1,0 +1,33 @@
+# Two commands: `make quickstart` and `make test`. Each installs what it needs first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+OUT    ?= runs/quickstart
+
+.PHONY: quickstart test install check lint types clean
+
+quickstart: $(VENV)/.installed
+	$(BIN)/evotrainer run tasks/code.toml --out $(OUT) --open
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+install: $(VENV)/.installed-dev
+
+$(VENV)/.installed: pyproject.toml scripts/install-system.sh
+	bash scripts/install-system.sh
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[local]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	bash scripts/install-system.sh --dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

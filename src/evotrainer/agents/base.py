@@ -1,0 +1,32 @@
+"""The agent contract: sees a `Briefing`, may backtest and read search-split rollouts, returns a `Proposal`.
+
+An agent never sees gate or cert data and never decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from evotrainer.records.evidence import Backtest, Briefing, Intervention, Proposal
+from evotrainer.records.rollout import Rollout
+
+
+class Tools(Protocol):
+    """What an agent may call while it thinks."""
+
+    def backtest(self, intervention: Intervention) -> Backtest:
+        """Replay a change over the champion's stored rollouts."""
+        ...
+
+    def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
+        """Stored train and search rollouts of a branch, newest first."""
+        ...
+
+
+class Agent(Protocol):
+    name: str
+
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        """Interventions for this round, best first; AgentError where nothing usable comes out."""
+        ...

@@ -1,0 +1,101 @@
+"""Environments: where an attempt at a task runs, and how it is scored.
+
+The neutral core is `reset -> step -> ... -> score`, vectorised over episodes so that a sandbox can grade a whole batch
+at once. Rewards are named functions of the finished episode; None means "not applicable", never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from evotrainer.records.rollout import Finish, Outcome, Turn
+
+SPLITS = ("train", "search", "gate", "cert")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem. `data` holds what grading needs (hidden tests, gold answer) and is never shown to the policy."""
+
+    id: str
+    split: str
+    prompt: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Episode:
+    """One attempt in progress; `step` appends to `turns` and sets `done`."""
+
+    task: Task
+    knobs: Mapping[str, Any]
+    turns: list[Turn]
+    done: bool = False
+    finish: Finish = "stop"
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Every component the environment can compute, the true outcome, or an infrastructure fault."""
+
+    components: Mapping[str, float | None]
+    outcome: Outcome
+    error: str | None = None
+    error_kind: str | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """Something the policy may use as a shortcut and that can be closed: `knob` = `closed` closes it."""
+
+    name: str
+    knob: str
+    open: Any
+    closed: Any
+    about: str
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A task set with its world. One instance serves one process."""
+
+    name: str
+    version: str
+    components: Mapping[str, str]
+    """Reward component -> what it measures."""
+    knobs: Mapping[str, tuple[Any, ...]]
+    """Environment knob -> allowed values, the default first."""
+    capabilities: Sequence[Capability]
+    proxy: tuple[str, str] | None
+    """(proxy component, true component) whose gap is the proxy gap; None where there is no such pair."""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Tasks of a split, in a fixed order; EnvironmentError_ for an unknown split."""
+        ...
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        """A fresh episode whose turns hold the prompt."""
+        ...
+
+    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
+        """Apply one action (the policy's text) to each episode, in place; `finishes`: stop or length."""
+        ...
+
+    def score(self, episodes: Sequence[Episode]) -> list[Score]:
+        """Score finished episodes, in order."""
+        ...
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
+        """(prompt, completion) pairs for a warm start, from train compositions only; may be empty."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-able: name, version, hash, sandbox tier, components, split sizes."""
+        ...
+
+    def close(self) -> None: ...

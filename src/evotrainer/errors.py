@@ -1,0 +1,69 @@
+"""One error type per boundary. Every message names the cause and the remedy, in one line."""
+
+from __future__ import annotations
+
+
+class EvoTrainerError(Exception):
+    """Base of all errors a user can act upon: `cause; remedy`. The CLI prints it and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class ConfigError(EvoTrainerError):
+    """The task file, an override or a recipe is not usable as it stands."""
+
+    exit_code = 2
+
+
+class SingleFactorError(ConfigError):
+    """A branch changes no factor or more than one factor against its parent; the message holds the diff."""
+
+
+class BudgetError(EvoTrainerError):
+    """A reservation does not fit what is left of the budget."""
+
+    exit_code = 3
+
+
+class StoreError(EvoTrainerError):
+    """Ledger or rollout store cannot be read or written (corrupt, disk full, held by another writer)."""
+
+    exit_code = 4
+
+
+class IntegrityError(StoreError):
+    """The ledger's hash chain or a file's checksum does not hold."""
+
+
+class SandboxError(EvoTrainerError):
+    """No sandbox of the required tier, or the sandbox itself broke. Never the fault of the program it ran."""
+
+    exit_code = 5
+
+
+class TrainerError(EvoTrainerError):
+    """The trainer could not start or go on."""
+
+    exit_code = 6
+
+
+class MissingDependencyError(TrainerError):
+    """An optional dependency (torch, ...) is not installed."""
+
+
+class EnvironmentError_(EvoTrainerError):
+    """A task set or environment is malformed."""
+
+    exit_code = 7
+
+
+class AgentError(EvoTrainerError):
+    """The agent answered nothing usable."""
+
+    exit_code = 8
+
+
+class Aborted(EvoTrainerError):
+    """A human gate answered ABORT, or the run was interrupted; `evotrainer resume` goes on."""
+
+    exit_code = 9

@@ -1,0 +1,255 @@
+"""Kinds and bodies of the ledger's events. History is appended: a correction is a new event naming the old one.
+
+An event's id is its idempotency key (`r2/b3/s1/finished`): writing the same id twice with the same body is a no-op.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from evotrainer.records.evidence import Backtest, HealthReport, Intervention, Proposal, Verdict
+from evotrainer.records.recipe import Frozen, Recipe
+
+FailureLabel = Literal[
+    "crash", "preflight_crash", "train_budget_overrun", "eval_budget_overrun", "harness_abort", "disqualified"
+]
+
+
+class RunOpened(Frozen):
+    """id `run`"""
+
+    run: str
+    task: str
+    task_hash: str
+    """SHA-256 (16 hex) of the resolved task file."""
+    version: str
+    """evotrainer version."""
+    seed: int
+    agent: str
+    autonomy: str
+    budget: dict[str, float]
+    machine: dict[str, str]
+    sandbox_tier: str
+    environment: dict[str, Any]
+    """env.describe(): name, version, hash, components, splits with sizes."""
+    base_policy: dict[str, str]
+    """path as given, sha256 of the weights."""
+
+
+class BranchOpened(Frozen):
+    """id `<branch>/opened`"""
+
+    branch: str
+    parent: str | None
+    round: int
+    recipe: Recipe
+    recipe_hash: str
+    intervention: Intervention | None = None
+
+
+class TrialIntended(Frozen):
+    """id `<trial>/intended`, written before the process starts; reserves the budget."""
+
+    trial: str
+    branch: str
+    seed: int
+    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify"]
+    reserve_cpu_s: float
+
+
+class SplitScore(Frozen):
+    """Scores of one policy on one split. `per_task`: task id -> share of correct attempts."""
+
+    split: str
+    step: int
+    score: float
+    attempts: int
+    """Attempts per task."""
+    per_task: dict[str, float]
+    components: dict[str, float] = {}
+    """Mean of each reward component."""
+    errors: int = 0
+    """Rollouts lost to infrastructure faults: not in any mean."""
+
+
+class TrialFinished(Frozen):
+    """id `<trial>/finished`; settles the budget. Gate scores are here for the judge; views show means only."""
+
+    trial: str
+    branch: str
+    seed: int
+    status: Literal["complete", "failed"]
+    label: FailureLabel | None = None
+    error: str = ""
+    cpu_s: float
+    wall_s: float
+    steps: int
+    resumed: int = 0
+    """How many times it continued from a checkpoint."""
+    peak_rss_mb: float = 0.0
+    policy_sha256: str = ""
+    policy_path: str = ""
+    """Relative to the run folder."""
+    scores: tuple[SplitScore, ...] = ()
+    curve: tuple[dict[str, float], ...] = ()
+    """One dict per training step: step, reward, frac_reward_zero_std, entropy, completions/mean_length, ..."""
+    parts: tuple[str, ...] = ()
+    """Sealed Parquet parts of its rollouts, relative to the run folder."""
+    health: tuple[HealthReport, ...] = ()
+
+
+class NoiseMeasured(Frozen):
+    """id `noise/<n>`: variance components from A/A trials of the same recipe."""
+
+    branch: str
+    seeds: tuple[int, ...]
+    score_mean: float
+    seed_sd: float
+    """Standard deviation of the trial score between seeds (tasks fixed)."""
+    task_sd: float
+    """Standard deviation of per-task paired differences between two seeds."""
+    noise_floor: float
+    numbers: dict[str, float] = {}
+
+
+class RoundOpened(Frozen):
+    """id `r<n>/opened`"""
+
+    round: int
+    champion: str
+    harness: str
+
+
+class Diagnosed(Frozen):
+    """id `r<n>/diagnosed`: steps 1 to 4."""
+
+    round: int
+    health: HealthReport
+
+
+class Proposed(Frozen):
+    """id `r<n>/proposed`: steps 5 and 6."""
+
+    round: int
+    proposal: Proposal
+
+
+class Backtested(Frozen):
+    """id `r<n>/backtested/<i>`: step 7."""
+
+    round: int
+    index: int
+    intervention: Intervention
+    backtest: Backtest
+    vetoed: bool
+
+
+class Refused(Frozen):
+    """id `r<n>/refused/<i>`: a proposed branch that never was (two factors, lint error, repeated, over budget)."""
+
+    round: int
+    index: int
+    intervention: Intervention
+    reason: str
+
+
+class Judged(Frozen):
+    """id `<branch>/judged`: step 9."""
+
+    round: int
+    verdict: Verdict
+
+
+class Promoted(Frozen):
+    """id `v<n>`: a branch becomes a version and the champion."""
+
+    version: str
+    branch: str
+    previous: str | None
+
+
+class Invalidated(Frozen):
+    """id `<branch>/invalidated`: the branch and its descendants lose their standing, also after promotion."""
+
+    branch: str
+    descendants: tuple[str, ...]
+    reason: str
+    champion: str
+    """The last valid version's branch, champion again."""
+
+
+class HumanGate(Frozen):
+    """id `r<n>/gate/<where>`"""
+
+    round: int
+    where: Literal["diagnosis", "intervention", "backtest", "verdict"]
+    answer: Literal["APPROVE", "REVISE", "ABORT"]
+    feedback: str = ""
+
+
+class Escalated(Frozen):
+    """id `r<n>/escalated`: what was done after repeated failures."""
+
+    round: int
+    failures: int
+    actions: tuple[str, ...]
+
+
+class Certified(Frozen):
+    """id `certified`: the cert split, read once."""
+
+    rows: tuple[CertRow, ...]
+    champion: str
+    comparisons: dict[str, dict[str, float]]
+    """e.g. `champion-base`: {mean, low, high, p}."""
+
+
+class CertRow(Frozen):
+    """One policy family on the cert split."""
+
+    name: str
+    """base, start (the human recipe), champion"""
+    branch: str
+    seeds: tuple[int, ...]
+    score: float
+    low: float
+    high: float
+    per_seed: tuple[float, ...]
+    components: dict[str, float] = {}
+    proxy_gap: float | None = None
+    """visible minus hidden, or what the environment calls its proxy"""
+
+
+Certified.model_rebuild()
+
+
+class RunClosed(Frozen):
+    """id `closed`"""
+
+    reason: str
+    champion: str
+    cpu_s: float
+    wall_s: float
+    peak_rss_mb: float
+
+
+BODIES: dict[str, type[Frozen]] = {
+    "run": RunOpened,
+    "branch": BranchOpened,
+    "intended": TrialIntended,
+    "finished": TrialFinished,
+    "noise": NoiseMeasured,
+    "round": RoundOpened,
+    "diagnosed": Diagnosed,
+    "proposed": Proposed,
+    "backtested": Backtested,
+    "refused": Refused,
+    "judged": Judged,
+    "promoted": Promoted,
+    "invalidated": Invalidated,
+    "gate": HumanGate,
+    "escalated": Escalated,
+    "certified": Certified,
+    "closed": RunClosed,
+}
+"""Event kind -> body model."""

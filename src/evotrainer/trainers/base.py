@@ -1,0 +1,110 @@
+"""The trainer contract. A trainer knows records, never environments: it meets those through `World`, structurally."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Rollout
+
+
+class World(Protocol):
+    """What a trainer needs of an environment; `envs.base.Environment` fits."""
+
+    components: Mapping[str, str]
+
+    def tasks(self, split: str) -> Sequence[Any]: ...
+
+    def reset(self, task: Any, knobs: Mapping[str, Any]) -> Any: ...
+
+    def step(self, episodes: Sequence[Any], actions: Sequence[str], finishes: Sequence[Any]) -> None: ...
+
+    def score(self, episodes: Sequence[Any]) -> list[Any]: ...
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]: ...
+
+    def describe(self) -> dict[str, Any]: ...
+
+
+RolloutSink = Callable[[Sequence[Rollout]], None]
+"""Takes one step's rollouts and returns once they are durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Where rollouts come from; goes into their ids."""
+
+    run: str
+    branch: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """One seeded training of a recipe from a start policy."""
+
+    identity: Identity
+    recipe: Recipe
+    policy_dir: Path
+    """Start policy, as `save_policy` wrote it."""
+    work_dir: Path
+    """Checkpoints live here; a request that finds one continues from it, to bit-identical weights."""
+    checkpoint_every: int = 5
+    """Steps."""
+    cpu_budget_s: float | None = None
+    """CPU-seconds; past it TrainerError names the overrun."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRequest:
+    """Sample `attempts` rollouts for each task under the recipe's sampling factors and score them."""
+
+    identity: Identity
+    recipe: Recipe
+    policy_dir: Path
+    split: str
+    step: int
+    """Training step of the policy; goes into rollout ids."""
+    attempts: int
+    tasks: int | None = None
+    """First n tasks of the split; None: all."""
+    greedy: bool = False
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides of the recipe's environment knobs (counterfactual audits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    steps: int
+    policy_dir: Path
+    curve: list[dict[str, float]]
+    """One dict per step: step, reward, score, frac_reward_zero_std, dead_fail, dead_pass, entropy, kl, grad_norm,
+    completions/mean_length, completions/clipped_ratio, kept_groups, cpu_s, ..."""
+    resumed: bool
+
+
+class Trainer(Protocol):
+    """Conformance is tested with `evotrainer.testing.check_trainer`."""
+
+    name: str
+
+    def train(
+        self,
+        request: TrainRequest,
+        world: World,
+        sink: RolloutSink,
+        on_step: Callable[[dict[str, float]], None],
+    ) -> TrainResult:
+        """Train; `sink` gets all rollouts of a step before `on_step` gets its curve entry."""
+        ...
+
+    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[Rollout]:
+        """Rollouts in task order, `attempts` per task."""
+        ...
+
+    def policy_sha256(self, policy_dir: Path) -> str:
+        """SHA-256 of the weights."""
+        ...
