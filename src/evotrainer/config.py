@@ -1,0 +1,278 @@
+"""The task file: one TOML per task, dotted overrides, the resolved copy stored with its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from evotrainer.errors import ConfigError
+from evotrainer.records.recipe import Frozen, Recipe, explain, lint
+
+
+class TaskInfo(Frozen):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    about: str = ""
+
+
+class Shape(Frozen):
+    """Shape of a policy trained from scratch."""
+
+    width: int = Field(128, ge=16)
+    layers: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1)
+    mlp: int = Field(384, ge=16)
+    """Inner width of the gated MLP."""
+    context: int = Field(320, ge=32)
+    """Tokens of prompt and completion together."""
+
+    @model_validator(mode="after")
+    def _heads(self) -> Shape:
+        if self.width % self.heads or (self.width // self.heads) % 2:
+            raise ValueError("width must be a multiple of heads, with an even number of channels per head")
+        return self
+
+
+class WarmStart(Frozen):
+    """Supervised warm start on the environment's demonstrations."""
+
+    demonstrations: int = Field(10_000, ge=1)
+    steps: int = Field(1_000, ge=1)
+    batch: int = Field(32, ge=1)
+    lr: float = Field(2e-3, gt=0)
+    seed: int = 0
+    shape: Shape = Shape()
+
+
+class PolicyConfig(Frozen):
+    base: str = "warm-start"
+    """`builtin:<name>` (ships with the package), a folder that transformers can load, or `warm-start`."""
+    warm_start: WarmStart = WarmStart()
+
+
+class Evaluation(Frozen):
+    """What is sampled to read a policy; tasks None: the whole split."""
+
+    search_tasks: int | None = Field(None, ge=1)
+    search_attempts: int = Field(4, ge=1)
+    gate_tasks: int | None = Field(None, ge=1)
+    gate_attempts: int = Field(4, ge=1)
+    cert_tasks: int | None = Field(None, ge=1)
+    cert_attempts: int = Field(4, ge=1)
+
+
+class Judgement(Frozen):
+    """What the judge asks for before it promotes (see docs/judge.md)."""
+
+    alpha: float = Field(0.05, gt=0, lt=0.5)
+    """One-sided probability of any false promotion in the whole run."""
+    min_effect: float = Field(0.01, ge=0, lt=1)
+    """Smallest improvement of the gate score that is worth a promotion, in score units."""
+    min_seeds: int = Field(3, ge=2)
+    max_error_share: float = Field(0.05, ge=0, le=1)
+    """Share of rollouts lost to infrastructure faults above which nothing is decided."""
+
+
+class RunConfig(Frozen):
+    seed: int = 0
+    agent: str = "statistical"
+    agent_options: dict[str, Any] = {}
+    autonomy: Literal["full", "human_gated"] = "full"
+    rounds: int = Field(3, ge=0)
+    """At most so many rounds; the agent may advise to stop earlier. 0: noise floor and certification only."""
+    branches: int = Field(3, ge=1)
+    """Branches trained per round."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """RL seeds of every branch; the first round's A/A trials use them too."""
+    certify_seeds: tuple[int, ...] = (101, 102, 103)
+    """Fresh seeds on which the champion is trained again before certification."""
+    workers: int = Field(0, ge=0)
+    """Trials side by side, one thread each; 0: one per core."""
+    checkpoint_every: int = Field(5, ge=1)
+    evaluate_only: bool = False
+    """Only evaluate the base policy on the splits; train nothing."""
+
+    @field_validator("seeds", "certify_seeds")
+    @classmethod
+    def _distinct(cls, v: tuple[int, ...]) -> tuple[int, ...]:
+        if not v or len(set(v)) != len(v):
+            raise ValueError("seeds must be distinct and at least one")
+        return v
+
+    @model_validator(mode="after")
+    def _fresh(self) -> RunConfig:
+        if set(self.seeds) & set(self.certify_seeds):
+            raise ValueError("certify_seeds must be fresh: none of them may be in seeds")
+        return self
+
+
+class BudgetConfig(Frozen):
+    """What the whole run may spend; None: no limit."""
+
+    cpu_s: float | None = Field(None, gt=0)
+    wall_s: float | None = Field(None, gt=0)
+    trials: int | None = Field(None, ge=1)
+    trial_cpu_s: float = Field(300.0, gt=0)
+    """Reserved for a trial before its cost is known; a trial that passes twice this is stopped as an overrun."""
+
+    def limits(self) -> dict[str, float]:
+        """Named limits that are set."""
+        d = {"cpu_s": self.cpu_s, "wall_s": self.wall_s, "trials": self.trials}
+        return {k: float(v) for k, v in d.items() if v is not None}
+
+
+class SandboxConfig(Frozen):
+    accept_tier_e: bool = False
+    """Run untrusted programs with no isolation at all. Only for code you trust."""
+
+
+class TaskFile(Frozen):
+    """A resolved task file."""
+
+    task: TaskInfo
+    environment: dict[str, Any]
+    policy: PolicyConfig = PolicyConfig()
+    recipe: Recipe
+    evaluation: Evaluation = Evaluation()
+    judge: Judgement = Judgement()
+    run: RunConfig = RunConfig()
+    budget: BudgetConfig = BudgetConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits of SHA-256 over the canonical JSON."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        """The resolved file as TOML; None is left out (TOML has no null)."""
+        import tomlkit
+
+        return tomlkit.dumps(_without_none(self.model_dump(mode="json")))
+
+
+def _without_none(v: Any) -> Any:
+    if isinstance(v, dict):
+        return {k: _without_none(x) for k, x in v.items() if x is not None}
+    if isinstance(v, (list, tuple)):
+        return [_without_none(x) for x in v]
+    return v
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Apply `a.b.c=value` overrides; values are TOML, or else plain strings."""
+    out: dict[str, Any] = json.loads(json.dumps(values))
+    for item in overrides:
+        key, eq, text = item.partition("=")
+        path = [p for p in key.strip().split(".") if p]
+        if not eq or not path:
+            raise ConfigError(f"override {item!r} is not of the form section.name=value, e.g. recipe.lr=1e-4")
+        node = out
+        for p in path[:-1]:
+            node = node.setdefault(p, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"override {item!r}: {p!r} is a value, not a section")
+        node[path[-1]] = _parse_value(text.strip())
+    return out
+
+
+def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
+    """Read, override, validate and lint a task file; ConfigError names cause and remedy.
+
+    Paths inside `environment` and `policy.base` that start with `./` are taken relative to the task file.
+    """
+    p = Path(path)
+    if p.is_dir():
+        raise ConfigError(f"{p} is a folder; give the task file, e.g. {p / 'task.toml'}")
+    try:
+        raw = tomllib.loads(p.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no task file {p}; `evotrainer init DIR` makes one, the shipped one is tasks/code.toml"
+        ) from None
+    except tomllib.TOMLDecodeError as e:
+        raise ConfigError(f"{p} is not valid TOML: {e}") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"cannot read {p}: {e}") from None
+    return resolve(_anchor(apply_overrides(raw, overrides), p.resolve().parent), source=str(p))
+
+
+def _anchor(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Make `./` paths absolute, so that the resolved copy runs from anywhere."""
+
+    def fix(v: Any) -> Any:
+        if isinstance(v, str):
+            if v.startswith("./"):
+                return str(folder / v[2:])
+            if v.startswith("python:./"):
+                return "python:" + str(folder / v.removeprefix("python:./"))
+            return v
+        if isinstance(v, dict):
+            return {k: fix(x) for k, x in v.items()}
+        return [fix(x) for x in v] if isinstance(v, list) else v
+
+    return {k: fix(v) if k in ("environment", "policy") else v for k, v in values.items()}
+
+
+def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
+    """Validate and lint; raises ConfigError."""
+    try:
+        task = TaskFile.model_validate(dict(values))
+    except ValidationError as e:
+        raise ConfigError(f"{source}: {explain(e)}") from None
+    errors = [i for i in lint(task.recipe) if i.level == "error"]
+    if errors and not task.run.evaluate_only:
+        raise ConfigError(f"{source}: recipe " + "; ".join(f"{i.factor}: {i.message}" for i in errors))
+    if len(task.run.seeds) < task.judge.min_seeds and not task.run.evaluate_only and task.run.rounds:
+        raise ConfigError(
+            f"{source}: run.seeds has {len(task.run.seeds)} seeds but judge.min_seeds is {task.judge.min_seeds}; "
+            "no branch could ever be promoted; add seeds"
+        )
+    if limit := task.budget.trials:
+        need = len(task.run.seeds) + len(task.run.certify_seeds)
+        if limit < need and not task.run.evaluate_only:
+            raise ConfigError(
+                f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
+                "certification take; raise it"
+            )
+    if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:
+        raise ConfigError(
+            f"{source}: budget.cpu_s={cpu:g} is too small for one trial (budget.trial_cpu_s={task.budget.trial_cpu_s:g}); "
+            "raise the budget or lower recipe.steps and trial_cpu_s"
+        )
+    return task
+
+
+def resolve_base(base: str) -> Path | None:
+    """Folder of a base policy; None for `warm-start`; ConfigError where there is none."""
+    if base == "warm-start":
+        return None
+    if base.startswith("builtin:"):
+        p = Path(__file__).parent / "assets" / base.removeprefix("builtin:")
+        if not (p / "config.json").is_file():
+            known = sorted(x.name for x in p.parent.glob("*") if (x / "config.json").is_file())
+            raise ConfigError(f"no base policy {base!r} ships with the package; there are: {known or 'none'}")
+        return p
+    p = Path(base).expanduser()
+    if not (p / "config.json").is_file():
+        raise ConfigError(f"policy.base {base!r}: no config.json there; give a folder transformers can load")
+    return p
+
+
+def default_workers() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
