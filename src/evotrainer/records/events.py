@@ -153,6 +153,14 @@ class Refused(Frozen):
     reason: str
 
 
+class Planned(Frozen):
+    """id `r<n>/planned`: which branches this round trains, or why the run stops here."""
+
+    round: int
+    branches: tuple[str, ...]
+    stop: str = ""
+
+
 class Judged(Frozen):
     """id `<branch>/judged`: step 9."""
 
@@ -244,6 +252,7 @@ BODIES: dict[str, type[Frozen]] = {
     "proposed": Proposed,
     "backtested": Backtested,
     "refused": Refused,
+    "planned": Planned,
     "judged": Judged,
     "promoted": Promoted,
     "invalidated": Invalidated,

@@ -1,0 +1,172 @@
+"""Trials side by side on this machine: one supervised process group each, one thread each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evotrainer.errors import Aborted, BudgetError, SandboxError, StoreError
+from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
+from evotrainer.executors.worker import EXIT_BUSY
+from evotrainer.records.events import FailureLabel, TrialFinished
+
+POLL_S = 0.1
+STALE_S = 600.0
+"""A trial without a heartbeat for so long is stopped as hung."""
+RESTARTS = 2
+"""A killed trial process is started again so often: it continues from its checkpoint."""
+
+
+@dataclass(slots=True)
+class Running:
+    spec: TrialSpec
+    folder: Path
+    process: subprocess.Popen[bytes]
+    since: float
+    restarts: int = 0
+
+
+class LocalExecutor:
+    """Runs trial specs with at most `workers` processes at once.
+
+    A trial that fails by its own fault gives a `failed` result. A fault of the machine (store, sandbox, interruption)
+    ends the whole call with the error: nothing is recorded as failed, and a resume goes on with the same trials.
+    """
+
+    def __init__(self, run_dir: Path, workers: int) -> None:
+        self.run_dir = run_dir
+        self.workers = max(1, workers)
+
+    def prepare(self, spec: TrialSpec) -> Path:
+        """Write the trial's folder; a folder that is there already is kept as it is."""
+        folder = trial_dir(self.run_dir, spec.trial)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "spec.json").is_file():
+            write_atomic(folder / "spec.json", spec.model_dump_json(indent=1))
+        return folder
+
+    def was_killed(self, r: Running) -> bool:
+        """True where a signal ended the process (the machine's doing, not the trial's)."""
+        return (r.process.poll() or 0) < 0
+
+    def start(self, spec: TrialSpec, restarts: int = 0) -> Running:
+        folder = self.prepare(spec)
+        env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", POLARS_MAX_THREADS="1")
+        env["PYTHONUNBUFFERED"] = "1"
+        with open(folder / "log.txt", "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+            )
+        return Running(spec, folder, process, time.monotonic(), restarts)
+
+    def run(
+        self,
+        specs: Sequence[TrialSpec],
+        on_progress: Callable[[list[tuple[TrialSpec, Heartbeat | None]]], None] = lambda _: None,
+    ) -> Iterator[TrialFinished]:
+        """Yield results as they come, finished ones first without running them again."""
+        waiting: list[TrialSpec] = []
+        for spec in specs:
+            if (done := self.result(spec)) is not None:
+                yield done
+            else:
+                waiting.append(spec)
+        running: list[Running] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.workers:
+                    running.append(self.start(waiting.pop(0)))
+                for r in [r for r in running if r.process.poll() is not None or self.overdue(r)]:
+                    running.remove(r)
+                    if self.was_killed(r) and r.restarts < RESTARTS:
+                        running.append(self.start(r.spec, r.restarts + 1))
+                    else:
+                        yield self.collect(r)
+                on_progress([(r.spec, read_heartbeat(r.folder)) for r in running])
+                if running and all(r.process.poll() is None for r in running):
+                    time.sleep(POLL_S)
+        finally:
+            for r in running:
+                _end(r.process)
+
+    def result(self, spec: TrialSpec) -> TrialFinished | None:
+        """The recorded result of a finished trial."""
+        p = trial_dir(self.run_dir, spec.trial) / "result.json"
+        return TrialFinished.model_validate_json(p.read_text(encoding="utf-8")) if p.is_file() else None
+
+    def overdue(self, r: Running) -> bool:
+        """True once a trial hangs (no heartbeat for STALE_S) or passed its CPU limit between two steps."""
+        h = read_heartbeat(r.folder)
+        last = max(h.time if h else 0.0, time.time() - (time.monotonic() - r.since))
+        limit = r.spec.cpu_limit_s
+        return time.time() - last > STALE_S or (limit is not None and h is not None and h.cpu_s > 1.5 * limit)
+
+    def collect(self, r: Running) -> TrialFinished:
+        """The result of an ended process; machine faults are raised, the trial's own faults become its result."""
+        code = r.process.poll()
+        if code is None:
+            _end(r.process)
+            return self.failed(r, "harness_abort", f"no heartbeat for {STALE_S:.0f} s, or far over its CPU limit; stopped")
+        if code == 0 and (done := self.result(r.spec)) is not None:
+            return done
+        why = self.why(r)
+        if code == EXIT_BUSY:
+            raise Aborted(f"trial {r.spec.trial} is held by another process; end that one first, then resume")
+        if code == StoreError.exit_code:
+            raise StoreError(f"trial {r.spec.trial}: {why}; fix it and `evotrainer resume` goes on")
+        if code == SandboxError.exit_code:
+            raise SandboxError(f"trial {r.spec.trial}: {why}")
+        if code < 0:
+            return self.failed(r, "crash", f"killed by signal {-code} {RESTARTS + 1} times (out of memory?): {why}")
+        label: FailureLabel = "train_budget_overrun" if code == BudgetError.exit_code else "crash"
+        if read_heartbeat(r.folder) is None:
+            label = "preflight_crash"
+        return self.failed(r, label, why)
+
+    def failed(self, r: Running, label: FailureLabel, error: str) -> TrialFinished:
+        h = read_heartbeat(r.folder)
+        finished = TrialFinished(
+            trial=r.spec.trial,
+            branch=r.spec.branch,
+            seed=r.spec.seed,
+            status="failed",
+            label=label,
+            error=error,
+            cpu_s=round(h.cpu_s if h else 0.0, 3),
+            wall_s=round(time.monotonic() - r.since, 3),
+            steps=h.step if h else 0,
+        )
+        write_atomic(r.folder / "result.json", finished.model_dump_json())
+        return finished
+
+    def why(self, r: Running) -> str:
+        """The trial's own error line, or the last line of its log."""
+        with contextlib.suppress(OSError):
+            return (r.folder / "error").read_text(encoding="utf-8").strip()
+        with contextlib.suppress(OSError):
+            lines = (r.folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            if lines:
+                return lines[-1][:500]
+        return f"exit code {r.process.poll()} without a word; see {r.folder / 'log.txt'}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a trial's whole process group and reap it."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+

@@ -1,0 +1,101 @@
+"""What a trial is to do, and what it leaves behind: files in its folder, so that anything can run it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from evotrainer.config import WarmStart
+from evotrainer.errors import StoreError
+from evotrainer.records.recipe import Frozen, Recipe, explain
+
+SEALED = ("gate", "cert")
+"""Splits whose rollouts only the judge may read."""
+
+
+class EvalPlan(Frozen):
+    """One evaluation after training."""
+
+    split: Literal["train", "search", "gate", "cert"]
+    attempts: int
+    tasks: int | None = None
+
+
+class TrialSpec(Frozen):
+    """One seeded training (`train`), or only the evaluation of a policy (`evaluate`), in its own process."""
+
+    run: str
+    trial: str
+    branch: str
+    seed: int
+    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify"]
+    train: bool
+    recipe: Recipe
+    environment: dict[str, Any]
+    policy_dir: str
+    """Start policy; relative paths are relative to the run folder. Empty: warm start first."""
+    warm_start: WarmStart | None = None
+    evals: tuple[EvalPlan, ...] = ()
+    checkpoint_every: int = 5
+    cpu_limit_s: float | None = None
+    accept_tier_e: bool = False
+
+
+class Heartbeat(Frozen):
+    """Replaced at every step of a trial."""
+
+    pid: int
+    step: int
+    steps: int
+    phase: str
+    cpu_s: float
+    """CPU-seconds of all processes of the trial so far, earlier attempts included."""
+    time: float
+    """Unix seconds."""
+    score: float | None = None
+
+
+def trial_dir(run_dir: Path, trial: str) -> Path:
+    return run_dir / "trials" / trial
+
+
+def write_atomic(path: Path, text: str, *, durable: bool = True) -> None:
+    """Write through a temporary file and a rename: readers see the old or the new text, never half of it."""
+    tmp = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(tmp, "w", encoding="utf-8") as f:
+            f.write(text)
+            if durable:
+                f.flush()
+                os.fsync(f.fileno())
+        os.replace(tmp, path)
+    except OSError as e:
+        raise StoreError(f"cannot write {path}: {e.strerror}; free space or fix permissions, then resume") from e
+    if durable:
+        fd = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def read_heartbeat(folder: Path) -> Heartbeat | None:
+    """The last heartbeat, None where there is none or it is unreadable."""
+    try:
+        return Heartbeat.model_validate_json((folder / "heartbeat").read_text(encoding="utf-8"))
+    except (OSError, ValidationError):
+        return None
+
+
+def read_spec(folder: Path) -> TrialSpec:
+    """The trial's specification; StoreError where it is missing or damaged."""
+    p = folder / "spec.json"
+    try:
+        return TrialSpec.model_validate(json.loads(p.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as e:
+        why = explain(e) if isinstance(e, ValidationError) else str(e)
+        raise StoreError(f"{p} is missing or damaged: {why}") from None

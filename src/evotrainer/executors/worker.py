@@ -1,0 +1,279 @@
+"""The process of one trial: `python -m evotrainer.executors.worker TRIAL_DIR`.
+
+It dies with its parent, holds a lock on its folder, checkpoints, and writes `result.json` last. Started again after a
+kill it continues from its checkpoint to the same result; started again after it finished it does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
+from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
+from evotrainer.records.events import SplitScore, TrialFinished
+from evotrainer.records.faults import fault_point
+
+if TYPE_CHECKING:
+    from evotrainer.envs.base import Environment
+    from evotrainer.records.rollout import Rollout
+    from evotrainer.trainers.base import Trainer
+
+PR_SET_PDEATHSIG = 1
+EXIT_BUSY = 17
+"""Another process works on this trial."""
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill us when `parent` dies; exit at once if it is gone already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent and os.getppid() != parent:
+        os._exit(EXIT_BUSY)
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path) -> Iterator[bool]:
+    """Exclusive lock on a trial's folder, released by the kernel when the process ends; yields False if held."""
+    with open(folder / "lock", "a") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+class Clock:
+    """CPU-seconds of this process and its reaped children, plus those of earlier attempts."""
+
+    def __init__(self, earlier: float) -> None:
+        self.earlier = earlier
+
+    def cpu_s(self) -> float:
+        own, kids = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        return self.earlier + own.ru_utime + own.ru_stime + kids.ru_utime + kids.ru_stime
+
+
+class TrialProcess:
+    """Runs one trial in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run_dir = folder.parent.parent
+        self.spec: TrialSpec = read_spec(folder)
+        before = read_heartbeat(folder)
+        self.resumed = before is not None
+        self.clock = Clock(before.cpu_s if before else 0.0)
+        self.started = time.time()
+        self.step, self.phase, self.score = 0, "starting", None
+
+    def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
+        """Tell the supervisor where we are."""
+        self.phase = phase or self.phase
+        self.step = self.step if step is None else step
+        self.score = self.score if score is None else score
+        h = Heartbeat(
+            pid=os.getpid(),
+            step=self.step,
+            steps=self.spec.recipe.steps if self.spec.train else 0,
+            phase=self.phase,
+            cpu_s=self.clock.cpu_s(),
+            time=time.time(),
+            score=self.score,
+        )
+        write_atomic(self.folder / "heartbeat", h.model_dump_json(), durable=False)
+
+    def policy_path(self) -> Path:
+        p = Path(self.spec.policy_dir)
+        return p if p.is_absolute() else self.run_dir / p
+
+    def run(self) -> TrialFinished:
+        """Train, evaluate, seal; returns the body of the `finished` event."""
+        self.beat("starting")
+        from evotrainer.envs import open_environment
+        from evotrainer.records.store import RolloutStore
+        from evotrainer.trainers import open_trainer
+
+        spec = self.spec
+        trainer = open_trainer("embedded")
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
+            start = self.start_policy(trainer, world)
+            parts: list[str] = []
+            curve: list[dict[str, float]] = []
+            policy = start
+            with contextlib.closing(RolloutStore(self.run_dir / "rollouts" / spec.trial)) as store:
+                if spec.train:
+                    policy, curve = self.train(trainer, world, start, store)
+                scores = [
+                    self.evaluate(trainer, world, policy, plan, store)
+                    for plan in spec.evals
+                    if plan.split not in SEALED
+                ]
+                self.beat("sealing")
+                parts += [str(p.path.relative_to(self.run_dir)) for p in store.seal()]
+            if closed := [p for p in spec.evals if p.split in SEALED]:
+                with contextlib.closing(RolloutStore(self.run_dir / "sealed" / spec.trial)) as store:
+                    scores += [self.evaluate(trainer, world, policy, plan, store) for plan in closed]
+                    parts += [str(p.path.relative_to(self.run_dir)) for p in store.seal()]
+            sha = trainer.policy_sha256(policy)
+        self.beat("done")
+        return TrialFinished(
+            trial=spec.trial,
+            branch=spec.branch,
+            seed=spec.seed,
+            status="complete",
+            cpu_s=round(self.clock.cpu_s(), 3),
+            wall_s=round(time.time() - self.started, 3),
+            steps=len(curve),
+            resumed=int(self.resumed),
+            peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            policy_sha256=sha,
+            policy_path=_relative(policy, self.run_dir),
+            scores=tuple(scores),
+            curve=tuple(curve),
+            parts=tuple(parts),
+        )
+
+    def start_policy(self, trainer: Trainer, world: Environment) -> Path:
+        """The start policy's folder; trains it first where the task asks for a warm start."""
+        if self.spec.policy_dir:
+            return self.policy_path()
+        out = self.folder / "policy"
+        w = self.spec.warm_start
+        if w is None:
+            raise StoreError(f"{self.folder}: neither a start policy nor a warm start in spec.json")
+        if not (out / "model.safetensors").is_file():
+            self.beat("warm start")
+            trainer.warm_start(  # type: ignore[attr-defined]
+                world,
+                w.model_dump(),
+                out,
+                lambda row: self.beat("warm start", int(row["step"])),
+            )
+        return out
+
+    def train(
+        self, trainer: Trainer, world: Environment, start: Path, store: Any
+    ) -> tuple[Path, list[dict[str, float]]]:
+        from evotrainer.trainers.base import Identity, TrainRequest
+
+        spec = self.spec
+        limit = spec.cpu_limit_s
+
+        def on_step(row: dict[str, float]) -> None:
+            self.beat("training", int(row["step"]), row.get("score"))
+            fault_point(f"trial:step:{int(row['step'])}")
+            if limit is not None and self.clock.cpu_s() > limit:
+                raise BudgetError(
+                    f"trial {spec.trial} used {self.clock.cpu_s():.0f} CPU-s of {limit:.0f} at step {int(row['step'])}; "
+                    "raise budget.trial_cpu_s or lower recipe.steps"
+                )
+
+        request = TrainRequest(
+            identity=Identity(spec.run, spec.branch, spec.seed),
+            recipe=spec.recipe,
+            policy_dir=start,
+            work_dir=self.folder,
+            checkpoint_every=spec.checkpoint_every,
+        )
+        self.beat("training")
+        result = trainer.train(request, world, lambda r: store.append(_groups(r)), on_step)
+        return result.policy_dir, list(result.curve)
+
+    def evaluate(self, trainer: Trainer, world: Environment, policy: Path, plan: EvalPlan, store: Any) -> SplitScore:
+        from evotrainer.trainers.base import EvalRequest, Identity
+
+        spec = self.spec
+        self.beat(f"evaluating {plan.split}")
+        request = EvalRequest(
+            identity=Identity(spec.run, spec.branch, spec.seed),
+            recipe=spec.recipe,
+            policy_dir=policy,
+            split=plan.split,
+            step=spec.recipe.steps if spec.train else 0,
+            attempts=plan.attempts,
+            tasks=plan.tasks,
+        )
+
+        def sink(rollouts: Sequence[Rollout]) -> None:
+            store.append(_groups(rollouts))
+            self.beat()
+
+        rollouts = trainer.evaluate(request, world, sink)
+        fault_point(f"trial:evaluated:{plan.split}")
+        return split_score(rollouts, plan.split, request.step, plan.attempts)
+
+
+def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int) -> SplitScore:
+    """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean."""
+    per: dict[str, list[float]] = {}
+    comps: dict[str, list[float]] = {}
+    errors = 0
+    for r in rollouts:
+        if r.error_kind is not None or r.outcome == "unknown":
+            errors += 1
+            continue
+        per.setdefault(r.task, []).append(float(r.outcome == "correct"))
+        for k, v in r.components.items():
+            if v is not None:
+                comps.setdefault(k, []).append(v)
+    per_task = {t: sum(v) / len(v) for t, v in per.items()}
+    return SplitScore(
+        split=split,
+        step=step,
+        score=sum(per_task.values()) / len(per_task) if per_task else 0.0,
+        attempts=attempts,
+        per_task=per_task,
+        components={k: sum(v) / len(v) for k, v in comps.items()},
+        errors=errors,
+    )
+
+
+def _groups(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
+    out: dict[str, list[Rollout]] = {}
+    for r in rollouts:
+        out.setdefault(r.group or r.id, []).append(r)
+    return list(out.values())
+
+
+def _relative(p: Path, base: Path) -> str:
+    try:
+        return str(p.resolve().relative_to(base.resolve()))
+    except ValueError:
+        return str(p)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit 0 with result.json written; else an EvoTrainerError's code with `error` telling why."""
+    folder = Path(argv[0])
+    die_with_parent(int(argv[1]) if len(argv) > 1 else 0)
+    with folder_lock(folder) as held:
+        if not held:
+            return EXIT_BUSY
+        if (folder / "result.json").is_file():
+            return 0
+        (folder / "error").unlink(missing_ok=True)
+        try:
+            finished = TrialProcess(folder).run()
+            fault_point("trial:before-result")
+            write_atomic(folder / "result.json", finished.model_dump_json())
+        except EvoTrainerError as e:
+            print(f"{type(e).__name__}: {e}", file=sys.stderr)
+            with contextlib.suppress(StoreError):
+                write_atomic(folder / "error", f"{type(e).__name__}: {e}")
+            return e.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
