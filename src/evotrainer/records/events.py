@@ -231,6 +231,13 @@ class CertRow(Frozen):
 Certified.model_rebuild()
 
 
+class Resumed(Frozen):
+    """id `resumed/<n>`: the run was taken up again after an interruption."""
+
+    n: int
+    overrides: tuple[str, ...] = ()
+
+
 class RunClosed(Frozen):
     """id `closed`"""
 
@@ -259,6 +266,7 @@ BODIES: dict[str, type[Frozen]] = {
     "gate": HumanGate,
     "escalated": Escalated,
     "certified": Certified,
+    "resumed": Resumed,
     "closed": RunClosed,
 }
 """Event kind -> body model."""

@@ -243,7 +243,11 @@ def lint(recipe: Recipe) -> list[LintIssue]:
     if recipe.length.kind == "token_penalty" and recipe.length.weight * recipe.max_tokens > 1:
         add("warning", "length", "token penalty can outweigh correctness: known to collapse length")
     if recipe.resample and recipe.group_filter.kind == "none":
-        add("error", "resample", "resampling replaces filtered groups, but group_filter is none; choose a filter")
+        add(
+            "error",
+            "resample",
+            "resampling replaces filtered groups, but group_filter is none; choose a filter",
+        )
     if recipe.lr > 1e-3:
         add("warning", "lr", "lr above 1e-3 collapsed policies at this scale (FEASIBILITY.md section 5)")
     if recipe.temperature < 0.3:

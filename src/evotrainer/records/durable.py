@@ -1,0 +1,136 @@
+"""Files that survive a crash: a writer's lock, atomic replacement, folder fsync, checksums, errors in plain words."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evotrainer.errors import StoreError
+
+_REMEDY = {
+    errno.ENOSPC: (
+        "the disk is full",
+        "free some space and run again; everything acknowledged before is kept",
+    ),
+    errno.EDQUOT: (
+        "the disk quota is used up",
+        "free some space and run again; everything acknowledged is kept",
+    ),
+    errno.EFBIG: (
+        "the file-size limit is reached",
+        "raise it (ulimit -f) and run again; nothing written is lost",
+    ),
+    errno.EROFS: ("the file system is read-only", "choose another run folder or remount it"),
+    errno.EACCES: ("permission denied", "give yourself write permission or choose another run folder"),
+    errno.EPERM: ("operation not permitted", "give yourself write permission or choose another run folder"),
+    errno.ENOENT: ("no such file or folder", "check the path"),
+    errno.EIO: (
+        "the disk reports an input/output error",
+        "check the disk; copy the run folder to a good one",
+    ),
+    errno.EMFILE: ("too many open files", "raise the limit (ulimit -n)"),
+}
+
+
+def os_trouble(what: str, e: OSError) -> StoreError:
+    """An OSError as `what: cause; remedy`."""
+    cause, remedy = _REMEDY.get(e.errno or 0, (e.strerror or str(e), "check the path and the disk"))
+    return StoreError(f"{what}: {cause}; {remedy}")
+
+
+@contextmanager
+def os_errors(what: str) -> Iterator[None]:
+    """Turn an OSError of the block into a StoreError."""
+    try:
+        yield
+    except OSError as e:
+        raise os_trouble(what, e) from e
+
+
+_held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+class WriterLock:
+    """Exclusive lock of one writer, `flock` on `path`, the holder's pid inside. It dies with its process.
+
+    Raises StoreError naming the holder's pid where another writer has it. The file stays behind, unlocked.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        with os_errors(f"cannot lock {what}"):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            pid = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._fd)
+            self._fd = -1
+            if e.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise os_trouble(f"cannot lock {what}", e) from e
+            raise StoreError(
+                f"{what} is being written by process {pid}; wait for it or stop it (kill {pid}), then run again"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        _held.add(self)
+
+    def release(self) -> None:
+        """Give the lock up; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _forget_in_child() -> None:
+    # A forked child shares the lock's file description and would keep it locked after its parent died.
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make renames and new names in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes | bytearray) -> None:
+    """Write all of `data`; a short write is continued."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write `path` and fsync it; its name is durable only after `fsync_folder`."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_synced(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` atomically and durably (temporary file, fsync, rename, fsync of the folder)."""
+    temporary = path.with_name(path.name + ".tmp")
+    write_synced(temporary, data)
+    os.replace(temporary, path)
+    fsync_folder(path.parent)
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file, 64 hex digits."""
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()

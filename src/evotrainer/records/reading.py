@@ -1,0 +1,244 @@
+"""Reading rollouts: a lazy Polars scan for analytics, `load` for whole rollouts, `check_folder` for `verify`.
+
+Readers take no lock. They read the tail before they list the parts: a seal in between shows its rows twice, which
+de-duplication by id removes, and never not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evotrainer.errors import IntegrityError, StoreError
+from evotrainer.records.arrow_schema import arrow_schema, check_version, decode
+from evotrainer.records.durable import os_trouble, sha256_file
+from evotrainer.records.frames import Tail, read_tail
+from evotrainer.records.rollout import Rollout
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+TAIL = "tail.log"
+PART_GLOB = "part-*.parquet"
+
+
+def stored_parts(folder: Path) -> list[Path]:
+    """Sealed parts of a folder, oldest first."""
+    return sorted(folder.glob(PART_GLOB))
+
+
+def is_store(folder: Path) -> bool:
+    """Whether a folder holds rollouts of ours."""
+    return (folder / TAIL).exists() or bool(stored_parts(folder))
+
+
+def read_checksum(part: Path) -> str | None:
+    """SHA-256 noted beside a part, None where the note is missing or unreadable."""
+    try:
+        words = part.with_name(part.name + ".sha256").read_text().split()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return words[0] if words else None
+
+
+def open_part(path: Path) -> pq.ParquetFile:
+    """Open a part; page checksums are verified on reading. IntegrityError where it is no intact Parquet file."""
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+    except Exception as e:
+        raise _part_trouble(path, e) from e
+    check_version(file.schema_arrow, str(path))
+    return file
+
+
+def _part_trouble(path: Path, e: Exception) -> StoreError:
+    if isinstance(e, OSError) and e.errno:
+        return os_trouble(f"cannot read {path}", e)
+    detail = str(e).splitlines()[0][:120] if str(e) else type(e).__name__
+    return IntegrityError(
+        f"{path} is damaged ({detail}); restore a copy, `evotrainer verify` lists all damage"
+    )
+
+
+def _row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | None = None) -> pa.Table:
+    try:
+        return file.read_row_group(i, columns=columns, use_threads=False)
+    except Exception as e:
+        raise _part_trouble(path, e) from e
+
+
+def row_count(path: Path) -> int:
+    """Rows of a part."""
+    with open_part(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def part_ids(path: Path) -> set[str]:
+    """Ids of a part's rollouts."""
+    with open_part(path) as file:
+        groups = range(file.num_row_groups)
+        return {i for g in groups for i in _row_group(file, path, g, ["id"]).column("id").to_pylist()}
+
+
+def _sound_tail(folder: Path) -> Tail:
+    """The tail of a folder; an incomplete last frame is a writer at work. IntegrityError for damage."""
+    tail = read_tail(folder / TAIL)
+    if complaint := tail.complaint():
+        raise IntegrityError(f"{complaint}; restore a copy, or reopen the store with repair=True")
+    return tail
+
+
+def _folders(folders: Iterable[Path | str]) -> list[Path]:
+    """Each folder once, whatever path leads to it; StoreError where one is missing."""
+    unique = {Path(f).resolve(): Path(f) for f in folders}
+    for resolved, given in unique.items():
+        if not resolved.is_dir():
+            raise StoreError(f"no rollout folder {given}; check the path")
+    return list(unique.values())
+
+
+def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
+    """Lazy frame over the sealed parts and tails of store folders, one row per rollout id, columns as published.
+
+    Parts are read lazily and damage in one surfaces at `collect()`. Row order is not defined.
+    """
+    import polars as pl
+
+    listed = _folders(folders)
+    tails = [batch for f in listed for batch in _sound_tail(f).batches()]
+    parts = [p for f in listed for p in stored_parts(f)]
+    frames = [pl.scan_parquet(parts)] if parts else []
+    if tails or not parts:
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(tails, arrow_schema())
+        frames.append(pl.DataFrame(pl.from_arrow(table)).lazy())
+    whole = pl.concat(frames)
+    ids = whole.select(rows=pl.len(), ids=pl.col("id").n_unique()).collect()
+    return whole.unique("id", keep="any") if ids["rows"][0] != ids["ids"][0] else whole
+
+
+def load(
+    folders: Iterable[Path | str],
+    ids: Collection[str] | None = None,
+    split: str | None = None,
+    step: int | None = None,
+    limit: int | None = None,
+) -> list[Rollout]:
+    """Rollouts as they were stored, oldest first, each id once; the filters are combined by `and`."""
+    wanted = None if ids is None else set(ids)
+    seen: set[str] = set()
+    out: list[Rollout] = []
+    for batch in _batches(_folders(folders), wanted, split, step):
+        for rollout in decode(batch):
+            if limit is not None and len(out) >= limit:
+                return out
+            if rollout.id not in seen:
+                seen.add(rollout.id)
+                out.append(rollout)
+    return out
+
+
+def _batches(
+    folders: Sequence[Path], ids: set[str] | None, split: str | None, step: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Record batches with the wanted rows only."""
+    if ids is not None and not ids:
+        return
+    for folder in folders:
+        tail = _sound_tail(folder)
+        for path in stored_parts(folder):
+            with open_part(path) as file:
+                for g in range(file.num_row_groups):
+                    mask = _mask(_row_group(file, path, g, ["id", "split", "step"]), ids, split, step)
+                    if mask is None or mask.true_count:
+                        table = _row_group(file, path, g)
+                        yield from (table if mask is None else table.filter(mask)).to_batches()
+        for batch in tail.batches():
+            mask = _mask(batch, ids, split, step)
+            yield batch if mask is None else batch.filter(mask)
+
+
+def _mask(
+    rows: pa.Table | pa.RecordBatch, ids: set[str] | None, split: str | None, step: int | None
+) -> pa.BooleanArray | None:
+    """Which rows are wanted; None: all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    mask = None
+    if ids is not None:
+        mask = pc.is_in(rows.column("id"), pa.array(sorted(ids), pa.string()))
+    for name, value in (("split", split), ("step", step)):
+        if value is not None:
+            equal = pc.equal(rows.column(name), value)
+            mask = equal if mask is None else pc.and_(mask, equal)
+    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+
+
+def groups(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
+    """Rollouts by group, in order of first appearance, each sorted by `k`.
+
+    Where the group id is empty, rollouts of one task by one policy at one step are a group.
+    """
+    by_group: dict[tuple[object, ...], list[Rollout]] = {}
+    for r in rollouts:
+        key = (r.group,) if r.group else (r.run, r.branch, r.seed, r.policy, r.split, r.step, r.task)
+        by_group.setdefault(key, []).append(r)
+    return [sorted(g, key=lambda r: (r.k, r.attempt)) for g in by_group.values()]
+
+
+def check_folder(folder: Path, seen: dict[str, Path] | None = None) -> tuple[list[str], int]:
+    """Problems of a store folder, read whole, and the number of its rollouts.
+
+    Checks each part against its checksum, every page, every frame, and that no id is stored twice; `seen` (id -> file)
+    carries the ids from folder to folder.
+    """
+    problems: list[str] = []
+    seen = {} if seen is None else seen
+    tail = read_tail(folder / TAIL)
+    rows = 0
+    for path in stored_parts(folder):
+        try:
+            problems += _check_part(path)
+            ids = part_ids(path)
+        except StoreError as e:
+            problems.append(str(e))
+            continue
+        rows += len(ids)
+        problems += _twice(ids, path, seen)
+    if complaint := tail.complaint():
+        problems.append(complaint)
+    try:
+        waiting = [i for b in tail.batches() for i in b.column("id").to_pylist()]
+    except StoreError as e:
+        return [*problems, str(e)], rows
+    # An interrupted seal leaves its rows in part and tail; the next writer finishes it, readers see them once.
+    waiting = [i for i in waiting if i not in seen or seen[i].parent != folder]
+    return problems + _twice(waiting, tail.path, seen), rows + len(waiting)
+
+
+def _twice(ids: Iterable[str], path: Path, seen: dict[str, Path]) -> list[str]:
+    repeated = [i for i in ids if seen.setdefault(i, path) != path]
+    if not repeated:
+        return []
+    return [
+        f"{path}: {len(repeated)} rollouts are stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"
+    ]
+
+
+def _check_part(path: Path) -> list[str]:
+    noted = read_checksum(path)
+    if noted is None:
+        return [f"{path}: its checksum file is missing"]
+    if noted != sha256_file(path):
+        return [f"{path} does not match its checksum; restore a copy"]
+    with open_part(path) as file:
+        for g in range(file.num_row_groups):
+            _row_group(file, path, g)
+    return []
