@@ -249,7 +249,11 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
                 f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
                 "certification take; raise it"
             )
-    if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:
+    if (
+        (cpu := task.budget.cpu_s) is not None
+        and cpu < task.budget.trial_cpu_s
+        and not task.run.evaluate_only
+    ):
         raise ConfigError(
             f"{source}: budget.cpu_s={cpu:g} is too small for one trial (budget.trial_cpu_s={task.budget.trial_cpu_s:g}); "
             "raise the budget or lower recipe.steps and trial_cpu_s"

@@ -118,7 +118,9 @@ class LocalExecutor:
         code = r.process.poll()
         if code is None:
             _end(r.process)
-            return self.failed(r, "harness_abort", f"no heartbeat for {STALE_S:.0f} s, or far over its CPU limit; stopped")
+            return self.failed(
+                r, "harness_abort", f"no heartbeat for {STALE_S:.0f} s, or far over its CPU limit; stopped"
+            )
         if code == 0 and (done := self.result(r.spec)) is not None:
             return done
         why = self.why(r)
@@ -129,7 +131,9 @@ class LocalExecutor:
         if code == SandboxError.exit_code:
             raise SandboxError(f"trial {r.spec.trial}: {why}")
         if code < 0:
-            return self.failed(r, "crash", f"killed by signal {-code} {RESTARTS + 1} times (out of memory?): {why}")
+            return self.failed(
+                r, "crash", f"killed by signal {-code} {RESTARTS + 1} times (out of memory?): {why}"
+            )
         label: FailureLabel = "train_budget_overrun" if code == BudgetError.exit_code else "crash"
         if read_heartbeat(r.folder) is None:
             label = "preflight_crash"
@@ -168,5 +172,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
-from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
+from evotrainer.executors.spec import (
+    SEALED,
+    EvalPlan,
+    Heartbeat,
+    TrialSpec,
+    read_heartbeat,
+    read_spec,
+    write_atomic,
+)
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 
@@ -106,7 +114,9 @@ class TrialProcess:
 
         spec = self.spec
         trainer = open_trainer("embedded")
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
+        with contextlib.closing(
+            open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)
+        ) as world:
             start = self.start_policy(trainer, world)
             parts: list[str] = []
             curve: list[dict[str, float]] = []
@@ -190,7 +200,9 @@ class TrialProcess:
         result = trainer.train(request, world, lambda r: store.append(_groups(r)), on_step)
         return result.policy_dir, list(result.curve)
 
-    def evaluate(self, trainer: Trainer, world: Environment, policy: Path, plan: EvalPlan, store: Any) -> SplitScore:
+    def evaluate(
+        self, trainer: Trainer, world: Environment, policy: Path, plan: EvalPlan, store: Any
+    ) -> SplitScore:
         from evotrainer.trainers.base import EvalRequest, Identity
 
         spec = self.spec

@@ -1,0 +1,205 @@
+"""The Python API: start, resume and read runs.
+
+from evotrainer.api import start, open_run
+run = start("tasks/code.toml", "runs/mine", overrides=["run.rounds=1"])
+print(run.champion, run.certification)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evotrainer.config import TaskFile, apply_overrides, load_task, resolve
+from evotrainer.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from evotrainer.agents.base import Agent
+    from evotrainer.loop import Ask, Observer
+    from evotrainer.records.events import Certified, RunClosed
+    from evotrainer.records.evidence import Verdict
+    from evotrainer.records.ledger import Event, Ledger
+    from evotrainer.records.lineage import Lineage
+    from evotrainer.records.verify import VerifyReport
+
+RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=")
+"""Overrides that a resume may change: they change what a run may spend, not what it finds."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, open for reading."""
+
+    folder: Path
+
+    def events(self) -> list[Event]:
+        """All events, oldest first."""
+        with self.ledger() as ledger:
+            return ledger.events()
+
+    @contextlib.contextmanager
+    def ledger(self) -> Iterator[Ledger]:
+        """The ledger, read-only."""
+        from evotrainer.records.ledger import Ledger
+
+        with contextlib.closing(Ledger.open(self.folder / "ledger.db", readonly=True)) as ledger:
+            yield ledger
+
+    @property
+    def task(self) -> TaskFile:
+        """The resolved task file of the run."""
+        return load_task(self.folder / "task.toml")
+
+    @property
+    def lineage(self) -> Lineage:
+        """Branches, versions, champion."""
+        from evotrainer.records.lineage import Lineage
+
+        return Lineage.from_events(self.events())
+
+    @property
+    def champion(self) -> str | None:
+        """Branch of the current champion."""
+        return self.lineage.champion
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """All verdicts, in order."""
+        return [e.body.verdict for e in self.events() if e.kind == "judged"]
+
+    @property
+    def certification(self) -> Certified | None:
+        """Scores on the cert split, None before the end."""
+        return next((e.body for e in self.events() if e.kind == "certified"), None)
+
+    @property
+    def closed(self) -> RunClosed | None:
+        """The closing event, None while the run can be resumed."""
+        return next((e.body for e in self.events() if e.kind == "closed"), None)
+
+    def verify(self) -> VerifyReport:
+        """Hash chain, files, single factors."""
+        from evotrainer.records.verify import verify_run
+
+        return verify_run(self.folder)
+
+    def report(self, out: Path | None = None) -> Path:
+        """Write the HTML report; returns its path."""
+        from evotrainer.views.report import write_report
+
+        return write_report(self.folder, out)
+
+
+def open_run(folder: Path | str) -> Run:
+    """A run folder for reading; StoreError where it is none."""
+    p = Path(folder)
+    if not (p / "ledger.db").is_file():
+        raise StoreError(f"{p} is not a run folder (no ledger.db); `evotrainer run TASK --out {p}` makes one")
+    return Run(p)
+
+
+def start(
+    task: Path | str | TaskFile,
+    out: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    agent: Agent | None = None,
+    view: Observer | None = None,
+    ask: Ask | None = None,
+) -> Run:
+    """Run a task from its base policy to a certified champion, in a new folder.
+
+    Raises ConfigError, BudgetError, SandboxError, StoreError or TrainerError with cause and remedy; what was recorded
+    until then stays and `resume` goes on.
+    """
+    resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
+    folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if (folder / "ledger.db").exists():
+        raise ConfigError(
+            f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
+        )
+    preflight(resolved)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        from evotrainer.executors.spec import write_atomic
+
+        write_atomic(folder / "task.toml", resolved.to_toml())
+    except OSError as e:
+        raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
+    return _go(folder, load_task(folder / "task.toml"), (), agent, view, ask, create=True)
+
+
+def resume(
+    folder: Path | str,
+    overrides: Sequence[str] = (),
+    *,
+    agent: Agent | None = None,
+    view: Observer | None = None,
+    ask: Ask | None = None,
+) -> Run:
+    """Go on with a run that was interrupted; a closed run is returned as it is."""
+    p = Path(folder)
+    if not (p / "ledger.db").exists() and (p / "task.toml").is_file():  # killed before its first event
+        return _go(p, load_task(p / "task.toml", overrides), overrides, agent, view, ask, create=True)
+    run = open_run(p)
+    for o in overrides:
+        if not o.startswith(RESUMABLE):
+            raise ConfigError(
+                f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join(RESUMABLE)}; start a new run"
+            )
+    if run.closed is not None:
+        return run
+    task = load_task(p / "task.toml")
+    changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
+    preflight(changed)
+    return _go(p, changed, overrides, agent, view, ask, create=False, task_hash=task.hash)
+
+
+def preflight(task: TaskFile) -> None:
+    """What must be there before anything is spent: base policy, trainer, agent."""
+    from evotrainer.agents import make_agent
+    from evotrainer.config import resolve_base
+    from evotrainer.trainers import open_trainer
+
+    resolve_base(task.policy.base)
+    make_agent(task.run.agent, task.run.seed, task.run.agent_options)
+    open_trainer("embedded")
+
+
+def _go(
+    folder: Path,
+    task: TaskFile,
+    overrides: Sequence[str],
+    agent: Agent | None,
+    view: Observer | None,
+    ask: Ask | None,
+    *,
+    create: bool,
+    task_hash: str | None = None,
+) -> Run:
+    from evotrainer.agents import make_agent
+    from evotrainer.harness import Harness
+    from evotrainer.loop import Loop, Quiet, no_human
+    from evotrainer.records.events import Resumed
+    from evotrainer.records.ledger import Ledger
+
+    with contextlib.closing(Ledger.open(folder / "ledger.db", create=create)) as ledger:
+        if not create and ledger.get("run") is not None:
+            n = len(ledger.events("resumed")) + 1
+            ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
+        loop = Loop(
+            folder=folder,
+            task=task,
+            task_hash=task_hash or task.hash,
+            ledger=ledger,
+            agent=agent or make_agent(task.run.agent, task.run.seed, task.run.agent_options),
+            harness=Harness.default(),
+            view=view or Quiet(),
+            ask=ask or no_human,
+        )
+        loop.run()
+    return Run(folder)

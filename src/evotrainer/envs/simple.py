@@ -1,0 +1,102 @@
+"""A single-turn text environment from tasks and reward functions: the shortest way to a task of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from evotrainer.envs.base import Capability, Episode, Score, Task
+from evotrainer.errors import EnvironmentError_
+from evotrainer.records.rollout import Finish, Turn
+
+RewardFunction = Callable[[Task, str], float | None]
+"""(task, completion) -> reward, None where it does not apply."""
+
+
+class TextEnv:
+    """Single-turn tasks, graded by plain Python functions in this process (never by running the completion).
+
+    `tasks`: split -> tasks; `rewards`: name -> function, its docstring says what it measures; `truth`: the component
+    whose value 1.0 means correct; `proxy`: a component people would reward in its place, or None.
+    `demos(n, seed)`: (prompt, completion) pairs for a warm start. `words`: multi-character tokens of the vocabulary.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Mapping[str, Sequence[Task]],
+        rewards: Mapping[str, RewardFunction],
+        truth: str,
+        proxy: str | None = None,
+        demos: Callable[[int, int], list[tuple[str, str]]] | None = None,
+        words: Sequence[str] = (),
+        version: str = "1",
+    ) -> None:
+        if truth not in rewards or (proxy is not None and proxy not in rewards):
+            raise EnvironmentError_(
+                f"environment {name}: truth {truth!r} and proxy {proxy!r} must be among the reward functions "
+                f"{', '.join(sorted(rewards)) or '(none given)'}"
+            )
+        ids = [t.id for ts in tasks.values() for t in ts]
+        if len(ids) != len(set(ids)):
+            twice = next(i for i in ids if ids.count(i) > 1)
+            raise EnvironmentError_(f"environment {name}: task id {twice!r} occurs twice; ids must differ across splits")
+        self.name, self.version = name, version
+        self.components = {k: (f.__doc__ or k).strip().splitlines()[0] for k, f in rewards.items()}
+        self.knobs: Mapping[str, tuple[Any, ...]] = {}
+        self.capabilities: Sequence[Capability] = ()
+        self.proxy = (proxy, truth) if proxy else None
+        self._tasks, self._rewards, self._truth = dict(tasks), dict(rewards), truth
+        self._demos, self._words = demos, tuple(words)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Multi-character tokens; single characters are always there."""
+        return self._words
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in self._tasks:
+            raise EnvironmentError_(f"environment {self.name} has no split {split!r}; it has {', '.join(self._tasks)}")
+        return self._tasks[split]
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        return Episode(task=task, knobs=dict(knobs), turns=[Turn("user", task.prompt)])
+
+    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
+        for e, text, finish in zip(episodes, actions, finishes, strict=True):
+            e.turns.append(Turn("assistant", text))
+            e.done, e.finish = True, finish
+
+    def score(self, episodes: Sequence[Episode]) -> list[Score]:
+        return [self._score(e) for e in episodes]
+
+    def _score(self, e: Episode) -> Score:
+        text = e.turns[-1].text
+        values: dict[str, float | None] = {}
+        for name, reward in self._rewards.items():
+            try:
+                v = reward(e.task, text)
+            except Exception as x:
+                return Score({}, "unknown", f"reward {name}: {type(x).__name__}: {x}", "reward_function")
+            values[name] = None if v is None else float(v)
+        outcome = "correct" if values[self._truth] == 1.0 else "incorrect"
+        return Score(values, outcome)  # type: ignore[arg-type]
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
+        return self._demos(n, seed) if self._demos else []
+
+    def describe(self) -> dict[str, Any]:
+        text = json.dumps([[t.id, t.prompt, repr(sorted(t.data.items()))] for ts in self._tasks.values() for t in ts])
+        return {
+            "name": self.name,
+            "version": self.version,
+            "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+            "sandbox_tier": "none needed",
+            "components": dict(self.components),
+            "splits": {k: len(v) for k, v in self._tasks.items()},
+            "proxy": list(self.proxy) if self.proxy else None,
+            "vocabulary": self.name,
+        }
+
+    def close(self) -> None: ...
