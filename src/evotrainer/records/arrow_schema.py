@@ -1,14 +1,14 @@
 """The published Arrow schema of rollouts, and the way of a `Rollout` into it and back.
 
 Nested values that every reader wants are native: `turns` is a list of structs, `components` a list of
-{name, value} (a Parquet map reads as this in Polars anyway, and a list of structs keeps the order). Free-form values
-(`knobs`, `detail`) are JSON text. `logprobs` are float32, what samplers compute; all other numbers keep 64 bits.
+{name, value} (a Parquet map reads as this in Polars anyway, and a list of structs keeps the order). Free-form
+values (`knobs`, `detail`) are JSON text. `logprobs` are float32, what samplers compute; all other numbers keep
+64 bits.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
 from evotrainer.records.rollout import SCHEMA_VERSION, Rollout, ToolCall, Turn
+from evotrainer.records.text import clean_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +30,6 @@ _INTS = ("step", "seed", "k", "attempt", "tokens")
 _FLOATS = ("reward", "advantage", "mean_logprob", "entropy")
 _JSON = ("knobs", "detail")
 _PLAIN = _STRINGS + _STRINGS_2 + _INTS + _FLOATS
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @cache
@@ -74,7 +73,7 @@ def check_version(schema: pa.Schema, where: str) -> None:
 def encode(rollouts: Sequence[Rollout]) -> pa.RecordBatch:
     """Rollouts as one record batch of `arrow_schema()`.
 
-    Raises UnicodeEncodeError for lone surrogates (see `scrub`), StoreError for a value the schema cannot hold.
+    Raises UnicodeEncodeError for lone surrogates (see `scrub`), StoreError for a value that does not fit.
     """
     import pyarrow as pa
 
@@ -92,9 +91,7 @@ def encode(rollouts: Sequence[Rollout]) -> pa.RecordBatch:
     except UnicodeEncodeError:
         raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
-        raise StoreError(
-            f"rollout {_culprit(rollouts)} cannot be stored: {e}; correct the field's value"
-        ) from e
+        raise StoreError(f"rollout {_culprit(rollouts)} cannot be stored: {e}; correct the field's value") from e
     return pa.RecordBatch.from_arrays([columns[f.name] for f in schema], schema=schema)
 
 
@@ -212,9 +209,9 @@ def _decode_turns(turns: pa.ListArray) -> list[tuple[Turn, ...]]:
 
 
 def scrub(value: Any) -> Any:
-    """A copy without lone surrogates (U+FFFD instead), which UTF-8 cannot hold; used only where encoding failed."""
+    """A copy with lone surrogates, which UTF-8 cannot hold, replaced by U+FFFD; used where encoding failed."""
     if isinstance(value, str):
-        return _SURROGATE.sub("�", value)
+        return clean_text(value)
     if isinstance(value, Rollout | Turn | ToolCall):
         return replace(value, **{f.name: scrub(getattr(value, f.name)) for f in fields(value)})
     if isinstance(value, Mapping):

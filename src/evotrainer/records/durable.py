@@ -1,4 +1,4 @@
-"""Files that survive a crash: a writer's lock, atomic replacement, folder fsync, checksums, errors in plain words."""
+"""Files that survive a crash: a writer's lock, atomic replacement, folder fsync, checksums, plain errors."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def replace_synced(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` atomically and durably (temporary file, fsync, rename, fsync of the folder)."""
+    """Replace `path` by `data` atomically and durably: temporary, fsync, rename, fsync of the folder."""
     temporary = path.with_name(path.name + ".tmp")
     write_synced(temporary, data)
     os.replace(temporary, path)

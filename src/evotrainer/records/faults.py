@@ -2,7 +2,8 @@
 
 `EVOTRAINER_KILL_AT=<point>` kills at the first time the point is reached, `<point>#3` at the third.
 `EVOTRAINER_KILL_AT=list:<file>` kills nothing and appends each point reached to the file, one per line.
-The variable is inherited: points reached in a trial's own process count there. Unset, a point costs one comparison.
+The variable is inherited: points reached in a trial's own process count there. Unset, a point costs one
+comparison.
 """
 
 from __future__ import annotations

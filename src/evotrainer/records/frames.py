@@ -1,8 +1,9 @@
 """The tail log: crc-framed, zstd-compressed Arrow record batches, one frame per group.
 
-Header (little-endian, 20 bytes): magic (`EVOS` schema, `EVOF` record batch), stored length, uncompressed length,
-crc32 of the stored bytes, crc32 of the header before it. A file starts with its schema frame. A bad stretch at the
-end is what a crash leaves and was never acknowledged; one with good frames behind it is damage, and never cut.
+Header (little-endian, 20 bytes): magic (`EVOS` schema, `EVOF` record batch), stored length, uncompressed
+length, crc32 of the stored bytes, crc32 of the header before it. A file starts with its schema frame. A bad
+stretch at the end is what a crash leaves and was never acknowledged; one with good frames behind it is damage,
+and never cut.
 """
 
 from __future__ import annotations

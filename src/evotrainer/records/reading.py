@@ -60,9 +60,7 @@ def _part_trouble(path: Path, e: Exception) -> StoreError:
     if isinstance(e, OSError) and e.errno:
         return os_trouble(f"cannot read {path}", e)
     detail = str(e).splitlines()[0][:120] if str(e) else type(e).__name__
-    return IntegrityError(
-        f"{path} is damaged ({detail}); restore a copy, `evotrainer verify` lists all damage"
-    )
+    return IntegrityError(f"{path} is damaged ({detail}); restore a copy, `evotrainer verify` lists all damage")
 
 
 def _row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | None = None) -> pa.Table:
@@ -227,9 +225,7 @@ def _twice(ids: Iterable[str], path: Path, seen: dict[str, Path]) -> list[str]:
     repeated = [i for i in ids if seen.setdefault(i, path) != path]
     if not repeated:
         return []
-    return [
-        f"{path}: {len(repeated)} rollouts are stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"
-    ]
+    return [f"{path}: {len(repeated)} rollouts are stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"]
 
 
 def _check_part(path: Path) -> list[str]:

@@ -274,9 +274,7 @@ class RolloutStore:
     def __enter__(self) -> RolloutStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
 

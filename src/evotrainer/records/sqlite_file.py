@@ -1,0 +1,107 @@
+"""The SQLite file under the ledger: schema, connections, and SQLite's errors in plain words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evotrainer.errors import IntegrityError, StoreError
+from evotrainer.records.durable import fsync_folder, os_errors
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x45564F54  # "EVOT", shown by `file`
+
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE event(
+  seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, time TEXT NOT NULL,
+  body TEXT NOT NULL, prev_hash TEXT NOT NULL, hash TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER event_no_update BEFORE UPDATE ON event BEGIN
+  SELECT RAISE(ABORT, 'the ledger is append-only: record a correction as a new event');
+END;
+CREATE TRIGGER event_no_delete BEFORE DELETE ON event BEGIN
+  SELECT RAISE(ABORT, 'the ledger is append-only: record a correction as a new event');
+END;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+COMMIT;
+"""
+TRIGGERS = {"event_no_update", "event_no_delete"}
+
+
+def missing(path: Path) -> StoreError:
+    """The error for a ledger that is not there."""
+    return StoreError(f"no ledger at {path}; give the folder of a run (it holds ledger.db) or start one")
+
+
+def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
+    mode = "ro" if readonly else "rwc"
+    if readonly and not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
+        mode = "ro&immutable=1"  # no writer can be there, and WAL's index cannot be created beside it
+    uri = path.absolute().as_uri() + f"?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
+
+
+def open_database(path: Path, readonly: bool, create: bool) -> sqlite3.Connection:
+    """A checked connection to a ledger file; StoreError or IntegrityError where it cannot be one."""
+    with sqlite_errors(path):
+        db = _connect(path, readonly)
+        try:
+            if create and not _has_tables(db):
+                db.execute("PRAGMA journal_mode=WAL")
+                db.executescript(_SCHEMA)
+                fsync_folder(path.parent)
+            _check_schema(db, path)
+            if not readonly:
+                db.execute("PRAGMA journal_mode=WAL")
+                db.execute("PRAGMA synchronous=FULL")
+            if (complaint := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(f"malformed: {complaint}")
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _check_schema(db: sqlite3.Connection, path: Path) -> None:
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"ledger {path} has schema version {version}, this evotrainer reads up to {SCHEMA_VERSION}; "
+            "upgrade evotrainer"
+        )
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name='event'").fetchone():
+        raise StoreError(f"{path} is a database but not an EvoTrainer ledger; give the ledger.db of a run folder")
+
+
+@contextmanager
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's and the system's errors of the block into StoreError with cause and remedy."""
+    try:
+        with os_errors(f"ledger {path}"):
+            yield
+    except sqlite3.Error as e:
+        raise _explained(path, e) from e
+
+
+def _explained(path: Path, e: sqlite3.Error) -> StoreError:
+    text = str(e)
+    if "not a database" in text:
+        return IntegrityError(f"{path} is not a ledger (not an SQLite database); give the ledger.db of a run folder")
+    if any(word in text for word in ("malformed", "corrupt", "decode")):
+        return IntegrityError(f"ledger {path} is corrupt ({text}); restore a copy, rollouts and policies are untouched")
+    if "is full" in text:
+        return StoreError(f"ledger {path}: the disk is full; free some space and resume, nothing recorded is lost")
+    if "readonly" in text or "unable to open" in text:
+        return StoreError(f"ledger {path}: {text}; make the file and its folder writable, or copy the folder")
+    if "locked" in text or "busy" in text:
+        return StoreError(f"ledger {path}: held by another program; close it and run again")
+    return StoreError(f"ledger {path}: {text}; check the disk and run `evotrainer verify`")
