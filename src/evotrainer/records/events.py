@@ -55,6 +55,8 @@ class TrialIntended(Frozen):
     seed: int
     purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify"]
     reserve_cpu_s: float
+    train: bool = True
+    """False: it only evaluates a stored policy, and does not count as a trial of the budget."""
 
 
 class SplitScore(Frozen):
@@ -95,6 +97,8 @@ class TrialFinished(Frozen):
     """One dict per training step: step, reward, frac_reward_zero_std, entropy, completions/mean_length, ..."""
     parts: tuple[str, ...] = ()
     """Sealed Parquet parts of its rollouts, relative to the run folder."""
+    parts_sha256: tuple[str, ...] = ()
+    """SHA-256 of each part, in the same order: ties the rollouts to the ledger's hash chain."""
     health: tuple[HealthReport, ...] = ()
 
 
