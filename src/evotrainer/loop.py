@@ -49,8 +49,7 @@ from evotrainer.records.evidence import (
     Proposal,
     Verdict,
 )
-from evotrainer.records.journal import Journal
-from evotrainer.records.ledger import Ledger
+from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import Frozen, Recipe, lint, single_factor
 
 if TYPE_CHECKING:

@@ -2,12 +2,15 @@
 
 `EVOTRAINER_KILL_AT=<point>` kills at the first time the point is reached, `<point>#3` at the third.
 `EVOTRAINER_KILL_AT=list:<file>` kills nothing and appends each point reached to the file, one per line.
+`EVOTRAINER_KILL_AT=once:<file>` kills at the first point the file lists (one per line) and strikes it from the file:
+restarted processes go on, until they meet the next listed point.
 The variable is inherited: points reached in a trial's own process count there. Unset, a point costs one
 comparison.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 
@@ -31,8 +34,26 @@ def _visit(name: str) -> None:
         os.write(fd, f"{name}\n".encode())
         os.close(fd)
         return
+    if _wanted.startswith("once:"):
+        if _strike(_wanted.removeprefix("once:"), name):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return
     point, _, count = _wanted.rpartition("#") if _wanted.rpartition("#")[2].isdigit() else (_wanted, "", "1")
     if name == point:
         _reached += 1
         if _reached == int(count):
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _strike(path: str, name: str) -> bool:
+    """Remove `name` from the list of points to die at; False where it is not on it."""
+    with open(path, "r+", encoding="utf-8") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        points = f.read().splitlines()
+        if name not in points:
+            return False
+        points.remove(name)
+        f.seek(0)
+        f.truncate()
+        f.write("".join(f"{p}\n" for p in points))
+    return True
