@@ -257,9 +257,13 @@ def verify(folder: Path) -> None:
     from evotrainer.errors import IntegrityError
 
     result = api.open_run(folder).verify()
-    for line in result.lines():
-        print(line)
-    if not result.ok:
+    print("checked " + ", ".join(f"{n} {what}" for what, n in sorted(result.checked.items())))
+    print(f"last event {result.head}")
+    for p in result.problems:
+        print(f"[FAIL] {p.area}: {p.message}")
+    if result.ok:
+        print("everything holds: hash chain, recipes, single factors, policies, rollouts")
+    else:
         raise IntegrityError(f"{folder}: {len(result.problems)} problem(s) found; see above")
 
 
@@ -285,7 +289,9 @@ def health(folder: Path, branch: str | None, *, as_json: bool) -> None:
         read = [e for e in run.events() if e.kind == "diagnosed" and e.body.health.subject.startswith(f"{name}@")]
         if not read:
             known = sorted({h.subject.split("@")[0] for h in reports.values()})
-            raise ConfigError(f"nothing was read of {name!r} in {folder}; there are readings of: {', '.join(known) or 'none'}")
+            raise ConfigError(
+                f"nothing was read of {name!r} in {folder}; there are readings of: {', '.join(known) or 'none'}"
+            )
         chosen = read[-1].body.health
     else:
         chosen = reports[key]

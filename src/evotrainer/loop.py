@@ -165,6 +165,8 @@ class Loop:
         self.noise: NoiseMeasured | None = None
         self.started = time.time()
         self.env: dict[str, Any] = {}
+        self.looked_at_budget = 0.0
+        self.waited_since = time.monotonic()
 
     # -- the run ---------------------------------------------------------------------------------------------------
 
@@ -718,23 +720,34 @@ class Loop:
                     seed=spec.seed,
                     purpose=spec.purpose,
                     reserve_cpu_s=reserve,
+                    train=spec.train,
                 ),
             )
+        self.waited_since = time.monotonic()
         for result in self.executor.run(todo, self.progress):
             done[result.trial] = self.record(
                 f"{result.trial}/finished", "finished", lambda result=result: result
             )
             self.view.finished(result)
+            self.waited_since = time.monotonic()
         return [done[s.trial] for s in specs]
 
     def progress(self, running: list[tuple[TrialSpec, Heartbeat | None]]) -> None:
         self.view.trials(running)
+        now = time.monotonic()
+        if now - self.looked_at_budget < 2.0:
+            return
+        self.looked_at_budget = now
         budget = self.budget()
-        self.view.budget(dict(budget.spent), dict(budget.limits))
+        spent = dict(budget.spent)
+        spent["cpu_s"] += sum(h.cpu_s for _, h in running if h)
+        spent["wall_s"] += now - self.waited_since
+        self.view.budget(spent, dict(budget.limits))
         wall = self.task.budget.wall_s
-        if wall is not None and time.time() - self.started > wall:
+        if wall is not None and spent["wall_s"] > wall:
             raise BudgetError(
-                f"the run passed budget.wall_s={wall:g} s; raise it (`evotrainer resume DIR budget.wall_s=...`) to go on"
+                f"the run used {spent['wall_s']:.0f} s of budget.wall_s={wall:g}; raise it to go on: "
+                f"evotrainer resume {self.folder} budget.wall_s=..."
             )
 
     def budget(self) -> Budget:

@@ -39,7 +39,9 @@ def check_environment(world: Environment, sample: int = 4) -> None:
     for text in ("", "nonsense \x00 \u2603", "x" * 5000):
         episodes = [world.reset(t, knobs) for t in tasks]
         for e, t in zip(episodes, tasks, strict=True):
-            assert e.turns and e.turns[-1].role != "assistant", f"reset of {t.id} must end with the policy's turn to come"
+            assert e.turns and e.turns[-1].role != "assistant", (
+                f"reset of {t.id} must end with the policy's turn to come"
+            )
         world.step(episodes, [text] * len(episodes), ["stop"] * len(episodes))
         scores = world.score(episodes)
         assert len(scores) == len(episodes), "score must answer once per episode, in order"
@@ -82,15 +84,21 @@ def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
             child = briefing.champion.recipe.with_factor(iv.factor, iv.new)
         except ConfigError as e:
             raise AssertionError(f"{iv.factor}: {e}") from None
-        assert single_factor(briefing.champion.recipe, child) == iv.factor, f"{iv.factor} is not the factor that differs"
+        assert single_factor(briefing.champion.recipe, child) == iv.factor, (
+            f"{iv.factor} is not the factor that differs"
+        )
         bad = [x.message for x in lint(child) if x.level == "error"]
         assert not bad, f"{iv.factor}: {bad}"
-        assert iv.hypothesis and iv.success_criterion and iv.rollback, f"{iv.factor}: hypothesis, criterion and rollback"
+        assert iv.hypothesis and iv.success_criterion and iv.rollback, (
+            f"{iv.factor}: hypothesis, criterion and rollback"
+        )
         assert child.hash not in hashes, f"{iv.factor}: the same recipe twice in one proposal"
         hashes.add(child.hash)
 
 
-def check_trainer(trainer: Trainer, world: Environment, policy_dir: Path, work_dir: Path, rewards: Mapping[str, float]) -> None:
+def check_trainer(
+    trainer: Trainer, world: Environment, policy_dir: Path, work_dir: Path, rewards: Mapping[str, float]
+) -> None:
     """Two real steps: rollouts reach the sink first, the same seed gives the same weights, another seed others."""
     from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
 

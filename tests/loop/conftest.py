@@ -1,0 +1,60 @@
+"""A small real run: real policy, real RL, real store; a minute of CPU once per session, shared by the tests."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.commands import init
+
+SMALL = [
+    "policy.warm_start.steps=120",
+    "recipe.steps=4",
+    "recipe.prompts_per_step=8",
+    "recipe.group_size=4",
+    "evaluation.search_tasks=30",
+    "evaluation.gate_tasks=60",
+    "evaluation.cert_tasks=60",
+    "evaluation.search_attempts=2",
+    "evaluation.gate_attempts=2",
+    "evaluation.cert_attempts=2",
+    "run.rounds=1",
+    "run.branches=2",
+    "run.checkpoint_every=2",
+]
+
+
+@pytest.fixture(scope="session")
+def task_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scaffolded task, as `evotrainer init` writes it."""
+    folder = tmp_path_factory.mktemp("scaffold") / "letters"
+    init(folder, "")
+    return folder / "task.toml"
+
+
+@pytest.fixture(scope="session")
+def finished(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> api.Run:
+    """One finished small run; read it, do not change it."""
+    return api.start(task_file, tmp_path_factory.mktemp("runs") / "small", SMALL)
+
+
+@pytest.fixture
+def copy(finished: api.Run, tmp_path: Path) -> Callable[[], api.Run]:
+    """A private copy of the finished run, to be damaged."""
+
+    def make() -> api.Run:
+        to = tmp_path / finished.folder.name
+        shutil.copytree(finished.folder, to)
+        return api.Run(to)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained_base(finished: api.Run) -> Path:
+    """The warm-started policy of the finished run: a base that other tests need not train again."""
+    return finished.folder / "trials" / "base" / "policy"

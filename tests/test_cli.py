@@ -1,0 +1,123 @@
+"""The command line: light start, every command documented, every mistake answered with cause and remedy."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = ROOT / "tasks" / "code.toml"
+
+
+def evotrainer(*args: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "evotrainer.cli", *args],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "140", **(env or {})},
+    )
+
+
+def commands() -> list[str]:
+    from evotrainer.cli import app
+
+    return [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_help_with_an_example_and_a_page(name: str) -> None:
+    shown = evotrainer(name, "--help")
+    assert shown.returncode == 0
+    assert f"Example: evotrainer {name}" in re.sub(r"\s+", " ", shown.stdout)
+    page = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# evotrainer {name}\n")
+    assert f"evotrainer {name}" in page.split("```")[1]
+
+
+def test_help_and_readme_name_every_command() -> None:
+    shown = evotrainer("--help").stdout
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in commands():
+        assert re.search(rf"^\W*{name}\b", shown, re.M), f"{name} is missing in --help"
+        assert f"evotrainer {name}" in readme, f"{name} is missing in the README"
+
+
+def test_help_starts_without_heavy_imports() -> None:
+    code = "import sys, evotrainer.cli; print(*sorted(m for m in sys.modules if '.' not in m))"
+    names = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
+    assert "typer" in names
+    assert not names & {"torch", "numpy", "scipy", "polars", "pyarrow", "pydantic", "transformers", "jinja2", "rich"}
+
+
+BAD: dict[str, tuple[list[str], int, str]] = {
+    "missing task file": (["run", "nowhere.toml"], 2, "no task file nowhere.toml.*evotrainer init"),
+    "folder as task file": (["run", "."], 2, "is a folder; give the task file"),
+    "unknown factor": (["run", str(CODE), "recipe.learning_rate=1"], 2, "recipe.learning_rate: unknown name"),
+    "bad value": (["run", str(CODE), "recipe.lr=-1"], 2, "recipe.lr: Input should be greater than 0"),
+    "bad loss": (["run", str(CODE), "recipe.loss=ppo"], 2, "recipe.loss: Input should be 'grpo'"),
+    "malformed override": (["run", str(CODE), "recipe.lr"], 2, "is not of the form section.name=value"),
+    "no reward weight": (["run", str(CODE), "recipe.rewards.visible=0"], 2, "no reward component has a weight"),
+    "silent zero gradient": (["run", str(CODE), "recipe.resample=2"], 2, "group_filter is none; choose a filter"),
+    "budget below one trial": (["run", str(CODE), "budget.cpu_s=5"], 2, "too small for one trial"),
+    "too few seeds": (["run", str(CODE), "run.seeds=[1]"], 2, "no branch could ever be promoted; add seeds"),
+    "seeds not fresh": (["run", str(CODE), "run.certify_seeds=[1,2,3]"], 2, "certify_seeds must be fresh"),
+    "unknown base": (["run", str(CODE), "policy.base=builtin:none"], 2, "no base policy 'builtin:none'"),
+    "unknown agent": (["run", str(CODE), "run.agent=nobody"], 2, "nobody"),
+    "not a run": (["status", "."], 4, "is not a run folder"),
+    "nothing to resume": (["resume", "."], 4, "is not a run folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda c: c.replace(" ", "-"))
+def test_a_mistake_is_one_line_with_cause_and_remedy(case: str, tmp_path: Path) -> None:
+    args, code, message = BAD[case]
+    done = evotrainer(*args, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert re.search(message, lines[0]), lines[0]
+    assert not list(tmp_path.iterdir()), "a refused run must leave nothing behind"
+
+
+def test_broken_toml_names_the_place(tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text("[task]\nname = \n")
+    done = evotrainer("run", "t.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "not valid TOML" in done.stderr
+    assert "line 2" in done.stderr
+
+
+def test_dry_run_prints_the_resolved_task_and_runs_nothing(tmp_path: Path) -> None:
+    done = evotrainer("run", str(CODE), "recipe.lr=1e-4", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "lr = 0.0001" in done.stdout
+    assert "nothing was run" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_init_refuses_a_folder_in_use(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    done = evotrainer("init", "mine", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "not empty" in done.stderr
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "x"
+
+
+def test_without_torch_the_remedy_is_named(tmp_path: Path) -> None:
+    """A torch that cannot be imported stands for one that is not installed."""
+    (tmp_path / "shadow").mkdir()
+    (tmp_path / "shadow" / "torch.py").write_text("raise ImportError('No module named torch', name='torch')\n")
+    done = evotrainer("run", str(CODE), "--out", "r", cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "shadow")})
+    assert done.returncode == 6, done.stderr
+    assert "torch" in done.stderr
+    assert "pip install" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "r" / "ledger.db").exists()
