@@ -1,0 +1,23 @@
+"""What decides: statistics, gates, alpha spending, certification. Never learns who proposed a change."""
+
+from evotrainer.judge.certify import CertEntry, certify
+from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
+from evotrainer.judge.spending import Look, alpha_for, next_look
+from evotrainer.judge.stats import effect, hierarchical_bootstrap, measure_noise, scores_of
+
+__all__ = [
+    "CertEntry",
+    "JudgeConfig",
+    "Look",
+    "Recomputed",
+    "alpha_for",
+    "certify",
+    "effect",
+    "hierarchical_bootstrap",
+    "judge",
+    "measure_noise",
+    "next_look",
+    "recompute",
+    "scores_of",
+    "seeds_wanted",
+]

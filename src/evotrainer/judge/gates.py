@@ -1,0 +1,268 @@
+"""The decision on a branch: a pure function of ledger bodies, so that `evotrainer why` can recompute it.
+
+The judge sees trials, findings and earlier noise; never who proposed the change, nor the recipes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from evotrainer.judge import checks, stats
+from evotrainer.judge.spending import Look, alpha_for
+from evotrainer.records.events import NoiseMeasured, TrialFinished
+from evotrainer.records.evidence import Effect, Finding, GateResult, Verdict
+from evotrainer.records.recipe import Frozen
+
+Kind = Literal["promote", "reject", "invalid", "inconclusive", "failed"]
+
+
+class JudgeConfig(Frozen):
+    """What the task file may say about judging."""
+
+    split: str = "gate"
+    alpha: float = Field(0.05, gt=0, lt=0.5)
+    """Probability of any false promotion over the whole run."""
+    min_effect: float = Field(0.01, ge=0)
+    """Smallest mean gain worth a promotion, score units."""
+    min_seeds: int = Field(3, ge=2)
+    max_seeds: int = Field(6, ge=2)
+    """No branch is asked to run more seeds than this."""
+    max_error_share: float = Field(0.05, ge=0, le=1)
+    """Share of attempts lost to infrastructure faults beyond which nothing is decided."""
+    min_task_share: float = Field(0.9, gt=0, le=1)
+    """Share of the split's tasks that every trial must have scored."""
+
+
+def judge(
+    branch: str,
+    control: str,
+    branch_trials: Sequence[TrialFinished],
+    control_trials: Sequence[TrialFinished],
+    noise: NoiseMeasured | None,
+    look: Look,
+    config: JudgeConfig | None = None,
+    *,
+    findings: Sequence[Finding] = (),
+    control_findings: Sequence[Finding] = (),
+    audits: Mapping[str, bool] | None = None,
+    proxy: tuple[str, str] | None = None,
+) -> Verdict:
+    """Verdict on a branch against its control.
+
+    `findings` join those in the trials' own health reports. `audits`: detector -> True where a counterfactual audit
+    confirmed it, False where it cleared the branch. `proxy`: the environment's (proxy, true) reward components.
+    A verdict that did not test the effect (invalid, failed, too few seeds, identical) spends nothing: look 0.
+    """
+    config = config or JudgeConfig()
+    gates: list[GateResult] = []
+
+    def settle(kind: Kind, reason: str, effect: Effect | None = None, *, spent: bool = False) -> Verdict:
+        return Verdict(
+            branch=branch,
+            control=control,
+            kind=kind,
+            reason=reason,
+            effect=effect,
+            gates=tuple(gates),
+            alpha=look.alpha if spent else None,
+            look=look.number if spent else 0,
+        )
+
+    seen = [*findings, *checks.findings_of(branch_trials)]
+    known = [*control_findings, *checks.findings_of(control_trials)]
+    standing = checks.validity(branch, seen, known, audits or {})
+    gates.append(standing)
+    if standing.numbers.get("confirmed"):
+        return settle("invalid", standing.message)
+
+    seeds = checks.seeds(branch, branch_trials, control, control_trials, config.split, config.min_seeds)
+    gates.append(seeds)
+    if not seeds.passed:
+        return settle("failed" if seeds.numbers["lost"] else "inconclusive", seeds.message)
+
+    for gate in (
+        checks.errors([*branch_trials, *control_trials], config.split, config.max_error_share),
+        checks.coverage(branch_trials, control_trials, config.split, config.min_task_share),
+    ):
+        gates.append(gate)
+        if not gate.passed:
+            return settle("inconclusive", gate.message)
+
+    same = checks.identical(branch_trials, control_trials, config.split)
+    gates.append(same)
+    if not same.passed:
+        return settle("reject", same.message, _nothing(branch_trials, control_trials, config))
+
+    parts = stats.components(
+        stats.scores_of(branch_trials, config.split),
+        stats.scores_of(control_trials, config.split),
+        noise,
+        names=(branch, control),
+    )
+    effect = stats.effect_of(parts, 1 - 2 * look.alpha)
+    more = _more_seeds(effect, parts, look, config)
+    gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect)]
+    rose = checks.proxy(branch_trials, control_trials, config.split, proxy, effect, config.min_effect)
+    gates.append(rose)
+    kind, reason = _decide(effect, look, config, rose, more)
+    if kind == "promote" and standing.passed is None:
+        kind, reason = "inconclusive", f"{standing.message}; the score alone would promote: {reason}"
+    return settle(kind, reason, effect, spent=True)
+
+
+def _more_seeds(effect: Effect, parts: stats.Components, look: Look, config: JudgeConfig) -> int | None:
+    """Seeds per branch that would decide at the next look's level, were the mean to stay; None where none would."""
+    if effect.low > 0 or effect.mean < config.min_effect:
+        return None
+    following = alpha_for(look.number + 1, (), config.alpha)
+    return stats.seeds_needed(parts, min(look.alpha, following), config.max_seeds)
+
+
+def _decide(effect: Effect, look: Look, config: JudgeConfig, rose: GateResult, more: int | None) -> tuple[Kind, str]:
+    """Promote, reject or ask for seeds, from the effect and the proxy gate."""
+    points = f"{100 * effect.mean:+.1f} points [{100 * effect.low:+.1f}, {100 * effect.high:+.1f}]"
+    worth = effect.mean >= config.min_effect
+    if worth and effect.low > 0 and effect.mean > effect.noise_floor:
+        return "promote", (
+            f"gate score {points} over the control with {effect.seeds} seeds; "
+            f"noise floor {100 * effect.noise_floor:.1f}, error probability spent {look.alpha:.2g}"
+        )
+    if rose.passed is False:
+        return "reject", f"{rose.message}; gate score {points}"
+    if effect.high < 0:
+        return "reject", f"harmful: gate score {points}, the whole interval is below 0"
+    if effect.high < config.min_effect:
+        return "reject", f"gate score {points} excludes a gain of {100 * config.min_effect:.1f}"
+    if not worth:
+        return "reject", f"gate score {points} is not the gain of {100 * config.min_effect:.1f} asked for"
+    if more is None:
+        return "reject", (f"gate score {points} is within the noise and {config.max_seeds} seeds would not settle it")
+    return "inconclusive", f"gate score {points} straddles 0; {more} seeds per branch would decide"
+
+
+def seeds_wanted(verdict: Verdict) -> int | None:
+    """Seeds per branch that an inconclusive verdict asks for, None where seeds are not what is missing."""
+    gate = next((g for g in verdict.gates if g.gate == "effect"), None)
+    if verdict.kind != "inconclusive" or gate is None or "seeds_needed" not in gate.numbers:
+        return None
+    return int(gate.numbers["seeds_needed"])
+
+
+def _effect_gate(effect: Effect, parts: stats.Components, look: Look, more: int | None) -> GateResult:
+    needed = {} if more is None else {"seeds_needed": float(more)}
+    return GateResult(
+        gate="effect",
+        passed=effect.low > 0,
+        message=f"lower bound {100 * effect.low:+.1f} points at look {look.number} (alpha {look.alpha:.2g})",
+        numbers={
+            "mean": effect.mean,
+            "low": effect.low,
+            "p": stats.p_value(effect),
+            "v_trial": parts.v_trial,
+            "df_trial": float(parts.df_trial),
+            "v_task": parts.v_task,
+            "v_residual": parts.v_residual,
+            "pool_set_aside": float(parts.own_only),
+        }
+        | needed,
+    )
+
+
+def _size_gate(effect: Effect, config: JudgeConfig) -> GateResult:
+    return GateResult(
+        gate="min_effect",
+        passed=effect.mean >= config.min_effect,
+        message=f"mean {100 * effect.mean:+.1f} points, at least {100 * config.min_effect:.1f} asked",
+        numbers={"mean": effect.mean, "min_effect": config.min_effect},
+    )
+
+
+def _floor_gate(effect: Effect) -> GateResult:
+    return GateResult(
+        gate="noise_floor",
+        passed=effect.mean > effect.noise_floor,
+        message=f"mean {100 * effect.mean:+.1f} points; A/A trials reach {100 * effect.noise_floor:.1f}",
+        numbers={"mean": effect.mean, "noise_floor": effect.noise_floor},
+    )
+
+
+def _nothing(
+    branch_trials: Sequence[TrialFinished], control_trials: Sequence[TrialFinished], config: JudgeConfig
+) -> Effect:
+    """The effect of a branch whose trials equal the control's: exactly 0."""
+    b, c = (stats.scores_of(t, config.split) for t in (branch_trials, control_trials))
+    return Effect(
+        mean=0.0,
+        low=0.0,
+        high=0.0,
+        confidence=1 - config.alpha,
+        se=0.0,
+        df=float(max(1, len(b) - 1)),
+        seeds=min(len(b), len(c)),
+        tasks=len(stats.common_tasks(b, c)),
+        noise_floor=0.0,
+    )
+
+
+class Recomputed(Frozen):
+    """A stored verdict beside the one that the ledger's bodies give today."""
+
+    stored: Verdict
+    fresh: Verdict
+    differences: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """True where nothing differs."""
+        return not self.differences
+
+
+def recompute(
+    stored: Verdict,
+    branch_trials: Sequence[TrialFinished],
+    control_trials: Sequence[TrialFinished],
+    noise: NoiseMeasured | None,
+    config: JudgeConfig | None = None,
+    *,
+    findings: Sequence[Finding] = (),
+    control_findings: Sequence[Finding] = (),
+    audits: Mapping[str, bool] | None = None,
+    proxy: tuple[str, str] | None = None,
+    tolerance: float = 1e-9,
+) -> Recomputed:
+    """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`)."""
+    config = config or JudgeConfig()
+    # a verdict that spent nothing never reached the effect: any level leads to the same end
+    look = Look(number=stored.look or 1, alpha=stored.alpha or config.alpha * 0.5)
+    fresh = judge(
+        stored.branch,
+        stored.control,
+        branch_trials,
+        control_trials,
+        noise,
+        look,
+        config,
+        findings=findings,
+        control_findings=control_findings,
+        audits=audits,
+        proxy=proxy,
+    )
+    old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
+    return Recomputed(stored=stored, fresh=fresh, differences=tuple(_differences("", old, new, tolerance)))
+
+
+def _differences(path: str, old: object, new: object, tolerance: float) -> list[str]:
+    """Paths at which two JSON values differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = sorted(old.keys() | new.keys())
+        return [d for k in keys for d in _differences(f"{path}.{k}", old.get(k), new.get(k), tolerance)]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [d for i, (a, b) in pairs for d in _differences(f"{path}[{i}]", a, b, tolerance)]
+    numeric = isinstance(old, int | float) and isinstance(new, int | float)
+    if old == new or (numeric and abs(float(old) - float(new)) <= tolerance):  # type: ignore[arg-type]
+        return []
+    return [f"{path.lstrip('.')}: {old!r} in the ledger, {new!r} recomputed"]

@@ -1,0 +1,188 @@
+"""Simulated trials from variance components, to calibrate the judge itself: false promotions and power.
+
+The simulated trials are ledger bodies and go through the very `judge` that a run uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evotrainer.judge.gates import JudgeConfig, judge, seeds_wanted
+from evotrainer.judge.spending import next_look
+from evotrainer.judge.stats import measure_noise, scores_of
+from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
+from evotrainer.records.evidence import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """A task set and a trainer, as their variance components; score units."""
+
+    tasks: int = 300
+    attempts: int = 4
+    alpha: float = 0.6
+    """Task difficulty is Beta(alpha, beta): U-shaped below 1, as solved and unsolved tasks pile up."""
+    beta: float = 0.6
+    seed_sd: float = 0.02
+    """Between trainings of one recipe, in the mean score, beyond the attempts' sampling."""
+    task_branch_sd: float = 0.05
+    """How differently a real change acts on different tasks."""
+
+    def difficulties(self, rng: np.random.Generator) -> Any:
+        """Chance of success of the start recipe on each task."""
+        return rng.beta(self.alpha, self.beta, self.tasks)
+
+    def trials(
+        self,
+        branch: str,
+        p_T: Any,
+        seeds: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        effect: float = 0.0,
+        seed_sd: float | None = None,
+    ) -> list[TrialFinished]:
+        """Complete trials whose mean score moves by `effect`; most where tasks are neither solved nor hopeless."""
+        weight_T = p_T * (1 - p_T)
+        weight_T = weight_T / max(weight_T.mean(), 1e-9)
+        spread_T = self.task_branch_sd * rng.standard_normal(self.tasks) if effect else np.zeros(self.tasks)
+        sd = self.seed_sd if seed_sd is None else seed_sd
+        out = []
+        for seed in seeds:
+            shift = effect + sd * rng.standard_normal()
+            p = np.clip(p_T + shift * weight_T + spread_T * np.minimum(1.0, weight_T), 0, 1)
+            share = rng.binomial(self.attempts, p) / self.attempts
+            out.append(trial(branch, seed, {f"t{i}": float(x) for i, x in enumerate(share)}, self.attempts))
+        return out
+
+
+def trial(branch: str, seed: int, per_task: dict[str, float], attempts: int, **changes: Any) -> TrialFinished:
+    """A complete trial with the given gate scores; `changes` override fields of its body."""
+    score = SplitScore(
+        split="gate",
+        step=30,
+        score=sum(per_task.values()) / max(1, len(per_task)),
+        attempts=attempts,
+        per_task=per_task,
+    )
+    body = TrialFinished(
+        trial=f"{branch}-s{seed}",
+        branch=branch,
+        seed=seed,
+        status="complete",
+        cpu_s=0.0,
+        wall_s=0.0,
+        steps=30,
+        scores=(score,),
+    )
+    return body.model_copy(update=changes)
+
+
+Rule = Callable[[Sequence[TrialFinished], Sequence[TrialFinished]], bool]
+"""A competing rule: does it promote the branch over the control?"""
+
+
+def run_looks(
+    population: Population,
+    effects: Sequence[float],
+    rng: np.random.Generator,
+    *,
+    config: JudgeConfig | None = None,
+    noise_seeds: int = 3,
+    branch_sds: Sequence[float] | None = None,
+    top_up: bool = True,
+) -> list[Verdict]:
+    """One run: A/A trials of the control, then one branch per entry of `effects`, with extra seeds when asked for.
+
+    The control stays the same, also after a promotion, so that every look tests the effect that was planted.
+    """
+    config = config or JudgeConfig()
+    p_T = population.difficulties(rng)
+    control = population.trials("b0", p_T, range(1, noise_seeds + 1), rng)
+    noise: NoiseMeasured = measure_noise("b0", scores_of(control, config.split))
+    verdicts: list[Verdict] = []
+    for i, planted in enumerate(effects, 1):
+        sd = branch_sds[i - 1] if branch_sds else None
+        name, seeds = f"b{i}", range(1, config.min_seeds + 1)
+        branch = population.trials(name, p_T, seeds, rng, effect=planted, seed_sd=sd)
+        while True:
+            noise = measure_noise(name, scores_of(branch, config.split), earlier=noise)
+            verdict = judge(name, "b0", branch, control, noise, next_look(verdicts, config.alpha), config)
+            verdicts.append(verdict)
+            wanted = seeds_wanted(verdict)
+            if not top_up or wanted is None:
+                break
+            fresh = range(len(branch) + 1, wanted + 1)
+            branch = branch + population.trials(name, p_T, fresh, rng, effect=planted, seed_sd=sd)
+            missing = range(len(control) + 1, wanted + 1)
+            control = control + population.trials("b0", p_T, missing, rng)
+    return verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of simulated runs, with its exact (Clopper-Pearson) 95% interval."""
+
+    hits: int
+    runs: int
+
+    @property
+    def value(self) -> float:
+        """The share itself."""
+        return self.hits / self.runs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Exact 95% interval of the share."""
+        from scipy.special import betaincinv
+
+        k, n = self.hits, self.runs
+        low = 0.0 if k == 0 else float(betaincinv(k, n - k + 1, 0.025))
+        high = 1.0 if k == n else float(betaincinv(k + 1, n - k, 0.975))
+        return low, high
+
+
+def false_promotions(
+    population: Population,
+    *,
+    looks: int = 8,
+    runs: int = 200,
+    seed: int = 0,
+    config: JudgeConfig | None = None,
+    noise_seeds: int = 3,
+    branch_sds: Sequence[float] | None = None,
+) -> Rate:
+    """Share of whole A/A runs (`looks` branches that change nothing real) with at least one promotion."""
+    hits = 0
+    for i in range(runs):
+        rng = np.random.default_rng([seed, i])
+        verdicts = run_looks(
+            population, [0.0] * looks, rng, config=config, noise_seeds=noise_seeds, branch_sds=branch_sds
+        )
+        hits += any(v.kind == "promote" for v in verdicts)
+    return Rate(hits, runs)
+
+
+def power(
+    population: Population,
+    effect: float,
+    *,
+    look: int = 1,
+    runs: int = 200,
+    seed: int = 0,
+    config: JudgeConfig | None = None,
+    noise_seeds: int = 3,
+    top_up: bool = True,
+) -> Rate:
+    """Share of runs in which a branch of this true effect, tried after `look` - 1 useless ones, is promoted."""
+    hits = 0
+    for i in range(runs):
+        rng = np.random.default_rng([seed, look, i])
+        effects = [0.0] * (look - 1) + [effect]
+        verdicts = run_looks(population, effects, rng, config=config, noise_seeds=noise_seeds, top_up=top_up)
+        hits += any(v.kind == "promote" and v.branch == f"b{look}" for v in verdicts)
+    return Rate(hits, runs)
