@@ -1,0 +1,229 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const SVG = "http://www.w3.org/2000/svg";
+  const el = (tag, attrs = {}, ...kids) => {
+    const e = document.createElement(tag);
+    for (const [k, v] of Object.entries(attrs)) e.setAttribute(k, v);
+    e.append(...kids);
+    return e;
+  };
+  const svg = (tag, attrs = {}, ...kids) => {
+    const e = document.createElementNS(SVG, tag);
+    for (const [k, v] of Object.entries(attrs)) e.setAttribute(k, v);
+    e.append(...kids);
+    return e;
+  };
+
+  // theme -----------------------------------------------------------------------------------------------------------
+  const themes = ["auto", "light", "dark"];
+  const stored = () => { try { return localStorage.getItem("evotrainer-theme"); } catch { return null; } };
+  function setTheme(name) {
+    if (name === "auto") document.documentElement.removeAttribute("data-theme");
+    else document.documentElement.dataset.theme = name;
+    $("theme").textContent = name[0].toUpperCase() + name.slice(1);
+    $("theme").setAttribute("aria-label", `Colour theme: ${name === "auto" ? "automatic" : name}`);
+    try { localStorage.setItem("evotrainer-theme", name); } catch { /* private windows have no storage */ }
+    redrawAll();
+  }
+  const theme = () => document.documentElement.dataset.theme || "auto";
+  $("theme").addEventListener("click", () => setTheme(themes[(themes.indexOf(theme()) + 1) % 3]));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
+  const probe = el("span", { hidden: "" });
+  document.body.append(probe);
+  // custom properties come back unresolved, a computed colour does not
+  const colour = (name) => { probe.style.color = `var(${name})`; return getComputedStyle(probe).color; };
+
+  // lineage tree ----------------------------------------------------------------------------------------------------
+  function drawTree() {
+    const W = 208, H = 64, DX = 260, DY = 80;
+    const root = d3.stratify().id((d) => d.id || "base").parentId((d) => d.parent === null ? undefined : d.parent || "base")(data.tree);
+    d3.tree().nodeSize([DY, DX])(root);
+    const nodes = root.descendants();
+    const top = Math.min(...nodes.map((n) => n.x)), bottom = Math.max(...nodes.map((n) => n.x));
+    const width = root.height * DX + W + 8, height = bottom - top + H + 8;
+    const out = svg("svg", { width, height, viewBox: `-4 ${top - H / 2 - 4} ${width} ${height}` });
+    for (const l of root.links()) {
+      const x0 = l.source.y + W, x1 = l.target.y, y0 = l.source.x, y1 = l.target.x, mid = (x0 + x1) / 2;
+      out.append(svg("path", { class: l.target.data.on_path ? "link path" : "link", d: `M${x0},${y0}C${mid},${y0} ${mid},${y1} ${x1},${y1}` }));
+    }
+    for (const n of nodes) {
+      const d = n.data;
+      const a = svg("a", { href: d.id ? `#${encodeURIComponent(d.id)}` : "#summary", class: `k-${d.kind}${d.champion ? " champion" : ""}`, transform: `translate(${n.y},${n.x - H / 2})` });
+      const text = (cls, y, s) => { const t = svg("text", { class: cls, x: 34, y }); t.textContent = s.length > 27 ? s.slice(0, 26) + "…" : s; return t; };
+      const about = svg("title"); about.textContent = d.about || "base policy";
+      a.append(about, svg("rect", { width: W, height: H, rx: 8 }), svg("use", { href: `#i-${d.kind}`, class: "mark", x: 11, y: 10, width: 15, height: 15 }),
+        text("title", 22, d.title + (d.champion ? " · champion" : "")), text("what", 39, d.change), text("score", 54, d.sub));
+      out.append(a);
+    }
+    $("tree").replaceChildren(out);
+  }
+
+  // learning curves -------------------------------------------------------------------------------------------------
+  const PREFERRED = ["reward", "score", "hidden", "frac_reward_zero_std", "entropy", "completions/mean_length", "visible", "proxy_gap", "kl", "grad_norm"];
+  const TITLES = { reward: "reward", score: "search score", frac_reward_zero_std: "dead groups, share", entropy: "entropy, nats", "completions/mean_length": "length, tokens", "completions/clipped_ratio": "cut at the limit, share", cpu_s: "CPU time, s", dead_fail: "all failed, share", dead_pass: "all solved, share", kl: "KL, nats", grad_norm: "gradient norm" };
+  const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4]];
+  const charts = [];
+  const num = (x) => x == null ? "–" : Math.abs(x) >= 100 ? x.toFixed(0) : String(Number(x.toPrecision(3)));
+
+  function metricsOf(c) {
+    const all = [...new Set(c.trials.flatMap((t) => Object.keys(t.y)))];
+    const rank = (m) => (PREFERRED.indexOf(m) + 1) || 99;
+    return all.sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
+  }
+  function meanCurve(branch, metric) {
+    const sums = new Map();
+    for (const t of data.curves[branch]?.trials || []) t.x.forEach((x, i) => {
+      const y = t.y[metric]?.[i];
+      if (y != null) { const s = sums.get(x) || [0, 0]; sums.set(x, [s[0] + y, s[1] + 1]); }
+    });
+    const xs = [...sums.keys()].sort((a, b) => a - b);
+    return [xs, xs.map((x) => sums.get(x)[0] / sums.get(x)[1])];
+  }
+  function columns(branch, metric) {
+    const c = data.curves[branch];
+    const tables = c.trials.map((t) => {
+      const keep = t.x.map((x, i) => [x, t.y[metric]?.[i]]).filter((p) => p[1] != null);
+      return [keep.map((p) => p[0]), keep.map((p) => p[1])];
+    });
+    if (c.parent && data.curves[c.parent]) tables.push(meanCurve(c.parent, metric));
+    return uPlot.join(tables);
+  }
+  function drawChart(chart) {
+    const { branch, box, select, at } = chart;
+    chart.plot?.destroy();
+    const c = data.curves[branch], cols = columns(branch, select.value);
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const sparse = (u, i) => u.data[i].filter((v) => v != null).length < 12;
+    const series = c.trials.map((t, i) => ({ label: `seed ${t.seed}`, stroke: colour(`--s${i % 5}`), width: 1.75, dash: DASHES[i % 5], spanGaps: true, points: { show: sparse, size: 5 } }));
+    if (c.parent && data.curves[c.parent]) series.push({ label: `${c.parent} mean`, stroke: colour("--muted"), width: 1.25, dash: [3, 3], spanGaps: true, points: { show: false } });
+    const show = (u) => {
+      const i = u.cursor.idx;
+      at.textContent = i == null ? "" : `step ${num(u.data[0][i])}: ` + series.map((s, k) => u.data[k + 1][i] == null ? null : `${s.label} ${num(u.data[k + 1][i])}`).filter(Boolean).join(", ");
+    };
+    chart.plot = new uPlot({
+      width: Math.max(box.clientWidth, 200), height: 190, series: [{ label: "step" }, ...series], scales: { x: { time: false } }, legend: { show: false },
+      axes: [{ ...axis, size: 30, gap: 4 }, { ...axis, size: 46, gap: 4, values: (u, v) => v.map(num) }], cursor: { y: false, drag: { x: false, y: false } }, hooks: { setCursor: [show] },
+    }, cols, box);
+    const label = series.map((s, k) => { const v = cols[k + 1].filter((x) => x != null); return `${s.label} from ${num(v[0])} to ${num(v[v.length - 1])}`; }).join("; ");
+    box.setAttribute("aria-label", `${select.value} over training steps: ${label}`);
+  }
+  function buildCharts(host) {
+    if (host.dataset.built) return;
+    host.dataset.built = "1";
+    const branch = host.dataset.branch, c = data.curves[branch];
+    if (!c) { host.append(el("p", { class: "muted small" }, "No trial of this branch has a learning curve.")); return; }
+    const metrics = metricsOf(c);
+    const keys = el("div", { class: "keys" });
+    c.trials.forEach((t, i) => keys.append(key(`seed ${t.seed}`, `--s${i % 5}`, DASHES[i % 5], 2)));
+    if (c.parent && data.curves[c.parent]) keys.append(key(`${c.parent}, mean over seeds`, "--muted", [3, 3], 1.5));
+    host.append(keys);
+    const first = ["reward", "hidden", "score", "frac_reward_zero_std", "entropy", "completions/mean_length"].filter((m) => metrics.includes(m));
+    const want = [...new Set([...first, ...metrics])].slice(0, 4);
+    for (const m of want) {
+      const select = el("select", { "aria-label": "Metric" }, ...metrics.map((x) => new Option(TITLES[x] || x, x, x === m, x === m)));
+      const box = el("div", { role: "img" }), at = el("div", { class: "at", "aria-hidden": "true" });
+      host.append(el("div", { class: "chart" }, el("div", { class: "chart-head" }, select), box, at));
+      const chart = { branch, box, select, at };
+      charts.push(chart);
+      select.addEventListener("change", () => drawChart(chart));
+      drawChart(chart);
+    }
+  }
+  function key(label, name, dash, width) {
+    const line = svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, "stroke-width": width, "stroke-dasharray": dash.join(" ") });
+    line.style.stroke = `var(${name})`;
+    return el("span", {}, svg("svg", { viewBox: "0 0 26 12" }, line), label);
+  }
+  function redrawAll() { charts.forEach((c) => c.box.offsetParent && drawChart(c)); }
+  let resizing;
+  addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(redrawAll, 120); });
+
+  // rollouts --------------------------------------------------------------------------------------------------------
+  const dialog = $("rollout");
+  let shown = null, ring = [];
+  function marked(text, quote) {
+    const pre = el("pre"), at = quote ? text.indexOf(quote) : -1;
+    if (at < 0) pre.textContent = text;
+    else pre.append(text.slice(0, at), el("mark", { class: "hit" }, quote), text.slice(at + quote.length));
+    return pre;
+  }
+  function openRollout(id, quote) {
+    const r = data.rollouts[id];
+    if (!r) return;
+    shown = id;
+    $("ro-title").textContent = r.task;
+    $("ro-sub").textContent = [r.branch, r.outcome, r.reward === null ? "not graded" : `reward ${r.reward}`].join(" · ");
+    const body = $("ro-body");
+    body.replaceChildren();
+    const part = (title, ...kids) => body.append(el("h4", {}, title), ...kids);
+    const solo = r.turns.filter((t) => t.role === "assistant").length === 1;
+    for (const t of r.turns) {
+      part(t.role === "assistant" ? (solo ? "Program" : "Policy") : t.role === "user" ? "Prompt" : t.role, marked(t.text, t.role === "assistant" ? quote : null));
+      for (const c of t.calls) body.append(marked(c, quote));
+    }
+    if (r.tests.length) part("Tests", testTable(r));
+    part("Reward components", components(r));
+    if (r.detail) part("Detail", marked(r.detail, null));
+    part("Facts", el("dl", { class: "facts" }, ...r.facts.map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, v)))));
+    if (!dialog.open) dialog.showModal();
+    dialog.scrollTop = 0;
+    body.focus({ preventScroll: true });
+  }
+  function testTable(r) {
+    const cols = ["kind", "input", "expected", "got", "status"].filter((c) => r.tests.some((t) => t[c]));
+    const rows = r.tests.map((t) => el("tr", {}, ...cols.map((c) => {
+      if (c === "status") return el("td", { class: /^(ok|pass|passed)$/.test(t.status) ? "good" : "bad" }, [t.status, t.error].filter(Boolean).join(": "));
+      if (c === "kind") return el("td", {}, t.kind);
+      return el("td", {}, t[c] === "" ? el("span", { class: "muted" }, "(empty)") : marked(t[c], null));
+    })));
+    const table = el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...cols.map((c) => el("th", {}, c)))), el("tbody", {}, ...rows)));
+    if (r.tests_cut) table.append(el("p", { class: "muted small" }, `${r.tests_cut} more tests not shown`));
+    return table;
+  }
+  function components(r) {
+    const w = data.weights[r.branch] || {};
+    return el("div", { class: "parts" }, ...Object.entries(r.components).map(([k, v]) =>
+      el("div", {}, el("span", { class: "muted small" }, k), el("b", {}, v === null ? "n/a" : num(v)), el("span", { class: "small muted" }, w[k] ? `weight ${num(w[k])}` : "not paid"))));
+  }
+  function leave() { if (location.hash.startsWith("#ro-")) history.replaceState(null, "", location.pathname + location.search); shown = null; }
+  dialog.addEventListener("close", leave);
+  dialog.addEventListener("click", (e) => { if (e.target === dialog) dialog.close(); });
+  $("ro-close").addEventListener("click", () => dialog.close());
+  const turn = (by) => { const i = ring.indexOf(shown); if (ring.length) openRollout(ring[(i + by + ring.length) % ring.length]); };
+  $("ro-prev").addEventListener("click", () => turn(-1));
+  $("ro-next").addEventListener("click", () => turn(1));
+  dialog.addEventListener("keydown", (e) => { if (e.key === "ArrowLeft") turn(-1); else if (e.key === "ArrowRight") turn(1); });
+  const ringOf = (a) => [...new Set([...(a.closest("table, .quotes") || document).querySelectorAll("a.ro")].map((x) => x.hash.slice(4)))];
+  document.addEventListener("click", (e) => {
+    const a = e.target.closest?.("a.ro");
+    if (!a || e.ctrlKey || e.metaKey || e.shiftKey) return;
+    e.preventDefault();
+    ring = ringOf(a);
+    history.replaceState(null, "", a.hash);
+    openRollout(a.hash.slice(4), a.dataset.quote);
+  });
+
+  // places ----------------------------------------------------------------------------------------------------------
+  function follow() {
+    const id = decodeURIComponent(location.hash.slice(1));
+    if (id.startsWith("ro-")) { ring = Object.keys(data.rollouts); openRollout(id.slice(3)); return; }
+    const target = document.getElementById(id);
+    if (target?.matches("details")) { target.open = true; target.scrollIntoView(); }
+  }
+  addEventListener("hashchange", follow);
+  // a link to the place that is already in the address bar changes no hash
+  document.addEventListener("click", (e) => { const a = e.target.closest?.("a[href^='#']"); if (a && !a.matches(".ro") && (a.hash || a.getAttribute("href")) === location.hash) follow(); });
+  for (const d of document.querySelectorAll("details.branch")) {
+    const build = () => d.open && d.querySelectorAll(".charts").forEach(buildCharts);
+    d.addEventListener("toggle", () => { build(); redrawAll(); });
+    build();
+  }
+  $("open-all").addEventListener("click", () => { for (const d of document.querySelectorAll("details.branch")) d.open = true; });
+  addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details")) d.open = true; });
+  if (themes.includes(stored()) && stored() !== "auto") setTheme(stored());
+  drawTree();
+  follow();
+  document.documentElement.dataset.ready = "1";
+})();

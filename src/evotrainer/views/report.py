@@ -1,0 +1,274 @@
+"""The report: one HTML file that opens offline, forbids itself the network, and runs no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import os
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.errors import StoreError
+from evotrainer.records.rollout import Rollout
+from evotrainer.views import plots, summary, text
+from evotrainer.views.glossary import GLOSSARY
+from evotrainer.views.model import RunView
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+ROLLOUT_BYTES = 1_500_000
+"""Most JSON bytes of rollouts in one report; quoted rollouts come first."""
+TURN_CHARS = 8_000
+CELL_CHARS = 1_000
+TESTS = 40
+CURVE_DIGITS = 5
+
+_SCRIPTS = ("vendor/uPlot.iife.min.js", "vendor/d3-hierarchy.min.js", "report.js")
+_STYLES = ("vendor/uPlot.min.css", "report.css")
+
+
+def write_report(run_folder: Path | str, out: Path | str | None = None) -> Path:
+    """Write the report of a run, finished or not, and return its path (default `<run>/report.html`).
+
+    The same ledger and rollouts give the same bytes. StoreError where there is no run or the file cannot be written.
+    """
+    folder = Path(run_folder)
+    target = Path(out) if out is not None else folder / "report.html"
+    page = render(RunView.load(folder)).encode("utf-8", "replace")
+    part = target.with_name(target.name + ".part")
+    try:
+        part.write_bytes(page)
+        os.replace(part, target)
+    except OSError as e:
+        raise StoreError(f"cannot write {target}: {e.strerror}; give another path with --out") from e
+    return target
+
+
+def render(view: RunView) -> str:
+    """The page as text."""
+    from markupsafe import Markup
+
+    scripts, styles = [_asset(n) for n in _SCRIPTS], [_asset(n) for n in _STYLES]
+    shown = rollout_data(view)
+    data = {"tree": tree_data(view), "curves": curve_data(view), "rollouts": shown, "weights": weights(view)}
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            view=view,
+            shown=shown,
+            csp=policy(scripts, styles),
+            scripts=[Markup(s) for s in scripts],
+            styles=[Markup(s) for s in styles],
+            data=Markup(text.script_json(data)),
+            effect_axis=plots.effect_axis(view),
+            score_axis=plots.score_axis(view),
+            summary=summary,
+            glossary=GLOSSARY,
+        )
+    )
+
+
+def policy(scripts: list[str], styles: list[str]) -> str:
+    """Content security policy: no network, and only the very scripts and styles written here, by hash."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            "script-src " + " ".join(map(_csp_hash, scripts)),
+            "style-src " + " ".join(map(_csp_hash, styles)),
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _csp_hash(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+@cache
+def _asset(name: str) -> str:
+    """An asset's text; browsers hash script elements after turning CRLF into LF, so do we."""
+    found = resources.files("evotrainer.views").joinpath("assets", *name.split("/"))
+    return found.read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    env = Environment(
+        loader=PackageLoader("evotrainer.views", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    env.filters |= {
+        "percent": text.percent,
+        "points": text.points,
+        "number": text.number,
+        "duration": text.duration,
+        "value": text.value,
+        "line": text.one_line,
+        "clock": clock,
+    }
+    env.globals |= {"point_range": text.point_range, "change_of": summary.change_of}
+    return env
+
+
+def _finalize(x: Any) -> Any:
+    """Every plain string that reaches the page has its control characters made visible; escaping follows."""
+    from markupsafe import Markup
+
+    if x is None:
+        return ""
+    return text.clean(x) if isinstance(x, str) and not isinstance(x, Markup) else x
+
+
+def clock(time: Any) -> str:
+    """`2026-11-21 10:04:31 UTC` from the ledger's ISO time."""
+    return str(time or "").replace("T", " ")[:19] + (" UTC" if time else "")
+
+
+# data for the scripts ------------------------------------------------------------------------------------------------
+
+
+def tree_data(view: RunView) -> list[dict[str, Any]]:
+    """Nodes for the lineage tree; the root is the base policy."""
+    base = next((b for b in view.branches.values() if b.recipe is None), None)
+    score = base.mean("search") if base else None
+    sha = view.opened.base_policy.get("sha256", "") if view.opened else ""
+    sub = f"search {text.percent(score)}" if score is not None else f"weights {sha[:8]}" if sha else ""
+    nodes: list[dict[str, Any]] = [
+        {"id": "", "parent": None, "kind": "base", "title": "base", "change": "policy before RL", "sub": sub}
+    ]
+    path = {b.name for b in view.path(view.champion)}
+    for b in view.branches.values():
+        if b.recipe is None:
+            continue
+        effect = b.verdict.effect if b.verdict else None
+        score = b.mean("search")
+        nodes.append(
+            {
+                "id": b.name,
+                "parent": b.parent if b.parent in view.branches else "",
+                "kind": b.standing,
+                "title": b.name + (f" · {b.version}" if b.version else ""),
+                "change": text.one_line(b.intervention.factor if b.intervention else "starting recipe", 40),
+                "sub": f"{text.points(effect.mean)} pt {text.point_range(effect.low, effect.high)}"
+                if effect
+                else f"search {text.percent(score)}"
+                if score is not None
+                else "",
+                "about": text.one_line(f"{b.name}: {summary.change_of(b)}. Standing: {b.standing}", 300),
+                "on_path": b.name in path,
+                "champion": b.name == view.champion,
+            }
+        )
+    return nodes
+
+
+def curve_data(view: RunView) -> dict[str, Any]:
+    """Branch -> its trials' curves as columns, and the branch it is compared with."""
+    out: dict[str, Any] = {}
+    for b in view.branches.values():
+        trials = []
+        for t in b.trials:
+            points = t.finished.curve if t.finished else ()
+            if not points:
+                continue
+            names = sorted({k for p in points for k in p if k != "step"})
+            trials.append(
+                {
+                    "seed": t.seed,
+                    "id": t.id,
+                    "x": [p.get("step", i + 1) for i, p in enumerate(points)],
+                    "y": {n: [_round(p.get(n)) for p in points] for n in names},
+                }
+            )
+        if trials:
+            out[b.name] = {"parent": b.parent, "trials": trials}
+    return out
+
+
+def _round(x: float | None) -> float | None:
+    return None if x is None or not math.isfinite(x) else float(f"{x:.{CURVE_DIGITS}g}")
+
+
+def weights(view: RunView) -> dict[str, Mapping[str, float]]:
+    return {b.name: dict(b.recipe.rewards) for b in view.branches.values() if b.recipe}
+
+
+def rollout_data(view: RunView) -> dict[str, Any]:
+    """Rollout id -> what the dialog shows, quoted ones first, up to ROLLOUT_BYTES of JSON."""
+    quoted = [q.rollout for b in view.branches.values() for f in b.findings for q in f.quotes]
+    sampled = [i for b in view.branches.values() for i, _ in b.samples]
+    out: dict[str, Any] = {}
+    room = ROLLOUT_BYTES
+    for rollout in dict.fromkeys(quoted + sampled):
+        if rollout not in view.rollouts:
+            continue
+        entry = rollout_entry(view.rollouts[rollout])
+        room -= len(text.script_json(entry))
+        if room < 0:
+            break
+        out[rollout] = entry
+    return out
+
+
+def rollout_entry(r: Rollout) -> dict[str, Any]:
+    """One rollout as bounded, cleaned, JSON-able data."""
+    detail = dict(r.detail)
+    tests = detail.pop("tests", None)
+    return {
+        "id": r.id,
+        "branch": r.branch,
+        "task": text.one_line(r.task),
+        "outcome": r.outcome,
+        "reward": None if r.reward is None else text.number(r.reward),
+        "turns": [
+            {
+                "role": t.role,
+                "text": text.clean(t.text, TURN_CHARS),
+                "calls": [text.one_line(f"{c.name}({c.arguments})", CELL_CHARS) for c in t.tool_calls],
+            }
+            for t in r.turns
+        ],
+        "components": {text.one_line(k): _round(v) for k, v in r.components.items()},
+        "tests": [_test_row(t) for t in tests[:TESTS]] if isinstance(tests, list | tuple) else [],
+        "tests_cut": max(len(tests) - TESTS, 0) if isinstance(tests, list | tuple) else 0,
+        "detail": text.clean("\n".join(f"{k}: {text.value(v)}" for k, v in detail.items()), TURN_CHARS),
+        "facts": [[k, text.one_line(v)] for k, v in _facts(r) if v not in (None, "")],
+    }
+
+
+def _test_row(t: Any) -> dict[str, str]:
+    row = t if isinstance(t, Mapping) else {"got": t}
+    keys = ("kind", "input", "expected", "got", "status", "error")
+    return {k: text.clean(row[k], CELL_CHARS) if row.get(k) is not None else "" for k in keys}
+
+
+def _facts(r: Rollout) -> list[tuple[str, Any]]:
+    return [
+        ("policy", r.policy),
+        ("split", r.split),
+        ("step", r.step),
+        ("attempt of the group", r.k),
+        ("finish", r.finish),
+        ("tokens", r.tokens),
+        ("mean log-probability", None if r.mean_logprob is None else f"{text.number(r.mean_logprob)} nats"),
+        ("entropy", None if r.entropy is None else f"{text.number(r.entropy)} nats"),
+        ("advantage", None if r.advantage is None else text.number(r.advantage)),
+        ("sandbox tier", r.sandbox_tier),
+        ("knobs", text.value(dict(r.knobs)) if r.knobs else None),
+        ("environment", r.env_hash),
+        ("infrastructure fault", f"{r.error_kind}: {r.error or ''}" if r.error_kind else None),
+        ("rollout", r.id),
+    ]

@@ -1,0 +1,147 @@
+"""Sentences computed from a run: its headline, its state, what was not measured, how to reproduce it."""
+
+from __future__ import annotations
+
+from evotrainer.views.model import BranchView, RunView
+from evotrainer.views.text import duration, percent, point_range, points, value
+
+MIN_SEEDS = 3
+
+
+def headline(view: RunView) -> str:
+    """The result in one sentence, no stronger than the numbers."""
+    cert = view.certified
+    if cert is None:
+        return search_headline(view)
+    rows = {r.name: r for r in cert.rows}
+    champion = rows.get("champion")
+    if champion is None:
+        return "Certified, but no champion was among the certified policies"
+    text = f"The champion solves {percent(champion.score)} of unseen tasks"
+    others = [
+        f"{label} {percent(rows[k].score)}"
+        for k, label in (("start", "the starting recipe"), ("base", "the base policy"))
+        if k in rows
+    ]
+    return text + ("; " + ", ".join(others) if others else "")
+
+
+def search_headline(view: RunView) -> str:
+    """Headline of a run that is not certified."""
+    champion = view.branches.get(view.champion)
+    score = champion.mean("search") if champion else None
+    if champion is None or score is None:
+        return "No trial has finished yet"
+    return f"Champion so far: {champion.name}, {percent(score)} on the search split; not certified"
+
+
+def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
+    """(what, difference with interval, reading) for every certified comparison."""
+    out = []
+    for name, c in (view.certified.comparisons if view.certified else {}).items():
+        a, _, b = name.partition("-")
+        low, high = c.get("low"), c.get("high")
+        shown = f"{points(c.get('mean'))} points {point_range(low, high)}"
+        if low is None or high is None:
+            reading = "no interval"
+        elif low > 0:
+            reading = "better"
+        elif high < 0:
+            reading = "worse"
+        else:
+            reading = "no difference shown: the interval holds 0"
+        if (p := c.get("p")) is not None:
+            reading += f", p = {p:.2g}"
+        out.append((f"{a} minus {b}", shown, reading))
+    return out
+
+
+def state(view: RunView) -> tuple[str, str]:
+    """(`closed` or `open`, sentence)."""
+    if view.closed:
+        return "closed", f"Closed: {view.closed.reason}"
+    waiting = [t for t in view.trials if not t.finished]
+    text = "Not finished: the ledger has no closing event"
+    if waiting:
+        text += f", {len(waiting)} trial{'s' if len(waiting) > 1 else ''} without a result"
+    return "open", text + ". What is shown is final as far as it goes; `evotrainer resume` continues the run."
+
+
+def change_of(b: BranchView) -> str:
+    """`factor: old → new`, or what the branch is instead."""
+    if b.intervention:
+        return f"{b.intervention.factor}: {value(b.intervention.old)} → {value(b.intervention.new)}"
+    return "base policy, before any training" if b.recipe is None else "starting recipe"
+
+
+def not_measured(view: RunView) -> list[str]:
+    """Everything a careful reader would ask for and this run cannot answer."""
+    return [*_run_gaps(view), *_branch_gaps(view), *_metric_gaps(view), *view.unread]
+
+
+def _run_gaps(view: RunView) -> list[str]:
+    out = []
+    if not view.noise:
+        out.append("Noise floor: no A/A trials finished, so no difference can be told from seed noise.")
+    if view.certified is None:
+        out.append("Certification: the cert split was not read; all scores are from the splits used to choose.")
+    elif thin := [r.name for r in view.certified.rows if len(r.seeds) < MIN_SEEDS]:
+        out.append(f"Certification of {', '.join(thin)} rests on fewer than {MIN_SEEDS} seeds.")
+    if view.opened and view.proxy is None:
+        out.append("Proxy gap: the environment names no proxy and true reward component to compare.")
+    if view.opened and view.opened.sandbox_tier not in ("A", ""):
+        out.append(f"Isolation: programs ran in sandbox tier {view.opened.sandbox_tier}, not A (see evotrainer doctor).")
+    return out
+
+
+def _branch_gaps(view: RunView) -> list[str]:
+    out = []
+    for b in view.branches.values():
+        done = [t for t in b.trials if t.status == "complete"]
+        lost = len(b.trials) - len(done)
+        if lost and b.recipe is not None:
+            out.append(f"{b.name}: {lost} of {len(b.trials)} trials have no result.")
+        if b.standing == "open":
+            out.append(f"{b.name}: no verdict.")
+        if b.outcome and b.outcome.change is None:
+            out.append(f"{b.name}: its prediction about {b.outcome.prediction.metric} was not measured on both sides.")
+        if b.backtest and b.backtest.backtest.verdict == "silent":
+            out.append(f"{b.name}: the backtest was silent ({b.backtest.backtest.reason}).")
+        faults = sum(s.errors for t in done for s in (t.finished.scores if t.finished else ()))
+        if faults:
+            out.append(f"{b.name}: {faults} rollouts lost to infrastructure faults are in no mean.")
+    return out
+
+
+def _metric_gaps(view: RunView) -> list[str]:
+    missing: dict[str, dict[str, None]] = {}
+    for b in view.branches.values():
+        for m in b.metrics:
+            if m.flag == "unseen":
+                missing.setdefault(f"{m.name} ({', '.join(m.missing) or 'fields'} missing)", {})[b.name] = None
+    everywhere = [b.name for b in view.branches.values() if b.metrics]
+    return [
+        f"Metric {what} in {'every branch' if len(names) == len(everywhere) else ', '.join(names)}."
+        for what, names in missing.items()
+    ]
+
+
+def cost_lines(view: RunView) -> list[tuple[str, str, float | None]]:
+    """(label, amount, share of the budget) for each resource that was measured or limited."""
+    limits = view.opened.budget if view.opened else {}
+    spent: dict[str, float | None] = {
+        "cpu_s": view.cpu_s,
+        "wall_s": view.closed.wall_s if view.closed else None,
+    }
+    out = []
+    for key in dict.fromkeys([*spent, *limits]):
+        limit, used = limits.get(key), spent.get(key)
+        time = key.endswith("_s")
+        shown = "not recorded" if used is None else duration(used) if time else f"{used:g}"
+        if limit is not None:
+            shown += f" of {duration(limit) if time else f'{limit:g}'}"
+        share = used / limit if used is not None and limit else None
+        name = {"cpu_s": "CPU time", "wall_s": "Wall time"}.get(key, key.replace("_", " "))
+        if used is not None or limit is not None:
+            out.append((name, shown, share))
+    return out

@@ -1,0 +1,127 @@
+"""Text and numbers for readers: control characters made visible, lengths bounded, units spelled out."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+MINUS = "\u2212"
+_BIDI = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_LONG_LINE = 2_000
+
+
+def clean(text: object, limit: int = 12_000) -> str:
+    """`text` as something a page or terminal can show as it stands.
+
+    Control characters become their visible pictures (ESC is ␛, NUL is ␀), direction marks and lone surrogates their
+    code point, lines longer than 2,000 characters and texts longer than `limit` are cut, and the cut is named.
+    Newlines and tabs stay.
+    """
+    raw = text if isinstance(text, str) else str(text)
+    total = len(raw)
+    cut = raw[:limit]
+    if any(len(line) > _LONG_LINE for line in cut.split("\n")):
+        cut = "\n".join(_short_line(line) for line in cut.split("\n"))
+    out = _BIDI.sub(_code_point, "".join(map(_visible, cut)))
+    if total > limit:
+        out += f"\n… {total - limit:,} more characters not shown"
+    return out
+
+
+def one_line(text: object, limit: int = 200) -> str:
+    """`clean` on a single line: newlines become ⏎, runs of blanks one blank, cut at `limit` characters."""
+    raw = text if isinstance(text, str) else str(text)
+    out = re.sub(r"[ \t]+", " ", clean(raw[: limit + 1], limit + 1).replace("\n", " ⏎ ")).strip()
+    return out if len(raw) <= limit else out[:limit] + "…"
+
+
+def _short_line(line: str) -> str:
+    if len(line) <= _LONG_LINE:
+        return line
+    return f"{line[:_LONG_LINE]}… {len(line) - _LONG_LINE:,} more characters on this line"
+
+
+def _visible(c: str) -> str:
+    n = ord(c)
+    if n in (9, 10):
+        return c
+    if n < 32:
+        return chr(0x2400 + n)
+    if n == 127:
+        return "\u2421"
+    if 128 <= n < 160 or unicodedata.category(c) == "Cs":
+        return f"\\u{n:04x}"
+    return c
+
+
+def _code_point(m: re.Match[str]) -> str:
+    return f"\\u{ord(m.group()):04x}"
+
+
+def script_json(value: Any) -> str:
+    """JSON that is safe inside an HTML script element: no `<`, `>`, `&`, no raw line separators, ASCII only."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def number(x: float | None, digits: int = 3) -> str:
+    """Up to `digits` significant digits, thousands grouped, a dash where there is none."""
+    if x is None:
+        return "–"
+    if isinstance(x, bool):
+        return "yes" if x else "no"
+    if x == 0:
+        return "0"
+    if abs(x) >= 10 ** (digits - 1):
+        text = f"{x:,.0f}"
+    elif abs(x) < 1e-4:
+        text = f"{x:.{digits - 1}e}"
+    else:
+        text = f"{x:.{digits}g}"
+    return text.replace("-", MINUS)
+
+
+def percent(x: float | None, places: int = 1) -> str:
+    """A share in [0, 1] as `76.4%`."""
+    return "–" if x is None else f"{100 * x:.{places}f}%".replace("-", MINUS)
+
+
+def points(x: float | None, places: int = 1, sign: bool = True) -> str:
+    """A difference of shares in percentage points, `+12.5`."""
+    if x is None:
+        return "–"
+    shown = round(100 * x, places) + 0.0
+    return f"{shown:{'+' if sign and shown else ''}.{places}f}".replace("-", MINUS)
+
+
+def point_range(low: float | None, high: float | None, sign: bool = True) -> str:
+    """`[+8.1, +16.7]` in points."""
+    return f"[{points(low, sign=sign)}, {points(high, sign=sign)}]"
+
+
+def duration(seconds: float | None) -> str:
+    """`47 s`, `12 min 30 s`, `3 h 05 min`."""
+    if seconds is None:
+        return "–"
+    s = round(seconds) if seconds >= 10 else round(seconds, 1)
+    if s < 60:
+        return f"{s:g} s"
+    s = round(seconds)
+    if s < 3600:
+        return f"{s // 60} min {s % 60:02d} s" if s % 60 else f"{s // 60} min"
+    return f"{s // 3600} h {s % 3600 // 60:02d} min"
+
+
+def value(x: Any) -> str:
+    """A recipe value in one line: JSON without quotes around plain names."""
+    if x is None:
+        return "not set"
+    if isinstance(x, str):
+        return one_line(x)
+    if isinstance(x, float):
+        return f"{x:g}"
+    if isinstance(x, dict):
+        return one_line(", ".join(f"{k} {value(v)}" for k, v in x.items()) or "none", 400)
+    return one_line(json.dumps(x, ensure_ascii=False, default=str), 400)
