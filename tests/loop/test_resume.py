@@ -1,0 +1,178 @@
+"""`kill -9` anywhere: the run goes on, ends as it would have ended, and pays for nothing twice."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.errors import Aborted, ConfigError
+
+from .conftest import SMALL
+
+TINY = [*SMALL, "recipe.steps=2", "recipe.prompts_per_step=4", "evaluation.search_tasks=8", "evaluation.gate_tasks=12"]
+TINY += ["evaluation.cert_tasks=12", "run.checkpoint_every=1", "run.branches=1"]
+
+
+def command(args: list[str], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "evotrainer.cli", *args],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Command lines of live processes that work in a run folder."""
+    out = []
+    for p in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = p.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line and "evotrainer.executors" in line:
+            out.append(line)
+    return out
+
+
+def gone(folder: Path, seconds: float = 20.0) -> bool:
+    """True once no trial process of the run is left."""
+    deadline = time.monotonic() + seconds
+    while processes_in(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not processes_in(folder)
+
+
+def outcome(run: api.Run) -> dict[str, object]:
+    """What a run found, without what it cost."""
+    policies = {e.body.trial: e.body.policy_sha256 for e in run.events() if e.kind == "finished"}
+    scores = {e.body.trial: e.body.scores for e in run.events() if e.kind == "finished"}
+    cert = run.certification
+    verdicts = [v.model_dump() for v in run.verdicts]
+    return {"policies": policies, "scores": scores, "cert": cert and cert.model_dump(), "verdicts": verdicts}
+
+
+def one_per_kind(points: list[str]) -> list[str]:
+    """The points to die at: all of the driver's, and each kind of a trial's once (step numbers and trials merged)."""
+    seen: set[str] = set()
+    out = []
+    for p in points:
+        kind = re.sub(r"\d+", "#", p)
+        if kind not in seen:
+            seen.add(kind)
+            out.append(p)
+    return out
+
+
+@pytest.mark.timeout(600)
+def test_a_run_killed_at_every_named_step_ends_like_an_uninterrupted_one(
+    task_file: Path, trained_base: Path, tmp_path: Path
+) -> None:
+    args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.workers=1"]
+    listed = tmp_path / "points"
+    # The run's name goes into the rollouts' ids: both runs are called the same.
+    whole = tmp_path / "whole" / "r"
+    done = command(["run", *args, "--out", str(whole)], {"EVOTRAINER_KILL_AT": f"list:{listed}"})
+    assert done.returncode == 0, done.stderr
+    points = one_per_kind(listed.read_text().split("\n")[:-1])
+    assert len(points) > 40, points
+
+    todo = tmp_path / "todo"
+    todo.write_text("".join(f"{p}\n" for p in points))
+    killed = tmp_path / "killed" / "r"
+    env = {"EVOTRAINER_KILL_AT": f"once:{todo}"}
+    done = command(["run", *args, "--out", str(killed)], env)
+    kills = 0
+    while done.returncode != 0:
+        assert done.returncode == -signal.SIGKILL, done.stderr + done.stdout
+        kills += 1
+        assert kills < 2 * len(points)
+        assert gone(killed), "a trial outlived its driver"
+        if (killed / "ledger.db").exists():
+            done = command(["resume", str(killed)], env)
+        else:
+            done = command(["resume", str(killed)], env)
+    assert todo.read_text() == "", f"never reached: {todo.read_text().split()}"
+    assert outcome(api.Run(killed)) == outcome(api.Run(whole))
+    assert api.Run(killed).verify().ok
+    intended = [e.body.trial for e in api.Run(killed).events() if e.kind == "intended"]
+    assert len(intended) == len(set(intended)), "a trial was paid for twice"
+
+
+def test_a_driver_killed_in_mid_training_leaves_no_orphan(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    p = subprocess.Popen(
+        [sys.executable, "-m", "evotrainer.cli", "run", str(task_file), f"policy.base={trained_base}", *SMALL]
+        + ["recipe.steps=400", "--out", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not list(folder.glob("trials/b0-s*/checkpoint*")) and time.monotonic() < deadline and p.poll() is None:
+            time.sleep(0.05)
+        assert processes_in(folder), "no trial was running"
+    finally:
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+    assert gone(folder), f"orphans: {processes_in(folder)}"
+
+
+def test_a_closed_run_is_returned_as_it_is(finished: api.Run) -> None:
+    before = len(finished.events())
+    api.resume(finished.folder)
+    assert len(finished.events()) == before
+
+
+def test_a_resume_cannot_change_what_is_being_found_out(finished: api.Run) -> None:
+    with pytest.raises(ConfigError, match="a resume cannot change 'recipe.lr'"):
+        api.resume(finished.folder, ["recipe.lr=1"])
+
+
+def test_a_second_run_does_not_overwrite_the_first(finished: api.Run, task_file: Path) -> None:
+    with pytest.raises(ConfigError, match="holds a run already"):
+        api.start(task_file, finished.folder, SMALL)
+
+
+def test_a_human_can_send_back_abort_and_go_on(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    overrides = [*TINY, f"policy.base={trained_base}", "run.autonomy=human_gated"]
+    asked: list[str] = []
+
+    def ask(where: str, text: str) -> tuple[str, str]:
+        asked.append(where)
+        if asked.count("intervention") == 1 and where == "intervention":
+            return "REVISE", "not the reward"
+        return ("ABORT", "") if where == "backtest" else ("APPROVE", "")
+
+    with pytest.raises(Aborted, match="aborted at the backtest gate"):
+        api.start(task_file, tmp_path / "r", overrides, ask=ask)
+    assert asked == ["diagnosis", "intervention", "intervention", "backtest"]
+    run = api.resume(tmp_path / "r", ask=lambda where, text: ("APPROVE", ""))
+    gates = [(e.body.where, e.body.answer, e.body.feedback) for e in run.events() if e.kind == "gate"]
+    assert gates[:4] == [
+        ("diagnosis", "APPROVE", ""),
+        ("intervention", "REVISE", "not the reward"),
+        ("intervention", "APPROVE", ""),
+        ("backtest", "APPROVE", ""),
+    ]
+    assert run.closed is not None
+    assert len([e for e in run.events() if e.kind == "proposed"]) == 2
+
+
+def test_without_a_terminal_a_human_gate_stops_with_the_remedy(
+    task_file: Path, trained_base: Path, tmp_path: Path
+) -> None:
+    args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.autonomy=human_gated"]
+    done = command(["run", *args, "--out", str(tmp_path / "r")])
+    assert done.returncode == Aborted.exit_code
+    assert "no terminal to ask" in done.stderr.strip().splitlines()[-1]

@@ -1,0 +1,155 @@
+"""A whole run with a real small policy: what it records, what it refuses, what it can prove afterwards."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api, commands
+from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
+from evotrainer.records.store import load
+
+from .conftest import SMALL
+
+
+def kinds(run: api.Run) -> list[str]:
+    return [e.kind for e in run.events()]
+
+
+def test_a_run_goes_from_base_to_certification(finished: api.Run) -> None:
+    seen = kinds(finished)
+    for kind in ("run", "branch", "noise", "promoted", "round", "diagnosed", "proposed", "backtested", "planned"):
+        assert kind in seen, f"no {kind} event"
+    assert seen[-2:] == ["certified", "closed"]
+    cert = finished.certification
+    assert cert is not None
+    assert [r.name for r in cert.rows][:2] == ["base", "start"]
+    assert len(cert.rows[1].per_seed) == 3
+    assert finished.closed is not None
+    assert finished.closed.cpu_s > 0
+
+
+def test_rl_on_the_real_policy_learns_something(finished: api.Run) -> None:
+    """The starting recipe pays for the right letters: that component must rise above the base policy's."""
+    events = finished.events()
+    base = next(e.body for e in events if e.kind == "finished" and e.body.trial == "base")
+    before = next(s.components["right_letters"] for s in base.scores if s.split == "search")
+    trials = [e.body for e in events if e.kind == "finished" and e.body.trial in ("b0-s1", "b0-s2", "b0-s3")]
+    after = [s.components["right_letters"] for t in trials for s in t.scores if s.split == "search"]
+    assert sum(after) / len(after) > before
+
+
+def test_every_branch_changes_exactly_one_factor(finished: api.Run) -> None:
+    lineage = finished.lineage
+    assert len(lineage.branches) > 1
+    assert lineage.check_factors() == []
+
+
+def test_everything_recorded_holds(finished: api.Run) -> None:
+    report = finished.verify()
+    assert report.ok, report.problems
+    assert report.checked["rollouts"] > 500
+
+
+def test_every_verdict_follows_from_the_ledger(finished: api.Run) -> None:
+    assert finished.verdicts
+    for v in finished.verdicts:
+        assert commands.rejudge(finished, v.branch).holds
+
+
+def test_agents_and_harness_saw_no_gate_or_cert_rollout(finished: api.Run) -> None:
+    trials = [p for p in (finished.folder / "rollouts").iterdir()]
+    assert {r.split for t in trials for r in load([t])} == {"train", "search"}
+    sealed = [p for p in (finished.folder / "sealed").iterdir()]
+    assert {r.split for t in sealed for r in load([t])} == {"gate", "cert"}
+    named = {t for e in finished.events() if e.kind == "diagnosed" for f in e.body.health.findings for t in f.quotes}
+    ids = {r.id for t in trials for r in load([t])}
+    assert all(q.rollout in ids for q in named)
+
+
+def test_a_changed_event_is_found(copy: Callable[[], api.Run]) -> None:
+    run = copy()
+    db = sqlite3.connect(run.folder / "ledger.db")
+    for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'").fetchall():
+        db.execute(f'DROP TRIGGER "{name}"')
+    db.execute("UPDATE event SET body = replace(body, '\"reject\"', '\"promote\"') WHERE kind = 'judged'")
+    db.execute("UPDATE event SET body = replace(body, '\"cpu_s\":', '\"cpu_s\": 1') WHERE kind = 'closed'")
+    db.commit()
+    db.close()
+    with pytest.raises(IntegrityError):
+        commands.verify(run.folder)
+
+
+def test_a_changed_policy_is_found(copy: Callable[[], api.Run]) -> None:
+    run = copy()
+    weights = run.folder / "trials" / "b0-s1" / "policy" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-3] ^= 1
+    weights.write_bytes(data)
+    assert any("b0-s1" in p.message for p in run.verify().problems)
+
+
+def test_why_of_an_unknown_branch_names_the_known_ones(finished: api.Run) -> None:
+    with pytest.raises(ConfigError, match="there are verdicts on: b1"):
+        commands.why(finished.folder, "b77")
+
+
+class Stubborn:
+    """Proposes what must be refused, each for another reason, and one thing that may pass."""
+
+    name = "stubborn"
+
+    def propose(self, briefing: Briefing, tools: object) -> Proposal:
+        old = briefing.champion.recipe
+
+        def iv(factor: str, new: object) -> Intervention:
+            return Intervention(
+                factor=factor,
+                old=old.factors().get(factor),
+                new=new,
+                hypothesis="if this changes, the score rises, because we say so",
+                prediction=Prediction(metric="accuracy", direction="up", size=0.01),
+                success_criterion="gate score +1 point",
+                rollback="champion",
+            )
+
+        return Proposal(
+            agent=self.name,
+            interventions=(
+                iv("rewards", {"sorted_word": 1.0, "brevity": 0.5}),  # two moves
+                iv("learning_rate", 1e-3),  # no such factor
+                iv("lr", old.lr),  # no change
+                iv("resample", 2),  # silent: no filter
+                iv("rewards", {"kindness": 1.0}),  # no such component
+                iv("kl_beta", 0.05),
+            ),
+        )
+
+
+def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    overrides = [*SMALL, f"policy.base={trained_base}", "run.branches=1", "recipe.steps=2"]
+    run = api.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
+    refused = {e.body.index: e.body.reason for e in run.events() if e.kind == "refused"}
+    vetoed = {e.body.index for e in run.events() if e.kind == "backtested" and e.body.vetoed}
+    assert refused.keys() | vetoed >= {0, 1, 2, 3, 4}
+    assert "unknown recipe factor 'learning_rate'" in refused[1]
+    assert "changes no factor" in refused[2]
+    if 0 in refused:
+        assert "2 moves in the reward composition" in refused[0]
+        assert "rewards" in refused[0]
+    opened = [e.body for e in run.events() if e.kind == "branch"]
+    assert [b.intervention.factor for b in opened if b.intervention] == ["kl_beta"]
+
+
+def test_a_budget_that_runs_out_ends_in_certification(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    overrides = [*SMALL, f"policy.base={trained_base}", "recipe.steps=2", "budget.trials=7", "run.rounds=3"]
+    run = api.start(task_file, tmp_path / "run", overrides)
+    assert run.certification is not None
+    assert run.closed is not None
+    trained = [e for e in run.events() if e.kind == "intended" and e.body.train]
+    assert len(trained) <= 7
+    assert any("budget" in e.body.reason for e in run.events() if e.kind == "refused") or "budget" in run.closed.reason
