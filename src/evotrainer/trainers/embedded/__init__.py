@@ -1,0 +1,50 @@
+"""CPU-scale trainer. Importing this package is light; torch is loaded when one of its names is first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from evotrainer.trainers.embedded.folder import load_policy, save_policy
+    from evotrainer.trainers.embedded.shape import Shape
+    from evotrainer.trainers.embedded.tokenizer import build_tokenizer
+    from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
+    from evotrainer.trainers.embedded.warmstart import WarmStartResult, warm_start
+
+__all__ = [
+    "EmbeddedTrainer",
+    "Shape",
+    "WarmStartResult",
+    "build_tokenizer",
+    "load_policy",
+    "save_policy",
+    "warm_start",
+]
+
+_HOME = {
+    "EmbeddedTrainer": "trainer",
+    "Shape": "shape",
+    "WarmStartResult": "warmstart",
+    "build_tokenizer": "tokenizer",
+    "load_policy": "folder",
+    "save_policy": "folder",
+    "warm_start": "warmstart",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"{__name__}.{_HOME[name]}")
+    except ModuleNotFoundError as e:
+        if (e.name or "").startswith("evotrainer"):
+            raise
+        raise MissingDependencyError(
+            f"the embedded trainer needs {e.name}, which is not installed; "
+            "run: pip install torch==2.13.0, then pip install 'evotrainer[local]'"
+        ) from e
+    return getattr(module, name)

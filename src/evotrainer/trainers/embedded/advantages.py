@@ -1,0 +1,98 @@
+"""From composed rewards to advantages: group statistics, scaling, group filters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from evotrainer.records.recipe import GroupFilter
+
+STD_EPS = 1e-4
+"""Added to the standard deviation, as TRL does."""
+ZERO_STD = 1e-8
+"""torch.isclose's absolute tolerance: a group below it gives no gradient."""
+
+
+def group_std(rewards: Sequence[float]) -> float:
+    """Sample standard deviation (n - 1); 0 for fewer than two."""
+    if len(rewards) < 2:
+        return 0.0
+    std = float(np.std(np.asarray(rewards, dtype=np.float64), ddof=1))
+    return 0.0 if std < ZERO_STD else std
+
+
+def advantages(groups: Sequence[Sequence[float | None]], scaling: str) -> list[list[float | None]]:
+    """Advantages of each group's rollouts; None stays None and enters no statistic.
+
+    group: (r - mean) / (std of the group + 1e-4); batch: std over all rollouts; none: r - mean.
+    """
+    graded = [[r for r in g if r is not None] for g in groups]
+    batch_std = group_std([r for g in graded for r in g])
+    out: list[list[float | None]] = []
+    for g, rs in zip(groups, graded, strict=True):
+        mean = float(np.mean(rs)) if rs else 0.0
+        div = 1.0
+        if scaling == "group":
+            div = group_std(rs) + STD_EPS
+        elif scaling == "batch":
+            div = batch_std + STD_EPS
+        flat = group_std(rs) == 0.0
+        out.append([None if r is None else 0.0 if flat else (r - mean) / div for r in g])
+    return out
+
+
+@dataclass(slots=True)
+class FilterState:
+    """Exponential moving mean and variance of group standard deviations (ema_std), kept across steps."""
+
+    mean: float = 0.0
+    var: float = 0.0
+    seen: int = 0
+
+    def update(self, std: float, decay: float) -> None:
+        if self.seen == 0:
+            self.mean, self.var = std, 0.0
+        else:
+            delta = std - self.mean
+            self.mean += decay * delta
+            self.var = (1 - decay) * (self.var + decay * delta * delta)
+        self.seen += 1
+
+
+def keep_groups(stds: Sequence[float], rule: GroupFilter, state: FilterState) -> list[bool]:
+    """Which groups give gradient; updates `state` in group order.
+
+    ema_std judges a group by the statistics of the groups before it, and learns from groups with spread only: zeros
+    are always dropped and would drag the mean towards accepting anything.
+    """
+    if rule.kind == "none":
+        return [True] * len(stds)
+    if rule.kind == "zero_variance":
+        return [s > 0 for s in stds]
+    if rule.kind == "snr_top_p":
+        return _top_p(stds, rule.keep)
+    warm = max(20, math.ceil(1 / rule.decay))
+    z = NormalDist().inv_cdf(rule.keep) if rule.keep < 1 else math.inf
+    out = []
+    for s in stds:
+        bound = state.mean - z * math.sqrt(state.var) if math.isfinite(z) else -math.inf
+        out.append(s > 0 and (state.seen < warm or s >= bound))
+        if s > 0:
+            state.update(s, rule.decay)
+    return out
+
+
+def _top_p(stds: Sequence[float], share: float) -> list[bool]:
+    """The groups of largest variance that together hold `share` of the total variance."""
+    var = np.asarray(stds, dtype=np.float64) ** 2
+    total = var.sum()
+    keep = np.zeros(len(stds), dtype=bool)
+    if total > 0:
+        order = np.argsort(-var, kind="stable")
+        before = np.cumsum(var[order]) - var[order]
+        keep[order] = (before < share * total * (1 - 1e-12)) & (var[order] > 0)
+    return keep.tolist()

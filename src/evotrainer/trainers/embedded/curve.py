@@ -1,0 +1,75 @@
+"""A step's curve entry. Names that TRL logs are kept as TRL writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.embedded.groups import Group
+from evotrainer.trainers.embedded.update import Sums
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0
+
+
+def curve_entry(
+    step: int, groups: Sequence[Group], sums: Sums, recipe: Recipe, lr: float, tokens: int
+) -> dict[str, float]:
+    """Numbers of one step over all its sampled groups, filtered ones included; infrastructure faults in no rate.
+
+    dead_fail / dead_pass: share of groups without reward spread whose reward is below / at least half of what the
+    positive weights can pay. kl: mean k3 estimate against the start policy, only where kl_beta pays for it.
+    """
+    rollouts = [r for g in groups for r in g.rollouts if r.error_kind is None]
+    rewards = [r.reward for r in rollouts if r.reward is not None]
+    judged = [r.outcome == "correct" for r in rollouts if r.outcome != "unknown"]
+    graded = [g for g in groups if g.rewards]
+    dead = [_mean(g.rewards) for g in graded if g.std == 0.0]
+    half = 0.5 * sum(w for w in recipe.rewards.values() if w > 0)
+    n = max(1, len(graded))
+    lengths = [r.tokens for r in rollouts if r.tokens is not None]
+    entry = {
+        "step": float(step),
+        "reward": _mean(rewards),
+        "reward_std": float(np.std(rewards, ddof=1)) if len(rewards) > 1 else 0.0,
+        "score": _mean(judged),
+        "frac_reward_zero_std": len(dead) / n,
+        "dead_fail": sum(m < half for m in dead) / n,
+        "dead_pass": sum(m >= half for m in dead) / n,
+        "group_std": _mean([g.std for g in graded]),
+        "groups": float(len(groups)),
+        "kept_groups": float(sum(g.kept for g in groups)),
+        "trained_rollouts": float(sums.trained_rows),
+        "entropy": _token_mean(groups, "entropies"),
+        "mean_logprob": _token_mean(groups, "logprobs"),
+        "completions/mean_length": _mean(lengths),
+        "completions/max_length": float(max(lengths, default=0)),
+        "completions/clipped_ratio": _mean([r.finish == "length" for r in rollouts]),
+        "errors": float(sum(r.error_kind is not None for g in groups for r in g.rollouts)),
+        "outside_band": float(sum(g.outside_band for g in groups)),
+        "tokens": float(tokens),
+        "lr": lr,
+        "loss": sums.loss,
+        "grad_norm": sums.grad_norm,
+        "ratio_max": sums.ratio_max,
+        "clip_ratio/region_mean": sums.clipped / max(1.0, sums.tokens),
+        "sampling/sampling_logp_difference/mean": sums.gap / max(1.0, sums.gap_tokens),
+        "sampling/sampling_logp_difference/max": sums.gap_max,
+    }
+    if recipe.kl_beta > 0:
+        entry["kl"] = sums.kl / max(1.0, sums.tokens)
+    if sums.sft:
+        entry["sft_loss"] = _mean(sums.sft)
+    for name in sorted({c for r in rollouts for c in r.components}):
+        values = [v for r in rollouts if (v := r.components.get(name)) is not None]
+        if values:
+            entry[f"rewards/{name}/mean"] = _mean(values)
+    return entry
+
+
+def _token_mean(groups: Sequence[Group], field: str) -> float:
+    """Mean over all sampled tokens of the step."""
+    return _mean([x for g in groups for a in g.attempts for x in getattr(a, field)])

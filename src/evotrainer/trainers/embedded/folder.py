@@ -1,0 +1,124 @@
+"""Policy folders: config.json, model.safetensors, tokenizer files, generation_config.json; loadable by transformers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from evotrainer.errors import TrainerError
+from evotrainer.trainers.embedded.policy import Policy
+from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
+
+WEIGHTS = "model.safetensors"
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    policy: Policy
+    tokenizer: Tokenizer
+
+
+def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Precision = "float32") -> None:
+    """Write a policy folder, replacing an existing one only once the new one is complete on disk.
+
+    bfloat16 halves the file and rounds the weights; loading gives the rounded weights in fp32.
+    """
+    if len(tokenizer) != policy.shape.vocab:
+        raise TrainerError(
+            f"policy has {policy.shape.vocab} tokens, its tokenizer {len(tokenizer)}; use the tokenizer it was built with"
+        )
+    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
+    shutil.rmtree(temp, ignore_errors=True)
+    try:
+        temp.mkdir(parents=True)
+        config = policy.shape.hf_config(dtype, PAD, BOS, EOS)
+        _write_json(temp / "config.json", config)
+        generation = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "do_sample": True, "top_k": 0}
+        _write_json(temp / "generation_config.json", generation)
+        tokenizer.save(temp, policy.shape.context)
+        state = {k: v.to(getattr(torch, dtype)).contiguous() for k, v in policy.to_hf().items()}
+        save_file(state, temp / WEIGHTS, metadata={"format": "pt"})
+        for f in temp.iterdir():
+            fsync(f)
+        replace_folder(temp, folder)
+    except OSError as e:
+        shutil.rmtree(temp, ignore_errors=True)
+        raise TrainerError(
+            f"policy {folder}: cannot be written ({e.strerror}); free space or choose another place"
+        ) from e
+
+
+def load_policy(folder: Path, trainable: bool = False) -> Loaded:
+    """Read a policy folder; TrainerError names what is missing or malformed."""
+    if not folder.is_dir():
+        raise TrainerError(f"policy {folder}: no such folder; run the warm start first or correct base_policy")
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError) as e:
+        raise TrainerError(f"policy {folder}: config.json cannot be read ({e}); restore the policy folder") from None
+    shape = Shape.from_hf_config(config, str(folder))
+    try:
+        state = load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as e:
+        raise TrainerError(f"policy {folder}: {WEIGHTS} cannot be read ({e}); restore the policy folder") from None
+    tokenizer = load_tokenizer(folder)
+    if len(tokenizer) != shape.vocab:
+        raise TrainerError(
+            f"policy {folder}: config.json says {shape.vocab} tokens, tokenizer.json has {len(tokenizer)}; "
+            "restore the policy folder"
+        )
+    return Loaded(Policy(shape, trainable).from_hf(state, str(folder)), tokenizer)
+
+
+def file_sha256(folder: Path) -> str:
+    """SHA-256 of the weights file; TrainerError where it is missing."""
+    try:
+        with (folder / WEIGHTS).open("rb") as f:
+            return hashlib.file_digest(f, "sha256").hexdigest()
+    except OSError:
+        raise TrainerError(f"policy {folder}: {WEIGHTS} is missing; restore the policy folder") from None
+
+
+def _write_json(path: Path, body: Mapping[str, object]) -> None:
+    path.write_text(json.dumps(body, indent=1) + "\n")
+
+
+def fsync(path: Path) -> None:
+    """Flush a file or folder to the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Put `new` in the place of `folder`: a crash leaves the old one, the new one, or the old one as `.<name>.old`."""
+    fsync(new)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    fsync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def recover_folder(folder: Path) -> None:
+    """Undo a crash in the middle of `replace_folder`."""
+    old = folder.with_name(f".{folder.name}.old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)

@@ -1,0 +1,307 @@
+"""Log-probabilities and entropies of packed rows, with a hand-written backward pass.
+
+The network is Granite's: pre-norm RMSNorm, rotary attention with shared key/value heads, gated SiLU MLP, tied output.
+Written out because at this size autograd's bookkeeping and temporaries cost as much as the arithmetic: norm weights are
+folded into the following projection, residual additions into the GEMMs, weight gradients accumulate in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evotrainer.trainers.embedded.packing import Pack
+from evotrainer.trainers.embedded.policy import Policy
+from evotrainer.trainers.embedded.shape import NORM_EPS, Shape
+
+silu = torch.nn.functional.silu
+
+
+@dataclass(slots=True)
+class Saved:
+    """What one layer's backward needs."""
+
+    y1: Tensor
+    r1: Tensor
+    padded: Tensor
+    probs: Tensor
+    self_probs: Tensor | None
+    att: Tensor
+    y2: Tensor
+    r2: Tensor
+    gate: Tensor
+    up: Tensor
+    act: Tensor
+
+
+def rms(h: Tensor) -> tuple[Tensor, Tensor]:
+    """(h / rms(h), 1 / rms(h)) over the last dimension; the norm's weight is folded into the next projection."""
+    r = torch.linalg.vector_norm(h, dim=-1, keepdim=True).square_().div_(h.shape[-1]).add_(NORM_EPS).rsqrt_()
+    return h * r, r
+
+
+def rms_backward(dy: Tensor, y: Tensor, r: Tensor) -> Tensor:
+    """Gradient at h from the gradient at y = h * r; overwrites dy."""
+    m = torch.linalg.vecdot(dy, y, dim=-1).div_(y.shape[-1]).neg_().unsqueeze(-1)
+    return dy.addcmul_(y, m).mul_(r)
+
+
+class Views:
+    """The padded buffer of one pack, cut into its parts."""
+
+    __slots__ = ("pk", "pq", "pv", "q", "rk", "rv")
+
+    def __init__(self, buf: Tensor, p: Pack, s: Shape) -> None:
+        K, rep, D = s.kv_heads, s.heads // s.kv_heads, s.head_dim
+        nq, nr, np_ = p.P * K * p.G * rep * p.Tc, p.P * K * p.G * p.Tc, p.P * K * p.Tp
+        q, rk, rv, pk, pv, pq = buf.split([nq, nr, nr, np_, np_, buf.shape[0] - nq - 2 * nr - 2 * np_])
+        self.q = q.view(p.P * K, p.G * rep * p.Tc, D)
+        self.rk = rk.view(p.P * K * p.G, p.Tc, D)
+        self.rv = rv.view(p.P * K * p.G, p.Tc, D)
+        self.pk = pk.view(p.P * K, p.Tp, D)
+        self.pv = pv.view(p.P * K, p.Tp, D)
+        self.pq = pq.view(p.P * K, -1, D)
+
+
+def _split_scores(x: Tensor, p: Pack, s: Shape) -> tuple[Tensor, Tensor]:
+    """Scores [P*K, G*rep*Tc, Tp+Tc] as (prefix part, own part [P*K*G, rep*Tc, Tc])."""
+    own = x.view(p.P * s.kv_heads * p.G, -1, p.Tp + p.Tc)
+    return x[..., : p.Tp], own[..., p.Tp :]
+
+
+def attention(qkv: Tensor, p: Pack, s: Shape, with_prefix: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """(output [n, H*D], padded inputs, probabilities, prefix probabilities) of rotated qkv [N, nh, D].
+
+    Rows attend to their group's prefix and to themselves; prefixes to themselves where `with_prefix`.
+    """
+    K, rep, D, scale = s.kv_heads, s.heads // s.kv_heads, s.head_dim, s.attn_scale
+    n_pq = p.P * K * rep * p.Tp
+    gather = p.gather if with_prefix else p.gather[: p.gather.shape[0] - n_pq]
+    padded = qkv.view(-1, D).index_select(0, gather)
+    v = Views(padded, p, s)
+    scores = qkv.new_empty(p.P * K, p.G * rep * p.Tc, p.Tp + p.Tc)
+    s_pre, s_own = _split_scores(scores, p, s)
+    q_own = v.q.view(p.P * K * p.G, rep * p.Tc, D)
+    if p.Tp:
+        bias = p.bias_prefix.expand(p.P, K, p.Tp).reshape(p.P * K, 1, p.Tp)
+        torch.baddbmm(bias, v.q, v.pk.transpose(1, 2), alpha=scale, out=s_pre)
+    torch.baddbmm(p.bias_rows.repeat(rep, 1), q_own, v.rk.transpose(1, 2), alpha=scale, out=s_own)
+    probs = torch.softmax(scores, -1)
+    p_pre, p_own = _split_scores(probs, p, s)
+    if p.Tp:
+        out = torch.bmm(p_pre, v.pv)
+        out.view(p.P * K * p.G, rep * p.Tc, D).baddbmm_(p_own, v.rv)
+    else:
+        out = torch.bmm(p_own, v.rv)
+    flat = out.view(-1, D).index_select(0, p.unpad_rows).view(-1, s.heads * D)
+    if not with_prefix or not p.Tp:
+        return flat, padded, probs, None
+    s_self = torch.baddbmm(p.bias_self.repeat(rep, 1), v.pq, v.pk.transpose(1, 2), alpha=scale)
+    self_probs = torch.softmax(s_self, -1)
+    pre = torch.bmm(self_probs, v.pv).view(-1, D).index_select(0, p.unpad_prefix).view(-1, s.heads * D)
+    return torch.cat([pre, flat]), padded, probs, self_probs
+
+
+def attention_backward(
+    da: Tensor, padded: Tensor, probs: Tensor, self_probs: Tensor | None, p: Pack, s: Shape
+) -> Tensor:
+    """Gradient at the rotated qkv [N, nh, D] from the gradient at the output [n, H*D]."""
+    K, rep, D, scale = s.kv_heads, s.heads // s.kv_heads, s.head_dim, s.attn_scale
+    H = s.heads
+    v = Views(padded, p, s)
+    grads = padded.new_empty(p.gather.shape[0], D)
+    g = Views(grads, p, s)
+    n_pre = da.shape[0] * H - p.unpad_rows.shape[0]
+    da = da.reshape(-1, D)
+    do = padded.new_zeros(v.q.shape)
+    do.view(-1, D).index_copy_(0, p.unpad_rows, da[n_pre:])
+    do_own = do.view(p.P * K * p.G, rep * p.Tc, D)
+    dprobs = torch.empty_like(probs)
+    d_pre, d_own = _split_scores(dprobs, p, s)
+    if p.Tp:
+        torch.bmm(do, v.pv.transpose(1, 2), out=d_pre)
+    torch.bmm(do_own, v.rv.transpose(1, 2), out=d_own)
+    ds = torch._softmax_backward_data(dprobs, probs, -1, probs.dtype)
+    s_pre, s_own = _split_scores(ds, p, s)
+    p_pre, p_own = _split_scores(probs, p, s)
+    q_own = v.q.view(p.P * K * p.G, rep * p.Tc, D)
+    dq_own = g.q.view(p.P * K * p.G, rep * p.Tc, D)
+    torch.baddbmm(dq_own, s_own, v.rk, beta=0, alpha=scale, out=dq_own)
+    torch.baddbmm(g.rk, s_own.transpose(1, 2), q_own, beta=0, alpha=scale, out=g.rk)
+    torch.bmm(p_own.transpose(1, 2), do_own, out=g.rv)
+    if p.Tp:
+        g.q.baddbmm_(s_pre, v.pk, alpha=scale)
+        torch.baddbmm(g.pk, s_pre.transpose(1, 2), v.q, beta=0, alpha=scale, out=g.pk)
+        torch.bmm(p_pre.transpose(1, 2), do, out=g.pv)
+    if self_probs is not None:
+        dop = padded.new_zeros(v.pq.shape)
+        dop.view(-1, D).index_copy_(0, p.unpad_prefix, da[:n_pre])
+        dsp = torch._softmax_backward_data(torch.bmm(dop, v.pv.transpose(1, 2)), self_probs, -1, probs.dtype)
+        torch.baddbmm(g.pq, dsp, v.pk, beta=0, alpha=scale, out=g.pq)
+        g.pk.baddbmm_(dsp.transpose(1, 2), v.pq, alpha=scale)
+        g.pv.baddbmm_(self_probs.transpose(1, 2), dop)
+    return grads.index_select(0, p.scatter).view(-1, s.qkv_heads, D)
+
+
+def rotate_(qkv: Tensor, cis: Tensor, s: Shape) -> Tensor:
+    """Rotate queries and keys of qkv [N, nh, D] in place by cis [N, D/2]."""
+    n = s.heads + s.kv_heads
+    x = qkv[:, :n].view(-1, n, s.head_dim // 2, 2)
+    torch.view_as_complex(x).mul_(cis.unsqueeze(1))
+    return qkv
+
+
+class Network:
+    """Forward with everything kept for one backward."""
+
+    def __init__(self, policy: Policy, batch: Pack, keep: bool) -> None:
+        self.policy, self.batch, self.keep = policy, batch, keep
+        self.saved: list[Saved] = []
+        self.cis = policy.cis.index_select(0, batch.pos)
+
+    def forward(self) -> Tensor:
+        """Normed hidden states at the counted positions [T, d], the final norm's weight left out."""
+        policy, p = self.policy, self.batch
+        h = policy.embed.index_select(0, p.tokens).mul_(policy.shape.embed_scale)
+        last = policy.shape.layers - 1
+        for i in range(last + 1):
+            h = self._layer(h, i, i < last)
+        h = h if p.sel.shape[0] == h.shape[0] else h.index_select(0, p.sel)
+        self.y, self.r = rms(h)
+        return self.y
+
+    def _layer(self, h: Tensor, i: int, full: bool) -> Tensor:
+        """One block; the last one (`full` false) computes prefix tokens only as far as their keys and values."""
+        s, w, p = self.policy.shape, self.policy.layers[i], self.batch
+        y1, r1 = rms(h)
+        w_qkv = w.qkv * w.norm1
+        q_width = s.heads * s.head_dim
+        if full:
+            qkv = y1 @ w_qkv.t()
+        else:
+            qkv = h.new_empty(h.shape[0], w_qkv.shape[0])
+            torch.mm(y1[p.n_prefix :], w_qkv.t(), out=qkv[p.n_prefix :])
+            torch.mm(y1[: p.n_prefix], w_qkv[q_width:].t(), out=qkv[: p.n_prefix, q_width:])
+            qkv[: p.n_prefix, :q_width] = 0.0
+            h = h[p.n_prefix :]
+        qkv = rotate_(qkv.view(-1, s.qkv_heads, s.head_dim), self.cis, s)
+        att, padded, probs, self_probs = attention(qkv, p, s, full)
+        h2 = torch.addmm(h, att, w.out.t())
+        y2, r2 = rms(h2)
+        w_gate, w_up = (w.gate_up * w.norm2).chunk(2)
+        gate, up = y2 @ w_gate.t(), y2 @ w_up.t()
+        act = silu(gate)
+        if self.keep:
+            self.saved.append(Saved(y1, r1, padded, probs, self_probs, att, y2, r2, gate, up, act))
+            return torch.addmm(h2, act * up, w.down.t())
+        return h2.addmm_(act.mul_(up), w.down.t())
+
+    def backward(self, dy: Tensor) -> None:
+        """Accumulate weight gradients from the gradient at `forward`'s result; overwrites dy."""
+        policy, p = self.policy, self.batch
+        dh = rms_backward(dy, self.y, self.r)
+        n_rows = p.tokens.shape[0] - p.n_prefix
+        if p.sel.shape[0] != n_rows:
+            dh = dh.new_zeros(n_rows, dh.shape[1]).index_copy_(0, p.sel, dh)
+        for i in reversed(range(policy.shape.layers)):
+            dh = self._layer_backward(dh, i, i < policy.shape.layers - 1)
+        policy.grads["embed"].index_add_(0, p.tokens, dh, alpha=policy.shape.embed_scale)
+
+    def _layer_backward(self, dh: Tensor, i: int, full: bool) -> Tensor:
+        s, w, g, p = self.policy.shape, self.policy.layers[i], self.policy.layer_grads[i], self.batch
+        k = self.saved.pop()
+        dm = dh @ w.down
+        g.down.addmm_(dh.t(), k.act * k.up)
+        dup = dm * k.act
+        dgate = torch.ops.aten.silu_backward(dm.mul_(k.up), k.gate)
+        w_gate, w_up = (w.gate_up * w.norm2).chunk(2)
+        d_folded = torch.cat([dgate.t() @ k.y2, dup.t() @ k.y2])
+        _unfold(d_folded, w.gate_up, w.norm2, g.gate_up, g.norm2)
+        dy2 = (dgate @ w_gate).addmm_(dup, w_up)
+        dh2 = rms_backward(dy2, k.y2, k.r2).add_(dh)
+        da = dh2 @ w.out
+        g.out.addmm_(dh2.t(), k.att)
+        dqkv = attention_backward(da, k.padded, k.probs, k.self_probs, p, s)
+        dqkv = rotate_(dqkv, self.cis.conj(), s).view(-1, w.qkv.shape[0])
+        w_qkv = w.qkv * w.norm1
+        if full:
+            dy1 = dqkv @ w_qkv
+            d_folded = dqkv.t() @ k.y1
+            dh1 = rms_backward(dy1, k.y1, k.r1).add_(dh2)
+        else:
+            n, q_width = p.n_prefix, s.heads * s.head_dim
+            dy1 = torch.empty_like(k.y1)
+            torch.mm(dqkv[n:], w_qkv, out=dy1[n:])
+            torch.mm(dqkv[:n, q_width:], w_qkv[q_width:], out=dy1[:n])
+            d_folded = dqkv[n:].t() @ k.y1[n:]
+            d_folded[q_width:].addmm_(dqkv[:n, q_width:].t(), k.y1[:n])
+            dh1 = rms_backward(dy1, k.y1, k.r1)
+            dh1[n:] += dh2
+        _unfold(d_folded, w.qkv, w.norm1, g.qkv, g.norm1)
+        return dh1
+
+
+def _unfold(d_folded: Tensor, weight: Tensor, norm: Tensor, g_weight: Tensor, g_norm: Tensor) -> None:
+    """Split the gradient of (weight * norm) into both."""
+    g_norm.add_((d_folded * weight).sum(0))
+    g_weight.addcmul_(d_folded, norm)
+
+
+class _Score(torch.autograd.Function):
+    """(log-probability of the targets, entropy), each [T], of softmax(logits / temperature)."""
+
+    @staticmethod
+    def forward(ctx: Any, handle: Tensor, net: Network, temperature: float, entropy: bool) -> tuple[Tensor, Tensor]:
+        policy, p = net.policy, net.batch
+        y = net.forward()
+        logits = y @ (policy.embed * policy.norm).t()
+        if temperature != 1.0:
+            logits.div_(temperature)
+        lp = torch.log_softmax(logits, -1)
+        chosen = lp.gather(1, p.targets.unsqueeze(1)).squeeze(1)
+        probs = lp.exp() if entropy or net.keep else lp
+        ent = torch.linalg.vecdot(probs, lp).neg_() if entropy else torch.zeros_like(chosen)
+        if net.keep:
+            ctx.net, ctx.temperature, ctx.lp, ctx.probs, ctx.ent = net, temperature, lp, probs, ent
+        return chosen, ent
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[None, None, None, None]:
+        g_lp, g_ent = grads
+        net, lp, probs = ctx.net, ctx.lp, ctx.probs
+        policy, p = net.policy, net.batch
+        targets = p.targets.unsqueeze(1)
+        g = torch.zeros_like(ctx.ent) if g_lp is None else g_lp
+        coef = -g
+        if g_ent is not None and bool(g_ent.any()):
+            d = (lp + ctx.ent.unsqueeze(1)).mul_(-g_ent.unsqueeze(1)).add_(coef.unsqueeze(1)).mul_(probs)
+        else:
+            d = probs.mul_(coef.unsqueeze(1))
+        d.scatter_add_(1, targets, g.unsqueeze(1))
+        if ctx.temperature != 1.0:
+            d.div_(ctx.temperature)
+        _unfold(d.t() @ net.y, policy.embed, policy.norm, policy.grads["embed"], policy.grads["norm"])
+        net.backward(d @ (policy.embed * policy.norm))
+        return None, None, None, None
+
+
+def score(policy: Policy, batch: Pack, temperature: float = 1.0, entropy: bool = True) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the targets and token entropies, both [T], in nats.
+
+    Under grad mode and with a trainable policy, `backward` through them accumulates into `policy.grad`, once.
+    """
+    keep = policy.grad is not None and torch.is_grad_enabled()
+    handle = torch.zeros((), requires_grad=keep)
+    return _Score.apply(handle, Network(policy, batch, keep), temperature, entropy)
+
+
+def logits(policy: Policy, ids: list[int]) -> Tensor:
+    """Next-token logits [len(ids), V] of one sequence."""
+    from evotrainer.trainers.embedded.packing import Row, pack
+
+    batch = pack([Row(0, (ids[0],), (*ids[1:], 0))], policy.shape)
+    with torch.no_grad():
+        return Network(policy, batch, False).forward() @ (policy.embed * policy.norm).t()

@@ -1,0 +1,105 @@
+"""One step's groups: draw tasks, attempt them, compose rewards, filter, resample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Rollout
+from evotrainer.trainers.base import World
+from evotrainer.trainers.embedded.advantages import FilterState, advantages, group_std, keep_groups
+from evotrainer.trainers.embedded.attempts import Attempt, run_attempts
+from evotrainer.trainers.embedded.curriculum import TaskStream
+from evotrainer.trainers.embedded.policy import Policy
+from evotrainer.trainers.embedded.records import Provenance, rollout
+from evotrainer.trainers.embedded.sampler import SamplingParams
+from evotrainer.trainers.embedded.tokenizer import Tokenizer
+
+
+@dataclass(slots=True)
+class Group:
+    """Attempts of one task in one step."""
+
+    attempts: list[Attempt]
+    rollouts: list[Rollout]
+    kept: bool = True
+    outside_band: bool = False
+
+    @property
+    def rewards(self) -> list[float]:
+        """Rewards of the rollouts that were graded."""
+        return [r.reward for r in self.rollouts if r.reward is not None]
+
+    @property
+    def std(self) -> float:
+        return group_std(self.rewards)
+
+
+def collect(
+    policy: Policy,
+    tokenizer: Tokenizer,
+    world: World,
+    tasks: Sequence[Any],
+    stream: TaskStream,
+    state: FilterState,
+    recipe: Recipe,
+    params: SamplingParams,
+    generator: torch.Generator,
+    where: Provenance,
+    clock: Callable[[str], None],
+) -> list[Group]:
+    """All groups of a step, those filtered out included, with advantages in the rollouts of the kept ones.
+
+    With `resample`, dropped groups are replaced by new tasks, round by round, until enough are kept (DAPO's dynamic
+    sampling, arXiv 2503.14476 section 3.2).
+    """
+    wanted = recipe.prompts_per_step
+    groups: list[Group] = []
+    draws: dict[int, int] = {}
+    for _ in range(1 + recipe.resample):
+        missing = wanted - sum(g.kept for g in groups)
+        if missing <= 0:
+            break
+        chosen, outside = stream.draw(missing, set(draws))
+        plan = []
+        numbers = []
+        for i in chosen:
+            n = draws.get(i, 0)
+            draws[i] = n + 1
+            numbers.append(n)
+            plan.append((tasks[i], range(n * recipe.group_size, (n + 1) * recipe.group_size)))
+        attempts = run_attempts(
+            world, policy, tokenizer, plan, recipe.knobs, params, recipe.max_turns, generator, clock
+        )
+        fresh = []
+        for j, n in enumerate(numbers):
+            members = attempts[j * recipe.group_size : (j + 1) * recipe.group_size]
+            group = Group(members, [rollout(a, where, recipe, n) for a in members])
+            group.outside_band = j >= len(chosen) - outside
+            fresh.append(group)
+        _learn_rates(fresh, stream)
+        for g, keep in zip(fresh, keep_groups([g.std for g in fresh], recipe.group_filter, state), strict=True):
+            g.kept = keep and bool(g.rewards)
+        groups += fresh
+        clock("grade")
+    _set_advantages(groups, recipe)
+    return groups
+
+
+def _learn_rates(groups: Sequence[Group], stream: TaskStream) -> None:
+    for g in groups:
+        known = [r.outcome == "correct" for r in g.rollouts if r.error_kind is None and r.outcome != "unknown"]
+        if known:
+            stream.update(g.rollouts[0].task, sum(known) / len(known))
+
+
+def _set_advantages(groups: Sequence[Group], recipe: Recipe) -> None:
+    """Advantages over the kept groups; batch scaling sees the kept ones only."""
+    kept = [g for g in groups if g.kept]
+    values = advantages([[r.reward for r in g.rollouts] for g in kept], recipe.reward_scaling)
+    for g, row in zip(kept, values, strict=True):
+        g.rollouts = [replace(r, advantage=a) for r, a in zip(g.rollouts, row, strict=True)]

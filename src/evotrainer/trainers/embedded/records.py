@@ -1,0 +1,95 @@
+"""Attempts as rollout records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Finish, Rollout, rollout_id
+from evotrainer.trainers.base import Identity
+from evotrainer.trainers.embedded.attempts import Attempt
+from evotrainer.trainers.embedded.rewards import compose
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What all rollouts of one batch share."""
+
+    identity: Identity
+    split: str
+    step: int
+    version: int
+    """Updates the sampling policy had seen."""
+    knobs: Mapping[str, Any]
+    env_hash: str
+    sandbox_tier: str | None
+    salt: str = ""
+    """Sets evaluations apart that would otherwise share ids: greedy ones, overridden knobs, the train split."""
+    keep_tokens: bool = False
+
+    @property
+    def policy(self) -> str:
+        i = self.identity
+        return f"{i.branch}/{i.seed}@{self.version}"
+
+
+def salt(split: str, greedy: bool, knobs: Mapping[str, Any]) -> str:
+    """Empty for a plain evaluation of a held-out split."""
+    parts = [p for p in ("eval" if split == "train" else "", "greedy" if greedy else "") if p]
+    if knobs:
+        parts.append(json.dumps(dict(knobs), sort_keys=True, default=str))
+    return "|".join(parts)
+
+
+def environment_facts(described: Mapping[str, Any]) -> tuple[str, str | None]:
+    """(hash, sandbox tier) as the environment describes itself."""
+    tier = described.get("sandbox_tier")
+    return str(described.get("hash", "")), None if tier is None else str(tier)
+
+
+def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout:
+    """The record of a scored attempt. `draw`: how often its task was drawn before in the same step."""
+    i, s = p.identity, a.score
+    sampled = a.sampled
+    fault = s.error_kind is not None
+    reward, unpaid = compose(
+        recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns, s.outcome == "correct"
+    )
+    detail = dict(s.detail)
+    if unpaid:
+        detail["unpaid"] = unpaid
+    key = f"{a.task.id}#{p.salt}" if p.salt else str(a.task.id)
+    group = f"{p.policy}/{key}" + (f"+{draw}" if draw else "")
+    finish: Finish = a.finish if a.finish != "stop" else (a.episode.finish or "stop")
+    n = len(sampled)
+    return Rollout(
+        id=rollout_id(i.run, i.branch, i.seed, p.step, key, a.k),
+        task=str(a.task.id),
+        turns=tuple(a.episode.turns),
+        reward=None if fault else reward,
+        components=dict(s.components),
+        outcome=s.outcome,
+        finish="error" if fault else finish,
+        run=i.run,
+        branch=i.branch,
+        policy=p.policy,
+        split=p.split,
+        step=p.step,
+        seed=i.seed,
+        group=group,
+        k=a.k,
+        tokens=n,
+        mean_logprob=sum(a.logprobs) / n,
+        entropy=sum(a.entropies) / n,
+        token_ids=tuple(sampled) if p.keep_tokens else None,
+        logprobs=tuple(a.logprobs) if p.keep_tokens else None,
+        sandbox_tier=p.sandbox_tier,
+        knobs=dict(p.knobs),
+        env_hash=p.env_hash,
+        error=s.error,
+        error_kind=s.error_kind,
+        detail=detail,
+    )

@@ -1,0 +1,58 @@
+"""The training reward: weighted components, length rule, repetition penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from evotrainer.errors import TrainerError
+from evotrainer.records.recipe import LengthRule, Recipe
+
+NGRAM = 4
+
+
+def check_components(recipe: Recipe, offered: Mapping[str, str]) -> None:
+    """TrainerError where the recipe pays a component the environment does not compute."""
+    unknown = sorted(k for k, w in recipe.rewards.items() if w and k not in offered)
+    if unknown:
+        raise TrainerError(
+            f"rewards: the environment has no component {', '.join(unknown)}; it offers {', '.join(sorted(offered))}"
+        )
+
+
+def repeated_share(ids: Sequence[int]) -> float:
+    """Share of 4-grams of tokens that occurred before in the same completion; 0 for fewer than two 4-grams."""
+    n = len(ids) - NGRAM + 1
+    if n < 2:
+        return 0.0
+    return 1.0 - len({tuple(ids[i : i + NGRAM]) for i in range(n)}) / n
+
+
+def length_term(rule: LengthRule, tokens: int, max_tokens: int, correct: bool) -> float:
+    """What the length rule adds to the reward."""
+    if rule.kind == "token_penalty":
+        return -rule.weight * tokens
+    if rule.kind == "overlong":
+        soft = rule.soft * max_tokens
+        return -rule.weight * min(1.0, max(0.0, (tokens - soft) / (max_tokens - soft)))
+    if rule.kind == "correct_bonus" and correct:
+        return rule.weight * (1.0 - tokens / max_tokens)
+    return 0.0
+
+
+def compose(
+    recipe: Recipe, components: Mapping[str, float | None], ids: Sequence[int], max_tokens: int, correct: bool
+) -> tuple[float, list[str]]:
+    """(reward, components that have a weight but do not apply here and were not paid)."""
+    reward, unpaid = 0.0, []
+    for name, weight in recipe.rewards.items():
+        if not weight:
+            continue
+        value = components.get(name)
+        if value is None:
+            unpaid.append(name)
+        else:
+            reward += weight * value
+    reward += length_term(recipe.length, len(ids), max_tokens, correct)
+    if recipe.repetition_penalty:
+        reward -= recipe.repetition_penalty * repeated_share(ids)
+    return reward, unpaid

@@ -1,0 +1,109 @@
+"""Tokenizer with a fixed vocabulary: longest match over given words, single characters as fallback.
+
+Lossless on printable ASCII and newline. The vocabulary is handed in, never counted from data, so that a policy can be
+loaded whatever the data looked like. Saved in the format `transformers.AutoTokenizer` loads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
+from tokenizers import Tokenizer as HFTokenizer
+
+from evotrainer.errors import TrainerError
+
+PAD, EOS, BOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<eos>", "<bos>", "<unk>")
+CHARS = (*(chr(i) for i in range(32, 127)), "\n")
+CACHE_LIMIT = 200_000
+
+
+class Tokenizer:
+    """Text <-> ids. Encodings are cached: prompts come back every epoch."""
+
+    def __init__(self, backend: HFTokenizer, name: str) -> None:
+        self.backend = backend
+        self.name = name
+        # Text is never parsed for special tokens: a task may quote "<eos>".
+        self.backend.encode_special_tokens = True
+        vocab = backend.get_vocab()
+        self.strings = [w for w, _ in sorted(vocab.items(), key=lambda x: x[1])]
+        self._cache: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the text, without <bos> or <eos>. Callers must not change the list: it is the cache's."""
+        ids = self._cache.get(text)
+        if ids is None:
+            if len(self._cache) >= CACHE_LIMIT:
+                self._cache.clear()
+            ids = self._cache[text] = self.backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(t) for t in texts]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of the ids; special tokens are left out."""
+        s = self.strings
+        return "".join([s[i] for i in ids if i > UNK])
+
+    def save(self, folder: Path, context: int) -> None:
+        """Write tokenizer.json and tokenizer_config.json."""
+        self.backend.save(str(folder / "tokenizer.json"))
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "pad_token": SPECIALS[PAD],
+            "eos_token": SPECIALS[EOS],
+            "bos_token": SPECIALS[BOS],
+            "unk_token": SPECIALS[UNK],
+            "padding_side": "left",
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": context,
+            "model_input_names": ["input_ids", "attention_mask"],
+            "vocabulary": self.name,
+        }
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
+def build_tokenizer(words: Sequence[str], name: str) -> Tokenizer:
+    """Tokenizer over the specials, the printable ASCII characters, newline and the given words, in this order.
+
+    `words`: multi-character tokens; duplicates and single characters are skipped. `name`: version of the vocabulary,
+    kept in tokenizer_config.json. Raises TrainerError for a word with characters outside printable ASCII and newline.
+    """
+    extra = [w for w in dict.fromkeys(words) if len(w) > 1 and w not in SPECIALS]
+    for w in extra:
+        if any(c not in CHARS for c in w):
+            raise TrainerError(f"vocabulary {name}: word {w!r} is not printable ASCII; remove it")
+    tokens = [*SPECIALS, *CHARS, *extra]
+    vocab = {t: i for i, t in enumerate(tokens)}
+    tk = HFTokenizer(models.WordLevel(vocab, unk_token=SPECIALS[UNK]))
+    longest_first = "|".join(re.escape(w).replace("\n", r"\n") for w in sorted(extra, key=lambda w: (-len(w), w)))
+    pattern = (longest_first + "|" if extra else "") + r"[\s\S]"
+    tk.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    tk.decoder = decoders.Fuse()
+    tk.post_processor = processors.TemplateProcessing(
+        single=f"{SPECIALS[BOS]} $A", pair=f"{SPECIALS[BOS]} $A $B", special_tokens=[(SPECIALS[BOS], BOS)]
+    )
+    tk.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in SPECIALS])
+    return Tokenizer(tk, name)
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a policy folder; TrainerError where it is missing or malformed."""
+    path = folder / "tokenizer.json"
+    try:
+        backend = HFTokenizer.from_file(str(path))
+        name = str(json.loads((folder / "tokenizer_config.json").read_text()).get("vocabulary", ""))
+    except Exception as e:  # the tokenizers library raises bare Exception
+        raise TrainerError(f"policy {folder}: tokenizer cannot be read ({e}); restore the policy folder") from None
+    if tuple(backend.id_to_token(i) for i in range(len(SPECIALS))) != SPECIALS:
+        raise TrainerError(f"policy {folder}: tokenizer.json does not start with {SPECIALS}; not an embedded policy")
+    return Tokenizer(backend, name)

@@ -1,0 +1,234 @@
+"""The embedded trainer: reinforcement learning of a small transformer on one CPU thread."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Rollout
+from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, TrainResult, World
+from evotrainer.trainers.embedded.advantages import FilterState
+from evotrainer.trainers.embedded.attempts import run_attempts
+from evotrainer.trainers.embedded.checkpoint import load_checkpoint, save_checkpoint
+from evotrainer.trainers.embedded.clock import Clock
+from evotrainer.trainers.embedded.curriculum import TaskStream
+from evotrainer.trainers.embedded.curve import curve_entry
+from evotrainer.trainers.embedded.folder import file_sha256, load_policy, save_policy
+from evotrainer.trainers.embedded.groups import Group, collect
+from evotrainer.trainers.embedded.optim import Optimizer, learning_rate
+from evotrainer.trainers.embedded.policy import Policy
+from evotrainer.trainers.embedded.records import Provenance, environment_facts, rollout, salt
+from evotrainer.trainers.embedded.rewards import check_components
+from evotrainer.trainers.embedded.sampler import SamplingParams
+from evotrainer.trainers.embedded.tokenizer import Tokenizer
+from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Anchor, Example, update
+
+POLICY = "policy"
+CHECKPOINT = "checkpoint"
+
+
+def seed_of(*parts: object) -> int:
+    """63-bit seed from its parts, the same in every process."""
+    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def sampling_params(recipe: Recipe, greedy: bool, dtype: torch.dtype) -> SamplingParams:
+    return SamplingParams(recipe.max_tokens, recipe.temperature, recipe.top_p, greedy, dtype=dtype)
+
+
+@dataclass(slots=True)
+class Session:
+    """State of one training; all that changes is in `state()`."""
+
+    request: TrainRequest
+    key: str
+    policy: Policy
+    tokenizer: Tokenizer
+    optimizer: Optimizer
+    stream: TaskStream
+    filter: FilterState
+    generator: torch.Generator
+    clock: Clock
+    reference: Policy | None
+    anchor: Anchor | None
+    curve: list[dict[str, float]]
+    step: int = 0
+    tokens: int = 0
+
+    def state(self) -> dict[str, Any]:
+        f = self.filter
+        return {
+            "request": self.key,
+            "step": self.step,
+            "weights": self.policy.flat,
+            "optimizer": self.optimizer.state(),
+            "generator": self.generator.get_state(),
+            "stream": self.stream.state(),
+            "filter": [f.mean, f.var, f.seen],
+            "anchor": None if self.anchor is None else self.anchor.rng.getstate(),
+            "curve": self.curve,
+            "tokens": self.tokens,
+            "cpu_s": self.clock.total,
+        }
+
+    def restore(self, s: dict[str, Any]) -> None:
+        self.step, self.tokens, self.curve = s["step"], s["tokens"], s["curve"]
+        self.policy.flat.copy_(s["weights"])
+        self.optimizer.load(s["optimizer"])
+        self.generator.set_state(s["generator"])
+        self.stream.load(s["stream"])
+        self.filter = FilterState(*s["filter"])
+        if self.anchor is not None:
+            self.anchor.rng.setstate(s["anchor"])
+        self.clock.before = s["cpu_s"]
+
+
+class EmbeddedTrainer:
+    """Trainer of policies that `warm_start` made.
+
+    `sampler_dtype`: bfloat16 only pays on processors that multiply it natively (`sampler.bf16_pays`); the trainer
+    recomputes log-probabilities in fp32 either way, `is_cap` bounds the ratio. `keep_tokens`: put token ids and
+    log-probabilities into the rollouts.
+    """
+
+    name = "embedded"
+
+    def __init__(self, sampler_dtype: torch.dtype = torch.float32, keep_tokens: bool = False) -> None:
+        self.sampler_dtype, self.keep_tokens = sampler_dtype, keep_tokens
+
+    def policy_sha256(self, policy_dir: Any) -> str:
+        """SHA-256 of the weights file."""
+        return file_sha256(policy_dir)
+
+    def train(
+        self,
+        request: TrainRequest,
+        world: World,
+        sink: RolloutSink,
+        on_step: Callable[[dict[str, float]], None],
+    ) -> TrainResult:
+        """Train `recipe.steps` steps, or the rest of them where `work_dir` holds a checkpoint of this request."""
+        torch.set_num_threads(1)
+        recipe = request.recipe
+        check_components(recipe, world.components)
+        s, resumed = self._open(request, world)
+        params = sampling_params(recipe, False, self.sampler_dtype)
+        env_hash, tier = environment_facts(world.describe())
+        tasks = world.tasks("train")
+        while s.step < recipe.steps:
+            where = Provenance(
+                identity=request.identity,
+                split="train",
+                step=s.step + 1,
+                version=s.step,
+                knobs=recipe.knobs,
+                env_hash=env_hash,
+                sandbox_tier=tier,
+                keep_tokens=self.keep_tokens,
+            )
+            groups = collect(s.policy, s.tokenizer, world, tasks, s.stream, s.filter, recipe, params, s.generator,
+                             where, s.clock.mark)  # fmt: skip
+            sink([r for g in groups for r in g.rollouts])
+            s.clock.mark("record")
+            entry = self._update(s, groups, recipe)
+            s.step += 1
+            s.curve.append(entry)
+            if s.step % request.checkpoint_every == 0 or s.step == recipe.steps:
+                save_checkpoint(request.work_dir / CHECKPOINT, s.state())
+            on_step(entry)
+            s.clock.check(s.step, recipe.steps)
+        save_policy(s.policy, s.tokenizer, request.work_dir / POLICY)
+        return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
+
+    def _open(self, request: TrainRequest, world: World) -> tuple[Session, bool]:
+        recipe, i = request.recipe, request.identity
+        loaded = load_policy(request.policy_dir, trainable=True)
+        policy = loaded.policy
+        key = "/".join([i.run, i.branch, str(i.seed), recipe.hash, file_sha256(request.policy_dir)])
+        anchor = None
+        if recipe.sft_anchor > 0:
+            demos = world.demonstrations(ANCHOR_DEMOS, i.seed)
+            if demos:
+                anchor = Anchor.build(demos, loaded.tokenizer, seed_of(i.seed, "anchor"))
+        session = Session(
+            request=request,
+            key=key,
+            policy=policy,
+            tokenizer=loaded.tokenizer,
+            optimizer=Optimizer(policy, recipe.weight_decay),
+            stream=TaskStream(world.tasks("train"), recipe.curriculum, seed_of(i.seed, "tasks")),
+            filter=FilterState(),
+            generator=torch.Generator().manual_seed(seed_of(i.seed, "sampling")),
+            clock=Clock(budget=request.cpu_budget_s),
+            reference=policy.clone() if recipe.kl_beta > 0 else None,
+            anchor=anchor,
+            curve=[],
+        )
+        state = load_checkpoint(request.work_dir / CHECKPOINT, key)
+        if state is not None:
+            session.restore(state)
+        session.clock.mark("open")
+        return session, state is not None
+
+    def _update(self, s: Session, groups: list[Group], recipe: Recipe) -> dict[str, float]:
+        examples = [
+            Example(a, r.advantage)
+            for g in groups
+            if g.kept
+            for a, r in zip(g.attempts, g.rollouts, strict=True)
+            if r.advantage is not None
+        ]
+        lr = learning_rate(recipe.lr, recipe.schedule, s.step, recipe.steps)
+        sums = update(s.policy, s.optimizer, examples, recipe, lr, s.reference, s.anchor)
+        s.clock.mark("update")
+        s.tokens += sum(len(a.logprobs) for g in groups for a in g.attempts)
+        entry = curve_entry(s.step + 1, groups, sums, recipe, lr, s.tokens)
+        seconds = s.clock.take()
+        for phase in ("sample", "grade", "record", "update"):
+            entry[f"cpu_{phase}_s"] = seconds.get(phase, 0.0)
+        entry["cpu_s"] = s.clock.total
+        return entry
+
+    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[Rollout]:
+        """Rollouts in task order; the seed, not the branch, decides the random numbers, so that branches pair up."""
+        torch.set_num_threads(1)
+        recipe, i = request.recipe, request.identity
+        loaded = load_policy(request.policy_dir)
+        tasks = list(world.tasks(request.split))
+        if request.tasks is not None:
+            tasks = tasks[: request.tasks]
+        if not tasks:
+            return []
+        knobs = {**recipe.knobs, **request.knobs}
+        env_hash, tier = environment_facts(world.describe())
+        where = Provenance(
+            identity=i,
+            split=request.split,
+            step=request.step,
+            version=request.step,
+            knobs=knobs,
+            env_hash=env_hash,
+            sandbox_tier=tier,
+            salt=salt(request.split, request.greedy, request.knobs),
+            keep_tokens=self.keep_tokens,
+        )
+        attempts = run_attempts(
+            world,
+            loaded.policy,
+            loaded.tokenizer,
+            [(t, range(request.attempts)) for t in tasks],
+            knobs,
+            sampling_params(recipe, request.greedy, self.sampler_dtype),
+            recipe.max_turns,
+            torch.Generator().manual_seed(seed_of(i.seed, request.split, "evaluation")),
+            lambda phase: None,
+        )
+        rollouts = [rollout(a, where, recipe) for a in attempts]
+        sink(rollouts)
+        return rollouts

@@ -1,0 +1,187 @@
+"""One step's policy update: micro-batches, loss, SFT anchor, optimizer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.embedded.attempts import Attempt
+from evotrainer.trainers.embedded.forward import score
+from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
+from evotrainer.trainers.embedded.optim import Optimizer
+from evotrainer.trainers.embedded.packing import Pack, Row, batches, pack
+from evotrainer.trainers.embedded.policy import Policy
+from evotrainer.trainers.embedded.tokenizer import BOS, EOS, Tokenizer
+
+MICRO_TOKENS = 4096
+ANCHOR_DEMOS = 1024
+ANCHOR_BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One rollout with its advantage."""
+
+    attempt: Attempt
+    advantage: float
+
+
+@dataclass(slots=True)
+class Anchor:
+    """Demonstrations for the SFT loss, drawn with a seeded generator."""
+
+    rows: list[Row]
+    rng: random.Random
+
+    @classmethod
+    def build(cls, demos: Sequence[tuple[str, str]], tokenizer: Tokenizer, seed: int) -> Anchor:
+        return cls(demo_rows(demos, tokenizer), random.Random(seed))
+
+    def draw(self) -> list[Row]:
+        return self.rng.sample(self.rows, min(ANCHOR_BATCH, len(self.rows)))
+
+
+def demo_rows(demos: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list[Row]:
+    """(prompt, completion) pairs as rows: <bos> prompt, completion <eos>; the loss counts the completion."""
+    return [Row(i, (BOS, *tokenizer.encode(p)), (*tokenizer.encode(c), EOS)) for i, (p, c) in enumerate(demos)]
+
+
+@dataclass(slots=True)
+class Sums:
+    """Accumulated over the micro-batches of a step."""
+
+    tokens: float = 0.0
+    entropy: float = 0.0
+    kl: float = 0.0
+    clipped: float = 0.0
+    ratio_max: float = 1.0
+    gap: float = 0.0
+    gap_max: float = 0.0
+    gap_tokens: float = 0.0
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    trained_rows: int = 0
+    sft: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Micro:
+    """A micro-batch with what later passes need of the first."""
+
+    batch: Pack
+    row_tokens: Tensor
+    advantage: Tensor
+    sampler: Tensor
+    old: Tensor | None = None
+    reference: Tensor | None = None
+
+
+def normaliser(examples: Sequence[Example], recipe: Recipe) -> Normaliser:
+    """Counts over the whole batch, skipped rollouts included; truncated ones count as rollouts without tokens."""
+    tokens = sum(len(e.attempt.logprobs) for e in examples if not _masked(e, recipe))
+    return Normaliser(len(examples), tokens, recipe.max_tokens * recipe.max_turns)
+
+
+def _masked(e: Example, recipe: Recipe) -> bool:
+    return recipe.mask_truncated and e.attempt.finish == "length"
+
+
+def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list[_Micro]:
+    """Micro-batches of the rollouts that can move the policy."""
+    everything = recipe.kl_beta > 0 or recipe.entropy_bonus != 0
+    rows = [
+        e.attempt.row(i)
+        for i, e in enumerate(examples)
+        if not _masked(e, recipe) and (everything or e.advantage != 0.0)
+    ]
+    out = []
+    for chunk in batches(rows, MICRO_TOKENS):
+        b = pack(chunk, policy.shape)
+        out.append(
+            _Micro(
+                batch=b,
+                row_tokens=torch.bincount(b.row_of, minlength=len(chunk)).float(),
+                advantage=torch.tensor([examples[r.index].advantage for r in chunk]),
+                sampler=torch.tensor([x for r in chunk for x in examples[r.index].attempt.logprobs]),
+            )
+        )
+    return out
+
+
+def update(
+    policy: Policy,
+    optimizer: Optimizer,
+    examples: Sequence[Example],
+    recipe: Recipe,
+    lr: float,
+    reference: Policy | None,
+    anchor: Anchor | None,
+) -> Sums:
+    """All passes of one step over its rollouts; one optimizer step per pass."""
+    sums = Sums()
+    if not examples:
+        return sums
+    norm = normaliser(examples, recipe)
+    micros = _micros(policy, examples, recipe)
+    sums.trained_rows = sum(len(m.batch.rows) for m in micros)
+    for number in range(recipe.updates_per_step):
+        for m in micros:
+            _accumulate(policy, m, recipe, norm, reference, number, sums)
+        if anchor is not None:
+            sums.sft.append(sft_backward(policy, anchor.draw(), recipe.sft_anchor))
+        sums.grad_norm = optimizer.step(lr, recipe.grad_clip)
+    return sums
+
+
+def _accumulate(
+    policy: Policy, m: _Micro, recipe: Recipe, norm: Normaliser, reference: Policy | None, number: int, sums: Sums
+) -> None:
+    """Gradient of one micro-batch in pass `number`."""
+    logprob, entropy = score(policy, m.batch, recipe.temperature)
+    if reference is not None and m.reference is None:
+        with torch.no_grad():
+            m.reference = score(reference, m.batch, recipe.temperature, entropy=False)[0]
+    parts = policy_loss(
+        Tokens(
+            logprob=logprob,
+            old=m.old,
+            row=m.batch.row_of,
+            row_tokens=m.row_tokens,
+            advantage=m.advantage,
+            entropy=entropy,
+            reference=m.reference,
+            sampler=m.sampler,
+        ),
+        recipe,
+        norm,
+    )
+    parts.loss.backward()
+    if number == 0:
+        m.old = logprob.detach()
+        gap = (m.old - m.sampler).abs()
+        sums.gap += float(gap.sum())
+        sums.gap_max = max(sums.gap_max, float(gap.max()))
+        sums.gap_tokens += gap.numel()
+    sums.tokens += logprob.numel()
+    sums.entropy += float(entropy.detach().sum())
+    sums.kl += parts.kl_sum
+    sums.clipped += parts.clipped
+    sums.ratio_max = max(sums.ratio_max, parts.ratio_max)
+    sums.loss += float(parts.loss.detach())
+
+
+def sft_backward(policy: Policy, rows: Sequence[Row], weight: float = 1.0) -> float:
+    """Accumulate the gradient of weight * mean token loss over the rows; returns the mean loss, nats."""
+    total = sum(len(r.tokens) for r in rows)
+    loss = 0.0
+    for chunk in batches(rows, MICRO_TOKENS):
+        logprob, _ = score(policy, pack(chunk, policy.shape), entropy=False)
+        part = -logprob.sum() / total
+        (part * weight).backward()
+        loss += float(part.detach())
+    return loss

@@ -1,0 +1,113 @@
+"""Warm start: supervised training of a new (or given) policy on demonstrations."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from evotrainer.errors import TrainerError
+from evotrainer.trainers.embedded.clock import cpu_now
+from evotrainer.trainers.embedded.folder import Precision, load_policy, save_policy
+from evotrainer.trainers.embedded.optim import Optimizer
+from evotrainer.trainers.embedded.packing import Row
+from evotrainer.trainers.embedded.policy import Policy
+from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.tokenizer import build_tokenizer
+from evotrainer.trainers.embedded.update import demo_rows, sft_backward
+
+WARMUP = 50
+FLOOR = 0.1
+"""Share of the peak learning rate that the cosine ends at."""
+BUCKET = 16
+"""Batches that are sorted by length together."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStartResult:
+    policy_dir: Path
+    parameters: int
+    loss: float
+    """Mean token loss of the last 50 steps, nats."""
+    tokens: int
+    """Completion tokens seen."""
+    cpu_s: float
+
+
+def warm_start(
+    demos: Sequence[tuple[str, str]],
+    words: Sequence[str],
+    shape: Mapping[str, int],
+    steps: int,
+    batch: int,
+    lr: float,
+    seed: int,
+    out_dir: Path,
+    on_step: Callable[[dict[str, float]], None] = lambda entry: None,
+    vocabulary: str = "",
+    start: Path | None = None,
+    dtype: Precision = "float32",
+) -> WarmStartResult:
+    """Train on (prompt, completion) pairs, loss on completions, and save the policy in `out_dir`.
+
+    `words`: multi-character tokens of the vocabulary, named `vocabulary`; `shape`: sizes of `Shape` but the vocabulary's.
+    With `start`, continue from that policy; words and shape are then its own. AdamW, linear warm-up, cosine to a tenth.
+    """
+    if not demos:
+        raise TrainerError("warm start: no demonstrations; the environment must offer some")
+    torch.set_num_threads(1)
+    if start is None:
+        tokenizer = build_tokenizer(words, vocabulary)
+        try:
+            sizes = Shape(vocab=len(tokenizer), **shape)
+        except TypeError as e:
+            raise TrainerError(
+                f"warm start: bad shape ({e}); sizes are d, layers, heads, kv_heads, hidden, context"
+            ) from e
+        policy = Policy(sizes, trainable=True).init(seed)
+    else:
+        loaded = load_policy(start, trainable=True)
+        policy, tokenizer = loaded.policy, loaded.tokenizer
+    rows = demo_rows(demos, tokenizer)
+    longest = max(len(r.prompt) + len(r.tokens) for r in rows)
+    if longest > policy.shape.context:
+        raise TrainerError(
+            f"warm start: a demonstration of {longest} tokens exceeds the context of {policy.shape.context}; "
+            "raise shape.context or shorten it"
+        )
+    optimizer = Optimizer(policy, 0.01, (0.9, 0.98))
+    began, tokens = cpu_now(), 0
+    recent: list[float] = []
+    for step, chosen in zip(range(steps), bucketed(rows, batch, seed), strict=False):
+        loss = sft_backward(policy, chosen)
+        rate = lr * min(1.0, (step + 1) / WARMUP) * (
+            FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * step / steps))
+        )  # fmt: skip
+        norm = optimizer.step(rate, 1.0)
+        tokens += sum(len(r.tokens) for r in chosen)
+        recent = [*recent[-49:], loss]
+        on_step(
+            {"step": step + 1.0, "loss": loss, "lr": rate, "grad_norm": norm, "tokens": float(tokens),
+             "cpu_s": cpu_now() - began}
+        )  # fmt: skip
+    save_policy(policy, tokenizer, out_dir, dtype)
+    return WarmStartResult(out_dir, policy.shape.parameters(), sum(recent) / len(recent), tokens, cpu_now() - began)
+
+
+def bucketed(rows: Sequence[Row], batch: int, seed: int) -> Iterator[list[Row]]:
+    """Endless batches of rows of similar length, every row once per epoch, in seeded random order."""
+    rng = random.Random(seed)
+    while True:
+        order = list(range(len(rows)))
+        rng.shuffle(order)
+        chunks = []
+        for i in range(0, len(order), batch * BUCKET):
+            pool = sorted(order[i : i + batch * BUCKET], key=lambda j: len(rows[j].prompt) + len(rows[j].tokens))
+            chunks += [pool[j : j + batch] for j in range(0, len(pool), batch)]
+        rng.shuffle(chunks)
+        for c in chunks:
+            yield [rows[j] for j in c]
