@@ -163,11 +163,11 @@ def preflight(task: TaskFile) -> None:
     """What must be there before anything is spent: base policy, trainer, agent."""
     from evotrainer.agents import make_agent
     from evotrainer.config import resolve_base
-    from evotrainer.trainers import open_trainer
+    from evotrainer.trainers import get_trainer
 
     resolve_base(task.policy.base)
     make_agent(task.run.agent, task.run.seed, task.run.agent_options)
-    open_trainer("embedded")
+    get_trainer("embedded")
 
 
 def _go(

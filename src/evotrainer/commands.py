@@ -309,9 +309,9 @@ def doctor(*, accept_tier_e: bool) -> None:
 
     print(f"[ ok ] {default_workers()} core(s): so many trials side by side, one thread each")
     try:
-        from evotrainer.trainers import open_trainer
+        from evotrainer.trainers import get_trainer
 
-        open_trainer("embedded")
+        get_trainer("embedded")
         print("[ ok ] embedded trainer: PyTorch is there")
     except EvoTrainerError as e:
         problems.append(e)
@@ -356,26 +356,24 @@ def base(task: Path, overrides: Sequence[str], out: Path, *, bf16: bool) -> None
     """Warm start from scratch, into a folder that transformers can load."""
     from evotrainer.config import load_task
     from evotrainer.envs import open_environment
-    from evotrainer.trainers import open_trainer
+    from evotrainer.executors.warm import make_base
+    from evotrainer.trainers import get_trainer
 
     resolved = load_task(task, overrides)
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty; choose a new folder")
-    trainer = open_trainer("embedded")
+    trainer = get_trainer("embedded")
     world = open_environment(resolved.environment, accept_tier_e=resolved.sandbox.accept_tier_e)
     from rich.progress import Progress
 
     try:
         with Progress(console=_console(stderr=True), transient=True) as bar:
             job = bar.add_task("warm start", total=resolved.policy.warm_start.steps)
-            options = resolved.policy.warm_start.model_dump()
-            trainer.warm_start(
-                world,
-                options,
-                out,
-                lambda row: bar.update(job, completed=row["step"], description=f"warm start, loss {row['loss']:.3f}"),
-                bf16=bf16,
-            )
+
+            def show(row: dict[str, float]) -> None:
+                bar.update(job, completed=row["step"], description=f"warm start, loss {row['loss']:.3f}")
+
+            make_base(world, resolved.policy.warm_start, out, show, bf16=bf16)
     finally:
         world.close()
     print(f"wrote {out} (sha256 {trainer.policy_sha256(out)[:16]}); use it with policy.base={json.dumps(str(out))}")

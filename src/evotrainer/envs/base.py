@@ -94,6 +94,10 @@ class Environment(Protocol):
         """(prompt, completion) pairs for a warm start, from train compositions only; may be empty."""
         ...
 
+    def vocabulary(self) -> tuple[str, ...]:
+        """Multi-character tokens for a policy trained from scratch; single characters are always there."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """JSON-able: name, version, hash, sandbox tier, components, split sizes."""
         ...

@@ -42,7 +42,9 @@ class TextEnv:
         ids = [t.id for ts in tasks.values() for t in ts]
         if len(ids) != len(set(ids)):
             twice = next(i for i in ids if ids.count(i) > 1)
-            raise EnvironmentError_(f"environment {name}: task id {twice!r} occurs twice; ids must differ across splits")
+            raise EnvironmentError_(
+                f"environment {name}: task id {twice!r} occurs twice; ids must differ across splits"
+            )
         self.name, self.version = name, version
         self.components = {k: (f.__doc__ or k).strip().splitlines()[0] for k, f in rewards.items()}
         self.knobs: Mapping[str, tuple[Any, ...]] = {}

@@ -28,6 +28,7 @@ from evotrainer.executors.spec import (
     read_spec,
     write_atomic,
 )
+from evotrainer.executors.warm import make_base
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 
@@ -110,14 +111,14 @@ class TrialProcess:
         self.beat("starting")
         from evotrainer.envs import open_environment
         from evotrainer.records.store import RolloutStore
-        from evotrainer.trainers import open_trainer
+        from evotrainer.trainers import get_trainer
 
         spec = self.spec
-        trainer = open_trainer("embedded")
+        trainer = get_trainer("embedded")
         with contextlib.closing(
             open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)
         ) as world:
-            start = self.start_policy(trainer, world)
+            start = self.start_policy(world)
             parts: list[str] = []
             curve: list[dict[str, float]] = []
             policy = start
@@ -154,7 +155,7 @@ class TrialProcess:
             parts=tuple(parts),
         )
 
-    def start_policy(self, trainer: Trainer, world: Environment) -> Path:
+    def start_policy(self, world: Environment) -> Path:
         """The start policy's folder; trains it first where the task asks for a warm start."""
         if self.spec.policy_dir:
             return self.policy_path()
@@ -164,12 +165,7 @@ class TrialProcess:
             raise StoreError(f"{self.folder}: neither a start policy nor a warm start in spec.json")
         if not (out / "model.safetensors").is_file():
             self.beat("warm start")
-            trainer.warm_start(  # type: ignore[attr-defined]
-                world,
-                w.model_dump(),
-                out,
-                lambda row: self.beat("warm start", int(row["step"])),
-            )
+            make_base(world, w, out, lambda row: self.beat("warm start", int(row["step"])))
         return out
 
     def train(
