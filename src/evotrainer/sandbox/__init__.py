@@ -1,0 +1,21 @@
+"""Untrusted code: run it confined, get outputs back, judge them outside."""
+
+from evotrainer.sandbox.model import Call, CaseResult, Check, CheckResult, Limits, Program, RunResult, Tier
+from evotrainer.sandbox.sandbox import Sandbox
+from evotrainer.sandbox.values import Opaque, decode, encode, same
+
+__all__ = [
+    "Call",
+    "CaseResult",
+    "Check",
+    "CheckResult",
+    "Limits",
+    "Opaque",
+    "Program",
+    "RunResult",
+    "Sandbox",
+    "Tier",
+    "decode",
+    "encode",
+    "same",
+]

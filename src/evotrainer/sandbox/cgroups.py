@@ -1,0 +1,175 @@
+"""A control group per slot, version 1 or 2, where the machine lets us make one: total memory and number of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PREFIX = "evotrainer-"
+_counter = itertools.count()
+
+
+@dataclass(slots=True)
+class SlotGroup:
+    """The folders of one slot's group: one per controller (version 1) or a single one (version 2)."""
+
+    memory: Path
+    pids: Path
+    unified: bool
+    limit: int = 0
+    folders: tuple[Path, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folders = (self.memory,) if self.unified else (self.memory, self.pids)
+
+    def set_limits(self, memory_bytes: int, processes: int) -> None:
+        """Memory and processes of everything in the slot together; swap is closed where the kernel counts it."""
+        name = "memory.max" if self.unified else "memory.limit_in_bytes"
+        (self.memory / name).write_text(str(memory_bytes))
+        if self.unified:
+            with contextlib.suppress(OSError):
+                (self.memory / "memory.swap.max").write_text("0")
+        (self.pids / "pids.max").write_text(str(processes))
+        self.limit = memory_bytes
+
+    def raise_memory(self, memory_bytes: int) -> None:
+        """Make room for a program with a higher limit; never lowers."""
+        if memory_bytes > self.limit:
+            (self.memory / ("memory.max" if self.unified else "memory.limit_in_bytes")).write_text(str(memory_bytes))
+            self.limit = memory_bytes
+
+    def add(self, pid: int) -> None:
+        """Move a process (not its children) into the group."""
+        for folder in self.folders:
+            (folder / "cgroup.procs").write_text(str(pid))
+
+    def kills(self) -> int:
+        """How often the kernel killed something here because memory ran out."""
+        name = "memory.events" if self.unified else "memory.oom_control"
+        try:
+            for line in (self.memory / name).read_text().splitlines():
+                key, _, value = line.partition(" ")
+                if key == "oom_kill":
+                    return int(value)
+        except (OSError, ValueError):
+            return 0
+        return 0
+
+    def remove(self) -> None:
+        """Delete the group once its processes are gone (they are dying: wait up to a second)."""
+        for folder in self.folders:
+            for _ in range(50):
+                try:
+                    folder.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.02)
+
+
+def _mounts() -> Iterator[tuple[str, str, set[str]]]:
+    """(file system, mount point, options) of mounted control group hierarchies."""
+    with open("/proc/self/mounts") as mounts:
+        for line in mounts:
+            _, point, kind, options = line.split()[:4]
+            if kind in ("cgroup", "cgroup2"):
+                yield kind, point, set(options.split(","))
+
+
+def _own() -> dict[str, str]:
+    """Controller -> our group's path; "" for version 2."""
+    paths: dict[str, str] = {}
+    with open("/proc/self/cgroup") as groups:
+        for line in groups:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            for controller in controllers.split(","):
+                paths[controller] = path
+    return paths
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what killed processes left behind; a group that is still in use refuses."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        pid = folder.name[len(_PREFIX) :].split("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _make(parent: Path, name: str) -> Path:
+    folder = parent / name
+    folder.mkdir()
+    return folder
+
+
+def _version1(name: str) -> SlotGroup | None:
+    points = {c: Path(point) for kind, point, options in _mounts() if kind == "cgroup" for c in options}
+    if "memory" not in points or "pids" not in points:
+        return None
+    own = _own()
+    made: list[Path] = []
+    try:
+        for controller in ("memory", "pids"):
+            point = points[controller]
+            inside = point / own.get(controller, "/").lstrip("/")
+            parent = inside if inside.is_dir() else point
+            _sweep(parent)
+            made.append(_make(parent, name))
+        return SlotGroup(made[0], made[1], unified=False)
+    except OSError:
+        for folder in made:
+            folder.rmdir()
+        return None
+
+
+def _version2_parents() -> Iterator[Path]:
+    """Our group and those above it, while they hand both controllers on."""
+    for kind, point, _ in _mounts():
+        if kind != "cgroup2":
+            continue
+        top = Path(point)
+        folder = top / _own().get("", "/").lstrip("/")
+        while folder.is_relative_to(top):
+            with contextlib.suppress(OSError):
+                if {"memory", "pids"} <= set((folder / "cgroup.subtree_control").read_text().split()):
+                    yield folder
+            if folder == top:
+                break
+            folder = folder.parent
+
+
+def _version2(name: str) -> SlotGroup | None:
+    for parent in _version2_parents():
+        try:
+            _sweep(parent)
+            folder = _make(parent, name)
+        except OSError:
+            continue
+        return SlotGroup(folder, folder, unified=True)
+    return None
+
+
+def make_group(memory_bytes: int, processes: int) -> SlotGroup | None:
+    """A new group with these limits, or None where the machine offers none to this user."""
+    name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
+    makers: tuple[Callable[[str], SlotGroup | None], ...] = (_version1, _version2)
+    for make in makers:
+        try:
+            group = make(name)
+        except OSError:
+            continue
+        if group is None:
+            continue
+        try:
+            group.set_limits(memory_bytes, processes)
+        except OSError:
+            group.remove()
+            continue
+        return group
+    return None

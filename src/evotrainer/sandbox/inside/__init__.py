@@ -1,0 +1,1 @@
+"""Code that runs inside the sandbox, sent in as text: it imports the standard library and `sandbox.values` only."""

@@ -1,0 +1,207 @@
+"""The case runner: one source, several inputs, one JSON line per case. Runs untrusted code in its own process.
+
+Nothing here guards a verdict: the program can rewrite this module. It only produces outputs; the parent judges them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import types
+from typing import Any
+
+from evotrainer.sandbox.values import decode, encode
+
+MAX_TEXT = 500
+"""Characters kept of an error message."""
+
+
+class CaseTimeout(BaseException):
+    """The case's CPU time is used up. Not an Exception, so that `except Exception` lets it pass."""
+
+
+def read_request(fd: int) -> Any:
+    """The whole request from a memory file; the descriptor is closed before any untrusted code runs."""
+    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    os.close(fd)
+    return json.loads(data)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """os.write until everything is out."""
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def cpu_clock() -> float:
+    """CPU-seconds of this process. Not time.process_time: while a CPU timer is armed its clock only moves with the tick."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def describe(error: BaseException) -> list[str]:
+    """[type name, message]; a hostile __str__ is not our problem."""
+    try:
+        text = str(error)[:MAX_TEXT]
+    except BaseException:
+        text = ""
+    return [type(error).__name__[:MAX_TEXT], text]
+
+
+def _on_timer(signum: int, frame: Any) -> None:
+    raise CaseTimeout
+
+
+def start_timer(seconds: float) -> None:
+    """Raise CaseTimeout after that much CPU time, and again every 50 ms for programs that swallow it."""
+    signal.signal(signal.SIGPROF, _on_timer)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 0.05)
+
+
+def stop_timer() -> None:
+    """No CaseTimeout after this."""
+    signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def fresh_module(name: str) -> types.ModuleType:
+    """An empty module, registered: dataclasses, pickle and typing look their module up by name."""
+    module = types.ModuleType(name)
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules[name] = module
+    return module
+
+
+def finish_program() -> None:
+    """What the interpreter does when a script ends: wait for its threads, run its exit functions."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+
+
+class Streams:
+    """Standard input and output of one case, as real descriptors: `open(0)` and `os.write(1, ...)` work too."""
+
+    def __init__(self, stdin: str) -> None:
+        self.out = os.memfd_create("stdout")
+        source = os.memfd_create("stdin")
+        write_all(source, stdin.encode("utf-8", "surrogatepass"))
+        os.lseek(source, 0, os.SEEK_SET)
+        os.dup2(source, 0)
+        os.dup2(self.out, 1)
+        os.close(source)
+        reader = io.BufferedReader(io.FileIO(0, "r", closefd=False), 1 << 16)
+        self.stdin = sys.stdin = io.TextIOWrapper(reader, encoding="utf-8", errors="surrogateescape")
+        raw = io.BufferedWriter(io.FileIO(1, "w", closefd=False), 1 << 16)
+        self.stdout = sys.stdout = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape")
+
+    def flush(self) -> None:
+        """Push out what the program printed."""
+        if not self.stdout.closed:
+            self.stdout.flush()
+
+    def collect(self, cap: int) -> str | None:
+        """What was written, None when it is more than `cap` bytes."""
+        size = os.fstat(self.out).st_size
+        if size > cap:
+            return None
+        return os.pread(self.out, size, 0).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Drop the output file without flushing what is left in the buffers into a closed descriptor."""
+        os.close(self.out)
+
+
+class CaseRunner:
+    """Runs the cases of one request and writes an answer line for each."""
+
+    def __init__(self, request: dict[str, Any], channel: int) -> None:
+        self.source: str = request["source"]
+        self.cases: list[Any] = request["cases"]
+        self.calls: bool = request["calls"]
+        self.cpu_s: float = request["cpu_s"]
+        self.output_cap: int = request["output_bytes"]
+        self.timeouts: int = request["timeouts"]
+        self.channel = channel
+        self.code: types.CodeType | None = None
+
+    def run(self) -> None:
+        """All cases, in order, until the allowed number of timeouts is reached."""
+        for case in self.cases:
+            before = cpu_clock()
+            answer = self._guarded(case)
+            answer["t"] = cpu_clock() - before
+            line = json.dumps(answer).encode()
+            if len(line) > 2 * self.output_cap + 4096:
+                line = json.dumps({"s": "output", "t": answer["t"]}).encode()
+            write_all(self.channel, line + b"\n")
+            if answer["s"] == "timeout":
+                self.timeouts -= 1
+                if self.timeouts <= 0:
+                    return
+
+    def _guarded(self, case: Any) -> dict[str, Any]:
+        try:
+            start_timer(self.cpu_s)
+            try:
+                return self._call(case) if self.calls else self._script(case)
+            finally:
+                stop_timer()
+        except CaseTimeout:
+            return {"s": "timeout"}
+        except MemoryError:
+            return {"s": "memory"}
+        except BaseException as error:
+            return {"s": "error", "e": describe(error)}
+
+    def _compiled(self) -> types.CodeType:
+        if self.code is None:
+            self.code = compile(self.source, "<program>", "exec", dont_inherit=True)
+        return self.code
+
+    def _script(self, stdin: str) -> dict[str, Any]:
+        streams = Streams(stdin)
+        answer: dict[str, Any] = {"s": "ok"}
+        try:
+            try:
+                exec(self._compiled(), fresh_module("__main__").__dict__)
+            except SystemExit as stop:
+                if stop.code not in (None, 0):
+                    answer = {"s": "error", "e": ["SystemExit", str(stop.code)[:MAX_TEXT]]}
+            except Exception as error:
+                answer = {"s": "error", "e": describe(error)}
+            finish_program()
+            streams.flush()
+        except MemoryError:
+            answer = {"s": "memory"}
+        except CaseTimeout:
+            answer = {"s": "timeout"}
+        except OSError as error:
+            answer = {"s": "error", "e": describe(error)}
+        if answer.get("e", [""])[0] == "MemoryError":
+            answer = {"s": "memory"}
+        text = streams.collect(self.output_cap)
+        streams.close()
+        if text is None:
+            return {"s": "output"}
+        answer["o"] = text
+        return answer
+
+    def _call(self, case: list[Any]) -> dict[str, Any]:
+        name, args, kwargs = case
+        module = fresh_module("solution")
+        exec(self._compiled(), module.__dict__)
+        function = module.__dict__.get(name)
+        if function is None:
+            return {"s": "error", "e": ["NameError", f"the program defines no {name}"]}
+        result = function(*decode(args), **decode(kwargs))
+        try:
+            return {"s": "ok", "v": encode(result)}
+        except ValueError as error:
+            return {"s": "output", "e": describe(error)}

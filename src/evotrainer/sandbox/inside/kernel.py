@@ -1,0 +1,156 @@
+"""The few Linux calls the zygote needs, through ctypes. Errors are OSError with the call's name."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import struct
+import time
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWPID = 0x20000000
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_REC = 0x4000
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NR = {"x86_64": 56, "aarch64": 220}
+_CAPABILITY_VERSION_3 = 0x20080522
+
+libc = ctypes.CDLL(None, use_errno=True)
+_python = ctypes.PyDLL(None)  # keeps the GIL: the fork hooks need it
+_python.PyOS_BeforeFork.restype = None
+_python.PyOS_AfterFork_Child.restype = None
+_python.PyOS_AfterFork_Parent.restype = None
+_python.syscall.restype = ctypes.c_long
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def clone(flags: int) -> int:
+    """fork() into new namespaces; 0 in the child. Plain os.fork when no flag is given."""
+    if not flags:
+        return os.fork()
+    number = _CLONE_NR[platform.machine()]
+    _python.PyOS_BeforeFork()
+    pid = int(_python.syscall(number, ctypes.c_ulong(flags | signal.SIGCHLD), None, None, None, None))
+    if pid == 0:
+        _python.PyOS_AfterFork_Child()
+        return 0
+    _python.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError("clone with new namespaces was refused")
+    return pid
+
+
+def mount_tmpfs(path: bytes, options: bytes) -> None:
+    """A fresh private tmpfs over `path`."""
+    flags = ctypes.c_ulong(MS_NOSUID | MS_NODEV)
+    _check(libc.mount(b"tmpfs", path, b"tmpfs", flags, options), "mount tmpfs")
+
+
+def make_mounts_private() -> None:
+    """Mounts made here are not propagated to the outside."""
+    _check(libc.mount(None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None), "mount private")
+
+
+def unmount(path: bytes) -> None:
+    """Lazy unmount: descriptors opened below stay usable."""
+    _check(libc.umount2(path, MNT_DETACH), "umount")
+
+
+def prctl(option: int, value: int = 0) -> None:
+    """prctl(option, value, 0, 0, 0)."""
+    _check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def drop_bounding_set() -> None:
+    """No execve may ever give a capability back; ends at the first number the kernel does not know."""
+    for capability in range(64):
+        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            return
+
+
+_HEADER = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = bytes(24)
+
+
+def drop_capabilities() -> None:
+    """Empty the effective, permitted and inheritable sets."""
+    header = ctypes.create_string_buffer(_HEADER, len(_HEADER))
+    _check(libc.capset(header, _NO_CAPABILITIES), "capset")
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+class SeccompFilter:
+    """A BPF program, laid out once in the zygote so that each child only has to install it."""
+
+    def __init__(self, bpf: bytes) -> None:
+        self._buffer = ctypes.create_string_buffer(bpf, len(bpf))
+        self._program = _Program(len(bpf) // 8, ctypes.addressof(self._buffer))
+
+    def install(self) -> None:
+        """Needs no_new_privs; cannot be undone."""
+        mode = ctypes.c_ulong(2)
+        _check(libc.prctl(PR_SET_SECCOMP, mode, ctypes.byref(self._program), 0, 0), "seccomp")
+
+
+def set_limits(memory: int, cpu: int, processes: int, file_bytes: int, files: int) -> None:
+    """Hard resource limits: bytes, CPU-seconds, processes and threads of this user, bytes of a file, descriptors."""
+    for kind, value in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_FSIZE, file_bytes),
+        (resource.RLIMIT_NOFILE, files),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of all threads of a process, by its CPU clock (CPUCLOCK_SCHED)."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return 0.0
+
+
+def active_seconds(proc: int, pid: int) -> float:
+    """Seconds its threads ran or waited for a processor (schedstat): what does not grow is asleep. -1 where unknown."""
+    total = 0
+    try:
+        tasks = os.open(f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)
+    except OSError:
+        return -1.0
+    try:
+        for task in os.listdir(tasks):
+            stat = os.open(f"{task}/schedstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=tasks)
+            try:
+                ran, waited = os.read(stat, 100).split()[:2]
+            finally:
+                os.close(stat)
+            total += int(ran) + int(waited)
+    except (OSError, ValueError):
+        return -1.0
+    finally:
+        os.close(tasks)
+    return total / 1e9

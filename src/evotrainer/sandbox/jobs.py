@@ -1,0 +1,299 @@
+"""The two kinds of work: the cases of a program, and a candidate checked by test code in another process."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+from typing import Any
+
+from evotrainer.sandbox.model import CaseResult, Check, CheckResult, Limits, Program, RunResult, Status
+from evotrainer.sandbox.pool import Lane, Seat, condemn, push
+from evotrainer.sandbox.slot import Ended
+from evotrainer.sandbox.values import decode, encode
+
+_ATTEMPTS = 2
+"""A job whose zygote died is started once more before it is given up as our fault."""
+_STATUSES = ("ok", "error", "timeout", "memory", "output")
+_SELF_REPORTED_TIMEOUT = 97
+
+
+def setup_fault(seat: Seat) -> str | None:
+    """The first byte a child sends, before any untrusted code ran, says whether it could be confined."""
+    if not seat.ready and seat.inbox[:1] == b"R":
+        seat.ready = True
+        del seat.inbox[:1]
+    if seat.ready:
+        return None
+    return bytes(seat.inbox[1:300]).decode("utf-8", "replace") or "a child ended before it was confined"
+
+
+def cause_of_death(seat: Seat, ended: Ended, cpu_limit: float) -> tuple[Status, str]:
+    """Status and note for a child that ended without answering."""
+    if seat.verdict is not None:
+        return seat.verdict
+    if ended.out_of_memory:
+        return "memory", "the slot's memory ran out"
+    if ended.code == -signal.SIGKILL and ended.cpu_s >= cpu_limit:
+        return "timeout", "CPU time used up"
+    if ended.code < 0:
+        try:
+            name = signal.Signals(-ended.code).name
+        except ValueError:
+            name = f"signal {-ended.code}"
+        return "killed", name
+    return "error", f"the process ended (exit code {ended.code}) without an answer"
+
+
+_NOTES = {
+    "timeout": "Timeout",
+    "memory": "MemoryError",
+    "output": "OutputLimit",
+    "killed": "Killed",
+    "error": "ProcessExit",
+}
+
+
+def _noted(status: Status, note: str) -> CaseResult:
+    return CaseResult(status, error=(_NOTES.get(status, "SandboxError"), note))
+
+
+class RunJob:
+    """The cases of one program, in one child; after a death, in another one for the cases that remain."""
+
+    roles = 1
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.inputs: list[Any] = list(program.stdins) or [
+            [call.name, encode(list(call.args)), encode(dict(call.kwargs))] for call in program.calls
+        ]
+        self.cases: list[CaseResult] = []
+        self.first = 0
+        self.faults = 0
+        self.timeouts = program.limits.timeouts
+        self.cpu_s = 0.0
+        self.memory_mb = 0.0
+        self.done = False
+        self._malformed = False
+
+    def result(self) -> RunResult:
+        """All cases, once done."""
+        return RunResult(tuple(self.cases), self.cpu_s, self.memory_mb)
+
+    def answered(self, seat: Seat) -> int:
+        return len(self.cases)
+
+    def its_turn(self, seat: Seat) -> bool:
+        return True
+
+    def start(self, lane: Lane) -> None:
+        self.first = len(self.cases)
+        if self.first >= len(self.inputs):
+            self.done = True
+            return
+        limits = self.program.limits
+        request = {
+            "role": "cases",
+            "source": self.program.source,
+            "cases": self.inputs[self.first :],
+            "calls": bool(self.program.calls),
+            "cpu_s": limits.cpu_s,
+            "output_bytes": limits.output_kb << 10,
+            "timeouts": self.timeouts,
+        }
+        lane.seat(self, 0, json.dumps(request).encode(), limits, len(self.inputs) - self.first)
+
+    def received(self, seat: Seat, lane: Lane) -> None:
+        if setup_fault(seat) is None:
+            self._read(seat)
+            if len(seat.inbox) > (self.program.limits.output_kb << 10) * 2 + 8192:
+                condemn(seat, "output", "answers without end")
+
+    def _read(self, seat: Seat) -> None:
+        *lines, rest = seat.inbox.split(b"\n")
+        seat.inbox = bytearray(rest)
+        for line in lines:
+            if self._malformed or len(self.cases) >= len(self.inputs):
+                return
+            try:
+                self.cases.append(self._case(line))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                self._malformed = True
+
+    def _case(self, line: bytes) -> CaseResult:
+        """One answer; everything in it is the program's claim."""
+        answer = json.loads(line)
+        status: Status = answer["s"]
+        cpu_s = answer["t"]
+        if status not in _STATUSES or type(cpu_s) is not float:
+            raise ValueError("malformed answer")
+        if status == "timeout":
+            self.timeouts -= 1
+        error = answer.get("e")
+        note = (str(error[0]), str(error[1])) if error else None
+        if note is None and status in _NOTES and status != "error":
+            note = (_NOTES[status], f"over the limit of a case: {status}")
+        if "o" in answer and type(answer["o"]) is not str:
+            raise ValueError("malformed answer")
+        value = decode(answer["v"]) if "v" in answer else None
+        return CaseResult(status, answer.get("o"), value, note, max(0.0, cpu_s))
+
+    def lost(self, seat: Seat, lane: Lane) -> None:
+        self._fault(lane, "the sandbox died while the program ran")
+
+    def _fault(self, lane: Lane, note: str) -> None:
+        self.faults += 1
+        if self.faults < _ATTEMPTS:
+            del self.cases[self.first :]
+            self.start(lane)
+            return
+        missing = len(self.inputs) - len(self.cases)
+        self.cases += [_noted("sandbox", note)] * missing
+        self.done = True
+
+    def ended(self, seat: Seat, ended: Ended, lane: Lane) -> None:
+        fault = setup_fault(seat)
+        if fault is not None and seat.verdict is None:
+            self._fault(lane, fault)
+            return
+        self._read(seat)
+        self.cpu_s += ended.cpu_s
+        self.memory_mb = max(self.memory_mb, ended.memory_mb)
+        self._audit(ended)
+        if self._malformed:
+            self.cases += [_noted("error", "malformed answer")] * (len(self.inputs) - len(self.cases))
+        elif len(self.cases) < len(self.inputs) and self.timeouts > 0:
+            cpu_limit = self.program.limits.cpu_s * (len(self.inputs) - self.first)
+            self.cases.append(_noted(*cause_of_death(seat, ended, cpu_limit)))
+            self.timeouts -= self.cases[-1].status == "timeout"
+        if len(self.cases) < len(self.inputs) and self.timeouts <= 0:
+            skipped = _noted("timeout", "skipped: an earlier case timed out")
+            self.cases += [skipped] * (len(self.inputs) - len(self.cases))
+        self.start(lane)
+
+    def _audit(self, ended: Ended) -> None:
+        """Cases claim their CPU time; when the kernel counted far more, the claims were forged."""
+        claimed = sum(case.cpu_s for case in self.cases[self.first :])
+        limit = self.program.limits.cpu_s
+        timed_out = any(case.status == "timeout" for case in self.cases[self.first :])
+        complete = len(self.cases) == len(self.inputs)
+        if complete and not timed_out and ended.cpu_s - claimed > max(0.25, limit / 2):
+            note = f"{ended.cpu_s - claimed:.2f} CPU-s outside any case"
+            self.cases[self.first :] = [_noted("timeout", note)] * (len(self.cases) - self.first)
+
+
+class CheckJob:
+    """Candidate (role 0) and tester (role 1); the parent only passes lines on and believes the tester alone."""
+
+    roles = 2
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        self.outcome: CheckResult | None = None
+        self.cpu_s = 0.0
+        self.faults = 0
+        self.done = False
+        self._seats: list[Seat] = []
+        self._calling = False
+        self._served = 0
+
+    def result(self) -> CheckResult:
+        """The verdict, once done."""
+        return replace(self.outcome or CheckResult("sandbox"), cpu_s=self.cpu_s)
+
+    def answered(self, seat: Seat) -> int:
+        return 0
+
+    def its_turn(self, seat: Seat) -> bool:
+        return self._calling == (seat.role == 0)
+
+    def start(self, lane: Lane) -> None:
+        self._calling = False
+        self.outcome = None
+        sources = (("candidate", self.check.source), ("tester", self.check.test))
+        self._seats = []
+        for role, (name, source) in enumerate(sources):
+            limits: Limits = self.check.limits
+            request = {"role": name, "source": source, "entry": self.check.entry_point, "cpu_s": limits.cpu_s}
+            self._seats.append(lane.seat(self, role, json.dumps(request).encode(), limits, 1, eager=True))
+
+    def received(self, seat: Seat, lane: Lane) -> None:
+        if setup_fault(seat) is not None:
+            return
+        *lines, rest = seat.inbox.split(b"\n")
+        seat.inbox = bytearray(rest)
+        for line in lines:
+            self._line(seat, line)
+        if len(rest) > (self.check.limits.output_kb << 10) * 2 + 8192:
+            self._decide("output", ("OutputLimit", "a value too large to travel"))
+
+    def _line(self, seat: Seat, line: bytes) -> None:
+        if self.outcome is not None:
+            return
+        if seat.role == 0:
+            if not self._calling:
+                self._decide("error", ("ProtocolError", "the candidate spoke without being called"))
+                return
+            self._calling = False
+            self._forward(self._seats[1], line)
+            return
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = {"fail": ["ValueError", "malformed message of the tests"]}
+        if "n" in message:
+            self._calling = True
+            self._forward(self._seats[0], line)
+        elif message.get("done") is True:
+            self._decide("ok", None)
+        else:
+            name, text = message["fail"]
+            self._decide("error", (str(name), str(text)))
+
+    def _forward(self, to: Seat, line: bytes) -> None:
+        to.outbox += line + b"\n"
+        push(to)
+
+    def _decide(self, status: Status, error: tuple[str, str] | None) -> None:
+        """The first verdict stays; both children are told to go."""
+        if self.outcome is None:
+            self.outcome = CheckResult(status, error)
+            for seat in self._seats:
+                if seat.verdict is None:
+                    condemn(seat, "killed", "the check is decided")
+
+    def lost(self, seat: Seat, lane: Lane) -> None:
+        self._fault("the sandbox died during the check")
+        self._settle(lane)
+
+    def _fault(self, note: str) -> None:
+        if self.outcome is None:
+            self._decide("sandbox", ("SandboxError", note))
+
+    def ended(self, seat: Seat, ended: Ended, lane: Lane) -> None:
+        fault = setup_fault(seat)
+        if fault is not None and seat.verdict is None:
+            self._fault(fault)
+        else:
+            self.received(seat, lane)
+        self.cpu_s += ended.cpu_s
+        if self.outcome is None:
+            if ended.code == _SELF_REPORTED_TIMEOUT:
+                status, note = "timeout", "CPU time used up"
+            else:
+                status, note = cause_of_death(seat, ended, self.check.limits.cpu_s)
+            who = ("candidate", "tests")[seat.role]
+            self._decide(status, (_NOTES.get(status, "Error"), f"{who}: {note}"))
+        self._settle(lane)
+
+    def _settle(self, lane: Lane) -> None:
+        """Done when both children are gone; a fault is tried once more."""
+        if lane.seats:
+            return
+        if self.outcome is not None and self.outcome.status == "sandbox":
+            self.faults += 1
+            if self.faults < _ATTEMPTS:
+                self.start(lane)
+                return
+        self.done = True

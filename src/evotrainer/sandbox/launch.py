@@ -1,0 +1,244 @@
+"""Starting a zygote: as an unprivileged user, below bubblewrap where the tier has namespaces."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from evotrainer.errors import SandboxError
+from evotrainer.sandbox.interpreter import Interpreter
+from evotrainer.sandbox.seccomp import build_filter
+
+_MODULES = ("values", "inside.kernel", "inside.cases", "inside.relay", "inside.serve", "inside.zygote")
+_FIRST_UID = 1_000_000_000
+"""Sandbox users are numbered from here by process and slot: no account and no other trial has them."""
+_FALLBACK_UID = 60_000
+_slots = itertools.count()
+
+_BOOTSTRAP = """
+import json, sys, types
+def load(name, source):
+    module = types.ModuleType(name)
+    module.__path__ = []
+    sys.modules[name] = module
+    exec(compile(source, "<" + name + ">", "exec"), module.__dict__)
+    return module
+import socket, os, array
+control = socket.socket(fileno=os.dup(0))
+config = json.loads(control.recv(1 << 20))
+control.close()
+for name, source in config.pop("modules"):
+    last = load(name, source)
+last.main(config, sys.modules["evotrainer.sandbox.inside.serve"].serve)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """What a zygote is confined with."""
+
+    namespaces: bool
+    seccomp: bool
+    cgroup: bool
+
+
+@lru_cache(maxsize=1)
+def _modules() -> list[tuple[str, str]]:
+    """Name and source of every module that runs inside, packages first. Sent as text: the sandbox reads no file of ours."""
+    names = ["evotrainer", "evotrainer.sandbox", "evotrainer.sandbox.inside"]
+    found = [(name, "") for name in names]
+    for short in _MODULES:
+        name = f"evotrainer.sandbox.{short}"
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise SandboxError(f"cannot find the source of {name}; install evotrainer unzipped")
+        found.append((name, Path(spec.origin).read_text("utf-8")))
+    return found
+
+
+def _can_become(uid: int) -> bool:
+    with open("/proc/self/uid_map") as lines:
+        return any(int(a) <= uid < int(a) + int(n) for a, _, n in (line.split() for line in lines))
+
+
+def pick_uid() -> int | None:
+    """An unprivileged user id for a new slot when we are root; None: stay who we are."""
+    if os.geteuid() != 0:
+        return None
+    slot = next(_slots) % 256
+    uid = _FIRST_UID + os.getpid() * 256 + slot
+    if not _can_become(uid):
+        uid = _FALLBACK_UID + (os.getpid() * 7 + slot) % 5000
+    if not _can_become(uid):
+        raise SandboxError("started as root without another user id to drop to; start as an ordinary user")
+    return uid
+
+
+def _system_binds() -> list[str]:
+    args = ["--ro-bind", "/usr", "/usr"]
+    for folder in ("/lib", "/lib64", "/lib32"):
+        path = Path(folder)
+        if path.is_symlink():
+            args += ["--symlink", os.readlink(path), folder]
+        elif path.is_dir():
+            args += ["--ro-bind", folder, folder]
+    if Path("/etc/ld.so.cache").exists():
+        args += ["--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    return args
+
+
+def _hidden(prefix: str | None) -> list[str]:
+    """Local software under /usr is nobody's business, unless the interpreter lives there."""
+    hidden = [p for p in ("/usr/local", "/usr/src", "/usr/share") if Path(p).is_dir()]
+    return [a for p in hidden if not (prefix or "").startswith(p) for a in ("--tmpfs", p)]
+
+
+def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> list[str]:
+    """Everything unshared, the system's libraries read-only, an empty working folder; the zygote is process 1."""
+    args = [bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
+    args += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
+    args += ["--setenv", "PYTHONHASHSEED", "0", "--setenv", "HOME", "/w", "--setenv", "LC_ALL", "C.UTF-8"]
+    args += _system_binds() + _hidden(interpreter.prefix)
+    if interpreter.prefix:
+        args += ["--ro-bind", interpreter.prefix, interpreter.prefix]
+    args += ["--proc", "/proc", "--dir", "/dev", "--dir", "/w", "--symlink", "/w", "/tmp"]
+    for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
+        args += ["--dev-bind", device, device]
+    args += ["--symlink", "/w", "/dev/shm", "--remount-ro", "/", "--chdir", "/", "--info-fd", str(info_fd), "--"]
+    return args
+
+
+def _python_command(interpreter: Interpreter) -> list[str]:
+    return [interpreter.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP]
+
+
+@dataclass(slots=True)
+class Launched:
+    """A started zygote: its control socket, the process to wait for, and the zygote's own process id."""
+
+    control: socket.socket
+    process: subprocess.Popen[bytes]
+    pid: int
+    uid: int
+    work: str | None
+
+    def stop(self) -> None:
+        """Close, kill and reap; remove the working folder of a zygote without namespaces."""
+        self.control.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            self.process.kill()
+        self.process.wait()
+        if self.process.stderr:
+            self.process.stderr.close()
+        if self.work:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+
+def _spawn(
+    command: Sequence[str], stdin: socket.socket, uid: int | None, fds: tuple[int, ...]
+) -> subprocess.Popen[bytes]:
+    drop: dict[str, object] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+    return subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd="/",
+        env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},
+        pass_fds=fds,
+        start_new_session=True,
+        **drop,  # type: ignore[call-overload]
+    )
+
+
+def _child_pid(info: int) -> int:
+    """The zygote's process id as bubblewrap reports it; 0 when bubblewrap gave up first."""
+    text = b""
+    while piece := os.read(info, 4096):
+        text += piece
+        with contextlib.suppress(ValueError, KeyError):
+            return int(json.loads(text)["child-pid"])
+    return 0
+
+
+def _complaint(process: subprocess.Popen[bytes]) -> str:
+    process.kill()
+    process.wait()
+    text = process.stderr.read().decode("utf-8", "replace").strip() if process.stderr else ""
+    return text.splitlines()[-1] if text else f"exit code {process.returncode}"
+
+
+def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> Launched:
+    """Start a zygote and hand it its code; SandboxError with bubblewrap's or Python's own last words."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    bwrap = shutil.which("bwrap", path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin")
+    info_read, info_write = os.pipe()
+    command = _python_command(interpreter)
+    work = None
+    if mechanism.namespaces:
+        if bwrap is None:
+            raise SandboxError("bubblewrap (bwrap) is not installed; install the package 'bubblewrap'")
+        command = bubblewrap_command(bwrap, interpreter, info_write) + command
+    else:
+        work = tempfile.mkdtemp(prefix="evotrainer-sandbox-")
+        if uid is not None:
+            os.chown(work, uid, uid)
+    fds = (info_write,) if mechanism.namespaces else ()
+    process = _spawn(command, theirs, uid, fds)
+    theirs.close()
+    os.close(info_write)
+    pid = _child_pid(info_read) if mechanism.namespaces else process.pid
+    os.close(info_read)
+    launched = Launched(ours, process, pid, os.geteuid() if uid is None else uid, work)
+    _hand_over(launched, mechanism)
+    return launched
+
+
+def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
+    bpf = build_filter(own_world=mechanism.namespaces) if mechanism.seccomp else b""
+    config = {
+        "modules": _modules(),
+        "namespaces": mechanism.namespaces,
+        "seccomp": bpf.hex(),
+        "work": launched.work or "/w",
+    }
+    control = launched.control
+    size = len(message := json.dumps(config).encode())
+    control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * size)
+    control.settimeout(60)
+    try:
+        control.send(message)
+        ready = control.recv(1)
+    except OSError:
+        ready = b""
+    if ready != b"R":
+        reason = _complaint(launched.process)
+        launched.stop()
+        raise SandboxError(f"the sandbox did not start: {reason}{_remedy(reason)}")
+    control.settimeout(None)
+
+
+def _remedy(reason: str) -> str:
+    if "ermission denied" in reason or "not permitted" in reason or "namespace" in reason:
+        return (
+            "; allow unprivileged user namespaces (kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0, "
+            "kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bwrap)"
+        )
+    return "; run `evotrainer doctor`"
+
+
+LIMITS = struct.Struct("<QIIQII")
+ENDED = struct.Struct("<idd")
+PROGRESS = struct.Struct("<dd")
