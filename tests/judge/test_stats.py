@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError
 from evotrainer.judge.simulate import Population, false_promotions, power
-from evotrainer.judge.spending import alpha_for, share
+from evotrainer.judge.spending import next_looks, share
 from evotrainer.judge.stats import (
     Scores,
     components,
@@ -19,6 +19,7 @@ from evotrainer.judge.stats import (
     p_value,
     scores_of,
 )
+from evotrainer.records.evidence import Verdict
 
 cells = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 
@@ -150,19 +151,41 @@ def test_the_p_value_agrees_with_the_lower_bound() -> None:
         assert (e.low > 0) == (p_value(e) < 0.05)
 
 
-def test_alpha_is_never_overspent_however_long_the_run() -> None:
+def verdict(look: int, alpha: float, kind: str = "reject") -> Verdict:
+    """A bare verdict that spent its look."""
+    return Verdict(branch="b", control="b0", kind=kind, reason="", alpha=alpha, look=look)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_alpha_is_never_overspent_however_the_run_is_cut_into_rounds(sizes: list[int]) -> None:
+    past: list[Verdict] = []
+    for size in sizes:
+        past += [verdict(look.number, look.alpha) for look in next_looks(past, 0.05, size)]
+    assert [v.look for v in past] == list(range(1, sum(sizes) + 1))
+    spent = sum(v.alpha or 0.0 for v in past)
+    assert spent == pytest.approx(0.05 * sum(share(j) for j in range(1, len(past) + 1)))
+    assert spent < 0.05
+
+
+def test_the_shares_sum_to_less_than_one_for_ever() -> None:
     assert sum(share(j) for j in range(1, 200_000)) < 1
-    levels = [alpha_for(j, (), 0.05) for j in range(1, 50)]
-    assert levels == sorted(levels, reverse=True)
-    assert sum(levels) < 0.05
 
 
-def test_a_promotion_hands_its_level_to_the_next_look_only() -> None:
-    plain = [alpha_for(j, (), 0.05) for j in (1, 2, 3, 4)]
-    lucky = [alpha_for(j, {2}, 0.05) for j in (1, 2, 3, 4)]
-    assert lucky[:2] == plain[:2]
-    assert lucky[2] == pytest.approx(plain[2] + plain[1])
-    assert lucky[3] == plain[3]
+def test_branches_of_one_round_share_equally_so_their_order_is_free() -> None:
+    looks = next_looks([], 0.05, 3)
+    assert len({look.alpha for look in looks}) == 1
+
+
+def test_a_promotion_hands_its_level_to_the_next_round_only() -> None:
+    first = next_looks([], 0.05, 2)
+    lost = [verdict(x.number, x.alpha) for x in first]
+    won = [verdict(first[0].number, first[0].alpha, "promote"), lost[1]]
+    plain, rich = next_looks(lost, 0.05)[0], next_looks(won, 0.05)[0]
+    assert rich.alpha == pytest.approx(plain.alpha + first[0].alpha)
+    after = [verdict(rich.number, rich.alpha)]
+    plain_after = [verdict(plain.number, plain.alpha)]
+    assert next_looks(won + after, 0.05)[0].alpha == pytest.approx(next_looks(lost + plain_after, 0.05)[0].alpha)
 
 
 def test_a_run_of_useless_branches_is_rarely_fooled() -> None:

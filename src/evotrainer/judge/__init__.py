@@ -2,7 +2,7 @@
 
 from evotrainer.judge.certify import CertEntry, certify
 from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
-from evotrainer.judge.spending import Look, alpha_for, next_look
+from evotrainer.judge.spending import Look, next_look, next_looks
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, measure_noise, scores_of
 
 __all__ = [
@@ -10,13 +10,13 @@ __all__ = [
     "JudgeConfig",
     "Look",
     "Recomputed",
-    "alpha_for",
     "certify",
     "effect",
     "hierarchical_bootstrap",
     "judge",
     "measure_noise",
     "next_look",
+    "next_looks",
     "recompute",
     "scores_of",
     "seeds_wanted",

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from evotrainer.judge import checks, stats
-from evotrainer.judge.spending import Look, alpha_for
+from evotrainer.judge.spending import Look, share
 from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.evidence import Effect, Finding, GateResult, Verdict
 from evotrainer.records.recipe import Frozen
@@ -117,8 +117,8 @@ def _more_seeds(effect: Effect, parts: stats.Components, look: Look, config: Jud
     """Seeds per branch that would decide at the next look's level, were the mean to stay; None where none would."""
     if effect.low > 0 or effect.mean < config.min_effect:
         return None
-    following = alpha_for(look.number + 1, (), config.alpha)
-    return stats.seeds_needed(parts, min(look.alpha, following), config.max_seeds)
+    following = min(look.alpha, config.alpha * share(look.number + 1))
+    return stats.seeds_needed(parts, following, config.max_seeds)
 
 
 def _decide(effect: Effect, look: Look, config: JudgeConfig, rose: GateResult, more: int | None) -> tuple[Kind, str]:

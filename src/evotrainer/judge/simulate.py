@@ -5,14 +5,14 @@ The simulated trials are ledger bodies and go through the very `judge` that a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evotrainer.judge.gates import JudgeConfig, judge, seeds_wanted
-from evotrainer.judge.spending import next_look
+from evotrainer.judge.spending import next_looks
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
 from evotrainer.records.evidence import Verdict
@@ -82,10 +82,6 @@ def trial(branch: str, seed: int, per_task: dict[str, float], attempts: int, **c
     return body.model_copy(update=changes)
 
 
-Rule = Callable[[Sequence[TrialFinished], Sequence[TrialFinished]], bool]
-"""A competing rule: does it promote the branch over the control?"""
-
-
 def run_looks(
     population: Population,
     effects: Sequence[float],
@@ -93,34 +89,58 @@ def run_looks(
     *,
     config: JudgeConfig | None = None,
     noise_seeds: int = 3,
+    per_round: int = 3,
     branch_sds: Sequence[float] | None = None,
     top_up: bool = True,
 ) -> list[Verdict]:
-    """One run: A/A trials of the control, then one branch per entry of `effects`, with extra seeds when asked for.
+    """One run: A/A trials of the control, then rounds of branches, one per entry of `effects`, best first.
 
-    The control stays the same, also after a promotion, so that every look tests the effect that was planted.
+    Branches that need more seeds get them once, in their round. The control stays the same, also after a promotion,
+    so that every look tests the effect that was planted.
     """
     config = config or JudgeConfig()
     p_T = population.difficulties(rng)
-    control = population.trials("b0", p_T, range(1, noise_seeds + 1), rng)
-    noise: NoiseMeasured = measure_noise("b0", scores_of(control, config.split))
+    trials = {"b0": population.trials("b0", p_T, range(1, noise_seeds + 1), rng)}
+    noise: NoiseMeasured = measure_noise("b0", scores_of(trials["b0"], config.split))
     verdicts: list[Verdict] = []
-    for i, planted in enumerate(effects, 1):
-        sd = branch_sds[i - 1] if branch_sds else None
-        name, seeds = f"b{i}", range(1, config.min_seeds + 1)
-        branch = population.trials(name, p_T, seeds, rng, effect=planted, seed_sd=sd)
-        while True:
-            noise = measure_noise(name, scores_of(branch, config.split), earlier=noise)
-            verdict = judge(name, "b0", branch, control, noise, next_look(verdicts, config.alpha), config)
-            verdicts.append(verdict)
-            wanted = seeds_wanted(verdict)
-            if not top_up or wanted is None:
-                break
-            fresh = range(len(branch) + 1, wanted + 1)
-            branch = branch + population.trials(name, p_T, fresh, rng, effect=planted, seed_sd=sd)
-            missing = range(len(control) + 1, wanted + 1)
-            control = control + population.trials("b0", p_T, missing, rng)
+    planted = {f"b{i}": e for i, e in enumerate(effects, 1)}
+    sds = dict(zip(planted, branch_sds, strict=True)) if branch_sds else {}
+
+    def grow(name: str, seeds: int) -> None:
+        have = trials.get(name, [])
+        fresh = range(len(have) + 1, seeds + 1)
+        effect = planted.get(name, 0.0)
+        more = population.trials(name, p_T, fresh, rng, effect=effect, seed_sd=sds.get(name))
+        trials[name] = have + more
+
+    def decide(names: Sequence[str]) -> list[Verdict]:
+        nonlocal noise
+        for name in names:
+            noise = measure_noise(name, scores_of(trials[name], config.split), earlier=noise)
+        looks = next_looks(verdicts, config.alpha, len(names))
+        found = [
+            judge(name, "b0", trials[name], trials["b0"], noise, look, config)
+            for name, look in zip(sorted(names, key=lambda n: -mean_score(trials[n])), looks, strict=True)
+        ]
+        verdicts.extend(found)
+        return found
+
+    for start in range(1, len(effects) + 1, per_round):
+        names = [f"b{i}" for i in range(start, min(start + per_round, len(effects) + 1))]
+        for name in names:
+            grow(name, config.min_seeds)
+        wanted = {v.branch: n for v in decide(names) if top_up and (n := seeds_wanted(v)) is not None}
+        for name, seeds in wanted.items():
+            grow(name, seeds)
+            grow("b0", seeds)
+        if wanted:
+            decide(list(wanted))
     return verdicts
+
+
+def mean_score(trials: Sequence[TrialFinished]) -> float:
+    """Mean of the trials' gate scores."""
+    return sum(t.scores[0].score for t in trials) / len(trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +198,7 @@ def power(
     noise_seeds: int = 3,
     top_up: bool = True,
 ) -> Rate:
-    """Share of runs in which a branch of this true effect, tried after `look` - 1 useless ones, is promoted."""
+    """Share of runs in which the last of `look` branches, the only one with an effect, is promoted."""
     hits = 0
     for i in range(runs):
         rng = np.random.default_rng([seed, look, i])

@@ -1,13 +1,15 @@
 """Alpha spending over a run whose number of looks nobody knows.
 
-Online fallback (Tian and Ramdas 2021, "Online control of the familywise error rate"): look j is tested at
-alpha * gamma_j with sum gamma_j = 1, plus the whole level of look j-1 where that one promoted. The probability of any
-false promotion in the run stays below alpha whatever the dependence between looks (they share controls and noise).
+The run owns `alpha`. After look j at most alpha * (gamma_1 + ... + gamma_j) may have been spent, with sum gamma = 1; a
+look that promoted gives its level back (Bonferroni-Holm; online fallback, Tian and Ramdas 2021, is the one-by-one
+case). Branches judged in one round share what is free equally, so the order in which they are judged may depend on
+their scores. The probability of any false promotion in the run stays below alpha, whatever the dependence between
+looks (they share controls and noise).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from pydantic import Field
 
@@ -27,21 +29,22 @@ class Look(Frozen):
 
 
 def share(look: int) -> float:
-    """gamma_j: the share of alpha that look j owns, whatever happened before."""
+    """gamma_j: the share of alpha that look j adds to what may be spent."""
     return look**-EXPONENT / ZETA
 
 
-def alpha_for(look: int, promoted: Collection[int], alpha: float) -> float:
-    """Level of a look, given the numbers of the earlier looks that promoted."""
-    level = 0.0
-    for j in range(1, look + 1):
-        level = alpha * share(j) + (level if j - 1 in promoted else 0.0)
-    return level
+def next_looks(verdicts: Iterable[Verdict], alpha: float, size: int = 1) -> list[Look]:
+    """Looks for the next `size` branches, to be judged in any order, given all earlier verdicts of the run.
+
+    Verdicts that tested nothing (look 0: too few seeds, invalid, failed, identical) have spent nothing.
+    """
+    tested = [v for v in verdicts if v.look]
+    last = max((v.look for v in tested), default=0)
+    free = alpha * sum(share(j) for j in range(1, last + size + 1))
+    free -= sum(v.alpha or 0.0 for v in tested if v.kind != "promote")
+    return [Look(number=last + i, alpha=free / size) for i in range(1, size + 1)]
 
 
 def next_look(verdicts: Iterable[Verdict], alpha: float) -> Look:
-    """The look that follows the run's verdicts so far; verdicts that spent nothing (look 0) do not count."""
-    spent = [v for v in verdicts if v.look]
-    number = max((v.look for v in spent), default=0) + 1
-    promoted = {v.look for v in spent if v.kind == "promote"}
-    return Look(number=number, alpha=alpha_for(number, promoted, alpha))
+    """The look of a branch that is judged alone."""
+    return next_looks(verdicts, alpha)[0]
