@@ -62,7 +62,7 @@ def arrow_schema() -> pa.Schema:
 def check_version(schema: pa.Schema, where: str) -> None:
     """StoreError where a file's schema is not one this version reads."""
     found = (schema.metadata or {}).get(VERSION_KEY)
-    if found is None:
+    if found is None or not found.isdigit():
         raise StoreError(f"{where} holds no EvoTrainer rollouts; import them with `evotrainer audit`")
     if int(found) > SCHEMA_VERSION:
         raise StoreError(

@@ -83,6 +83,12 @@ class WriterLock:
     def release(self) -> None:
         """Give the lock up; a second call does nothing."""
         if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self.forget()
+
+    def forget(self) -> None:
+        """Close the file only: what a forked child does with its parent's lock."""
+        if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
@@ -90,7 +96,7 @@ class WriterLock:
 def _forget_in_child() -> None:
     # A forked child shares the lock's file description and would keep it locked after its parent died.
     for lock in list(_held):
-        lock.release()
+        lock.forget()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -225,8 +225,15 @@ class _Builder:
         self.update(body.branch, "promoted", lambda b: replace(b, version=body.version))
         if any(v.version == body.version for v in self.versions):
             self.problems.append(f"version {body.version} is given twice")
-        if body.branch in self.branches and self.branches[body.branch].invalid is not None:
+        branch = self.branches.get(body.branch)
+        if branch is not None and branch.invalid is not None:
             self.problems.append(f"branch {body.branch} is promoted although it is invalid")
+        if (
+            branch is not None
+            and body.previous is not None
+            and (not branch.verdict or branch.verdict.kind != "promote")
+        ):
+            self.problems.append(f"branch {body.branch} is promoted to {body.version} without a verdict that says so")
         self.versions.append(body)
         self.champion = body.branch
 

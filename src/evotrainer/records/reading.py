@@ -53,6 +53,8 @@ def open_part(path: Path) -> pq.ParquetFile:
     except Exception as e:
         raise _part_trouble(path, e) from e
     check_version(file.schema_arrow, str(path))
+    if not file.schema_arrow.equals(arrow_schema()):
+        raise IntegrityError(f"{path} is damaged (its columns are not those of its version); restore a copy")
     return file
 
 

@@ -88,11 +88,11 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     try:
         with os_errors(f"ledger {path}"):
             yield
-    except sqlite3.Error as e:
+    except (sqlite3.Error, UnicodeDecodeError) as e:
         raise _explained(path, e) from e
 
 
-def _explained(path: Path, e: sqlite3.Error) -> StoreError:
+def _explained(path: Path, e: Exception) -> StoreError:
     text = str(e)
     if "not a database" in text:
         return IntegrityError(f"{path} is not a ledger (not an SQLite database); give the ledger.db of a run folder")
