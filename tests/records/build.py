@@ -9,7 +9,7 @@ from evotrainer.records.evidence import Intervention, Prediction, Verdict
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, ToolCall, Turn, rollout_id
 
-RECIPE = Recipe(rewards={"visible": 1.0}, knobs={"history": "full"})
+RECIPE = Recipe(lr=1e-4, rewards={"visible": 1.0}, knobs={"history": "full"})
 
 
 def rollout(task: int, k: int = 0, **fields: Any) -> Rollout:

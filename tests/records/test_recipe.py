@@ -1,0 +1,155 @@
+"""Recipes: one factor at a time, computed from the recipes; lint; hash; errors in plain words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evotrainer.errors import ConfigError, SingleFactorError
+from evotrainer.records.recipe import Recipe, diff, lint, parse_recipe, reward_moves, single_factor
+
+from .build import RECIPE
+
+CHANGES: dict[str, Any] = {
+    "loss": "dapo",
+    "clip": {"low": 0.2, "high": 0.28},
+    "kl_beta": 0.01,
+    "reward_scaling": "none",
+    "lr": 5e-4,
+    "steps": 7,
+    "group_size": 4,
+    "temperature": 0.7,
+    "max_tokens": 50,
+    "rewards": {"hidden": 1.0},
+    "length": {"kind": "overlong", "weight": 0.5},
+    "group_filter": {"kind": "zero_variance"},
+    "curriculum": {"kind": "pass_rate_band"},
+    "sft_anchor": 0.1,
+    "entropy_bonus": 0.01,
+    "is_cap": 2.0,
+    "mask_truncated": True,
+    "knobs.history": "scrubbed",
+    "knobs.tools": 3,
+}
+factor_names = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, max_size=4)
+
+
+def changed(*names: str) -> Recipe:
+    out = RECIPE
+    for n in names:
+        out = out.with_factor(n, CHANGES[n])
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(factor_names)
+def test_a_branch_is_accepted_only_with_exactly_one_factor_whatever_was_declared(names: list[str]) -> None:
+    child = changed(*names)
+    assert set(diff(RECIPE, child)) == set(names)
+    if len(names) == 1:
+        assert single_factor(RECIPE, child) == names[0]
+        return
+    with pytest.raises(SingleFactorError) as refused:
+        single_factor(RECIPE, child)
+    for n in names:
+        assert f"{n}: " in str(refused.value), "the message holds the diff"
+
+
+@settings(max_examples=60, deadline=None)
+@given(factor_names, factor_names)
+def test_recipes_share_a_hash_exactly_when_they_are_the_same(a: list[str], b: list[str]) -> None:
+    assert (changed(*a).hash == changed(*b).hash) == (set(a) == set(b))
+
+
+def test_the_hash_survives_json_and_key_order() -> None:
+    recipe = RECIPE.with_factor("rewards", {"b": 0.5, "a": 1.0})
+    again = Recipe.model_validate_json(recipe.model_dump_json())
+    assert again.hash == recipe.hash == recipe.with_factor("rewards", {"a": 1.0, "b": 0.5}).hash
+    assert len(recipe.hash) == 16
+    assert recipe.canonical() == again.canonical()
+
+
+def test_a_changed_and_restored_factor_is_no_change() -> None:
+    back = RECIPE.with_factor("knobs.tools", 3).with_factor("knobs.tools", None)
+    with pytest.raises(SingleFactorError, match="changes no factor"):
+        single_factor(RECIPE, back)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "moves"),
+    [
+        ({"a": 1}, {"a": 1}, 0),
+        ({"a": 1}, {"a": 0.5}, 1),
+        ({"a": 1}, {"a": 1, "b": 0.2}, 1),
+        ({"a": 1, "b": 0.2}, {"a": 1}, 1),
+        ({"a": 1}, {"b": 1}, 1),
+        ({"a": 1}, {"a": 1, "b": 0}, 0),
+        ({"a": 1}, {"a": 0.5, "b": 0.5}, 2),
+        ({"a": 1, "b": 1}, {"c": 1, "d": 1}, 2),
+        ({"a": 1}, {"b": 1, "c": 1}, 2),
+    ],
+)
+def test_reward_moves_count_elementary_changes(old: dict[str, float], new: dict[str, float], moves: int) -> None:
+    assert reward_moves(old, new) == moves
+    if moves > 1:
+        with pytest.raises(SingleFactorError, match=f"makes {moves} moves in the reward composition"):
+            single_factor(RECIPE.with_factor("rewards", old), RECIPE.with_factor("rewards", new))
+
+
+@pytest.mark.parametrize(
+    ("factor", "value", "complaint"),
+    [
+        ("learning_rate", 1e-4, "unknown recipe factor 'learning_rate'; one of: .*lr"),
+        ("knobs", {"a": 1}, "unknown recipe factor 'knobs'"),
+        ("lr", -1, "recipe: lr: .*greater than 0"),
+        ("loss", "ppo", "recipe: loss: .*'grpo'"),
+        ("clip", {"lo": 0.1}, r"recipe: clip\.lo: unknown name"),
+        ("curriculum", {"kind": "pass_rate_band", "low": 0.9, "high": 0.1}, "low must be below"),
+        ("lr", float("nan"), "recipe: lr:"),
+        ("temperature", float("inf"), "recipe: temperature:"),
+    ],
+)
+def test_a_bad_factor_or_value_is_refused_in_one_line(factor: str, value: Any, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as refused:
+        RECIPE.with_factor(factor, value)
+    assert "\n" not in str(refused.value)
+    assert refused.value.exit_code != 0
+
+
+def test_recipes_cannot_be_changed_in_place() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        RECIPE.lr = 1.0  # type: ignore[misc]
+    with pytest.raises(ConfigError, match="unknown name"):
+        parse_recipe({"rewards": {"a": 1}, "surprise": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "factor"),
+    [
+        ({"rewards": {}}, "error", "rewards"),
+        ({"rewards": {"visible": 0.0}}, "error", "rewards"),
+        ({"rewards": {"length": -1.0}}, "warning", "rewards"),
+        ({"clip": {"low": 0, "high": 0}, "updates_per_step": 2}, "error", "clip"),
+        ({"resample": 2}, "error", "resample"),
+        ({"length": {"kind": "overlong"}}, "warning", "length"),
+        ({"length": {"kind": "token_penalty", "weight": 0.5}}, "warning", "length"),
+        ({"lr": 5e-3}, "warning", "lr"),
+        ({"temperature": 0.1}, "warning", "temperature"),
+        ({"kl_beta": 1.0}, "warning", "kl_beta"),
+        ({"entropy_bonus": -0.01}, "warning", "entropy_bonus"),
+    ],
+)
+def test_the_lint_names_poison_and_refuses_silent_zero_gradients(
+    changes: dict[str, Any], level: str, factor: str
+) -> None:
+    recipe = RECIPE
+    for name, value in changes.items():
+        recipe = recipe.with_factor(name, value)
+    assert (level, factor) in [(i.level, i.factor) for i in lint(recipe)]
+
+
+def test_the_lint_has_nothing_to_say_about_a_plain_recipe() -> None:
+    assert lint(RECIPE) == []
