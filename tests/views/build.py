@@ -64,34 +64,107 @@ class Spec:
 
 SPECS = (
     Spec("b0", None, 0, hidden=0.637, visible=0.786),
-    Spec("b1", "b0", 1, "rewards", {"hidden": 1.0},
-         "Paying visible tests leaves programs that crash on empty input unpunished; paying hidden tests makes the "
-         "guard (default=0) worth learning, so the hidden-test score rises and the visible-minus-hidden gap closes.",
-         Prediction(metric="proxy_gap", direction="down", size=0.05), "promote", (0.121, 0.084, 0.158), 0.768, 0.786,
-         reason="lower bound +8.4 points is above the noise floor of 2.6 points; all gates passed"),
-    Spec("b2", "b0", 1, "entropy_bonus", 0.01,
-         "Entropy falls to 0.13 by step 30; keeping exploration alive should keep groups mixed.",
-         Prediction(metric="frac_reward_zero_std", direction="down", size=0.05), "reject", (-0.012, -0.046, 0.021),
-         0.628, 0.771, reason="upper bound +2.1 points is below the noise floor of 2.6 points"),
-    Spec("b3", "b0", 1, "lr", 0.0004, "Reward still rises at step 30; a larger step gets further in the same budget.",
-         Prediction(metric="hidden", direction="up", size=0.03), "inconclusive", (0.017, -0.022, 0.056), 0.655, 0.801,
-         reason="the interval holds both 0 and the noise floor; more seeds would cost 318 CPU-s, 94 are left"),
-    Spec("b4", "b1", 2, "length", {"kind": "token_penalty", "weight": 0.002, "soft": 0.75},
-         "Programs carry dead code; a small price per token removes it.",
-         Prediction(metric="completions/mean_length", direction="down", size=3.0), "invalid", (0.034, 0.004, 0.064),
-         0.79, 0.86, reason="counterfactual audit: with perturbed inputs the gain is gone; 31% of the passing "
-         "programs print literals of the tests"),
-    Spec("b5", "b1", 2, "group_filter", {"kind": "zero_variance", "keep": 0.9, "decay": 0.1},
-         "59% of the groups are all-solved late in training and dilute the batch; dropping them sharpens each update.",
-         Prediction(metric="hidden", direction="up", size=0.02), "promote", (0.038, 0.012, 0.064), 0.804, 0.818,
-         reason="lower bound +1.2 points is above 0 and the mean above the noise floor; all gates passed"),
-    Spec("b6", "b1", 2, "group_size", 64, "Larger groups are less often all-solved.", verdict="failed",
-         reason="2 of 3 trials ran out of memory", crash="MemoryError: cannot allocate the KV cache of 2,048 rows",
-         hidden=0.7, visible=0.72),
-    Spec("b7", "b5", 3, "temperature", 1.2, "Warmer sampling revives all-solved groups.",
-         Prediction(metric="frac_reward_zero_std", direction="down", size=0.05), "reject", (-0.021, -0.05, 0.008),
-         0.788, 0.805, reason="upper bound +0.8 points is below the noise floor of 2.6 points"),
+    Spec(
+        "b1",
+        "b0",
+        1,
+        "rewards",
+        {"hidden": 1.0},
+        "Paying visible tests leaves programs that crash on empty input unpunished; paying hidden tests makes the "
+        "guard (default=0) worth learning, so the hidden-test score rises and the visible-minus-hidden gap closes.",
+        Prediction(metric="proxy_gap", direction="down", size=0.05),
+        "promote",
+        (0.121, 0.084, 0.158),
+        0.768,
+        0.786,
+        reason="lower bound +8.4 points is above the noise floor of 2.6 points; all gates passed",
+    ),
+    Spec(
+        "b2",
+        "b0",
+        1,
+        "entropy_bonus",
+        0.01,
+        "Entropy falls to 0.13 by step 30; keeping exploration alive should keep groups mixed.",
+        Prediction(metric="frac_reward_zero_std", direction="down", size=0.05),
+        "reject",
+        (-0.012, -0.046, 0.021),
+        0.628,
+        0.771,
+        reason="upper bound +2.1 points is below the noise floor of 2.6 points",
+    ),
+    Spec(
+        "b3",
+        "b0",
+        1,
+        "lr",
+        0.0004,
+        "Reward still rises at step 30; a larger step gets further in the same budget.",
+        Prediction(metric="hidden", direction="up", size=0.03),
+        "inconclusive",
+        (0.017, -0.022, 0.056),
+        0.655,
+        0.801,
+        reason="the interval holds both 0 and the noise floor; more seeds would cost 318 CPU-s, 94 are left",
+    ),
+    Spec(
+        "b4",
+        "b1",
+        2,
+        "length",
+        {"kind": "token_penalty", "weight": 0.002, "soft": 0.75},
+        "Programs carry dead code; a small price per token removes it.",
+        Prediction(metric="completions/mean_length", direction="down", size=3.0),
+        "invalid",
+        (0.034, 0.004, 0.064),
+        0.79,
+        0.86,
+        reason="counterfactual audit: with perturbed inputs the gain is gone; 31% of the passing "
+        "programs print literals of the tests",
+    ),
+    Spec(
+        "b5",
+        "b1",
+        2,
+        "group_filter",
+        {"kind": "zero_variance", "keep": 0.9, "decay": 0.1},
+        "59% of the groups are all-solved late in training and dilute the batch; dropping them sharpens each update.",
+        Prediction(metric="hidden", direction="up", size=0.02),
+        "promote",
+        (0.038, 0.012, 0.064),
+        0.804,
+        0.818,
+        reason="lower bound +1.2 points is above 0 and the mean above the noise floor; all gates passed",
+    ),
+    Spec(
+        "b6",
+        "b1",
+        2,
+        "group_size",
+        64,
+        "Larger groups are less often all-solved.",
+        verdict="failed",
+        reason="2 of 3 trials ran out of memory",
+        crash="MemoryError: cannot allocate the KV cache of 2,048 rows",
+        hidden=0.7,
+        visible=0.72,
+    ),
+    Spec(
+        "b7",
+        "b5",
+        3,
+        "temperature",
+        1.2,
+        "Warmer sampling revives all-solved groups.",
+        Prediction(metric="frac_reward_zero_std", direction="down", size=0.05),
+        "reject",
+        (-0.021, -0.05, 0.008),
+        0.788,
+        0.805,
+        reason="upper bound +0.8 points is below the noise floor of 2.6 points",
+    ),
 )
+BASE = Spec("base", None, 0, hidden=0.522, visible=0.658, seeds=(0,))
 PROGRAMS = {
     "good": "xs = list(map(int, input().split()))\nys = [x * x for x in xs if x % 3 == 0]\nprint(max(ys, default=0))",
     "unguarded": "xs = list(map(int, input().split()))\nys = [x * x for x in xs if x % 3 == 0]\nprint(max(ys))",
@@ -111,9 +184,14 @@ def recipes() -> dict[str, Recipe]:
 def intervention(s: Spec) -> Intervention:
     old = recipes()[s.parent or "b0"].factors().get(s.factor)
     return Intervention(
-        factor=s.factor, old=old, new=s.new, hypothesis=s.hypothesis, prediction=s.prediction,
+        factor=s.factor,
+        old=old,
+        new=s.new,
+        hypothesis=s.hypothesis,
+        prediction=s.prediction,
         success_criterion="lower bound of the paired gate effect above 0, mean above the noise floor",
-        rollback=f"set {s.factor} back to {old!r}", bottleneck="proxy_gap" if s.round == 1 else "dead_groups",
+        rollback=f"set {s.factor} back to {old!r}",
+        bottleneck="proxy_gap" if s.round == 1 else "dead_groups",
         move="closer_reward" if s.factor == "rewards" else "catalogue",
     )
 
@@ -147,8 +225,7 @@ def rollout(branch: str, seed: int, t: int, k: int, kind: str) -> Rollout:
          "status": "ok" if hidden_ok else "wrong" if kind == "literal" else "error", "error": err.get(kind, "")},
     ]  # fmt: skip
     prompt = (
-        "Read integers; keep multiples of 3; square each; print the largest or 0.\n"
-        "Examples:\n3 9 4 -> 81\n6 1 -> 36\n"
+        "Read integers; keep multiples of 3; square each; print the largest or 0.\nExamples:\n3 9 4 -> 81\n6 1 -> 36\n"
     )
     return Rollout(
         id=rollout_id(RUN, branch, seed, STEPS, task, k), task=task,
@@ -169,21 +246,22 @@ def quote(s: Spec, seed: int, text: str, note: str) -> tuple[Quote, ...]:
     return tuple(Quote(rollout=r.id, text=text, note=note) for r in hits[:3])
 
 
-def health(s: Spec, seed: int) -> HealthReport:
+def health(s: Spec) -> HealthReport:
+    """The harness's reading of all search rollouts of a branch."""
     gap, dead = s.visible - s.hidden, 0.59 if s.factor != "group_filter" else 0.57
     m = MetricValue
     metrics = (
-        m(name="hidden", layer="score", value=round(s.hidden + 0.01 * (seed - 1), 4), n=96, se=0.049),
-        m(name="visible", layer="score", value=round(s.visible + 0.008 * (seed - 1), 4), n=96, se=0.042),
-        m(name="proxy_gap", layer="score", value=round(gap + 0.002 * seed, 4), n=96, healthy=(None, 0.05)),
-        m(name="frac_reward_zero_std", layer="signal", value=dead, unit="share of groups", n=24, healthy=(None, 0.5)),
-        m(name="within_group_std", layer="signal", value=0.19, n=24, healthy=(0.05, None)),
-        m(name="entropy", layer="signal", value=0.18, unit="nats", n=96, healthy=(0.05, None)),
+        m(name="hidden", layer="score", value=s.hidden, n=288, se=0.028),
+        m(name="visible", layer="score", value=s.visible, n=288, se=0.024),
+        m(name="proxy_gap", layer="score", value=round(gap, 4), n=288, healthy=(None, 0.05)),
+        m(name="frac_reward_zero_std", layer="signal", value=dead, unit="share of groups", n=72, healthy=(None, 0.5)),
+        m(name="within_group_std", layer="signal", value=0.19, n=72, healthy=(0.05, None)),
+        m(name="entropy", layer="signal", value=0.18, unit="nats", n=288, healthy=(0.05, None)),
         m(name="is_ratio_max", layer="signal", value=None, n=0, missing=("token logprobs of the trainer",)),
         m(name="literal_overlap", layer="behaviour", value=0.31 if s.name == "b4" else 0.02, unit="share of programs",
-          n=96, healthy=(None, 0.1)),
-        m(name="mean_length", layer="behaviour", value=21.4 if s.name == "b4" else 25.2, unit="tokens", n=96),
-        m(name="mean_turns", layer="behaviour", value=1.0, unit="turns", n=96),
+          n=288, healthy=(None, 0.1)),
+        m(name="mean_length", layer="behaviour", value=21.4 if s.name == "b4" else 25.2, unit="tokens", n=288),
+        m(name="mean_turns", layer="behaviour", value=1.0, unit="turns", n=288),
         m(name="tool_failure_rate", layer="behaviour", value=None, missing=("tool calls",)),
     )  # fmt: skip
     findings = []
@@ -192,21 +270,21 @@ def health(s: Spec, seed: int) -> HealthReport:
             detector="visible_hidden_gap", kind="proxy_gap", severity="critical",
             claim=f"{100 * gap:.0f} of 100 programs pass every visible test and fail a hidden one; nearly all of them "
             "reduce a list that can be empty", numbers={"gap": round(gap, 3), "unguarded_share": 0.457},
-            thresholds={"gap": 0.05}, quotes=quote(s, seed, "print(max(ys))", "no default: crashes on empty input"),
+            thresholds={"gap": 0.05}, quotes=quote(s, 0, "print(max(ys))", "no default: crashes on empty input"),
         ))  # fmt: skip
     if s.name == "b4":
         findings.append(Finding(
             detector="literal_overlap", kind="special_casing", severity="critical", validity=True,
             claim="31% of the passing programs print a literal of a visible test instead of computing it",
             numbers={"share": 0.31}, thresholds={"share": 0.1},
-            quotes=quote(s, seed, "print(81)", "81 is the expected output of the first visible test"),
+            quotes=quote(s, 0, "print(81)", "81 is the expected output of the first visible test"),
         ))  # fmt: skip
     findings.append(Finding(
         detector="dead_groups", kind="dead_groups", severity="warn", claim="59% of the groups give no gradient: 51% all "
         "solved, 8% all failed", numbers={"dead": dead, "all_pass": 0.51, "all_fail": 0.08}, thresholds={"dead": 0.3},
     ))  # fmt: skip
     return HealthReport(
-        harness="h0", subject=f"{s.name}/{seed}@{STEPS} search", rollouts=96, groups=24, metrics=metrics,
+        harness="h0", subject=f"{s.name}@{STEPS} search", rollouts=288, groups=72, metrics=metrics,
         findings=tuple(findings),
         bottlenecks=(
             Bottleneck(name="proxy_gap", score=0.86, explanation="visible minus hidden is 15 points, three times the "
@@ -264,7 +342,7 @@ def finished(s: Spec, seed: int) -> ev.TrialFinished:
         trial=f"{s.name}-s{seed}", branch=s.name, seed=seed, status="complete", cpu_s=79.4 + seed * 1.7, wall_s=84.0,
         steps=STEPS, resumed=1 if (s.name, seed) == ("b1", 2) else 0, peak_rss_mb=1640.0,
         policy_sha256=weights_hash(s.name, seed), policy_path=f"trials/{s.name}-s{seed}/policy", scores=scores,
-        curve=curve(s, seed), health=(health(s, seed),),
+        curve=curve(s, seed),
     )  # fmt: skip
 
 
@@ -312,18 +390,20 @@ def story() -> list[tuple[str, str, Frozen]]:
             add("finished", f"{s.name}-s{seed}/finished", finished(s, seed))
 
     add("run", "run", ev.RunOpened(
-        run=RUN, task="tasks/code.toml", task_hash="51d2c0ffee98a7b4", version="0.1.0", seed=7, agent="statistical",
-        autonomy="full", budget={"cpu_s": 3000, "wall_s": 1500}, machine={"cpu": "2 x 2.4 GHz", "memory": "16 GB"},
+        run=RUN, task="code", task_hash="51d2c0ffee98a7b4", version="0.1.0", seed=7, agent="statistical",
+        autonomy="full", budget={"cpu_s": 3000, "wall_s": 1500, "trials": 30}, machine={"cpu": "2 x 2.4 GHz", "memory": "16 GB"},
         sandbox_tier="A", environment={"name": "code", "version": "1", "hash": "9f3c1b2a44d05e77", "proxy": ["visible", "hidden"],
         "components": COMPONENTS, "splits": {"train": 4000, "search": 24, "gate": 300, "cert": 300}},
         base_policy={"path": "assets/code-base", "sha256": "ab" * 32}))  # fmt: skip
-    add("intended", "base-s0/intended", ev.TrialIntended(
-        trial="base-s0", branch="base", seed=0, purpose="base", reserve_cpu_s=20))  # fmt: skip
-    add("finished", "base-s0/finished", ev.TrialFinished(
-        trial="base-s0", branch="base", seed=0, status="complete", cpu_s=11.8, wall_s=12.5, steps=0, scores=(
+    branch(by_name["b0"])
+    add("intended", "base/intended", ev.TrialIntended(
+        trial="base", branch="base", seed=0, purpose="base", reserve_cpu_s=20))  # fmt: skip
+    add("finished", "base/finished", ev.TrialFinished(
+        trial="base", branch="base", seed=0, status="complete", cpu_s=11.8, wall_s=12.5, steps=0, scores=(
             ev.SplitScore(split="search", step=0, score=0.522, attempts=4, per_task={},
                           components={"visible": 0.658, "hidden": 0.522, "format": 0.96}),)))  # fmt: skip
-    branch(by_name["b0"])
+    add("diagnosed", "base/read", ev.Diagnosed(
+        round=0, health=health(BASE)))  # fmt: skip
     trials(by_name["b0"])
     add("noise", "noise/1", ev.NoiseMeasured(branch="b0", seeds=(0, 1, 2), score_mean=0.637, seed_sd=0.011, task_sd=0.18,
                                              noise_floor=0.026, numbers={"aa_trials": 3}))  # fmt: skip
@@ -333,7 +413,7 @@ def story() -> list[tuple[str, str, Frozen]]:
         specs = [s for s in SPECS if s.round == n]
         add("round", f"r{n}/opened", ev.RoundOpened(round=n, champion=champion, harness="h0"))
         add("diagnosed", f"r{n}/diagnosed", ev.Diagnosed(
-            round=n, health=health(by_name[champion], 0).model_copy(update={"subject": f"{champion}/*@{STEPS} search"})))  # fmt: skip
+            round=n, health=health(by_name[champion])))  # fmt: skip
         extra = [veto(made)] if n == 1 else [refusal(made)] if n == 2 else []
         add("proposed", f"r{n}/proposed", ev.Proposed(round=n, proposal=Proposal(
             agent="statistical", interventions=tuple([intervention(s) for s in specs] + extra),
@@ -344,8 +424,10 @@ def story() -> list[tuple[str, str, Frozen]]:
             add("backtested", f"r{n}/backtested/{i}", ev.Backtested(
                 round=n, index=i, intervention=intervention(s), vetoed=False, backtest=Backtest(
                     factor=s.factor, verdict="supports" if s.factor in ("rewards", "group_filter") else "silent",
-                    reason="37 of 96 groups change their ranking; 9 of 20 dead groups revive" if s.factor == "rewards"
-                    else "stored rollouts cannot show this factor", numbers={"revived": 0.45} if s.factor == "rewards" else {},
+                    reason={"rewards": "37 of 96 groups change their ranking; 9 of 20 dead groups revive",
+                            "group_filter": "57% of the stored groups have no spread and would be dropped"}.get(
+                        s.factor, "stored rollouts cannot show this factor"),
+                    numbers={"revived": 0.45} if s.factor == "rewards" else {},
                     rollouts=288)))  # fmt: skip
         if n == 1:
             add("backtested", "r1/backtested/3", ev.Backtested(round=1, index=3, intervention=extra[0], vetoed=True,
@@ -358,18 +440,37 @@ def story() -> list[tuple[str, str, Frozen]]:
                 reason="repeats b2 (entropy_bonus 0 -> 0.01), rejected in round 1"))  # fmt: skip
         for s in specs:
             branch(s)
+        add("planned", f"r{n}/planned", ev.Planned(round=n, branches=tuple(s.name for s in specs),
+                                                   stop="no move is left" if n == 3 else ""))  # fmt: skip
         for s in specs:
             trials(s)
+        for s in specs:
+            if not s.crash:
+                add("diagnosed", f"{s.name}/read", ev.Diagnosed(round=n, health=health(s)))
         for s in specs:
             look += 1
             add("judged", f"{s.name}/judged", ev.Judged(round=n, verdict=verdict(s, look)))
             if s.verdict == "promote":
                 version += 1
-                add("promoted", f"v{version}", ev.Promoted(version=f"v{version}", branch=s.name, previous=f"v{version - 1}"))
+                add(
+                    "promoted",
+                    f"v{version}",
+                    ev.Promoted(version=f"v{version}", branch=s.name, previous=f"v{version - 1}"),
+                )
                 champion = s.name
         if n == 3:
             add("escalated", "r3/escalated", ev.Escalated(round=3, failures=2, actions=(
                 "re-validated the evaluation: 3 A/A trials within the noise floor", "switched layer: signal -> data")))  # fmt: skip
+    for t, b, seed, purpose in (
+        ("base-cert", "base", 0, "certify"),
+        ("b0-s0-cert", "b0", 0, "certify"),
+        ("b5-s10", "b5", 10, "confirm"),
+    ):
+        add("intended", f"{t}/intended", ev.TrialIntended(
+            trial=t, branch=b, seed=seed, purpose=purpose, reserve_cpu_s=30, train=purpose == "confirm"))  # type: ignore[arg-type] # fmt: skip
+        add("finished", f"{t}/finished", ev.TrialFinished(
+            trial=t, branch=b, seed=seed, status="complete", cpu_s=21.5, wall_s=22.0, steps=0, scores=(
+                ev.SplitScore(split="cert", step=STEPS, score=0.6, attempts=4, per_task={"secret-cert-task": 1.0}),)))  # fmt: skip
     row = ev.CertRow
     add("certified", "certified", ev.Certified(champion="b5", rows=(
         row(name="base", branch="base", seeds=(0, 1, 2), score=0.518, low=0.487, high=0.549, per_seed=(0.511, 0.523, 0.52),
@@ -390,7 +491,7 @@ def build_run(folder: Path, until: str | None = None, hostile: tuple[Rollout, ..
     from evotrainer.records.ledger import Ledger
     from evotrainer.records.store import RolloutStore, groups
 
-    swaps, specs = {r.id: r for r in hostile}, {s.name: s for s in SPECS}
+    swaps, specs = {r.id: r for r in hostile}, {s.name: s for s in (BASE, *SPECS)}
     with Ledger.open(folder / "ledger.db", create=True) as ledger:
         for kind, id, body in story():
             ledger.append(kind, id, body)

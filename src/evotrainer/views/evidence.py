@@ -32,22 +32,27 @@ class Reading:
     """One health report with where it was taken."""
 
     seed: int | None
-    """None: over several trials of the branch (a round's diagnosis)."""
+    """None: over all trials of the branch together."""
     split: str
     step: int
     report: HealthReport
 
     @classmethod
     def of(cls, seed: int | None, report: HealthReport) -> Reading:
-        """Split and step from the subject, `<branch>/<seed>@<step> <split>`."""
+        """Split and step from the subject: `<branch>@<step> <split>` or `<branch>/<seed>@<step> <split>`."""
         head, _, split = report.subject.rpartition(" ")
         step = _STEP.search(head or report.subject)
         return cls(seed, split if head else "", int(step.group(1)) if step else 0, report)
 
     @property
     def where(self) -> str:
-        place = "diagnosis" if self.seed is None else f"seed {self.seed}"
+        place = "all seeds" if self.seed is None else f"seed {self.seed}"
         return f"{place}, {self.split}" if self.split else place
+
+
+def subject_branch(subject: str) -> str:
+    """Branch a health report speaks of."""
+    return re.split(r"[@/ ]", subject, maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,12 @@ class MetricRow:
     unit: str
     split: str
     values: dict[int, MetricValue]
-    """Seed -> value."""
+    """Seed -> value, where seeds were read one by one."""
+    overall: MetricValue | None
+    """The value over all seeds together, where they were read together."""
     healthy: tuple[float | None, float | None] | None
     mean: float | None
+    """The overall value, or else the mean of the seeds."""
     missing: tuple[str, ...]
 
     @property
@@ -88,6 +96,22 @@ class FindingRow:
     claims: list[tuple[str, Finding]] = field(default_factory=list)
     """(where, finding), the most severe first."""
     quotes: tuple[Quote, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """`seeds 0, 1, 2 (search)`, `all seeds (search)`."""
+        places: dict[str, list[str]] = {}
+        for where, _ in self.claims:
+            place, _, split = where.partition(", ")
+            places.setdefault(split, []).append(place)
+        return "; ".join(_places(names, split) for split, names in places.items())
+
+
+def _places(names: Sequence[str], split: str) -> str:
+    seeds = sorted({n.removeprefix("seed ") for n in names if n.startswith("seed ")}, key=lambda s: (len(s), s))
+    parts = [f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"] if seeds else []
+    parts += ["all seeds"] if "all seeds" in names else []
+    return ", ".join(parts) + (f" ({split})" if split else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,39 +141,43 @@ def readings(trials: Iterable[Any]) -> list[Reading]:
 
 
 def metric_rows(items: Sequence[Reading]) -> list[MetricRow]:
-    """Metrics grouped by layer, split and name; of several steps the last counts. Diagnoses are left out."""
-    cells: dict[tuple[str, str, str], dict[int, tuple[int, MetricValue]]] = {}
+    """Metrics grouped by layer, split and name; of several steps or readings the last counts."""
+    cells: dict[tuple[str, str, str], dict[int | None, tuple[int, MetricValue]]] = {}
     for r in items:
-        for m in r.report.metrics if r.seed is not None else ():
+        for m in r.report.metrics:
             seeds = cells.setdefault((m.layer, r.split, m.name), {})
-            if r.seed is not None and (r.seed not in seeds or r.step >= seeds[r.seed][0]):
+            if r.seed not in seeds or r.step >= seeds[r.seed][0]:
                 seeds[r.seed] = (r.step, m)
-    rows = []
-    for (layer, split, name), seeds in cells.items():
-        values = {seed: m for seed, (_, m) in sorted(seeds.items())}
-        known = [m.value for m in values.values() if m.value is not None]
-        some = next(iter(values.values()))
-        rows.append(
-            MetricRow(
-                name,
-                layer,
-                some.unit,
-                split,
-                values,
-                next((m.healthy for m in values.values() if m.healthy), None),
-                sum(known) / len(known) if known else None,
-                tuple(dict.fromkeys(x for m in values.values() for x in m.missing)),
-            )
-        )
+    rows = [_metric_row(key, {seed: m for seed, (_, m) in seeds.items()}) for key, seeds in cells.items()]
     return sorted(rows, key=lambda r: LAYERS.index(r.layer))
+
+
+def _metric_row(key: tuple[str, str, str], found: dict[int | None, MetricValue]) -> MetricRow:
+    layer, split, name = key
+    overall = found.get(None)
+    values = dict(sorted((s, m) for s, m in found.items() if s is not None))
+    known = [m.value for m in values.values() if m.value is not None]
+    mean = overall.value if overall and overall.value is not None else sum(known) / len(known) if known else None
+    every = list(found.values())
+    return MetricRow(
+        name,
+        layer,
+        every[0].unit,
+        split,
+        values,
+        overall,
+        next((m.healthy for m in every if m.healthy), None),
+        mean,
+        tuple(dict.fromkeys(x for m in every for x in m.missing)),
+    )
 
 
 def finding_rows(items: Sequence[Reading]) -> list[FindingRow]:
     """Findings grouped by detector, the most severe first."""
     by_detector: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
-    for r in items:
+    for where, r in {r.where: r for r in items}.items():  # the same place read again: the last reading counts
         for f in r.report.findings:
-            by_detector.setdefault((f.detector, f.kind), []).append((r.where, f))
+            by_detector.setdefault((f.detector, f.kind), []).append((where, f))
     rows = []
     for (detector, kind), claims in by_detector.items():
         claims.sort(key=lambda c: _SEVERITY[c[1].severity])

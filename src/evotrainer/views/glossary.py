@@ -3,14 +3,20 @@
 GLOSSARY: tuple[tuple[str, str], ...] = (
     ("policy", "The model weights in training, with their version."),
     ("recipe", "The complete, hashed description of a training run. One field of it is a factor."),
-    ("intervention", "One factor changed, with a hypothesis that can turn out wrong, a success criterion and a rollback."),
+    (
+        "intervention",
+        "One factor changed, with a hypothesis that can turn out wrong, a success criterion and a rollback.",
+    ),
     ("branch", "A parent plus exactly one intervention: b0 is the starting recipe, b1, b2, … follow."),
     ("trial", "One seeded training of a branch."),
     ("version, champion", "A promoted branch (v0, v1, …), and the current best one."),
     ("rollout", "One recorded attempt at one task."),
     ("group", "The rollouts of one task by one policy; only differences inside a group give a training signal."),
     ("dead group", "A group in which every rollout has the same reward: all failed or all solved."),
-    ("splits", "train: learnt from. search: read to diagnose. gate: read by the judge only. cert: read once, at the end."),
+    (
+        "splits",
+        "train: learnt from. search: read to diagnose. gate: read by the judge only. cert: read once, at the end.",
+    ),
     ("proxy gap", "The reward component that is paid minus the one that is meant, e.g. visible minus hidden tests."),
     ("layers of evidence", "Score: how good. Signal: does the group give a gradient. Behaviour: what the policy does."),
     ("finding", "A detector's claim about rollouts, with numbers, thresholds and quotes."),

@@ -6,15 +6,16 @@ never opened here; of those splits only means and the judge's effects appear.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from evotrainer.errors import StoreError
 from evotrainer.records import events as ev
+from evotrainer.records.budget import Budget
+from evotrainer.records.chain import Event
 from evotrainer.records.evidence import Intervention, Verdict
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.rollout import Rollout
@@ -27,24 +28,12 @@ from evotrainer.views.evidence import (
     metric_rows,
     outcome_of,
     readings,
+    subject_branch,
 )
+from evotrainer.views.heartbeats import read_heartbeats
 
-SEALED_SPLITS = ("gate", "cert")
-
-
-class EventLike(Protocol):
-    """One ledger entry; `records.ledger.Event` fits."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def time(self) -> Any: ...
-    @property
-    def body(self) -> Any: ...
-    @property
-    def hash(self) -> str: ...
+TRAININGS = ("base", "noise", "branch")
+"""Purposes of the trials that say how good a branch is; the others re-read or certify."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +106,8 @@ class BranchView:
         return sum(t.cpu_s for t in self.trials)
 
     def mean(self, split: str, component: str | None = None) -> float | None:
-        """Mean over the branch's complete trials of the score, or of one reward component, on a split."""
-        rows = [s for t in self.trials if (s := t.score(split))]
+        """Mean over the branch's own trials of the score, or of one reward component, on a split."""
+        rows = [s for t in self.trials if t.purpose in TRAININGS and (s := t.score(split))]
         values = [s.score if component is None else s.components.get(component) for s in rows]
         seen = [v for v in values if v is not None]
         return sum(seen) / len(seen) if seen else None
@@ -147,6 +136,8 @@ class RoundView:
     escalated: list[ev.Escalated] = field(default_factory=list)
     judged: list[Verdict] = field(default_factory=list)
     promoted: list[ev.Promoted] = field(default_factory=list)
+    stop: str = ""
+    """Why the run stopped here."""
 
 
 @dataclass(slots=True)
@@ -167,6 +158,8 @@ class RunView:
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     """What could not be read, in words."""
+    spent: dict[str, float] = field(default_factory=dict)
+    """Kind of budget -> amount, as `records.budget` counts it."""
     first_time: Any = None
     last_time: Any = None
     event_count: int = 0
@@ -191,14 +184,14 @@ class RunView:
         return view
 
     @classmethod
-    def from_events(
-        cls, events: Iterable[EventLike], heartbeats: Mapping[str, Mapping[str, Any]] | None = None
-    ) -> RunView:
+    def from_events(cls, events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]] | None = None) -> RunView:
         """Fold events, in ledger order, into a view without rollouts."""
         view = cls(folder=None)
-        for e in events:
+        seen = list(events)
+        for e in seen:
             view._take(e, heartbeats or {})
         view._conclude()
+        view.spent = dict(Budget.from_events(seen, {}).spent)
         return view
 
     @property
@@ -262,7 +255,7 @@ class RunView:
 
     # folding -----------------------------------------------------------------------------------------------------
 
-    def _take(self, e: EventLike, heartbeats: Mapping[str, Mapping[str, Any]]) -> None:
+    def _take(self, e: Event, heartbeats: Mapping[str, Mapping[str, Any]]) -> None:
         self.first_time = e.time if self.event_count == 0 else self.first_time
         self.last_time, self.head = e.time, e.hash
         self.event_count += 1
@@ -298,6 +291,8 @@ class RunView:
             case ev.RunClosed():
                 self.closed = body
                 self.champion = self.branch_of(body.champion)
+            case ev.Diagnosed():
+                self._read(e.id, body)
             case _:
                 self._take_round(body)
 
@@ -306,8 +301,8 @@ class RunView:
             case ev.RoundOpened():
                 self._round(body.round).opened = body
                 self.champion = self.branch_of(body.champion)
-            case ev.Diagnosed():
-                self._round(body.round).diagnosed = body
+            case ev.Planned():
+                self._round(body.round).stop = body.stop
             case ev.Proposed():
                 r = self._round(body.round)
                 r.proposed = body
@@ -324,6 +319,12 @@ class RunView:
                 self._round(body.round).gates.append(body)
             case ev.Escalated():
                 self._round(body.round).escalated.append(body)
+
+    def _read(self, id: str, body: ev.Diagnosed) -> None:
+        """A reading of a branch; `r<n>/diagnosed` is also the round's diagnosis."""
+        self._branch(subject_branch(body.health.subject)).readings.append(Reading.of(None, body.health))
+        if id.endswith("/diagnosed"):
+            self._round(body.round).diagnosed = body
 
     def _round(self, n: int) -> RoundView:
         return self.rounds.setdefault(n, RoundView(n))
@@ -351,6 +352,7 @@ class RunView:
             body.recipe_hash,
             body.intervention,
             trials=old.trials if old else [],
+            readings=old.readings if old else [],
         )
         self.branches[body.branch] = b
         self.champion = self.champion or body.branch
@@ -379,9 +381,7 @@ class RunView:
 
     def _conclude(self) -> None:
         """What can only be said once every event is in."""
-        for r in self.rounds.values():
-            if r.diagnosed and (b := self.branches.get(r.diagnosed.health.subject.partition("/")[0])):
-                b.readings.append(Reading.of(None, r.diagnosed.health))
+        self.branches = dict(sorted(self.branches.items(), key=lambda kv: kv[1].recipe is not None))
         for b in self.branches.values():
             b.readings = readings(b.trials) + b.readings
             b.metrics = metric_rows(b.readings)
@@ -390,16 +390,3 @@ class RunView:
             control = self.branches.get(self.branch_of(b.verdict.control) if b.verdict else b.parent or "")
             if b.intervention and control:
                 b.outcome = outcome_of(b.intervention.prediction, b, control)
-
-
-def read_heartbeats(folder: Path) -> dict[str, dict[str, Any]]:
-    """Trial -> last heartbeat; a torn or missing file is simply absent."""
-    out: dict[str, dict[str, Any]] = {}
-    for path in sorted((folder / "trials").glob("*/heartbeat")):
-        try:
-            beat = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(beat, dict):
-            out[path.parent.name] = beat
-    return out

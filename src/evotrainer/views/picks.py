@@ -12,6 +12,7 @@ from evotrainer.records.rollout import Rollout
 if TYPE_CHECKING:
     from evotrainer.views.model import BranchView, RunView
 
+TRAININGS = ("base", "noise", "branch")
 SAMPLES = 12
 """Search rollouts shown per branch."""
 QUOTED = 400
@@ -29,7 +30,12 @@ def attach_rollouts(view: RunView, folder: Path) -> None:
     for r in _load(view, trial_folders, ids=wanted[:QUOTED]):
         view.rollouts[r.id] = r
     for b in view.branches.values():
-        found = [r for t in b.trials for r in _load(view, [folder / "rollouts" / t.id], split="search")]
+        found = [
+            r
+            for t in b.trials
+            if t.purpose in TRAININGS
+            for r in _load(view, [folder / "rollouts" / t.id], split="search")
+        ]
         for r, why in sample(found, view.proxy):
             view.rollouts[r.id] = r
             b.samples.append((r.id, why))

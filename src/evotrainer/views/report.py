@@ -16,7 +16,7 @@ from evotrainer.errors import StoreError
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import plots, summary, text
 from evotrainer.views.glossary import GLOSSARY
-from evotrainer.views.model import RunView
+from evotrainer.views.model import TRAININGS, RunView
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -119,7 +119,7 @@ def _environment() -> Environment:
         "line": text.one_line,
         "clock": clock,
     }
-    env.globals |= {"point_range": text.point_range, "change_of": summary.change_of}
+    env.globals |= {"point_range": text.point_range, "change_of": summary.change_of, "change": text.change}
     return env
 
 
@@ -147,7 +147,14 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
     sha = view.opened.base_policy.get("sha256", "") if view.opened else ""
     sub = f"search {text.percent(score)}" if score is not None else f"weights {sha[:8]}" if sha else ""
     nodes: list[dict[str, Any]] = [
-        {"id": "", "parent": None, "kind": "base", "title": "base", "change": "policy before RL", "sub": sub}
+        {
+            "id": base.name if base else "",
+            "parent": None,
+            "kind": "base",
+            "title": base.name if base else "base",
+            "change": "policy before RL",
+            "sub": sub,
+        }
     ]
     path = {b.name for b in view.path(view.champion)}
     for b in view.branches.values():
@@ -158,7 +165,7 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
         nodes.append(
             {
                 "id": b.name,
-                "parent": b.parent if b.parent in view.branches else "",
+                "parent": b.parent if b.parent in view.branches else nodes[0]["id"],
                 "kind": b.standing,
                 "title": b.name + (f" · {b.version}" if b.version else ""),
                 "change": text.one_line(b.intervention.factor if b.intervention else "starting recipe", 40),
@@ -181,6 +188,8 @@ def curve_data(view: RunView) -> dict[str, Any]:
     for b in view.branches.values():
         trials = []
         for t in b.trials:
+            if t.purpose not in TRAININGS:
+                continue
             points = t.finished.curve if t.finished else ()
             if not points:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evotrainer.views.model import BranchView, RunView
-from evotrainer.views.text import duration, percent, point_range, points, value
+from evotrainer.views.text import change, duration, percent, point_range, points
 
 MIN_SEEDS = 3
 
@@ -14,16 +14,16 @@ def headline(view: RunView) -> str:
     if cert is None:
         return search_headline(view)
     rows = {r.name: r for r in cert.rows}
-    champion = rows.get("champion")
-    if champion is None:
-        return "Certified, but no champion was among the certified policies"
-    text = f"The champion solves {percent(champion.score)} of unseen tasks"
-    others = [
-        f"{label} {percent(rows[k].score)}"
-        for k, label in (("start", "the starting recipe"), ("base", "the base policy"))
-        if k in rows
-    ]
-    return text + ("; " + ", ".join(others) if others else "")
+    names = {"champion": "the champion", "start": "the starting recipe", "base": "the base policy"}
+    said = [f"{label} {percent(rows[k].score)}" for k, label in names.items() if k in rows]
+    if not said:
+        return "Certified"
+    if "champion" in rows:
+        said[0] = f"The champion solves {percent(rows['champion'].score)} of unseen tasks"
+        return f"{said[0]}; " + ", ".join(said[1:]) if said[1:] else said[0]
+    return "No branch was promoted: of unseen tasks " + " and ".join(
+        f"{names[k]} solves {percent(rows[k].score)}" for k in names if k in rows
+    )
 
 
 def search_headline(view: RunView) -> str:
@@ -59,24 +59,28 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
 def state(view: RunView) -> tuple[str, str]:
     """(`closed` or `open`, sentence)."""
     if view.closed:
-        return "closed", f"Closed: {view.closed.reason}"
+        return "closed", f"Ended after {_count(len(view.rounds), 'round')}: {view.closed.reason}"
     waiting = [t for t in view.trials if not t.finished]
     text = "Not finished: the ledger has no closing event"
     if waiting:
-        text += f", {len(waiting)} trial{'s' if len(waiting) > 1 else ''} without a result"
+        text += f", {_count(len(waiting), 'trial')} without a result"
     return "open", text + ". What is shown is final as far as it goes; `evotrainer resume` continues the run."
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def change_of(b: BranchView) -> str:
     """`factor: old → new`, or what the branch is instead."""
     if b.intervention:
-        return f"{b.intervention.factor}: {value(b.intervention.old)} → {value(b.intervention.new)}"
+        return change(b.intervention.factor, b.intervention.old, b.intervention.new)
     return "base policy, before any training" if b.recipe is None else "starting recipe"
 
 
 def not_measured(view: RunView) -> list[str]:
     """Everything a careful reader would ask for and this run cannot answer."""
-    return [*_run_gaps(view), *_branch_gaps(view), *_metric_gaps(view), *view.unread]
+    return [*_run_gaps(view), *_branch_gaps(view), *_silent_backtests(view), *_metric_gaps(view), *view.unread]
 
 
 def _run_gaps(view: RunView) -> list[str]:
@@ -90,7 +94,9 @@ def _run_gaps(view: RunView) -> list[str]:
     if view.opened and view.proxy is None:
         out.append("Proxy gap: the environment names no proxy and true reward component to compare.")
     if view.opened and view.opened.sandbox_tier not in ("A", ""):
-        out.append(f"Isolation: programs ran in sandbox tier {view.opened.sandbox_tier}, not A (see evotrainer doctor).")
+        out.append(
+            f"Isolation: programs ran in sandbox tier {view.opened.sandbox_tier}, not A (see evotrainer doctor)."
+        )
     return out
 
 
@@ -105,12 +111,18 @@ def _branch_gaps(view: RunView) -> list[str]:
             out.append(f"{b.name}: no verdict.")
         if b.outcome and b.outcome.change is None:
             out.append(f"{b.name}: its prediction about {b.outcome.prediction.metric} was not measured on both sides.")
-        if b.backtest and b.backtest.backtest.verdict == "silent":
-            out.append(f"{b.name}: the backtest was silent ({b.backtest.backtest.reason}).")
         faults = sum(s.errors for t in done for s in (t.finished.scores if t.finished else ()))
         if faults:
             out.append(f"{b.name}: {faults} rollouts lost to infrastructure faults are in no mean.")
     return out
+
+
+def _silent_backtests(view: RunView) -> list[str]:
+    silent: dict[str, list[str]] = {}
+    for b in view.branches.values():
+        if b.backtest and b.backtest.backtest.verdict == "silent":
+            silent.setdefault(b.backtest.backtest.reason, []).append(b.name)
+    return [f"Backtest of {', '.join(names)}: silent, {reason}." for reason, names in silent.items()]
 
 
 def _metric_gaps(view: RunView) -> list[str]:
@@ -126,22 +138,13 @@ def _metric_gaps(view: RunView) -> list[str]:
     ]
 
 
-def cost_lines(view: RunView) -> list[tuple[str, str, float | None]]:
-    """(label, amount, share of the budget) for each resource that was measured or limited."""
+def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
+    """(label, amount, limit, share of the limit) for each resource that was measured or limited."""
     limits = view.opened.budget if view.opened else {}
-    spent: dict[str, float | None] = {
-        "cpu_s": view.cpu_s,
-        "wall_s": view.closed.wall_s if view.closed else None,
-    }
     out = []
-    for key in dict.fromkeys([*spent, *limits]):
-        limit, used = limits.get(key), spent.get(key)
-        time = key.endswith("_s")
-        shown = "not recorded" if used is None else duration(used) if time else f"{used:g}"
-        if limit is not None:
-            shown += f" of {duration(limit) if time else f'{limit:g}'}"
-        share = used / limit if used is not None and limit else None
-        name = {"cpu_s": "CPU time", "wall_s": "Wall time"}.get(key, key.replace("_", " "))
-        if used is not None or limit is not None:
-            out.append((name, shown, share))
+    for key in dict.fromkeys(["cpu_s", "wall_s", "trials", *limits, *(k for k, v in view.spent.items() if v)]):
+        used, limit, time = view.spent.get(key, 0.0), limits.get(key), key.endswith("_s")
+        shown, bound = (duration(x) if time else f"{x:g}" if x is not None else "" for x in (used, limit))
+        name = {"cpu_s": "CPU time", "wall_s": "Wall time", "trials": "Trainings"}.get(key, key.replace("_", " "))
+        out.append((name, shown, bound if limit is not None else "", used / limit if limit else None))
     return out

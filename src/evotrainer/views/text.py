@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from typing import Any
 
 MINUS = "\u2212"
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _BIDI = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _LONG_LINE = 2_000
 
@@ -24,7 +24,7 @@ def clean(text: object, limit: int = 12_000) -> str:
     cut = raw[:limit]
     if any(len(line) > _LONG_LINE for line in cut.split("\n")):
         cut = "\n".join(_short_line(line) for line in cut.split("\n"))
-    out = _BIDI.sub(_code_point, "".join(map(_visible, cut)))
+    out = _BIDI.sub(_code_point, _CONTROL.sub(_picture, cut))
     if total > limit:
         out += f"\n… {total - limit:,} more characters not shown"
     return out
@@ -43,17 +43,9 @@ def _short_line(line: str) -> str:
     return f"{line[:_LONG_LINE]}… {len(line) - _LONG_LINE:,} more characters on this line"
 
 
-def _visible(c: str) -> str:
-    n = ord(c)
-    if n in (9, 10):
-        return c
-    if n < 32:
-        return chr(0x2400 + n)
-    if n == 127:
-        return "\u2421"
-    if 128 <= n < 160 or unicodedata.category(c) == "Cs":
-        return f"\\u{n:04x}"
-    return c
+def _picture(m: re.Match[str]) -> str:
+    n = ord(m.group())
+    return chr(0x2400 + n) if n < 32 else "\u2421" if n == 127 else _code_point(m)
 
 
 def _code_point(m: re.Match[str]) -> str:
@@ -125,3 +117,13 @@ def value(x: Any) -> str:
     if isinstance(x, dict):
         return one_line(", ".join(f"{k} {value(v)}" for k, v in x.items()) or "none", 400)
     return one_line(json.dumps(x, ensure_ascii=False, default=str), 400)
+
+
+def change(factor: str, old: Any, new: Any) -> str:
+    """`factor: old → new`; of structured values only the parts that differ, and of one part its full name."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        parts = [k for k in dict.fromkeys([*old, *new]) if old.get(k) != new.get(k)]
+        if len(parts) == 1 and parts[0] in old and parts[0] in new:
+            return change(f"{factor}.{parts[0]}", old[parts[0]], new[parts[0]])
+        old, new = ({k: d[k] for k in parts if k in d} for d in (old, new))
+    return f"{one_line(factor)}: {value(old)} → {value(new)}"

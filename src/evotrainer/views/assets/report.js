@@ -37,13 +37,15 @@
 
   // lineage tree ----------------------------------------------------------------------------------------------------
   function drawTree() {
-    const W = 208, H = 64, DX = 260, DY = 80;
-    const root = d3.stratify().id((d) => d.id || "base").parentId((d) => d.parent === null ? undefined : d.parent || "base")(data.tree);
+    const W = 178, H = 64, DX = 214, DY = 78;
+    const root = d3.stratify().id((d) => d.id || "(base)").parentId((d) => d.parent === null ? undefined : d.parent || "(base)")(data.tree);
     d3.tree().nodeSize([DY, DX])(root);
     const nodes = root.descendants();
     const top = Math.min(...nodes.map((n) => n.x)), bottom = Math.max(...nodes.map((n) => n.x));
     const width = root.height * DX + W + 8, height = bottom - top + H + 8;
-    const out = svg("svg", { width, height, viewBox: `-4 ${top - H / 2 - 4} ${width} ${height}` });
+    // a slightly wide tree is shrunk to fit, a wide one scrolls
+    const fit = Math.max(0.8, Math.min(1, ($("tree").clientWidth || width) / width));
+    const out = svg("svg", { width: width * fit, height: height * fit, viewBox: `-4 ${top - H / 2 - 4} ${width} ${height}` });
     for (const l of root.links()) {
       const x0 = l.source.y + W, x1 = l.target.y, y0 = l.source.x, y1 = l.target.x, mid = (x0 + x1) / 2;
       out.append(svg("path", { class: l.target.data.on_path ? "link path" : "link", d: `M${x0},${y0}C${mid},${y0} ${mid},${y1} ${x1},${y1}` }));
@@ -51,7 +53,7 @@
     for (const n of nodes) {
       const d = n.data;
       const a = svg("a", { href: d.id ? `#${encodeURIComponent(d.id)}` : "#summary", class: `k-${d.kind}${d.champion ? " champion" : ""}`, transform: `translate(${n.y},${n.x - H / 2})` });
-      const text = (cls, y, s) => { const t = svg("text", { class: cls, x: 34, y }); t.textContent = s.length > 27 ? s.slice(0, 26) + "…" : s; return t; };
+      const text = (cls, y, s) => { const t = svg("text", { class: cls, x: 34, y }); t.textContent = s.length > 23 ? s.slice(0, 22) + "…" : s; return t; };
       const about = svg("title"); about.textContent = d.about || "base policy";
       a.append(about, svg("rect", { width: W, height: H, rx: 8 }), svg("use", { href: `#i-${d.kind}`, class: "mark", x: 11, y: 10, width: 15, height: 15 }),
         text("title", 22, d.title + (d.champion ? " · champion" : "")), text("what", 39, d.change), text("score", 54, d.sub));
@@ -96,14 +98,14 @@
     const c = data.curves[branch], cols = columns(branch, select.value);
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const sparse = (u, i) => u.data[i].filter((v) => v != null).length < 12;
-    const series = c.trials.map((t, i) => ({ label: `seed ${t.seed}`, stroke: colour(`--s${i % 5}`), width: 1.75, dash: DASHES[i % 5], spanGaps: true, points: { show: sparse, size: 5 } }));
+    const series = c.trials.map((t, i) => ({ label: `seed ${t.seed}`, stroke: colour(`--s${i % 5}`), width: 1.75, dash: DASHES[i % 5], spanGaps: true, points: { show: sparse, size: 5, fill: colour("--surface") } }));
     if (c.parent && data.curves[c.parent]) series.push({ label: `${c.parent} mean`, stroke: colour("--muted"), width: 1.25, dash: [3, 3], spanGaps: true, points: { show: false } });
     const show = (u) => {
       const i = u.cursor.idx;
       at.textContent = i == null ? "" : `step ${num(u.data[0][i])}: ` + series.map((s, k) => u.data[k + 1][i] == null ? null : `${s.label} ${num(u.data[k + 1][i])}`).filter(Boolean).join(", ");
     };
     chart.plot = new uPlot({
-      width: Math.max(box.clientWidth, 200), height: 190, series: [{ label: "step" }, ...series], scales: { x: { time: false } }, legend: { show: false },
+      width: Math.max(box.clientWidth, 200), height: 170, series: [{ label: "step" }, ...series], scales: { x: { time: false } }, legend: { show: false },
       axes: [{ ...axis, size: 30, gap: 4 }, { ...axis, size: 46, gap: 4, values: (u, v) => v.map(num) }], cursor: { y: false, drag: { x: false, y: false } }, hooks: { setCursor: [show] },
     }, cols, box);
     const label = series.map((s, k) => { const v = cols[k + 1].filter((x) => x != null); return `${s.label} from ${num(v[0])} to ${num(v[v.length - 1])}`; }).join("; ");
@@ -120,7 +122,7 @@
     if (c.parent && data.curves[c.parent]) keys.append(key(`${c.parent}, mean over seeds`, "--muted", [3, 3], 1.5));
     host.append(keys);
     const first = ["reward", "hidden", "score", "frac_reward_zero_std", "entropy", "completions/mean_length"].filter((m) => metrics.includes(m));
-    const want = [...new Set([...first, ...metrics])].slice(0, 4);
+    const want = [...new Set([...first, ...metrics])].slice(0, 6);
     for (const m of want) {
       const select = el("select", { "aria-label": "Metric" }, ...metrics.map((x) => new Option(TITLES[x] || x, x, x === m, x === m)));
       const box = el("div", { role: "img" }), at = el("div", { class: "at", "aria-hidden": "true" });
@@ -138,7 +140,7 @@
   }
   function redrawAll() { charts.forEach((c) => c.box.offsetParent && drawChart(c)); }
   let resizing;
-  addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(redrawAll, 120); });
+  addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(() => { drawTree(); redrawAll(); }, 120); });
 
   // rollouts --------------------------------------------------------------------------------------------------------
   const dialog = $("rollout");

@@ -1,0 +1,321 @@
+"""One-shot terminal renderings of a run folder: status, lineage, branch, trial, rollout, closing summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evotrainer.errors import ConfigError
+from evotrainer.records.rollout import Rollout
+from evotrainer.views import picks, summary
+from evotrainer.views.heartbeats import alive
+from evotrainer.views.model import BranchView, RunView, TrialView
+from evotrainer.views.style import BRIEF, MARK, STYLE
+from evotrainer.views.text import clean, duration, number, one_line, percent, point_range, points, value
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.tree import Tree
+
+FINDINGS_SHOWN = 5
+SAMPLES_SHOWN = 6
+
+
+def render_status(run_folder: Path | str) -> RenderableType:
+    """Where a run stands: state, champion, trials, budget, verdicts."""
+    from rich.console import Group
+    from rich.text import Text
+
+    view = RunView.load(run_folder, rollouts=False)
+    facts = _facts(
+        [
+            ("run", view.opened.run if view.opened else str(run_folder)),
+            ("state", summary.state(view)[1]),
+            ("result", summary.headline(view)),
+            ("round", str(max(view.rounds, default=0))),
+            ("champion", view.champion or "none yet"),
+            *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
+            (
+                "noise floor",
+                f"{points(view.noise[-1].noise_floor, sign=False)} points" if view.noise else "not measured",
+            ),
+        ]
+    )
+    parts: list[RenderableType] = [facts]
+    if waiting := [t for t in view.trials if not t.finished]:
+        parts += [Text(""), _table(["trial", "purpose", "state", "step", "CPU"], map(_open_trial, waiting))]
+    judged = [b for b in view.branches.values() if b.verdict]
+    if judged:
+        parts += [Text(""), *(Text.assemble(*_branch_line(b)) for b in judged)]
+    return Group(*parts)
+
+
+def _open_trial(t: TrialView) -> list[str]:
+    beat = t.heartbeat
+    if not beat:
+        state = "waiting"
+    else:
+        state = "running" if alive(beat.get("pid")) else "stopped"
+    return [t.id, t.purpose, f"{state} {one_line(beat.get('phase', ''), 24)}".strip(),
+            f"{beat.get('step', 0)}/{beat.get('steps', '?')}" if beat else "", duration(t.cpu_s) if beat else ""]  # fmt: skip
+
+
+def render_lineage(run_folder: Path | str) -> RenderableType:
+    """The tree of branches, one line each."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    view = RunView.load(run_folder, rollouts=False)
+    base = next((b for b in view.branches.values() if b.recipe is None), None)
+    root = Tree(Text.assemble(*_branch_line(base)) if base else Text("○ base policy", style="cyan"), guide_style="dim")
+    places: dict[str, Tree] = {}
+    for b in view.branches.values():
+        if b.recipe is None:
+            continue
+        label = Text.assemble(*_branch_line(b))
+        if b.name == view.champion:
+            label.append("  champion", style="bold green")
+        places[b.name] = places.get(b.parent or "", root).add(label)
+    return root
+
+
+def _branch_line(b: BranchView) -> list[tuple[str, str]]:
+    kind = b.standing
+    e = b.verdict.effect if b.verdict else None
+    score = b.mean("search")
+    parts = [(f"{MARK[kind]} {b.name}", f"bold {STYLE[kind]}"), (f" {b.version}" if b.version else "", "bold")]
+    parts.append((f"  {summary.change_of(b)}", ""))
+    if b.intervention:
+        parts.append((f"  {BRIEF[kind]}", STYLE[kind]))
+    if e:
+        parts.append((f"  {points(e.mean)} pt {point_range(e.low, e.high)}", "bold"))
+    if score is not None:
+        parts.append((f"  search {percent(score)}", "dim"))
+    return [(one_line(text, 200) if text.strip() == text else text, style) for text, style in parts if text]
+
+
+def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
+    """Intervention, verdict, gates, trials, findings and recipe diff of a branch; ConfigError for an unknown one."""
+    from rich.console import Group
+    from rich.text import Text
+
+    view = RunView.load(run_folder)
+    b = view.branches.get(view.branch_of(branch))
+    if b is None:
+        raise ConfigError(f"no branch {branch!r} in {run_folder}; there are: {', '.join(view.branches) or 'none yet'}")
+    parts: list[RenderableType] = [Text.assemble(*_branch_line(b)), Text(""), _facts(_branch_facts(b))]
+    if b.verdict and b.verdict.gates:
+        marks = {True: "✓ passed", False: "✗ not passed", None: "~ undecided"}
+        parts += [
+            Text(""),
+            _table(["gate", "result", "why"], ([g.gate, marks[g.passed], g.message] for g in b.verdict.gates)),
+        ]
+    parts += [Text(""), _table(_TRIAL_HEAD, (_trial_row(t) for t in b.trials))]
+    for f in b.findings[:FINDINGS_SHOWN]:
+        parts += [
+            Text(""),
+            Text.assemble(
+                (f"{f.severity} ", "bold red" if f.severity == "critical" else "yellow"),
+                (f.kind, "bold"),
+                f"  {one_line(f.claims[0][1].claim, 400)}",
+            ),
+        ]
+        parts += [
+            Text(f"    {q.rollout[:12]}  {one_line(q.text, 100)}  {one_line(q.note, 100)}", style="dim")
+            for q in f.quotes[:3]
+        ]
+    if b.samples:
+        rows = ([r.id[:12], why, one_line(r.task, 40), number(r.reward)] for r, why in _sampled(b, view))
+        parts += [Text(""), _table(["rollout", "kind", "task", "reward"], rows)]
+    if b.recipe_diff:
+        parts += [
+            Text(""),
+            _table(
+                ["factor", b.parent or "", b.name], ([k, value(o), value(n)] for k, (o, n) in b.recipe_diff.items())
+            ),
+        ]
+    return Group(*parts)
+
+
+def _sampled(b: BranchView, view: RunView) -> list[tuple[Rollout, str]]:
+    return [(view.rollouts[i], why) for i, why in b.samples if i in view.rollouts][:SAMPLES_SHOWN]
+
+
+def _branch_facts(b: BranchView) -> list[tuple[str, str]]:
+    out: list[tuple[str, str]] = []
+    if i := b.intervention:
+        p = i.prediction
+        out += [("parent", f"{b.parent}, round {b.round}"), ("hypothesis", i.hypothesis)]
+        out += [
+            ("prediction", f"{p.metric} {p.direction} by at least {number(p.size)}"),
+            ("success if", i.success_criterion),
+        ]
+    if b.outcome:
+        o = b.outcome
+        word = {True: "came true", False: "did not come true", None: "not measured"}[o.came_true]
+        out.append(("outcome", word + ("" if o.change is None else f": {number(o.control)} → {number(o.branch)}")))
+    if b.backtest:
+        out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
+    if b.verdict:
+        out.append(("verdict", f"{BRIEF[b.verdict.kind]}: {b.verdict.reason}"))
+    if b.verdict and (e := b.verdict.effect):
+        out.append(
+            (
+                "effect",
+                f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)}, noise floor {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
+            )
+        )
+    if b.invalidated:
+        out.append(("invalidated", b.invalidated.reason))
+    if b.recipe:
+        out.append(("recipe", b.recipe_hash))
+    return out
+
+
+_TRIAL_HEAD = ["trial", "purpose", "status", "search", "gate", "steps", "CPU", "resumed"]
+
+
+def _trial_row(t: TrialView) -> list[str]:
+    f, s, g = t.finished, t.score("search"), t.score("gate")
+    status = t.status if not f or f.status == "complete" else f"failed: {f.label or 'no label'}"
+    return [t.id, t.purpose, status, percent(s.score if s else None), percent(g.score if g else None),
+            str(f.steps) if f else "", duration(t.cpu_s), f"{f.resumed}×" if f and f.resumed else "no"]  # fmt: skip
+
+
+def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
+    """Status, scores and cost of a trial; ConfigError for an unknown one."""
+    from rich.console import Group
+    from rich.text import Text
+
+    view = RunView.load(run_folder, rollouts=False)
+    t = next((t for t in view.trials if t.id == trial), None)
+    if t is None:
+        raise ConfigError(
+            f"no trial {trial!r} in {run_folder}; there are: {', '.join(t.id for t in view.trials) or 'none yet'}"
+        )
+    f = t.finished
+    facts = [("trial", t.id), ("branch", t.branch), ("seed", str(t.seed)), ("purpose", t.purpose), ("status", t.status)]
+    if f is None:
+        facts += [("last heartbeat", value(dict(t.heartbeat)) if t.heartbeat else "none")]
+        return _facts(facts)
+    facts += [("error", f"{f.label}: {f.error}")] if f.status == "failed" else []
+    facts += [("CPU time", duration(f.cpu_s)), ("wall time", duration(f.wall_s)), ("steps", str(f.steps)), ("resumed", f"{f.resumed}×"),
+              ("peak memory", f"{number(f.peak_rss_mb, 4)} MB"), ("policy", f"{f.policy_path} {f.policy_sha256}")]  # fmt: skip
+    scores = (
+        [
+            s.split,
+            str(s.step),
+            percent(s.score),
+            ", ".join(f"{k} {percent(v)}" for k, v in s.components.items()),
+            str(s.errors),
+        ]
+        for s in f.scores
+    )
+    parts: list[RenderableType] = [
+        _facts(facts),
+        Text(""),
+        _table(["split", "step", "score", "components", "faults"], scores),
+    ]
+    if f.curve:
+        keys = [
+            k
+            for k in ("reward", "score", "frac_reward_zero_std", "entropy", "completions/mean_length")
+            if any(k in p for p in f.curve)
+        ]
+        picked = f.curve[:: max(len(f.curve) // 8, 1)]
+        parts += [
+            Text(""),
+            _table(["step", *keys], ([number(p.get("step")), *(number(p.get(k)) for k in keys)] for p in picked)),
+        ]
+    return Group(*parts)
+
+
+def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
+    """A train or search rollout in full, by id or a start of at least 8 digits; ConfigError where there is none."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    r = picks.find(Path(run_folder), rollout)
+    if r is None:
+        raise ConfigError(
+            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; rollout ids (8 digits or more) "
+            "are in `evotrainer show RUN BRANCH`, and gate and cert rollouts are never shown"
+        )
+    parts: list[RenderableType] = [
+        Panel(Text(clean(t.text)), title=Text(t.role), title_align="left", border_style="dim") for t in r.turns
+    ]
+    tests = r.detail.get("tests")
+    if isinstance(tests, list | tuple) and tests:
+        keys = ("kind", "input", "expected", "got", "status", "error")
+        parts.append(
+            _table(
+                keys,
+                (
+                    [one_line(t.get(k) if t.get(k) is not None else "", 120) for k in keys]
+                    for t in tests
+                    if isinstance(t, Mapping)
+                ),
+            )
+        )
+    parts.append(_table(["component", "value"], ([k, number(v)] for k, v in r.components.items())))
+    parts.append(
+        _facts(
+            [
+                ("rollout", r.id),
+                ("task", r.task),
+                ("policy", r.policy),
+                ("split", r.split),
+                ("outcome", r.outcome),
+                ("reward", number(r.reward)),
+                ("finish", str(r.finish or "–")),
+                ("tokens", number(r.tokens, 9)),
+                ("sandbox tier", str(r.sandbox_tier or "–")),
+                ("fault", f"{r.error_kind}: {r.error or ''}" if r.error_kind else "none"),
+            ]
+        )
+    )
+    return Group(*parts)
+
+
+def print_summary(run_folder: Path | str, console: Console) -> None:
+    """The run's result in a few lines, for the end of `evotrainer run`."""
+    from rich.text import Text
+
+    view = RunView.load(run_folder, rollouts=False)
+    console.print(Text(summary.headline(view), style="bold"), soft_wrap=True)
+    for what, shown, reading in summary.comparison_lines(view):
+        console.print(Text(f"  {what}: {shown}, {reading}"), soft_wrap=True)
+    for b in view.path(view.champion)[1:]:
+        if b.intervention:
+            console.print(Text.assemble("  ", *_branch_line(b)), soft_wrap=True)
+    counts = ", ".join(f"{n} {BRIEF[k]}" for k, n in view.verdict_counts().items())
+    spent = ", ".join(f"{name.lower()} {used}" for name, used, _, _ in summary.cost_lines(view))
+    console.print(Text(f"  {counts or 'no verdicts'}; {spent}"), soft_wrap=True)
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in rows:
+        grid.add_row(Text(name, style="dim"), Text(one_line(text, 600)))
+    return grid
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for name in head:
+        table.add_column(Text(name), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(one_line(cell, 400)) for cell in row))
+    return table

@@ -1,0 +1,303 @@
+"""Terminal views: the live view of a running loop, and one-shot renderings of a run folder.
+
+rich is imported inside functions, so that importing this module stays cheap. Everything that comes from tasks, agents
+or rollouts is cleaned and never read as markup.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from evotrainer.records.evidence import Verdict
+from evotrainer.views.folder import (
+    print_summary,
+    render_branch,
+    render_lineage,
+    render_rollout,
+    render_status,
+    render_trial,
+)
+from evotrainer.views.style import BRIEF, MARK, STYLE
+from evotrainer.views.text import duration, number, one_line, percent, point_range, points
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+__all__ = [
+    "LiveView",
+    "print_summary",
+    "render_branch",
+    "render_lineage",
+    "render_rollout",
+    "render_status",
+    "render_trial",
+]
+
+REFRESH_HZ = 4
+VERDICTS_SHOWN = 6
+NOTES_SHOWN = 4
+QUARTERS = 4
+"""Without a terminal, a trial is mentioned at the start, at each quarter and when its phase changes."""
+BUDGET_LINE_S = 60.0
+
+
+class Spec(Protocol):
+    """What is shown of a trial's specification; `executors.spec.TrialSpec` fits."""
+
+    @property
+    def trial(self) -> str: ...
+    @property
+    def purpose(self) -> str: ...
+
+
+class Beat(Protocol):
+    """A trial's last sign of life; `executors.spec.Heartbeat` fits."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def phase(self) -> str: ...
+    @property
+    def cpu_s(self) -> float: ...
+
+
+class LiveView:
+    """The loop's observer: a live panel in a terminal, one plain line per event everywhere else."""
+
+    def __init__(self, run_folder: Path | str, console: Console | None = None, plain: bool | None = None) -> None:
+        """`plain` None or False: decided by whether the console is a terminal."""
+        from rich.console import Console
+
+        self.folder = Path(run_folder)
+        self.console = console if console is not None else Console(highlight=False)
+        self.plain = bool(plain) or not self.console.is_terminal
+        self._live: Live | None = None
+        self._started = time.monotonic()
+        self._round, self._champion, self._step = 0, "", "starting"
+        self._running: Sequence[tuple[Spec, Beat | None]] = ()
+        self._done = 0
+        self._spent: Mapping[str, float] = {}
+        self._limits: Mapping[str, float] = {}
+        self._verdicts: deque[Verdict] = deque(maxlen=VERDICTS_SHOWN)
+        self._notes: deque[str] = deque(maxlen=NOTES_SHOWN)
+        self._mentioned: dict[str, tuple[str, int]] = {}
+        self._budget_line = float("-inf")
+
+    def __enter__(self) -> LiveView:
+        self._started = time.monotonic()
+        if self.plain:
+            self._line(f"run {self.folder}")
+        else:
+            self._start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._running = ()
+        if kind is not None:
+            self._step = "stopped"
+        self._stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Give the terminal back for a question."""
+        was = self._live is not None
+        self._stop()
+        try:
+            yield
+        finally:
+            if was:
+                self._start()
+
+    # what the loop calls -----------------------------------------------------------------------------------------
+
+    def round(self, n: int, champion: str) -> None:
+        self._round, self._champion = n, champion
+        self._tell(f"round {n}: champion {champion}")
+
+    def step(self, name: str) -> None:
+        self._step = one_line(name)
+        self._tell(f"step: {self._step}")
+
+    def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
+        self._running = tuple(running)
+        if self.plain:
+            for spec, beat in running:
+                self._mention(spec, beat)
+
+    def budget(self, spent: Mapping[str, float], limits: Mapping[str, float]) -> None:
+        self._spent, self._limits = dict(spent), dict(limits)
+        if self.plain and limits and time.monotonic() - self._budget_line >= BUDGET_LINE_S:
+            self._budget_line = time.monotonic()
+            self._line(
+                "budget: " + ", ".join(f"{name} {used} of {limit}" for name, used, limit, _ in self._budget_rows())
+            )
+
+    def finished(self, trial: Any) -> None:
+        """A trial ended: a `TrialFinished`."""
+        self._done += 1
+        self._running = tuple(r for r in self._running if r[0].trial != trial.trial)
+        text = f"{trial.trial}: {trial.status}, {duration(trial.cpu_s)} CPU"
+        search = [s for s in trial.scores if s.split == "search"]
+        if search:
+            text += f", search {percent(max(search, key=lambda s: s.step).score)}"
+        if trial.status == "failed":
+            text = f"{trial.trial}: failed ({trial.label or 'no label'}): {one_line(trial.error)}"
+        self._note(text)
+
+    def verdict(self, verdict: Verdict) -> None:
+        self._verdicts.append(verdict)
+        self._tell(verdict_line(verdict))
+
+    def note(self, text: str) -> None:
+        self._note(one_line(text, 400))
+
+    # plain -------------------------------------------------------------------------------------------------------
+
+    def _tell(self, text: str) -> None:
+        if self.plain:
+            self._line(text)
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        self._tell(text)
+
+    def _line(self, text: str) -> None:
+        """One line, no markup, no wrapping, flushed: what a log wants."""
+        self.console.file.write(f"[{time.monotonic() - self._started:7.1f} s] {one_line(text, 1000)}\n")
+        self.console.file.flush()
+
+    def _mention(self, spec: Spec, beat: Beat | None) -> None:
+        if beat is None:
+            return
+        quarter = QUARTERS * beat.step // beat.steps if beat.steps else 0
+        if self._mentioned.get(spec.trial) == (beat.phase, quarter):
+            return
+        self._mentioned[spec.trial] = (beat.phase, quarter)
+        self._line(f"{spec.trial}: {beat.phase} {beat.step}/{beat.steps}, {duration(beat.cpu_s)} CPU")
+
+    # live --------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        from rich.live import Live
+
+        self._live = Live(
+            get_renderable=self._render, console=self.console, refresh_per_second=REFRESH_HZ, transient=False
+        )
+        self._live.start(refresh=True)
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _render(self) -> RenderableType:
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.text import Text
+
+        head = Text.assemble(
+            (f"round {self._round}" if self._round else "before round 1", "bold"),
+            ("  ·  ", "dim"),
+            (self._step, "bold cyan"),
+            ("  ·  champion ", "dim"),
+            (self._champion or "none yet", "green" if self._champion else "dim"),
+            ("  ·  ", "dim"),
+            (f"{self._done} trials done, {duration(time.monotonic() - self._started)}", "dim"),
+        )
+        parts: list[RenderableType] = [head]
+        for rows in (self._trial_table(), self._budget_table(), self._verdict_table()):
+            if rows is not None:
+                parts += [Text(""), rows]
+        if self._notes:
+            parts += [Text(""), *(Text(n, style="dim", no_wrap=True, overflow="ellipsis") for n in tuple(self._notes))]
+        return Panel(
+            Group(*parts), title=Text(f"evotrainer {self.folder.name}"), title_align="left", border_style="dim"
+        )
+
+    def _trial_table(self) -> RenderableType | None:
+        running = self._running
+        if not running:
+            return None
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        grid = _grid()
+        for spec, beat in running:
+            steps = beat.steps if beat else 0
+            grid.add_row(
+                Text(spec.trial, style="bold"),
+                Text(one_line(beat.phase, 24) if beat else "starting", style="dim"),
+                ProgressBar(total=steps or 1, completed=beat.step if beat else 0, width=28, pulse=steps == 0),
+                Text(f"{beat.step}/{steps}" if beat and steps else ""),
+                Text(f"{duration(beat.cpu_s)} CPU" if beat else "", style="dim"),
+            )
+        return grid
+
+    def _budget_rows(self) -> list[tuple[str, str, str, float]]:
+        """(name, spent, limit, share) of everything that is limited."""
+        out = []
+        for key, limit in self._limits.items():
+            used = self._spent.get(key, 0.0)
+            name = {"cpu_s": "CPU", "wall_s": "wall"}.get(key, key.replace("_", " "))
+            show = duration if key.endswith("_s") else number
+            out.append((name, show(used), show(limit), used / limit if limit else 0.0))
+        return out
+
+    def _budget_table(self) -> RenderableType | None:
+        rows = self._budget_rows()
+        if not rows:
+            return None
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        grid = _grid()
+        for name, used, limit, share in rows:
+            left = f"{percent(max(1 - share, 0), 0)} left"
+            bar = ProgressBar(
+                total=1.0, completed=min(share, 1.0), width=28, complete_style="yellow", finished_style="red"
+            )
+            grid.add_row(
+                Text("budget", style="bold"),
+                Text(name, style="dim"),
+                bar,
+                Text(left),
+                Text(f"{used} of {limit}", style="dim"),
+            )
+        return grid
+
+    def _verdict_table(self) -> RenderableType | None:
+        if not self._verdicts:
+            return None
+        from rich.text import Text
+
+        grid = _grid()
+        for v in tuple(self._verdicts):
+            e = v.effect
+            grid.add_row(
+                Text(v.branch, style="bold"),
+                Text(f"{MARK[v.kind]} {v.kind}", style=STYLE[v.kind]),
+                Text(f"{points(e.mean)} pt {point_range(e.low, e.high)}" if e else ""),
+                Text(one_line(v.reason, 160), style="dim", no_wrap=True, overflow="ellipsis"),
+            )
+        return grid
+
+
+def verdict_line(v: Verdict) -> str:
+    """A verdict in one line."""
+    effect = f" {points(v.effect.mean)} points {point_range(v.effect.low, v.effect.high)}" if v.effect else ""
+    return f"{v.branch}: {BRIEF[v.kind]}{effect}; {v.reason}"
+
+
+def _grid() -> Any:
+    from rich.table import Table
+
+    return Table.grid(padding=(0, 2, 0, 0))
