@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 import signal
 from dataclasses import replace
 from typing import Any
@@ -102,7 +103,7 @@ class RunJob:
             "output_bytes": limits.output_kb << 10,
             "timeouts": self.timeouts,
         }
-        lane.seat(self, 0, json.dumps(request).encode(), limits, len(self.inputs) - self.first)
+        lane.seat(self, 0, marshal.dumps(request), limits, len(self.inputs) - self.first)
 
     def received(self, seat: Seat, lane: Lane) -> None:
         if setup_fault(seat) is None:
@@ -117,7 +118,7 @@ class RunJob:
             if self._malformed or len(self.cases) >= len(self.inputs):
                 return
             try:
-                self.cases.append(self._case(line))
+                self.cases.append(self._case(bytes(line)))
             except (ValueError, KeyError, TypeError, RecursionError):
                 self._malformed = True
 
@@ -216,7 +217,7 @@ class CheckJob:
         for role, (name, source) in enumerate(sources):
             limits: Limits = self.check.limits
             request = {"role": name, "source": source, "entry": self.check.entry_point, "cpu_s": limits.cpu_s}
-            self._seats.append(lane.seat(self, role, json.dumps(request).encode(), limits, 1, eager=True))
+            self._seats.append(lane.seat(self, role, marshal.dumps(request), limits, 1, eager=True))
 
     def received(self, seat: Seat, lane: Lane) -> None:
         if setup_fault(seat) is not None:
@@ -224,7 +225,7 @@ class CheckJob:
         *lines, rest = seat.inbox.split(b"\n")
         seat.inbox = bytearray(rest)
         for line in lines:
-            self._line(seat, line)
+            self._line(seat, bytes(line))
         if len(rest) > (self.check.limits.output_kb << 10) * 2 + 8192:
             self._decide("output", ("OutputLimit", "a value too large to travel"))
 
@@ -279,6 +280,7 @@ class CheckJob:
             self.received(seat, lane)
         self.cpu_s += ended.cpu_s
         if self.outcome is None:
+            status: Status
             if ended.code == _SELF_REPORTED_TIMEOUT:
                 status, note = "timeout", "CPU time used up"
             else:

@@ -239,6 +239,6 @@ def _remedy(reason: str) -> str:
     return "; run `evotrainer doctor`"
 
 
-LIMITS = struct.Struct("<QIIQII")
+LIMITS = struct.Struct("<QIIQI")
 ENDED = struct.Struct("<idd")
 PROGRESS = struct.Struct("<dd")

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.model import Limits, Status
-from evotrainer.sandbox.slot import Ended, Progress, Slot, SlotDied
+from evotrainer.sandbox.slot import Ended, Progress, Slot, SlotDiedError
 
 _FIRST_LOOK = 0.01
 _LAST_LOOK = 0.25
@@ -99,7 +99,7 @@ class Lane:
             try:
                 channel = slot.run(request, limits, cases)
                 break
-            except SlotDied:
+            except SlotDiedError:
                 if attempt == _RESTARTS - 1:
                     raise SandboxError("the sandbox keeps dying; run `evotrainer doctor`") from None
                 slot.restart()
@@ -206,7 +206,7 @@ def _safely(act: Callable[[], None], seat: Seat, lane: Lane) -> None:
     """A zygote that died under us is restarted, its job told."""
     try:
         act()
-    except SlotDied:
+    except SlotDiedError:
         if seat in lane.seats:
             lane.leave(seat)
         seat.slot.restart()

@@ -1,8 +1,8 @@
 """The seccomp filter, assembled by hand: an allow list of system calls as a classic BPF program.
 
 Kernel: Documentation/userspace-api/seccomp_filter.rst. What is not listed fails with EPERM. The test on the call's
-number is a binary tree over ranges, so installing it in every child and running it stay cheap (the kernel replays the
-program once per call number at installation). Tables are `name:x86_64:aarch64`, `-` where a machine lacks the call.
+number is a binary tree over ranges, so that installing it (the kernel replays the program once per call number) and
+running it stay cheap. Tables are `name:x86_64:aarch64`, `-` where a machine lacks the call.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _INSIDE = """
     linkat:265:37 symlink:88:- symlinkat:266:36 unlink:87:- unlinkat:263:35 chmod:90:- fchmod:91:52
     fchmodat:268:53 utimensat:280:88 utime:132:- utimes:235:- futimesat:261:- truncate:76:45
     open:2:- creat:85:- openat:257:56 kill:62:129 tkill:200:130 tgkill:234:131 setsid:112:157
-    setpgid:109:154
+    setpgid:109:154 sendmsg:46:211 recvmsg:47:212 pidfd_open:434:434 capset:126:91
 """
 _SPECIAL = """
     clone:56:220 clone3:435:435 ioctl:16:29 prctl:157:167 socketpair:53:199 prlimit64:302:261
-    open:2:- openat:257:56
+    open:2:- openat:257:56 mount:165:40
 """
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -59,6 +59,10 @@ _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
+_ZYGOTES_NAMESPACES = 0x20020000
+"""CLONE_NEWPID, NEWNS: what the zygote needs, and what takes CAP_SYS_ADMIN, which no child has."""
+_PLAIN_MOUNT = 2 | 4
+"""MS_NOSUID, MS_NODEV: the one mount the zygote's children make, while they still may."""
 _WRITING = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20000000
 """O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, the bit of O_TMPFILE (without O_DIRECTORY)."""
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
@@ -128,6 +132,8 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
     rules.update({special[name]: build() for name, build in checks.items() if name in special})
     if own_world:
         rules.update({n: [_YES] for n in _numbers(_INSIDE, column).values()})
+        rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES & ~_ZYGOTES_NAMESPACES)
+        rules[special["mount"]] = _one_of(3, (_PLAIN_MOUNT,))
     return rules
 
 
@@ -160,8 +166,9 @@ def _ranges(rules: dict[int, Block]) -> list[tuple[int, Block]]:
 def build_filter(own_world: bool, machine: str | None = None) -> bytes:
     """The BPF program; empty for a machine without table (then no filter can be in force).
 
-    `own_world`: the program has its own process and mount namespace, so signals and file changes reach nobody else.
-    Without it both are refused, and files can only be opened for reading.
+    `own_world`: every program has its own process and mount namespace, so signals and file changes reach nobody else, and
+    the zygote itself is filtered: the few more calls it needs are refused to a child for want of capabilities.
+    Without it signals and file changes are refused, and files can only be opened for reading.
     """
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:

@@ -38,7 +38,7 @@ class Progress:
     active_s: float
 
 
-class SlotDied(Exception):
+class SlotDiedError(Exception):
     """The zygote is gone; the slot must be restarted."""
 
 
@@ -79,7 +79,7 @@ class Slot:
     def control(self) -> socket.socket:
         """Readable when the zygote has something to say."""
         if self.zygote is None:
-            raise SlotDied
+            raise SlotDiedError
         return self.zygote.control
 
     def run(self, request: bytes, limits: Limits, cases: int) -> socket.socket:
@@ -90,7 +90,7 @@ class Slot:
                 self.group.raise_memory(memory + _OVERHEAD)
         cpu = math.ceil(limits.cpu_s * cases) + 2
         files = limits.file_mb << 20
-        message = b"r" + LIMITS.pack(memory, cpu, limits.processes + 1, files, 64, limits.file_mb)
+        message = b"r" + LIMITS.pack(memory, cpu, limits.processes + 1, files, limits.file_mb)
         body = os.memfd_create("request")
         ours, theirs = socket.socketpair()
         try:
@@ -100,7 +100,7 @@ class Slot:
             socket.send_fds(self.control, [message], [body, theirs.fileno()])
         except OSError as error:
             ours.close()
-            raise SlotDied from error
+            raise SlotDiedError from error
         finally:
             os.close(body)
             theirs.close()
@@ -111,7 +111,7 @@ class Slot:
         try:
             self.control.send(message)
         except OSError as error:
-            raise SlotDied from error
+            raise SlotDiedError from error
 
     def query(self) -> None:
         """Ask for `Progress`."""
@@ -126,9 +126,9 @@ class Slot:
         try:
             message = self.control.recv(256)
         except OSError as error:
-            raise SlotDied from error
+            raise SlotDiedError from error
         if not message:
-            raise SlotDied
+            raise SlotDiedError
         if message[:1] == b"c":
             return Progress(*PROGRESS.unpack(message[1:]))
         if message[:1] == b"x":

@@ -5,9 +5,11 @@ Nothing here guards a verdict: the program can rewrite this module. It only prod
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import io
 import json
+import marshal
 import os
 import resource
 import signal
@@ -30,7 +32,7 @@ def read_request(fd: int) -> Any:
     """The whole request from a memory file; the descriptor is closed before any untrusted code runs."""
     data = os.pread(fd, os.fstat(fd).st_size, 0)
     os.close(fd)
-    return json.loads(data)
+    return marshal.loads(data)
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -58,9 +60,12 @@ def _on_timer(signum: int, frame: Any) -> None:
     raise CaseTimeout
 
 
+# Installed in the zygote, inherited by every child; harmless there, nobody starts its timer.
+signal.signal(signal.SIGPROF, _on_timer)
+
+
 def start_timer(seconds: float) -> None:
     """Raise CaseTimeout after that much CPU time, and again every 50 ms for programs that swallow it."""
-    signal.signal(signal.SIGPROF, _on_timer)
     signal.setitimer(signal.ITIMER_PROF, seconds, 0.05)
 
 
@@ -79,10 +84,26 @@ def fresh_module(name: str) -> types.ModuleType:
 
 def finish_program() -> None:
     """What the interpreter does when a script ends: wait for its threads, run its exit functions."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
-    atexit._run_exitfuncs()
+    if _thread._count():
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+    if atexit._ncallbacks():
+        atexit._run_exitfuncs()
+
+
+def _text_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper]:
+    """Python's own view of descriptors 0 and 1."""
+    reader = io.BufferedReader(io.FileIO(0, "r", closefd=False))
+    writer = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
+    return (
+        io.TextIOWrapper(reader, encoding="utf-8", errors="surrogateescape"),
+        io.TextIOWrapper(writer, encoding="utf-8", errors="surrogateescape"),
+    )
+
+
+_ready = [_text_streams()]
+"""Made in the zygote for the first case; a program may close or wrap its streams, so every later case gets new ones."""
 
 
 class Streams:
@@ -96,10 +117,8 @@ class Streams:
         os.dup2(source, 0)
         os.dup2(self.out, 1)
         os.close(source)
-        reader = io.BufferedReader(io.FileIO(0, "r", closefd=False), 1 << 16)
-        self.stdin = sys.stdin = io.TextIOWrapper(reader, encoding="utf-8", errors="surrogateescape")
-        raw = io.BufferedWriter(io.FileIO(1, "w", closefd=False), 1 << 16)
-        self.stdout = sys.stdout = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape")
+        sys.stdin, self.stdout = _ready.pop() if _ready else _text_streams()
+        sys.stdout = self.stdout
 
     def flush(self) -> None:
         """Push out what the program printed."""
@@ -114,7 +133,7 @@ class Streams:
         return os.pread(self.out, size, 0).decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Drop the output file without flushing what is left in the buffers into a closed descriptor."""
+        """Drop the output file."""
         os.close(self.out)
 
 

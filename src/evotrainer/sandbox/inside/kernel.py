@@ -26,10 +26,7 @@ _CLONE_NR = {"x86_64": 56, "aarch64": 220}
 _CAPABILITY_VERSION_3 = 0x20080522
 
 libc = ctypes.CDLL(None, use_errno=True)
-_python = ctypes.PyDLL(None)  # keeps the GIL: the fork hooks need it
-_python.PyOS_BeforeFork.restype = None
-_python.PyOS_AfterFork_Child.restype = None
-_python.PyOS_AfterFork_Parent.restype = None
+_python = ctypes.PyDLL(None)  # keeps the GIL
 _python.syscall.restype = ctypes.c_long
 
 
@@ -44,13 +41,11 @@ def clone(flags: int) -> int:
     """fork() into new namespaces; 0 in the child. Plain os.fork when no flag is given."""
     if not flags:
         return os.fork()
-    number = _CLONE_NR[platform.machine()]
-    _python.PyOS_BeforeFork()
-    pid = int(_python.syscall(number, ctypes.c_ulong(flags | signal.SIGCHLD), None, None, None, None))
-    if pid == 0:
-        _python.PyOS_AfterFork_Child()
-        return 0
-    _python.PyOS_AfterFork_Parent()
+    # No PyOS_*Fork hooks: the zygote has one thread, so there is no lock to repair, and the hooks would touch pages of
+    # every module that registered one (and reseed `random`: children are deterministic without).
+    pid = int(
+        _python.syscall(_CLONE_NR[platform.machine()], ctypes.c_ulong(flags | signal.SIGCHLD), None, None, None, None)
+    )
     if pid < 0:
         raise OSError("clone with new namespaces was refused")
     return pid
@@ -84,46 +79,43 @@ def drop_bounding_set() -> None:
             return
 
 
-_HEADER = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+_HEADER = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
 _NO_CAPABILITIES = bytes(24)
 
 
 def drop_capabilities() -> None:
     """Empty the effective, permitted and inheritable sets."""
-    header = ctypes.create_string_buffer(_HEADER, len(_HEADER))
-    _check(libc.capset(header, _NO_CAPABILITIES), "capset")
+    _check(libc.capset(_HEADER, _NO_CAPABILITIES), "capset")
 
 
 class _Program(ctypes.Structure):
     _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
-class SeccompFilter:
-    """A BPF program, laid out once in the zygote so that each child only has to install it."""
-
-    def __init__(self, bpf: bytes) -> None:
-        self._buffer = ctypes.create_string_buffer(bpf, len(bpf))
-        self._program = _Program(len(bpf) // 8, ctypes.addressof(self._buffer))
-
-    def install(self) -> None:
-        """Needs no_new_privs; cannot be undone."""
-        mode = ctypes.c_ulong(2)
-        _check(libc.prctl(PR_SET_SECCOMP, mode, ctypes.byref(self._program), 0, 0), "seccomp")
+def install_filter(bpf: bytes) -> None:
+    """Put a seccomp filter in force for this process and all its children, for good; needs no_new_privs."""
+    buffer = ctypes.create_string_buffer(bpf, len(bpf))
+    program = _Program(len(bpf) // 8, ctypes.addressof(buffer))
+    _check(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.byref(program), 0, 0), "seccomp")
 
 
-def set_limits(memory: int, cpu: int, processes: int, file_bytes: int, files: int) -> None:
-    """Hard resource limits: bytes, CPU-seconds, processes and threads of this user, bytes of a file, descriptors."""
+def set_common_limits(files: int) -> None:
+    """Limits that are the same for every child; the zygote lives with them too."""
     for kind, value in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, cpu),
-        (resource.RLIMIT_NPROC, processes),
-        (resource.RLIMIT_FSIZE, file_bytes),
         (resource.RLIMIT_NOFILE, files),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
     ):
         resource.setrlimit(kind, (value, value))
+
+
+def set_limits(memory: int, cpu: int, processes: int, file_bytes: int) -> None:
+    """Hard limits of one child: bytes of address space, CPU-seconds, processes and threads, bytes of a file."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
+    resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
 
 def cpu_seconds(pid: int) -> float:

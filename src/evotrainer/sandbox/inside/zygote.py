@@ -13,8 +13,10 @@ descriptors, so a child inherits nothing of earlier programs. Control messages, 
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import resource
 import select
 import signal
 import socket
@@ -24,8 +26,8 @@ from typing import Any
 
 from evotrainer.sandbox.inside import kernel
 
-LIMITS = struct.Struct("<QIIQII")
-"""memory bytes, CPU-seconds, processes, bytes of a file, open files, bytes of the working folder (in MB)"""
+LIMITS = struct.Struct("<QIIQI")
+"""memory bytes, CPU-seconds, processes, bytes of a file, MB of the working folder"""
 ENDED = struct.Struct("<idd")
 """exit code (negative: signal), CPU-seconds with waited-for children, peak resident MB"""
 PROGRESS = struct.Struct("<dd")
@@ -33,6 +35,9 @@ PROGRESS = struct.Struct("<dd")
 REQUEST_FD = 3
 CHANNEL_FD = 4
 WORK = b"/w"
+OPEN_FILES = 64
+FIRST_OWN_FD = 10
+YOUNG_MS = 20
 
 Serve = Callable[[int, int], None]
 
@@ -45,18 +50,18 @@ class Zygote:
         self.serve = serve
         self.namespaces: bool = config["namespaces"]
         self.flags = (kernel.CLONE_NEWPID | kernel.CLONE_NEWNS) if self.namespaces else 0
-        bpf = bytes.fromhex(config["seccomp"])
-        self.filter = kernel.SeccompFilter(bpf) if bpf else None
+        self.filter = bytes.fromhex(config["seccomp"])
         self.work: str = config["work"]
-        self.null = os.open("/dev/null", os.O_RDWR)
         self.proc = self._open_proc()
 
     def _open_proc(self) -> int:
         """A descriptor on /proc; below bubblewrap /proc is then taken away, so no child ever has one."""
         try:
-            proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            found = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             return -1
+        proc = fcntl.fcntl(found, fcntl.F_DUPFD_CLOEXEC, FIRST_OWN_FD)
+        os.close(found)
         if self.namespaces:
             kernel.unmount(b"/proc")
         return proc
@@ -68,8 +73,23 @@ class Zygote:
         if self.namespaces:
             kernel.make_mounts_private()
             kernel.drop_bounding_set()
+        kernel.set_common_limits(OPEN_FILES)
+        self.base = self._address_space()
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if self.filter and self.namespaces:
+            kernel.install_filter(self.filter)
         gc.collect()
         gc.freeze()
+
+    def _address_space(self) -> int:
+        """Bytes that every child starts with: its memory limit counts from there."""
+        if self.proc < 0:
+            return 64 << 20
+        statm = os.open("self/statm", os.O_RDONLY, dir_fd=self.proc)
+        try:
+            return int(os.read(statm, 100).split()[0]) * resource.getpagesize()
+        finally:
+            os.close(statm)
 
     def run(self) -> None:
         """Serve until the parent closes the control socket or dies."""
@@ -78,15 +98,15 @@ class Zygote:
             message, fds, _, _ = socket.recv_fds(self.control, 256, 2)
             if not message:
                 return
-            if message[:1] == b"r" and len(fds) == 2:
-                self._run_one(LIMITS.unpack(message[1:]), fds[0], fds[1])
+            if message[:1] == b"r" and fds == [REQUEST_FD, CHANNEL_FD]:
+                self._run_one(LIMITS.unpack(message[1:]))
 
-    def _run_one(self, limits: tuple[int, ...], request: int, channel: int) -> None:
+    def _run_one(self, limits: tuple[int, ...]) -> None:
         pid = kernel.clone(self.flags)
         if pid == 0:
-            self._child(limits, request, channel)
-        os.close(request)
-        os.close(channel)
+            self._child(limits)
+        os.close(REQUEST_FD)
+        os.close(CHANNEL_FD)
         self._wait(pid)
 
     def _wait(self, pid: int) -> None:
@@ -95,10 +115,15 @@ class Zygote:
         poller = select.poll()
         poller.register(ended, select.POLLIN)
         poller.register(control, select.POLLIN)
+        patience: int | None = YOUNG_MS
         while True:
-            ready = [fd for fd, _ in poller.poll()]
+            ready = [fd for fd, _ in poller.poll(patience)]
             if ended in ready:
                 break
+            if not ready:
+                patience = None
+                self._volunteer_for_oom(pid)
+                continue
             message = self.control.recv(256)
             if message == b"?":
                 progress = PROGRESS.pack(kernel.cpu_seconds(pid), kernel.active_seconds(self.proc, pid))
@@ -115,6 +140,20 @@ class Zygote:
         cpu = usage.ru_utime + usage.ru_stime
         self.control.send(b"x" + ENDED.pack(code, cpu, usage.ru_maxrss / 1024))
 
+    def _volunteer_for_oom(self, pid: int) -> None:
+        """When the slot's memory runs out, a child that had time to fill it must go (and with it its namespace), never
+        the zygote: that would look like our fault."""
+        try:
+            fd = os.open(f"{pid}/oom_score_adj", os.O_WRONLY, dir_fd=self.proc)
+        except OSError:
+            return
+        try:
+            os.write(fd, b"1000")
+        except OSError:
+            return
+        finally:
+            os.close(fd)
+
     @staticmethod
     def _kill_strays(pid: int) -> None:
         """Without a process namespace: what stayed in the child's process group (a daemon can still get away)."""
@@ -123,10 +162,9 @@ class Zygote:
         except (ProcessLookupError, PermissionError):
             return
 
-    def _child(self, limits: tuple[int, ...], request: int, channel: int) -> None:
+    def _child(self, limits: tuple[int, ...]) -> None:
         """Confine this process, then serve one request; never returns."""
         try:
-            self._arrange_descriptors(request, channel)
             self._confine(limits)
             os.write(CHANNEL_FD, b"R")  # from here on every fault is the program's own
         except BaseException as error:
@@ -140,52 +178,36 @@ class Zygote:
             os._exit(98)
         os._exit(0)
 
-    def _arrange_descriptors(self, request: int, channel: int) -> None:
-        """0 to 2 null, 3 request, 4 channel, 5 /proc (closed later), nothing else."""
-        spare = (os.dup(request), os.dup(channel), os.dup(self.proc) if self.proc >= 0 else -1)
-        for fd in (0, 1, 2):
-            os.dup2(self.null, fd)
-        os.dup2(spare[0], REQUEST_FD)
-        os.dup2(spare[1], CHANNEL_FD)
-        if spare[2] >= 0:
-            os.dup2(spare[2], 5)
-        os.closerange(6 if spare[2] >= 0 else 5, 64)
-
     def _confine(self, limits: tuple[int, ...]) -> None:
-        memory, cpu, processes, file_bytes, files, work_mb = limits
+        memory, cpu, processes, file_bytes, work_mb = limits
         if self.namespaces:
             kernel.mount_tmpfs(WORK, b"mode=0777,nr_inodes=1000,size=%dm" % work_mb)
             os.chdir(WORK)
-            self._volunteer_for_oom()
         else:
             os.setpgid(0, 0)
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
             os.chdir(self.work)
-        os.closerange(5, 8)
-        kernel.set_limits(memory, cpu, processes, file_bytes, files)
+        os.closerange(CHANNEL_FD + 1, OPEN_FILES)
+        kernel.set_limits(self.base + memory, cpu, processes, file_bytes)
         if self.namespaces:
             kernel.drop_capabilities()
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        if self.filter:
-            self.filter.install()
+        elif self.filter:
+            kernel.install_filter(self.filter)
 
-    @staticmethod
-    def _volunteer_for_oom() -> None:
-        """When the slot's memory runs out the child must go, never the zygote: that would look like our fault."""
-        try:
-            fd = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=5)
-        except OSError:
-            return
-        try:
-            os.write(fd, b"1000")
-        finally:
-            os.close(fd)
+
+def _arrange_descriptors() -> int:
+    """0 to 2 null, 3 and 4 free for the next request, the rest above. Returns where the control socket (0 before) is."""
+    control = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_OWN_FD)
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    return control
 
 
 def main(config: dict[str, Any], serve: Serve) -> None:
     """Entry point of the bootstrap: standard input is the control socket."""
-    control = socket.socket(fileno=os.dup(0))
-    os.dup2(os.open("/dev/null", os.O_RDWR), 0)
+    control = socket.socket(fileno=_arrange_descriptors())
     zygote = Zygote(control, config, serve)
     zygote.prepare()
     zygote.run()
