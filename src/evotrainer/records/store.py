@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -60,8 +61,8 @@ __all__ = [
     "scan",
 ]
 
-SEAL_BYTES = 64 << 20
-"""Length of the tail at which it is sealed by itself."""
+SEAL_BYTES = 16 << 20
+"""Length of the tail at which it is sealed by itself; sealing takes about ten times this in memory."""
 ROW_GROUP = 8192
 _DICTIONARY = [
     "task",
@@ -200,16 +201,20 @@ class RolloutStore:
 
     def _encode(self, groups: Sequence[Sequence[Rollout]]) -> tuple[set[str], list[bytes]]:
         """Ids not stored yet and the frames that hold them."""
+        fresh: dict[str, Rollout] = {}
+        sizes = []
+        for group in groups:
+            new = {r.id: r for r in reversed(group) if r.id not in self._known and r.id not in fresh}
+            fresh |= reversed(new.items())
+            sizes.append(len(new))
+        if not fresh:
+            return set(), []
         try:
-            fresh: set[str] = set()
-            frames = []
-            for group in groups:
-                new = [r for r in group if r.id not in self._known and not (r.id in fresh or fresh.add(r.id))]  # type: ignore[func-returns-value]
-                if new:
-                    frames.append(batch_frame(encode(new)))
-            return fresh, frames
+            batch = encode(list(fresh.values()))  # once for the call: a batch has a fixed cost of 30 columns
         except UnicodeEncodeError:
             return self._encode([[scrub(r) for r in group] for group in groups])
+        starts = accumulate(sizes, initial=0)
+        return set(fresh), [batch_frame(batch.slice(a, n)) for a, n in zip(starts, sizes, strict=False) if n]
 
     def _undo(self) -> None:
         # After a failed write or fsync the tail's end is unknown: cut it back, or stop writing altogether.
@@ -241,7 +246,8 @@ class RolloutStore:
         tail = read_tail(self.folder / TAIL)
         if complaint := tail.complaint():
             raise IntegrityError(f"{complaint}; it is not sealed: restore a copy of the tail")
-        table = pa.Table.from_batches(list(tail.batches()), arrow_schema())
+        # One chunk: Parquet writes thousands of small ones at half the speed.
+        table = pa.Table.from_batches(list(tail.batches()), arrow_schema()).combine_chunks()
         number = 1 + max((int(p.path.stem.removeprefix("part-")) for p in self._parts), default=-1)
         path = self.folder / f"part-{number:05d}.parquet"
         temporary = path.with_name(path.name + ".tmp")
