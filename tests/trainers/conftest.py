@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from reverse_world import SHAPE, WORDS, ReverseWorld
+
+from evotrainer.trainers.embedded import warm_start
 
 # Two spinning OpenMP threads beside another busy process cost ten times the arithmetic.
 torch.set_num_threads(1)
-sys.path.insert(0, str(Path(__file__).parent))
-
-from toy import SHAPE, WORDS, ReverseWorld
-
-from evotrainer.trainers.embedded import warm_start
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy import SHAPE, WORDS, GuessWorld, ReverseWorld
+from reverse_world import SHAPE, WORDS, GuessWorld, ReverseWorld
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe, parse_recipe
@@ -100,7 +100,7 @@ CHILD = """
 import sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
-from test_training import RICH, SMALL, train
+from test_trainer_training import RICH, SMALL, train
 from evotrainer.records.recipe import parse_recipe
 recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {{"steps": 12}})
 result, _ = train(Path({base!r}), Path({work!r}), recipe, checkpoint_every=2)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from toy import ReverseWorld
+from reverse_world import ReverseWorld
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe, Schedule
