@@ -1,0 +1,49 @@
+"""What proposes: agents behind one contract (`base.py`), made by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from evotrainer.agents.base import Agent, Tools
+from evotrainer.errors import ConfigError
+from evotrainer.records.recipe import Frozen, explain
+
+__all__ = ["AGENTS", "Agent", "Tools", "make_agent"]
+
+Factory = Callable[[int, Mapping[str, Any]], Agent]
+
+
+def _statistical(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.statistical import Options, StatisticalAgent
+
+    return StatisticalAgent(seed, Options.model_validate(dict(options)))
+
+
+def _fixed(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.fixed import FixedAgent, FixedOptions
+
+    return FixedAgent(FixedOptions.model_validate(dict(options)))
+
+
+def _random(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.random_ import RandomAgent
+
+    Frozen.model_validate(dict(options))
+    return RandomAgent(seed)
+
+
+AGENTS: dict[str, Factory] = {"statistical": _statistical, "fixed": _fixed, "random": _random}
+"""Name in the task file (`run.agent`) -> factory of (run seed, `run.agent_options`)."""
+
+
+def make_agent(name: str, seed: int = 0, options: Mapping[str, Any] | None = None) -> Agent:
+    """The agent of that name; ConfigError for an unknown one or for options it does not take."""
+    if name not in AGENTS:
+        raise ConfigError(f"unknown agent {name!r}; one of: {', '.join(sorted(AGENTS))}")
+    try:
+        return AGENTS[name](seed, options or {})
+    except ValidationError as e:
+        raise ConfigError(f"run.agent_options of agent {name}: {explain(e)}") from None

@@ -1,0 +1,157 @@
+"""A briefing as markdown: what an LLM agent, a coding agent or a human at a gate reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from evotrainer.records.evidence import BranchRecord, Briefing, Finding, MetricValue
+from evotrainer.records.recipe import diff, format_diff
+
+QUOTE = 400
+"""Characters of a quoted rollout."""
+
+
+def render(briefing: Briefing, *, quotes: int = 2) -> str:
+    """Markdown: champion, diagnosis, evidence in three layers, findings with quotes, lineage, what is left."""
+    parts = [
+        _head(briefing),
+        _champion(briefing),
+        _diagnosis(briefing),
+        _evidence(briefing),
+        _findings(briefing.health.findings, quotes),
+        _lineage(briefing),
+        _offers(briefing),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _head(b: Briefing) -> list[str]:
+    left = ", ".join(f"{k} {v:g}" for k, v in sorted(b.budget_left.items())) or "no limit"
+    out = [
+        f"# Round {b.round} of run {b.run}",
+        "",
+        f"Task: {b.task}",
+        f"Budget left: {left}. One trial costs about {b.trial_cost:.0f} CPU-s. Branches wanted: {b.branches_wanted}.",
+    ]
+    if b.failures_in_a_row:
+        out.append(f"Rounds without a promotion: {b.failures_in_a_row}.")
+    if b.feedback:
+        out.append(f"A human answered REVISE: {b.feedback}")
+    return out
+
+
+def _champion(b: Briefing) -> list[str]:
+    c = b.champion
+    out = [f"## Champion: {c.branch}{f' ({c.version})' if c.version else ''}", ""]
+    if c.search:
+        out += ["Search split: " + ", ".join(f"{k} {v:.3f}" for k, v in sorted(c.search.items())), ""]
+    return [*out, "```json", c.recipe.canonical(), "```"]
+
+
+def _diagnosis(b: Briefing) -> list[str]:
+    if not b.health.bottlenecks:
+        return ["## Diagnosis", "", "No bottleneck stands out."]
+    rows = [
+        f"{i}. **{x.name}** ({x.score:.2f}): {x.explanation}" + (f" [{', '.join(x.findings)}]" if x.findings else "")
+        for i, x in enumerate(b.health.bottlenecks, 1)
+    ]
+    return ["## Diagnosis", "", *rows]
+
+
+def _evidence(b: Briefing) -> list[str]:
+    h = b.health
+    out = [f"## Evidence ({h.harness}, {h.subject}: {h.rollouts} rollouts in {h.groups} groups)"]
+    for layer in ("score", "signal", "behaviour"):
+        rows = [_metric(m) for m in h.metrics if m.layer == layer]
+        if rows:
+            out += ["", f"### {layer.capitalize()}", "", "| metric | value | healthy |", "|---|---|---|", *rows]
+    return out
+
+
+def _metric(m: MetricValue) -> str:
+    if m.value is None:
+        return f"| {m.name} | not seen (missing {', '.join(m.missing) or 'data'}) | |"
+    value = f"{m.value:.4g}" + (f" ± {m.se:.2g}" if m.se is not None else "") + (f" {m.unit}" if m.unit else "")
+    low, high = m.healthy or (None, None)
+    healthy = " to ".join("" if x is None else f"{x:g}" for x in (low, high)) if m.healthy else ""
+    mark = " ⚠" if (low is not None and m.value < low) or (high is not None and m.value > high) else ""
+    return f"| {m.name} | {value}{mark} | {healthy} |"
+
+
+def _findings(findings: Sequence[Finding], quotes: int) -> list[str]:
+    order = {"critical": 0, "warn": 1, "info": 2}
+    out = ["## Findings"] if findings else []
+    for f in sorted(findings, key=lambda f: (order[f.severity], f.detector)):
+        out += [
+            "",
+            f"### {f.severity}: {f.kind} ({f.detector}){' - questions validity' if f.validity else ''}",
+            "",
+            f.claim,
+        ]
+        if f.numbers:
+            numbers = [
+                f"{k} {v:.4g}" + (f" (threshold {f.thresholds[k]:g})" if k in f.thresholds else "")
+                for k, v in f.numbers.items()
+            ]
+            out.append("Numbers: " + ", ".join(numbers))
+        for q in f.quotes[:quotes]:
+            text = q.text if len(q.text) <= QUOTE else q.text[:QUOTE] + " ..."
+            out += [f"Rollout {q.rollout}{f' ({q.note})' if q.note else ''}:", *_fenced(text)]
+    return out
+
+
+def _fenced(text: str) -> list[str]:
+    """The text as a code block whose fence it cannot close."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [fence, text, fence]
+
+
+def _lineage(b: Briefing) -> list[str]:
+    rows = list(_rows(b))
+    if not rows:
+        return []
+    head = ["| branch | parent | round | change | search | verdict | gate effect |", "|---|---|---|---|---|---|---|"]
+    rejected = [
+        f"- {x.branch}: {x.intervention.hypothesis} -> {x.verdict.kind}: {x.verdict.reason}"
+        for x in b.branches
+        if x.intervention and x.verdict and x.verdict.kind != "promote"
+    ]
+    tail = ["", "### Tried and not promoted", "", *rejected] if rejected else []
+    return ["## Lineage", "", *head, *rows, *tail]
+
+
+def _rows(b: Briefing) -> Iterator[str]:
+    by_name = {x.branch: x for x in b.branches}
+    for x in b.branches:
+        score = x.search.get("score")
+        verdict = x.verdict.kind if x.verdict else ""
+        name = f"{x.branch} ({x.version})" if x.version else x.branch
+        yield (
+            f"| {name} | {x.parent or ''} | {x.round} | {_change(x, by_name)} | "
+            f"{'' if score is None else f'{score:.3f}'} | {verdict} | {_effect(x)} |"
+        )
+
+
+def _change(x: BranchRecord, by_name: dict[str, BranchRecord]) -> str:
+    parent = by_name.get(x.parent or "")
+    if parent is None:
+        return "starting recipe" if x.parent is None else ""
+    return format_diff(diff(parent.recipe, x.recipe)).replace("|", "\\|")
+
+
+def _effect(x: BranchRecord) -> str:
+    e = x.verdict.effect if x.verdict else None
+    return "" if e is None else f"{100 * e.mean:+.1f} [{100 * e.low:+.1f}, {100 * e.high:+.1f}] points"
+
+
+def _offers(b: Briefing) -> list[str]:
+    out = ["## What can be changed", "", "Exactly one factor of the champion's recipe per intervention."]
+    if b.components:
+        out += ["", "Reward components on offer:", *[f"- `{k}`: {v}" for k, v in sorted(b.components.items())]]
+    if b.knobs:
+        out += ["", "Environment knobs (default first):", *[f"- `knobs.{k}`: {v}" for k, v in sorted(b.knobs.items())]]
+    if b.notes:
+        out += ["", "Notes:", *[f"- {k}: {v}" for k, v in sorted(b.notes.items())]]
+    return out

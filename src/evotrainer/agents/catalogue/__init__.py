@@ -1,0 +1,54 @@
+"""The typed catalogue of interventions: METHOD.md section 4's remedies for every factor of a recipe.
+
+Reward moves are not listed: they are generated from whatever components the environment offers and rated by the
+stored rollouts (`agents/rewards.py`). Preconditions leave out changes that cannot act, such as a wider clip range in a recipe
+that makes one pass per step and so never leaves ratio 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from evotrainer.agents.catalogue.algorithm import ALGORITHM
+from evotrainer.agents.catalogue.data import DATA
+from evotrainer.agents.catalogue.shape import SHAPE
+from evotrainer.agents.catalogue.signal import SIGNAL
+from evotrainer.agents.changes import changed
+from evotrainer.agents.moves import Candidate, Move, Situation, Variant, relevance
+
+MOVES: tuple[Move, ...] = SIGNAL + SHAPE + DATA + ALGORITHM
+
+
+def candidates(s: Situation, seen: set[str], moves: Iterable[Move] = MOVES) -> Iterator[Candidate]:
+    """Every valid, lint-clean, untried value of the moves, with its prior."""
+    for move in moves:
+        fit, bottleneck = relevance(move, s.symptoms)
+        for v in move.values(s):
+            factor = f"knobs.{v.detail.partition('=')[0]}" if move.factor == "knobs" else move.factor
+            child = changed(s.recipe, factor, v.value)
+            if child is None or child.hash in seen:
+                continue
+            mean = (1 - fit) * move.base + fit * move.gain * min(1.0, 2 * s.headroom) + v.shift
+            yield Candidate(move, v, factor, child, bottleneck, mean, v.sd or move.sd, v.cost or move.cost)
+
+
+def reverts(s: Situation, seen: set[str]) -> Iterator[Candidate]:
+    """Undo one factor that differs from the starting recipe: the subtraction that escalation asks for."""
+    layers = {m.factor: m.layer for m in MOVES} | {"rewards": "reward"}
+    start = s.start.factors()
+    for factor, now in s.recipe.factors().items():
+        if factor not in start or start[factor] == now:
+            continue
+        move = Move(
+            "revert",
+            factor,
+            layers.get(factor, "data"),
+            {},
+            lambda _: (),
+            "an earlier change may have stopped paying since later ones came",
+            subtracts=True,
+            base=-0.01,
+        )
+        child = changed(s.recipe, factor, start[factor])
+        if child is not None and child.hash not in seen:
+            yield Candidate(move, Variant(start[factor], factor), factor, child, "", move.base, move.sd, 1.0)

@@ -1,0 +1,156 @@
+"""Moves that change what is trained on: tasks, demonstrations, budgets, the environment itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evotrainer.agents.catalogue.values import CLIPPED, DEAD, of, tag, when
+from evotrainer.agents.changes import knob_changes
+from evotrainer.agents.moves import Move, Situation, Variant
+
+NO_BAND = {"kind": "none", "low": 0.05, "high": 0.95}
+
+
+def band(s: Situation) -> Iterator[Variant]:
+    """A band that drops the side on which the dead groups lie."""
+    if s.recipe.curriculum.kind != "none":
+        return
+    fail, passed = s.metric("dead_fail"), s.metric("dead_pass")
+    if passed >= fail:
+        yield Variant({"kind": "pass_rate_band", "low": 0.0, "high": 0.9}, "drop-solved")
+    if fail >= passed:
+        yield Variant({"kind": "pass_rate_band", "low": 0.05, "high": 1.0}, "drop-hopeless")
+    yield Variant({"kind": "pass_rate_band", "low": 0.05, "high": 0.95}, "both-ends")
+
+
+def knobs(s: Situation) -> Iterator[Variant]:
+    for factor, values in knob_changes(s.recipe, s.knobs).items():
+        name = factor.removeprefix("knobs.")
+        for v in values:
+            yield Variant(v, f"{name}={tag(v)}", why=f"{name}: {s.knobs[name]}")
+
+
+DATA: tuple[Move, ...] = (
+    Move(
+        "curriculum",
+        "curriculum",
+        "data",
+        {"dead_groups": 0.7, "dead_training": 0.3, "saturation": 0.8},
+        of(band),
+        "tasks at the edge of what the policy can do give mixed groups",
+        DEAD,
+        "down",
+        0.05,
+    ),
+    Move(
+        "curriculum_off",
+        "curriculum",
+        "data",
+        {"exploration_collapse": 0.3},
+        when(lambda r: r.curriculum.kind != "none", NO_BAND),
+        "the band may starve training of tasks",
+        subtracts=True,
+    ),
+    Move(
+        "more_prompts",
+        "prompts_per_step",
+        "data",
+        {"dead_groups": 0.3, "echo_trap": 0.2},
+        of(lambda s: [Variant(round(s.recipe.prompts_per_step * x), f"x{x}", x) for x in (1.5, 2)]),
+        "more tasks per step give a steadier gradient",
+        base=0.005,
+    ),
+    Move(
+        "sft_anchor",
+        "sft_anchor",
+        "data",
+        {
+            "tool_misuse": 0.6,
+            "policy_collapse": 0.5,
+            "template_collapse": 0.3,
+            "echo_trap": 0.3,
+            "efficiency_collapse": 0.3,
+            "laziness": 0.3,
+        },
+        when(lambda r: r.sft_anchor == 0, 0.05, 0.2),
+        "demonstrations hold the format while reward shapes the rest",
+        cost=1.15,
+    ),
+    Move(
+        "sft_anchor_off",
+        "sft_anchor",
+        "data",
+        {"exploration_collapse": 0.2, "special_casing": 0.2},
+        when(lambda r: r.sft_anchor > 0, 0.0),
+        "imitation pulls back towards the demonstrations' errors",
+        subtracts=True,
+    ),
+    Move(
+        "longer_budget",
+        "max_tokens",
+        "data",
+        {"truncation": 0.8},
+        of(lambda s: [Variant(round(s.recipe.max_tokens * 1.5), "x1.5", 1.25)]),
+        "cut-off answers score 0 whatever they held",
+        CLIPPED,
+        "down",
+        0.05,
+    ),
+    Move(
+        "more_turns",
+        "max_turns",
+        "data",
+        {"truncation": 0.4, "abandonment": 0.5},
+        of(lambda s: [Variant(s.recipe.max_turns + 4, "+4", 1.3)] if s.recipe.max_turns > 1 else []),
+        "episodes end before the work is submitted",
+    ),
+    Move(
+        "turn_cap",
+        "max_turns",
+        "data",
+        {"echo_trap": 0.5},
+        of(lambda s: [Variant(s.recipe.max_turns - 2, "-2", 0.9)] if s.recipe.max_turns > 4 else []),
+        "fewer turns leave no room for repetition",
+        subtracts=True,
+    ),
+    Move(
+        "mask_truncated",
+        "mask_truncated",
+        "data",
+        {"truncation": 0.6},
+        when(lambda r: not r.mask_truncated, True),
+        "a cut-off answer says nothing about its content",
+        CLIPPED,
+        "down",
+        0.0,
+    ),
+    Move(
+        "unmask_truncated",
+        "mask_truncated",
+        "data",
+        {"length_gaming": 0.3},
+        when(lambda r: r.mask_truncated, False),
+        "unpunished, running into the limit is free",
+        CLIPPED,
+        "down",
+        0.02,
+        subtracts=True,
+    ),
+    Move(
+        "environment_knob",
+        "knobs",
+        "data",
+        {
+            "answer_leak": 0.9,
+            "test_tampering": 0.8,
+            "grader_bypass": 0.8,
+            "special_casing": 0.5,
+            "proxy_gap": 0.3,
+            "edge_crash": 0.3,
+        },
+        knobs,
+        "the environment leaves a shortcut open",
+        base=-0.01,
+        sd=0.03,
+    ),
+)

@@ -1,0 +1,186 @@
+"""Moves that change whether a group gives a gradient, and how strong it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evotrainer.agents.catalogue.values import DEAD, SPREAD, of, when
+from evotrainer.agents.moves import Move, Variant
+
+
+def group_filter(kind: str, keep: float = 0.9) -> dict[str, Any]:
+    return {"kind": kind, "keep": keep, "decay": 0.1}
+
+
+SIGNAL: tuple[Move, ...] = (
+    Move(
+        "filter_dead",
+        "group_filter",
+        "signal",
+        {"dead_groups": 0.5, "dead_training": 0.2, "saturation": 0.3},
+        when(lambda r: r.group_filter.kind == "none", group_filter("zero_variance")),
+        "groups without spread dilute the step's mean and the optimizer's statistics",
+        DEAD,
+        "down",
+        0.02,
+    ),
+    Move(
+        "filter_ema",
+        "group_filter",
+        "signal",
+        {"dead_groups": 0.4, "false_revival": 0.5, "echo_trap": 0.3},
+        when(lambda r: r.group_filter.kind != "ema_std", group_filter("ema_std")),
+        "groups whose spread is far below the running mean carry mostly noise",
+        SPREAD,
+        "up",
+        0.01,
+    ),
+    Move(
+        "filter_snr",
+        "group_filter",
+        "signal",
+        {"template_collapse": 0.7, "echo_trap": 0.6, "dead_groups": 0.4, "false_revival": 0.4},
+        when(lambda r: r.group_filter.kind != "snr_top_p", group_filter("snr_top_p")),
+        "keeping the groups that hold most of the reward variance raises signal over noise",
+        SPREAD,
+        "up",
+        0.01,
+    ),
+    Move(
+        "filter_none",
+        "group_filter",
+        "signal",
+        {"exploration_collapse": 0.2},
+        when(lambda r: r.group_filter.kind != "none" and r.resample == 0, group_filter("none")),
+        "the filter may throw away rare but useful groups",
+        subtracts=True,
+    ),
+    Move(
+        "resample",
+        "resample",
+        "signal",
+        {"dead_groups": 0.8, "dead_training": 0.4, "saturation": 0.6},
+        when(lambda r: r.group_filter.kind != "none" and r.resample == 0, 1, 2),
+        "sampling again in place of dropped groups keeps every step full of signal",
+        DEAD,
+        "down",
+        0.05,
+        cost=1.4,
+    ),
+    Move(
+        "resample_off",
+        "resample",
+        "signal",
+        {},
+        when(lambda r: r.resample > 0, 0),
+        "the extra sampling costs compute that more steps would use better",
+        subtracts=True,
+        cost=0.8,
+    ),
+    Move(
+        "bigger_groups",
+        "group_size",
+        "signal",
+        {"dead_groups": 0.6, "false_revival": 0.2, "saturation": 0.2},
+        of(
+            lambda s: [
+                Variant(round(s.recipe.group_size * x), f"x{x}", x) for x in (1.5, 2) if s.recipe.group_size <= 16
+            ]
+        ),
+        "more attempts per task make a mixed group likelier and its mean steadier",
+        DEAD,
+        "down",
+        0.05,
+    ),
+    Move(
+        "smaller_groups",
+        "group_size",
+        "signal",
+        {},
+        of(lambda s: [Variant(s.recipe.group_size // 2, "half", 0.6)] if s.recipe.group_size >= 8 else []),
+        "fewer attempts per task cost less",
+        subtracts=True,
+    ),
+    Move(
+        "scale_by_batch",
+        "reward_scaling",
+        "signal",
+        {"false_revival": 0.5, "dead_groups": 0.1},
+        when(lambda r: r.reward_scaling == "group", "batch"),
+        "a tiny spread is no longer blown up to full size",
+    ),
+    Move(
+        "scale_none",
+        "reward_scaling",
+        "signal",
+        {"false_revival": 0.6, "length_gaming": 0.1},
+        when(lambda r: r.reward_scaling != "none", "none"),
+        "dividing by the group's spread overweights nearly uniform groups (Dr.GRPO)",
+        subtracts=True,
+    ),
+    Move(
+        "scale_by_group",
+        "reward_scaling",
+        "signal",
+        {"dead_training": 0.3},
+        when(lambda r: r.reward_scaling != "group", "group"),
+        "each group then pulls with equal strength",
+    ),
+    Move(
+        "hotter",
+        "temperature",
+        "signal",
+        {"exploration_collapse": 0.7, "dead_groups": 0.4, "template_collapse": 0.2, "saturation": 0.2},
+        of(lambda s: [round(s.recipe.temperature + x, 2) for x in (0.15, 0.3) if s.recipe.temperature + x <= 1.5]),
+        "more varied attempts put both outcomes into a group",
+        "entropy",
+        "up",
+        0.02,
+    ),
+    Move(
+        "cooler",
+        "temperature",
+        "signal",
+        {"tool_misuse": 0.3, "echo_trap": 0.2},
+        of(lambda s: [round(s.recipe.temperature - 0.15, 2)] if s.recipe.temperature > 0.7 else []),
+        "fewer slips in the format leave more of the spread to the substance",
+    ),
+    Move(
+        "full_nucleus",
+        "top_p",
+        "signal",
+        {"exploration_collapse": 0.5, "off_policy_drift": 0.4},
+        when(lambda r: r.top_p < 1, 1.0),
+        "a truncated tail can never be learned from",
+        subtracts=True,
+    ),
+    Move(
+        "trim_nucleus",
+        "top_p",
+        "signal",
+        {"tool_misuse": 0.3},
+        when(lambda r: r.top_p > 0.95, 0.95),
+        "the tail of the distribution mostly breaks the format",
+        base=-0.01,
+    ),
+    Move(
+        "entropy_bonus",
+        "entropy_bonus",
+        "signal",
+        {"exploration_collapse": 0.7, "echo_trap": 0.2, "template_collapse": 0.2},
+        when(lambda r: r.entropy_bonus == 0, 0.003, 0.01),
+        "paying for entropy keeps alternatives alive",
+        "entropy",
+        "up",
+        0.02,
+    ),
+    Move(
+        "entropy_bonus_off",
+        "entropy_bonus",
+        "signal",
+        {"tool_misuse": 0.2},
+        when(lambda r: r.entropy_bonus != 0, 0.0),
+        "the bonus may drown the reward",
+        subtracts=True,
+    ),
+)

@@ -1,0 +1,32 @@
+"""Helpers of the catalogue: values with preconditions, and the metrics that predictions name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from evotrainer.agents.moves import Situation, Variant
+from evotrainer.records.recipe import Recipe
+
+Values = Callable[[Situation], Iterable[Variant]]
+
+
+def when(test: Callable[[Recipe], bool], *values: Any, cost: float | None = None) -> Values:
+    """The values, where the recipe passes the test."""
+    return lambda s: (Variant(v, tag(v), cost) for v in values) if test(s.recipe) else ()
+
+
+def of(make: Callable[[Situation], Iterable[Any]]) -> Values:
+    """Values computed from the situation."""
+    return lambda s: (v if isinstance(v, Variant) else Variant(v, tag(v)) for v in make(s))
+
+
+def tag(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(str(v) for v in value.values())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+DEAD, SPREAD = "frac_reward_zero_std", "reward_std"
+LENGTH, CLIPPED = "completions/mean_length", "completions/clipped_ratio"
+"""Metric names, as the harness and TRL write them."""

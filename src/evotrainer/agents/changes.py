@@ -1,0 +1,134 @@
+"""Single-factor changes: validity, and the values each factor may sensibly take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from evotrainer.errors import ConfigError, SingleFactorError
+from evotrainer.records.evidence import Briefing
+from evotrainer.records.recipe import Recipe, lint, single_factor
+
+
+def changed(recipe: Recipe, factor: str, new: Any) -> Recipe | None:
+    """The recipe with the factor set; None where that is no valid, lint-clean change of exactly this factor."""
+    try:
+        child = recipe.with_factor(factor, new)
+        if single_factor(recipe, child) != factor:
+            return None
+    except (ConfigError, SingleFactorError):
+        return None
+    return None if any(i.level == "error" for i in lint(child)) else child
+
+
+def tried(briefing: Briefing) -> set[str]:
+    """Hashes of every recipe the run has trained: training one again would buy nothing new."""
+    return {b.recipe.hash for b in briefing.branches} | {briefing.champion.recipe.hash}
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality of two JSON values."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def knob_values(text: str) -> list[Any]:
+    """Allowed values of a knob from its description: comma-separated, up to the first `:`."""
+    return [_literal(x.strip()) for x in text.split(":", 1)[0].split(",") if x.strip()]
+
+
+def _literal(text: str) -> Any:
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def knob_changes(recipe: Recipe, knobs: Mapping[str, str]) -> dict[str, list[Any]]:
+    """`knobs.<name>` -> allowed values other than the one in force (the default stands first)."""
+    out: dict[str, list[Any]] = {}
+    for name, text in sorted(knobs.items()):
+        values = knob_values(text)
+        if values:
+            now = recipe.knobs.get(name, values[0])
+            out[f"knobs.{name}"] = [v for v in values if v != now]
+    return out
+
+
+def reward_changes(
+    rewards: Mapping[str, float], offered: Collection[str], negative: Collection[str] = ()
+) -> dict[str, dict[str, float]]:
+    """Every elementary move in the reward composition: signature -> new composition.
+
+    Replace, add (at a tenth, half and all of the present total), remove, and re-weight each component; components in
+    `negative` are offered as penalties. Re-weighting a lone component is left out: normalisation would undo it.
+    """
+    paid = {k: w for k, w in sorted(rewards.items()) if w}
+    total = sum(abs(w) for w in paid.values()) or 1.0
+    spare = sorted(set(offered) - paid.keys())
+    out: dict[str, dict[str, float]] = {}
+    for q in spare:
+        sign = -1.0 if q in negative else 1.0
+        for share in (0.1, 0.5, 1.0):
+            out[f"add_reward {q}*{sign * share:g}"] = paid | {q: round(sign * share * total, 6)}
+        if q in negative:
+            continue
+        for p, w in paid.items():
+            out[f"replace_reward {p}->{q}"] = {k: x for k, x in paid.items() if k != p} | {q: w}
+    if len(paid) > 1:
+        for p, w in paid.items():
+            out[f"remove_reward {p}"] = {k: x for k, x in paid.items() if k != p}
+            for scale in (0.5, 2.0):
+                out[f"reweight_reward {p}*{scale:g}"] = paid | {p: round(scale * w, 6)}
+    return out
+
+
+def neighbourhood(recipe: Recipe, components: Collection[str], knobs: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Factor -> candidate values: a fixed grid around what practice uses. The space a random search draws from."""
+    r = recipe
+    grid: dict[str, list[Any]] = {
+        "loss": ["grpo", "dapo", "dr_grpo", "bnpo", "gspo", "cispo"],
+        "clip": [{"low": 0.2, "high": h} for h in (0.2, 0.24, 0.28, 0.4)] + [{"low": 0.1, "high": 0.1}],
+        "kl_beta": [0.0, 0.005, 0.02, 0.04, 0.1],
+        "reward_scaling": ["group", "batch", "none"],
+        "lr": [float(f"{r.lr * x:.3g}") for x in (0.33, 0.5, 0.7, 1.4, 2.0, 3.0) if r.lr * x <= 1e-3],
+        "schedule": [{"kind": k, "warmup": r.schedule.warmup} for k in ("constant", "linear", "cosine")],
+        "weight_decay": [0.0, 0.01, 0.1],
+        "grad_clip": [0.2, 0.5, 1.0, 2.0],
+        "steps": [max(1, round(r.steps * x)) for x in (0.67, 1.5)],
+        "prompts_per_step": [max(1, round(r.prompts_per_step * x)) for x in (0.5, 1.5, 2)],
+        "group_size": [max(2, round(r.group_size * x)) for x in (0.5, 1.5, 2)],
+        "updates_per_step": [1, 2, 4],
+        "temperature": [0.7, 0.85, 1.0, 1.15, 1.3],
+        "top_p": [0.9, 0.95, 1.0],
+        "max_tokens": [max(1, round(r.max_tokens * x)) for x in (0.75, 1.25, 1.5)],
+        "max_turns": [r.max_turns - 2, r.max_turns + 2] if r.max_turns > 2 else [],
+        "rewards": list(reward_changes(r.rewards, components).values()),
+        "length": [
+            {"kind": "none", "weight": 0.0, "soft": 0.75},
+            {"kind": "overlong", "weight": 0.5, "soft": 0.75},
+            {"kind": "correct_bonus", "weight": 0.1, "soft": 0.75},
+            {"kind": "token_penalty", "weight": round(0.2 / r.max_tokens, 6), "soft": 0.75},
+        ],
+        "repetition_penalty": [0.0, 0.1, 0.3],
+        "group_filter": [
+            {"kind": k, "keep": 0.9, "decay": 0.1} for k in ("none", "zero_variance", "ema_std", "snr_top_p")
+        ],
+        "resample": [0, 1, 2],
+        "curriculum": [
+            {"kind": "none", "low": 0.05, "high": 0.95},
+            {"kind": "pass_rate_band", "low": 0.05, "high": 0.95},
+            {"kind": "pass_rate_band", "low": 0.1, "high": 0.9},
+        ],
+        "sft_anchor": [0.0, 0.05, 0.2],
+        "entropy_bonus": [0.0, 0.003, 0.01],
+        "is_cap": [None, 2.0, 5.0],
+        "mask_truncated": [False, True],
+    }
+    grid |= knob_changes(recipe, knobs)
+    now = recipe.factors()
+    return {f: kept for f, vs in grid.items() if (kept := [v for v in vs if not same(v, now.get(f))])}

@@ -1,0 +1,76 @@
+"""A control agent: proposes a given list of changes in order, whatever the evidence says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from evotrainer.agents.base import Tools
+from evotrainer.agents.changes import changed, same, tried
+from evotrainer.errors import AgentError
+from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
+from evotrainer.records.recipe import Frozen
+
+
+class FixedChange(Frozen):
+    """One entry of `run.agent_options.interventions`."""
+
+    factor: str
+    new: Any = None
+    why: str = "the task file lists it"
+
+
+class FixedOptions(Frozen):
+    """Options of the fixed agent."""
+
+    interventions: tuple[FixedChange, ...] = Field(min_length=1)
+
+
+class FixedAgent:
+    """Takes the next changes of its list that the run has not tried."""
+
+    name = "fixed"
+
+    def __init__(self, options: FixedOptions) -> None:
+        self.options = options
+
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        """The next changes in the list's order; AgentError for an entry that is no valid change of this recipe."""
+        recipe, seen = briefing.champion.recipe, tried(briefing)
+        done = [b.intervention for b in briefing.branches if b.intervention]
+        out: list[Intervention] = []
+        for c in self.options.interventions:
+            if any(d.factor == c.factor and same(d.new, c.new) for d in done):
+                continue
+            old = recipe.factors().get(c.factor)
+            if same(old, c.new):
+                continue
+            child = changed(recipe, c.factor, c.new)
+            if child is None:
+                raise AgentError(
+                    f"fixed agent: {c.factor} = {c.new!r} is no valid single-factor change of {briefing.champion.branch}; "
+                    "correct run.agent_options.interventions"
+                )
+            if child.hash not in seen:
+                out.append(
+                    plain(recipe.factors().get(c.factor), c.factor, c.new, c.why, briefing.champion.branch, "fixed")
+                )
+        chosen = tuple(out[: briefing.branches_wanted])
+        return Proposal(
+            agent=self.name, interventions=chosen, stop="" if chosen else "the list of fixed changes is exhausted"
+        )
+
+
+def plain(old: Any, factor: str, new: Any, why: str, champion: str, move: str) -> Intervention:
+    """An intervention that predicts nothing beyond a better score."""
+    return Intervention(
+        factor=factor,
+        old=old,
+        new=new,
+        hypothesis=f"if {factor} changes from {old} to {new}, accuracy goes up by at least 0.01, because {why}",
+        prediction=Prediction(metric="accuracy", direction="up", size=0.01),
+        success_criterion=f"the judge's lower bound of the gate score over {champion} is above 0",
+        rollback=f"keep {champion}: {factor} stays {old}",
+        move=move,
+    )

@@ -1,0 +1,148 @@
+"""The form of a catalogue move, and the situation it is judged in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from evotrainer.agents.symptoms import RewardEvidence
+from evotrainer.records.evidence import Intervention, Prediction
+from evotrainer.records.recipe import Recipe
+
+Layer = Literal["reward", "signal", "data", "algorithm"]
+Direction = Literal["up", "down"]
+LAYERS: tuple[Layer, ...] = ("reward", "signal", "data", "algorithm")
+"""The order in which escalation changes layer (METHOD.md section 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the catalogue's preconditions may look at."""
+
+    recipe: Recipe
+    start: Recipe
+    """The starting recipe, for reverting a factor."""
+    symptoms: Mapping[str, float]
+    """Bottleneck -> severity in [0, 1]."""
+    metrics: Mapping[str, float]
+    components: Mapping[str, str]
+    knobs: Mapping[str, str]
+    score: float | None
+    """Mean search score of the champion."""
+    evidence: RewardEvidence
+
+    @property
+    def headroom(self) -> float:
+        """What is left to gain, score units; half where the score is unknown."""
+        return 0.5 if self.score is None else max(0.0, 1.0 - self.score)
+
+    def metric(self, name: str, default: float = 0.0) -> float:
+        """A health metric, or the default where it was not seen."""
+        return self.metrics.get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One concrete value of a move, with what the evidence adds to its prior."""
+
+    value: Any
+    detail: str = ""
+    """Distinguishes variants in the move's name."""
+    cost: float | None = None
+    """Compute relative to the champion's trial; None: the move's."""
+    shift: float = 0.0
+    """Added to the prior mean of the gain, score units."""
+    sd: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One remedy: when it applies, what it changes, what it should do, what it costs."""
+
+    name: str
+    factor: str
+    layer: Layer
+    remedies: Mapping[str, float]
+    """Bottleneck -> how well this remedy answers it, in [0, 1]."""
+    values: Callable[[Situation], Iterable[Variant]]
+    """Concrete values; none where a precondition is not met."""
+    why: str
+    metric: str = "accuracy"
+    direction: Direction = "up"
+    size: float = 0.01
+    cost: float = 1.0
+    gain: float = 0.06
+    """Prior mean gain where the remedy answers a bottleneck of severity 1 fully, score units."""
+    base: float = -0.005
+    """Prior mean gain where nothing calls for it: an arbitrary change to a sane recipe costs a little."""
+    sd: float = 0.02
+    subtracts: bool = False
+    """Takes something away rather than adding it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A move made concrete in a situation."""
+
+    move: Move
+    variant: Variant
+    factor: str
+    child: Recipe
+    bottleneck: str
+    """The symptom it answers best; empty where none."""
+    mean: float
+    """Prior mean gain, score units."""
+    sd: float
+    cost: float
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Unique name within a round: move and detail."""
+        return f"{self.move.name} {self.variant.detail}".strip()
+
+    def intervention(self, situation: Situation, min_effect: float, champion: str) -> Intervention:
+        """The falsifiable form that trains."""
+        m = self.move
+        old = situation.recipe.factors().get(self.factor)
+        why = self.variant.why or m.why
+        return Intervention(
+            factor=self.factor,
+            old=old,
+            new=self.variant.value,
+            hypothesis=(
+                f"if {self.factor} changes from {_short(old)} to {_short(self.variant.value)}, {m.metric} goes "
+                f"{m.direction} by at least {m.size:g}, because {why}"
+            ),
+            prediction=Prediction(metric=m.metric, direction=m.direction, size=m.size),
+            success_criterion=(
+                f"the judge's lower bound of the gate score over {champion} is above 0 and its mean at least "
+                f"{min_effect:g}"
+                + ("" if m.metric == "accuracy" else f"; {m.metric} goes {m.direction} by at least {m.size:g}")
+            ),
+            rollback=f"keep {champion}: {self.factor} stays {_short(old)}",
+            bottleneck=self.bottleneck,
+            move=self.name,
+        )
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}={_short(v)}" for k, v in value.items()) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def relevance(move: Move, symptoms: Mapping[str, float]) -> tuple[float, str]:
+    """(severity-weighted fit of the move to the diagnosis, the symptom it answers best).
+
+    Several answered symptoms add up as independent chances: 1 - prod(1 - severity * fit).
+    """
+    rest, best, name = 1.0, 0.0, ""
+    for symptom, fit in sorted(move.remedies.items()):
+        strength = fit * symptoms.get(symptom, 0.0)
+        rest *= 1 - strength
+        if strength > best:
+            best, name = strength, symptom
+    return 1 - rest, name

@@ -1,0 +1,257 @@
+"""The embedded statistical agent: needs no model and no network.
+
+Each round: read the diagnosis, list every valid single-factor change with a prior of its gain (catalogue, and stored
+rollouts for reward moves), update by the run's verdicts, draw one gain per change from its posterior and rank by gain
+per compute (Thompson sampling), backtest the best, drop what the replay contradicts, and propose a varied few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from pydantic import Field
+
+from evotrainer.agents.base import Tools
+from evotrainer.agents.belief import Observation, observations, posterior
+from evotrainer.agents.catalogue import candidates, reverts
+from evotrainer.agents.changes import tried
+from evotrainer.agents.moves import LAYERS, Candidate, Layer, Situation
+from evotrainer.agents.rewards import reward_candidates
+from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
+from evotrainer.records.evidence import Backtest, Briefing, Proposal
+from evotrainer.records.recipe import Frozen
+
+SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
+"""Rounds without promotion after which a subtraction is offered, and the layer changed (METHOD.md section 1)."""
+BACKTEST_WORTH = {"supports": 0.02, "silent": 0.0, "contradicts": 0.0}
+"""What a backtest adds to the drawn gain, score units; a contradiction drops the change altogether."""
+
+
+class Options(Frozen):
+    """What a task file may set under `run.agent_options`."""
+
+    min_effect: float = Field(0.01, ge=0)
+    """Gains below this are not worth a branch, score units."""
+    ceiling: float = Field(0.97, gt=0, le=1)
+    """Search score at which nothing worthwhile is left."""
+    spare: int = Field(2, ge=0)
+    """Further proposals beyond the branches wanted, should the loop refuse one."""
+    max_backtests: int = Field(24, ge=1)
+    rollouts: int = Field(3000, ge=0)
+    """Stored rollouts to read."""
+    stop_chance: float = Field(0.1, ge=0, le=1)
+    """Advise to stop where no change exceeds `min_effect` with this probability."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate with what is believed, drawn and replayed about it."""
+
+    candidate: Candidate
+    mean: float
+    sd: float
+    drawn: float
+    backtest: Backtest | None = None
+
+    @property
+    def value(self) -> float:
+        """Drawn gain per unit of compute; losses are not made smaller by being expensive."""
+        worth = BACKTEST_WORTH[self.backtest.verdict] if self.backtest else 0.0
+        gain = self.drawn + worth
+        return gain / self.candidate.cost if gain > 0 else gain * self.candidate.cost
+
+
+class StatisticalAgent:
+    """Deterministic given (seed, round) and what the briefing and the tools say."""
+
+    name = "statistical"
+
+    def __init__(self, seed: int, options: Options | None = None) -> None:
+        self.seed = seed
+        self.options = options or Options()
+
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        """The round's proposal, or the advice to stop."""
+        s = self.situation(briefing, tools)
+        if s.score is not None and s.score >= self.options.ceiling:
+            return self._stop(f"search score {s.score:.1%} is at the ceiling of {self.options.ceiling:.0%}")
+        ranked = self.rank(briefing, s)
+        if not ranked:
+            return self._stop("every change of the catalogue has been tried or does not apply")
+        if self._chance(ranked) < self.options.stop_chance:
+            return self._stop(
+                f"saturated: no untried change gains {100 * self.options.min_effect:.1f} points with a probability "
+                f"of {self.options.stop_chance:.0%} or more"
+            )
+        kept, vetoed = self._replay(ranked, s, briefing, tools)
+        if not kept:
+            return self._stop("the backtests contradict every change that was worth a try", vetoed)
+        chosen = self._choose(kept, briefing)
+        return Proposal(
+            agent=self.name,
+            interventions=tuple(
+                r.candidate.intervention(s, self.options.min_effect, briefing.champion.branch) for r in chosen
+            ),
+            reasoning=_reasoning(briefing, s, chosen, vetoed),
+        )
+
+    def situation(self, briefing: Briefing, tools: Tools) -> Situation:
+        """The briefing as the catalogue reads it, with the champion's stored rollouts."""
+        start = next((b for b in briefing.branches if b.parent is None), briefing.champion)
+        stored = tools.rollouts(briefing.champion.branch, self.options.rollouts) if self.options.rollouts else ()
+        return Situation(
+            recipe=briefing.champion.recipe,
+            start=start.recipe,
+            symptoms=bottlenecks(briefing),
+            metrics={m.name: m.value for m in briefing.health.metrics if m.value is not None},
+            components=briefing.components,
+            knobs=briefing.knobs,
+            score=search_score(briefing),
+            evidence=RewardEvidence(stored, list(briefing.components)),
+        )
+
+    def rank(self, briefing: Briefing, s: Situation) -> list[Ranked]:
+        """Every candidate with its posterior and one draw from it, best value first."""
+        seen = tried(briefing)
+        costs = {k.removeprefix("cost/"): float(v) for k, v in briefing.notes.items() if k.startswith("cost/")}
+        found = chain(reward_candidates(s, seen, costs), candidates(s, seen), reverts(s, seen))
+        pool = _wanted_by_human(_unique(found), briefing.feedback)
+        past = observations(briefing.branches)
+        rng = np.random.default_rng([self.seed, briefing.round])
+        ranked = [self._draw(c, past, briefing.champion.branch, rng) for c in pool]
+        return sorted(ranked, key=lambda r: (-r.value, r.candidate.name))
+
+    def _draw(self, c: Candidate, past: Sequence[Observation], champion: str, rng: np.random.Generator) -> Ranked:
+        mean, sd = posterior(c, past, champion)
+        return Ranked(c, mean, sd, mean + sd * float(rng.standard_normal()))
+
+    def _chance(self, ranked: Sequence[Ranked]) -> float:
+        """Largest probability among the candidates of a gain above `min_effect`."""
+        from scipy.special import ndtr
+
+        return max(float(ndtr((r.mean - self.options.min_effect) / r.sd)) for r in ranked)
+
+    def _replay(
+        self, ranked: Sequence[Ranked], s: Situation, briefing: Briefing, tools: Tools
+    ) -> tuple[list[Ranked], list[Ranked]]:
+        """(kept, vetoed): backtests from the best value down, until enough varied candidates stand."""
+        kept: list[Ranked] = []
+        vetoed: list[Ranked] = []
+        for r in _escalated(ranked, briefing)[: self.options.max_backtests]:
+            iv = r.candidate.intervention(s, self.options.min_effect, briefing.champion.branch)
+            tested = Ranked(r.candidate, r.mean, r.sd, r.drawn, tools.backtest(iv))
+            contradicted = tested.backtest is not None and tested.backtest.verdict == "contradicts"
+            (vetoed if contradicted else kept).append(tested)
+            if len({k.candidate.factor for k in kept}) >= 2 * briefing.branches_wanted + self.options.spare:
+                break
+        return sorted(kept, key=lambda r: (-r.value, r.candidate.name)), vetoed
+
+    def _choose(self, kept: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
+        """Best first, each factor once before any factor twice, with the escalation's demands served first."""
+        order: list[Ranked] = []
+        if briefing.failures_in_a_row >= SWITCH_AFTER:
+            layer = next_layer(briefing)
+            order += [r for r in kept if r.candidate.move.layer == layer][:1]
+        if briefing.failures_in_a_row >= SUBTRACT_AFTER:
+            order += [r for r in kept if r.candidate.move.subtracts and r not in order][:1]
+        factors = {r.candidate.factor for r in order}
+        again: list[Ranked] = []
+        for r in kept:
+            if r in order:
+                continue
+            if r.candidate.factor in factors:
+                again.append(r)
+            else:
+                factors.add(r.candidate.factor)
+                order.append(r)
+        return (order + again)[: briefing.branches_wanted + self.options.spare]
+
+    def _stop(self, why: str, vetoed: Sequence[Ranked] = ()) -> Proposal:
+        lines = [f"- vetoed: {r.candidate.name}: {r.backtest.reason}" for r in vetoed if r.backtest]
+        return Proposal(agent=self.name, interventions=(), reasoning="\n".join(lines), stop=why)
+
+
+def next_layer(briefing: Briefing) -> Layer:
+    """The layer to turn to: the first in the order that the present streak of failures has not tried.
+
+    Where it has tried all, the one after the latest.
+    """
+    streak = briefing.round - briefing.failures_in_a_row
+    failed = [b for b in briefing.branches if b.intervention and b.round >= streak]
+    layers = [layer_of(b.intervention.factor) for b in failed if b.intervention]
+    if not layers:
+        return LAYERS[0]
+    fresh = [x for x in LAYERS if x not in layers]
+    return fresh[0] if fresh else LAYERS[(LAYERS.index(layers[-1]) + 1) % len(LAYERS)]
+
+
+def layer_of(factor: str) -> Layer:
+    """The layer a factor belongs to."""
+    from evotrainer.agents.catalogue import MOVES
+
+    if factor == "rewards":
+        return "reward"
+    if factor.startswith("knobs."):
+        return "data"
+    return next((m.layer for m in MOVES if m.factor == factor), "algorithm")
+
+
+def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
+    """After failures, the best of the next layer (and of the subtractions) are backtested first."""
+    if briefing.failures_in_a_row < SWITCH_AFTER:
+        return list(ranked)
+    layer = next_layer(briefing)
+    first = [r for r in ranked if r.candidate.move.layer == layer][: 2 * briefing.branches_wanted]
+    if briefing.failures_in_a_row >= SUBTRACT_AFTER:
+        first += [r for r in ranked if r.candidate.move.subtracts and r not in first][:3]
+    return first + [r for r in ranked if r not in first]
+
+
+def _unique(found: Iterable[Candidate]) -> list[Candidate]:
+    """One candidate per resulting recipe: the one with the better prior."""
+    best: dict[str, Candidate] = {}
+    for c in found:
+        have = best.get(c.child.hash)
+        if have is None or c.mean > have.mean:
+            best[c.child.hash] = c
+    return sorted(best.values(), key=lambda c: (c.name, c.child.hash))
+
+
+def _wanted_by_human(pool: list[Candidate], feedback: str) -> list[Candidate]:
+    """A human's REVISE in plain words: factors named after no / not / avoid / without are left out; factors named
+    otherwise are the only ones kept."""
+    words = [w.strip(".,;:!?()'\"`").lower() for w in feedback.split()]
+    factors = {c.factor for c in pool}
+    unwanted: set[str] = set()
+    wanted: set[str] = set()
+    for i, w in enumerate(words):
+        named = {f for f in factors if w in (f, f + "s", f.rstrip("s"), layer_of(f))}
+        refused = {"no", "not", "avoid", "without", "never", "don't"} & set(words[max(0, i - 4) : i])
+        (unwanted if refused else wanted).update(named)
+    left = [c for c in pool if c.factor not in unwanted and (not wanted or c.factor in wanted)]
+    return left or pool
+
+
+def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoed: Sequence[Ranked]) -> str:
+    """Why these, in lines a human reads."""
+    worst = sorted(s.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
+    lines = ["Diagnosis: " + (", ".join(f"{k} {v:.2f}" for k, v in worst) or "nothing stands out") + "."]
+    if s.evidence:
+        fit = s.evidence.fit(s.recipe.rewards)
+        lines.append(f"The present reward's alignment with the outcome is {fit.aligned:.2f} on stored rollouts.")
+    if briefing.failures_in_a_row >= SWITCH_AFTER:
+        lines.append(
+            f"{briefing.failures_in_a_row} rounds without promotion: turning to the {next_layer(briefing)} layer"
+            + (" and trying a subtraction." if briefing.failures_in_a_row >= SUBTRACT_AFTER else ".")
+        )
+    for r in chosen:
+        replay = f"; backtest {r.backtest.verdict}: {r.backtest.reason}" if r.backtest else ""
+        lines.append(
+            f"- {r.candidate.name}: expected {100 * r.mean:+.1f} +/- {100 * r.sd:.1f} points at "
+            f"{r.candidate.cost:g}x cost{replay}"
+        )
+    lines += [f"- vetoed: {r.candidate.name}: {r.backtest.reason}" for r in vetoed if r.backtest]
+    return "\n".join(lines)
