@@ -1,0 +1,50 @@
+"""Detectors: one small registered function per failure of METHOD.md section 4. Importing this package registers all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from evotrainer.errors import ConfigError
+from evotrainer.harness.batch import Batch
+from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.detectors import agency, collapse, groups, length, proxy, validity
+from evotrainer.harness.registry import DETECTORS, Detector, Look, detector
+from evotrainer.records.evidence import Finding, MetricValue
+
+__all__ = [
+    "DETECTORS",
+    "Detector",
+    "Look",
+    "agency",
+    "collapse",
+    "detect",
+    "detector",
+    "groups",
+    "length",
+    "proxy",
+    "validity",
+]
+
+
+def detect(
+    batch: Batch,
+    metrics: Mapping[str, MetricValue],
+    context: HarnessContext | None = None,
+    names: Iterable[str] | None = None,
+    thresholds: Mapping[str, float] | None = None,
+) -> list[Finding]:
+    """Findings of the named detectors (all by default), in registry order.
+
+    `thresholds`: overrides, `<detector>.<threshold>` -> value. ConfigError for an unknown detector.
+    """
+    wanted = list(DETECTORS) if names is None else list(names)
+    unknown = sorted(set(wanted) - DETECTORS.keys())
+    if unknown:
+        raise ConfigError(f"unknown detector {', '.join(unknown)}; known: {', '.join(sorted(DETECTORS))}")
+    context = context or HarnessContext()
+    out: list[Finding] = []
+    for name in wanted:
+        prefix = f"{name}."
+        own = {k.removeprefix(prefix): v for k, v in (thresholds or {}).items() if k.startswith(prefix)}
+        out += DETECTORS[name].look(batch, metrics, context, own)
+    return out

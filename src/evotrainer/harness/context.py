@@ -1,0 +1,56 @@
+"""What the harness may know besides the rollouts. Every field is optional; detectors say what they could not see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evotrainer.records.evidence import HealthReport
+from evotrainer.records.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessContext:
+    """The surroundings of one reading."""
+
+    recipe: Recipe | None = None
+    """Recipe the rollouts were trained under: weights for variance shares, `max_tokens` for truncation."""
+    proxy: tuple[str, str] | None = None
+    """(proxy component, true component) whose gap is the proxy gap, as the environment declares it."""
+    max_tokens: int | None = None
+    """Completion budget per turn, tokens; None: the recipe's."""
+    previous: tuple[HealthReport, ...] = ()
+    """Earlier readings of the same branch, oldest first, for trends."""
+    base: HealthReport | None = None
+    """Reading of the start policy, for comparisons."""
+    curve: tuple[Mapping[str, float], ...] = ()
+    """Training steps, oldest first. Keys read: reward, score, frac_reward_zero_std, dead_fail, dead_pass, entropy, kl,
+    ratio_max, completions/mean_length, completions/clipped_ratio, rewards/<component>/mean, kept_groups."""
+
+    @property
+    def token_budget(self) -> int | None:
+        """Completion tokens per turn, where known."""
+        if self.max_tokens is not None:
+            return self.max_tokens
+        return self.recipe.max_tokens if self.recipe else None
+
+    @property
+    def weights(self) -> dict[str, float] | None:
+        """Paid reward components, None without a recipe."""
+        if self.recipe is None:
+            return None
+        return {k: float(w) for k, w in self.recipe.rewards.items() if w}
+
+    def series(self, key: str) -> list[float]:
+        """Finite values of one curve key, oldest first."""
+        out = []
+        for point in self.curve:
+            x = point.get(key)
+            if isinstance(x, int | float) and x == x and abs(x) != float("inf"):
+                out.append(float(x))
+        return out
+
+    def reference(self, metric: str) -> float | None:
+        """The metric in the base reading, else in the oldest previous one."""
+        reports = ([self.base] if self.base else []) + list(self.previous)
+        return next((v for r in reports if (v := r.metric(metric)) is not None), None)

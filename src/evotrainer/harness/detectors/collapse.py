@@ -1,0 +1,183 @@
+"""Collapse: of the policy, its entropy, its variety, its link to the input; and drift between trainer and sampler."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evotrainer.harness.layers.behaviour import action_runs, repetitions
+from evotrainer.harness.numerics import slope_t
+from evotrainer.harness.registry import Look, detector
+from evotrainer.records.evidence import Finding, Severity
+
+
+@detector(
+    "policy_collapse",
+    "policy_collapse",
+    "score",
+    needs=["outcome"],
+    thresholds={"warn": 0.05, "critical": 0.15, "z": 3.0},
+)
+def policy_collapse(look: Look) -> list[Finding]:
+    """Accuracy more than 5 points (critical 15) below the start policy, beyond 3 standard errors of the difference."""
+    now = look.metrics.get("accuracy")
+    base = look.context.base
+    before = next((m for m in base.metrics if m.name == "accuracy"), None) if base else None
+    if now is None or before is None or now.value is None or before.value is None:
+        return []
+    drop = before.value - now.value
+    se = float(np.hypot(now.se or 0.0, before.se or 0.0))
+    severity = look.level(drop)
+    if severity is None or drop < look.thresholds["z"] * se:
+        return []
+    claim = f"accuracy {now.value:.1%} is {100 * drop:.1f} points below the start policy's {before.value:.1%}"
+    quotes = look.quote_where(look.batch.truth < 0.5, "incorrect now", 2)
+    return [
+        look.finding(severity, claim, {"drop": drop, "accuracy": now.value, "base": before.value, "se": se}, quotes)
+    ]
+
+
+@detector(
+    "entropy_collapse",
+    "entropy_collapse",
+    "signal",
+    thresholds={"warn": 0.33, "critical": 0.15, "floor": 0.02, "t": -3.0},
+)
+def entropy_collapse(look: Look) -> list[Finding]:
+    """Token entropy below a third (critical 15%) of its start, in the curve or against the base reading, and still
+    falling or below 0.02 nats; alone it is what learning looks like, so accuracy must not have grown by 5 points."""
+    series = look.context.series("entropy")
+    now = look.value("entropy")
+    start = look.context.reference("entropy")
+    if start is None and len(series) >= 5:
+        start = float(np.mean(series[: max(1, len(series) // 5)]))
+    if now is None and series:
+        now = series[-1]
+    if start is None or now is None or start <= 0:
+        return []
+    ratio = now / start
+    severity = look.level_low(ratio)
+    falling = len(series) < 4 or slope_t(series)[1] < look.thresholds["t"]
+    if severity is None or not (falling or now < look.thresholds["floor"]):
+        return []
+    accuracy, before = look.value("accuracy"), look.context.reference("accuracy")
+    if accuracy is not None and before is not None and accuracy > before + 0.05:
+        return []
+    claim = f"token entropy fell from {start:.3f} to {now:.3f} nats ({ratio:.0%} of its start)"
+    return [look.finding(severity, claim, {"entropy": now, "start": start, "ratio": ratio})]
+
+
+@detector(
+    "exploration_collapse",
+    "exploration_collapse",
+    "signal",
+    needs=["mean_logprob"],
+    thresholds={"warn": -0.1, "critical": -0.05, "distinct": 0.5, "distinct_warn": 0.15},
+)
+def exploration_collapse(look: Look) -> list[Finding]:
+    """Mean log-probability above -0.1 nats (critical -0.05) while a group of 8 samples has fewer than half as many
+    distinct solutions; or fewer than 15% distinct solutions whatever the log-probability. A peaked policy whose
+    samples still differ explores enough."""
+    logprob = look.value("mean_logprob")
+    distinct = look.value("distinct_solutions")
+    if logprob is None:
+        return []
+    size = float(np.mean([len(g) for g in look.batch.groups])) if look.batch.groups else 0.0
+    few = distinct is not None and distinct < max(look.thresholds["distinct_warn"], 1.01 / max(size, 1.0))
+    severity: Severity | None = look.level(logprob)
+    if few and severity is None:
+        severity = "warn"
+    if severity is None or (distinct is not None and distinct >= look.thresholds["distinct"]):
+        return []
+    if severity == "critical" and not few:
+        severity = "warn"
+    claim = f"mean log-probability {logprob:.3f} nats" + (
+        f", {distinct:.0%} of a group's solutions are distinct" if distinct is not None else ""
+    )
+    b = look.batch
+    quotes = [look.quote(i, note="first of its group") for i in range(min(1, b.n))]
+    return [look.finding(severity, claim, {"mean_logprob": logprob, "distinct_solutions": distinct}, quotes)]
+
+
+@detector(
+    "template_collapse",
+    "template_collapse",
+    "behaviour",
+    needs=["text", "groups", "prompts"],
+    thresholds={"warn": 0.3, "critical": 0.1, "min_groups": 8, "variety": 0.5},
+)
+def template_collapse(look: Look) -> list[Finding]:
+    """Outputs no longer tell which input they answer: retrieval proxy `io_dependence` below 0.3 (critical 0.1) over at
+    least 8 tasks, while the batch has under half as many distinct solutions as tasks and the policy is mostly wrong. Tasks
+    with few possible answers (yes or no) look alike and are right; so accuracy above 50% is no collapse."""
+    dependence = look.metrics.get("io_dependence")
+    if dependence is None or dependence.value is None or dependence.n < look.thresholds["min_groups"]:
+        return []
+    severity = look.level_low(dependence.value)
+    if severity is None:
+        return []
+    b = look.batch
+    variety = len(set(b.solutions)) / max(1, b.n_tasks)
+    accuracy = look.value("accuracy")
+    start = look.context.reference("io_dependence")
+    fell = start is not None and dependence.value < 0.5 * start
+    if (variety >= look.thresholds["variety"] and not fell) or (accuracy is not None and accuracy > 0.5):
+        return []
+    first = np.unique(b.group, return_index=True)[1][:3]
+    quotes = [look.quote(int(i), note=f"task {b.rollouts[int(i)].task}") for i in first]
+    claim = (
+        f"outputs hardly depend on their input: retrieval {dependence.value:.2f} (1: fully), "
+        f"{len(set(b.solutions))} distinct solutions for {b.n_tasks} tasks"
+    )
+    return [look.finding(severity, claim, {"io_dependence": dependence.value, "variety": variety}, quotes)]
+
+
+@detector(
+    "echo_trap",
+    "echo_trap",
+    "behaviour",
+    needs=["text"],
+    thresholds={"repetition": 0.5, "run": 4, "warn": 0.1, "critical": 0.3, "min_rollouts": 16},
+)
+def echo_trap(look: Look) -> list[Finding]:
+    """Rollouts that echo themselves: more than half of their 4-grams repeat, or one action (one line) runs 5 times or
+    more: warn above 10% of rollouts, critical above 30%. Raised to critical where entropy falls over the curve, too."""
+    b, limits = look.batch, look.thresholds
+    if b.n < limits["min_rollouts"]:
+        return []
+    rep, run = repetitions(b), action_runs(b)
+    mask = (rep > limits["repetition"]) | (run > limits["run"])
+    severity = look.level(look.share(mask))
+    if severity is None:
+        return []
+    change, t = slope_t(look.context.series("entropy"))
+    if change < 0 and t < -3:
+        severity = "critical"
+    claim = f"{look.share(mask):.0%} of rollouts repeat themselves (mean 4-gram repetition {rep.mean():.0%}, longest run of one action {int(run.max())})"
+    numbers = {"share": look.share(mask), "repetition": float(rep.mean()), "longest_run": float(run.max())}
+    return [look.finding(severity, claim, numbers, look.quote_where(mask, "repeats itself"))]
+
+
+@detector(
+    "off_policy_drift",
+    "off_policy_drift",
+    "signal",
+    thresholds={"ratio_warn": 10.0, "ratio_critical": 100.0, "kl_warn": 0.5, "kl_critical": 2.0, "steps": 3},
+)
+def off_policy_drift(look: Look) -> list[Finding]:
+    """Median over the last 3 training steps of the largest trainer/sampler ratio above 10 (critical 100), or of the KL to
+    the start policy above 0.5 nats (critical 2) and rising."""
+    steps = int(look.thresholds["steps"])
+    out = []
+    ratios, kls = look.context.series("ratio_max"), look.context.series("kl")
+    if len(ratios) >= steps:
+        x = float(np.median(ratios[-steps:]))
+        if severity := look.level(x, "ratio_warn", "ratio_critical"):
+            claim = f"the largest trainer/sampler probability ratio is {x:.3g} (median of the last {steps} steps)"
+            out.append(look.finding(severity, claim, {"ratio_max": x}))
+    if len(kls) >= max(steps, 4):
+        x = float(np.median(kls[-steps:]))
+        severity = look.level(x, "kl_warn", "kl_critical")
+        if severity and slope_t(kls)[1] > 3:
+            claim = f"KL to the start policy is {x:.2f} nats and rising"
+            out.append(look.finding(severity, claim, {"kl": x}))
+    return out

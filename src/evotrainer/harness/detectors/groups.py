@@ -1,0 +1,171 @@
+"""Signal detectors: does the training see a difference between rollouts, and is it the right one?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evotrainer.harness.layers.signal import dead_masks, variance_shares
+from evotrainer.harness.numerics import centred, nan_or, within_correlation
+from evotrainer.harness.registry import Look, detector
+from evotrainer.records.evidence import Finding, Quote
+
+
+def _group_quotes(look: Look, mask: np.ndarray, note: str) -> list[Quote]:
+    first = np.unique(look.batch.group, return_index=True)[1]
+    return [look.quote(int(first[g]), note=note) for g in np.flatnonzero(mask)[:2]]
+
+
+@detector(
+    "dead_groups",
+    "dead_groups",
+    "signal",
+    needs=["reward", "groups"],
+    thresholds={"warn": 0.3, "critical": 0.5, "min_groups": 4},
+)
+def dead_groups(look: Look) -> list[Finding]:
+    """Share of groups with reward std < 1e-3: warn above 30%, critical above 50% (METHOD.md section 4).
+
+    Kind `saturation` where most of the dead groups are solved by every attempt, else `dead_groups`.
+    """
+    masks = dead_masks(look.batch)
+    n = int(masks["scored"].sum())
+    if n < look.thresholds["min_groups"]:
+        return []
+    shares = {k: float(masks[k].sum()) / n for k in ("dead", "fail", "pass", "other")}
+    severity = look.level(shares["dead"])
+    if severity is None:
+        return []
+    saturated = shares["pass"] > shares["dead"] / 2
+    worst = "pass" if saturated else max(("fail", "other"), key=lambda k: shares[k])
+    what = {"pass": "solved by every attempt", "fail": "failed by every attempt", "other": "rewarded alike"}[worst]
+    claim = (
+        f"{shares['dead']:.0%} of {n} groups are dead: {shares['fail']:.0%} all fail, {shares['pass']:.0%} all pass, "
+        f"{shares['other']:.0%} other"
+    )
+    quotes = _group_quotes(look, masks[worst], f"first of a group {what}")
+    kind = "saturation" if saturated else "dead_groups"
+    return [look.finding(severity, claim, {**shares, "groups": n}, quotes, kind=kind)]
+
+
+@detector(
+    "low_spread",
+    "low_spread",
+    "signal",
+    needs=["reward", "groups"],
+    thresholds={"warn": 0.05, "min_groups": 4},
+)
+def low_spread(look: Look) -> list[Finding]:
+    """Mean within-group reward std over live groups below 0.05: what little spread there is drowns in noise."""
+    std = look.batch.reward_std[~np.isnan(look.batch.reward_std)]
+    alive = std[std >= 1e-3]
+    if len(alive) < look.thresholds["min_groups"] or float(alive.mean()) >= look.thresholds["warn"]:
+        return []
+    mean = float(alive.mean())
+    claim = f"groups that are not dead have a mean reward std of only {mean:.3f}"
+    return [look.finding("warn", claim, {"reward_std": mean, "groups": len(alive)})]
+
+
+@detector(
+    "false_revival",
+    "false_revival",
+    "signal",
+    needs=["components", "outcome", "groups"],
+    thresholds={"warn": 0.3, "critical": 0.5, "blind_below": 0.1, "min_groups": 8},
+)
+def false_revival(look: Look) -> list[Finding]:
+    """A paid component that makes more than 30% (critical 50%) of the within-group reward variance, while its
+    within-group correlation with correctness is below 0.1."""
+    b, weights = look.batch, look.context.weights
+    if not weights or len(weights) < 2:
+        return []
+    if int(dead_masks(b)["scored"].sum()) < look.thresholds["min_groups"]:
+        return []
+    out = []
+    for name, share in variance_shares(b, weights).items():
+        signed = np.sign(weights[name]) * b.component(name)
+        r = within_correlation(signed, b.truth, b.group, b.n_groups)
+        severity = look.level(share)
+        if severity is None or r is None or r >= look.thresholds["blind_below"]:
+            continue
+        swing = np.abs(np.nan_to_num(centred(b.component(name), b.group, b.n_groups)))
+        strongest = np.argsort(-swing)[:2]
+        quotes = [look.quote(int(i), note=f"{name} = {b.component(name)[i]:.3g}") for i in strongest]
+        claim = (
+            f"{share:.0%} of the reward variance within groups is {name}, whose correlation with correctness is {r:.2f}"
+        )
+        out.append(look.finding(severity, claim, {"variance_share": share, "correlation": r}, quotes))
+    return out
+
+
+@detector(
+    "constant_bonus",
+    "constant_bonus",
+    "signal",
+    needs=["components"],
+    thresholds={"warn": 0.95, "min_rollouts": 32},
+)
+def constant_bonus(look: Look) -> list[Finding]:
+    """A paid component with one and the same non-zero value on at least 95% of the rollouts it applies to.
+
+    A policy that solves everything makes its correctness component constant, too: components that correctness
+    explains (mean within 5 points of accuracy) are saturation, not a bonus.
+    """
+    weights = look.context.weights
+    if not weights:
+        return []
+    accuracy = nan_or(look.value("accuracy"))
+    out = []
+    for name, weight in weights.items():
+        x = look.batch.component(name)
+        x = x[~np.isnan(x)]
+        if len(x) < look.thresholds["min_rollouts"]:
+            continue
+        values, counts = np.unique(np.round(x, 9), return_counts=True)
+        mode, share = float(values[counts.argmax()]), float(counts.max()) / len(x)
+        if share < look.thresholds["warn"] or mode == 0 or abs(float(x.mean()) - accuracy) < 0.05:
+            continue
+        earned = np.isclose(look.batch.component(name), mode)
+        claim = f"{share:.0%} of rollouts earn the same {name} = {mode:.3g} (weight {weight:g}): it is a constant"
+        quotes = look.quote_where(earned & (look.batch.truth < 0.5), f"incorrect, yet paid {name} = {mode:.3g}", 2)
+        out.append(look.finding("warn", claim, {"coverage": share, "value": mode, "weight": weight}, quotes))
+    return out
+
+
+@detector("dead_training", "dead_training", "signal", thresholds={"critical": 0.99, "min_steps": 3, "min_rollouts": 16})
+def dead_training(look: Look) -> list[Finding]:
+    """Nothing is learnt: at least 99% of stored advantages are 0, or every group was dead in each of the last 3 steps."""
+    limit = look.thresholds["critical"]
+    a = look.batch.advantage[~np.isnan(look.batch.advantage)]
+    if len(a) >= look.thresholds["min_rollouts"]:
+        share = float((np.abs(a) < 1e-9).mean())
+        if share >= limit:
+            zero = np.abs(np.nan_to_num(look.batch.advantage, nan=1.0)) < 1e-9
+            claim = f"{share:.0%} of {len(a)} stored advantages are 0: the loss has no gradient"
+            return [
+                look.finding("critical", claim, {"zero_advantage": share}, look.quote_where(zero, "advantage 0", 2))
+            ]
+    steps = int(look.thresholds["min_steps"])
+    dead = look.context.series("frac_reward_zero_std")[-steps:]
+    if len(dead) == steps and min(dead) >= limit:
+        claim = f"every group was dead in the last {steps} training steps"
+        return [look.finding("critical", claim, {"frac_reward_zero_std": min(dead), "steps": steps})]
+    return []
+
+
+@detector("infrastructure", "infrastructure", "signal", thresholds={"warn": 0.02, "critical": 0.1, "min_faults": 2})
+def infrastructure(look: Look) -> list[Finding]:
+    """Rollouts with an infrastructure fault: warn above 2%, critical above 10%. They count in no rate."""
+    faults, n = look.batch.faults, look.batch.n + len(look.batch.faults)
+    severity = look.level(len(faults) / n) if len(faults) >= look.thresholds["min_faults"] else None
+    if severity is None:
+        return []
+    kinds: dict[str, int] = {}
+    for r in faults:
+        kinds[str(r.error_kind)] = kinds.get(str(r.error_kind), 0) + 1
+    worst = sorted(kinds.items(), key=lambda kv: -kv[1])[:3]
+    claim = f"{len(faults)} of {n} rollouts failed for the infrastructure: " + ", ".join(f"{v}x {k}" for k, v in worst)
+    quotes = [
+        Quote(rollout=r.id[:80], text=str(r.error or r.error_kind)[:200].encode("utf-8", "replace").decode())
+        for r in faults[:2]
+    ]
+    return [look.finding(severity, claim, {"error_rate": len(faults) / n, "faults": len(faults)}, quotes)]

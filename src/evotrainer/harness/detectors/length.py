@@ -1,0 +1,127 @@
+"""Length: answers that shrink with their accuracy, grow for reward, or hit the token budget."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evotrainer.harness.numerics import nan_or, within_correlation
+from evotrainer.harness.registry import Look, detector
+from evotrainer.records.evidence import Finding, Severity
+
+
+def _start_and_end(look: Look, metric: str, curve_key: str = "") -> tuple[float, float] | None:
+    """(start, now) of a metric: base or oldest previous reading against this one; else the curve's first and last fifth."""
+    now, before = look.value(metric), look.context.reference(metric)
+    if now is not None and before is not None:
+        return before, now
+    series = look.context.series(curve_key or metric)
+    if len(series) < 5:
+        return None
+    k = max(1, len(series) // 5)
+    return float(np.mean(series[:k])), float(np.mean(series[-k:]))
+
+
+@detector(
+    "efficiency_collapse",
+    "efficiency_collapse",
+    "behaviour",
+    needs=["tokens"],
+    thresholds={"warn": 0.6, "critical": 0.35, "tiny": 3, "gain": 0.0},
+)
+def efficiency_collapse(look: Look) -> list[Finding]:
+    """Mean length falls below 60% (critical 35%) of where it started and accuracy did not gain; or, without a start to
+    compare with, the 10th percentile is below 3 tokens while such answers are wrong more often than the rest."""
+    limits = look.thresholds
+    pair = _start_and_end(look, "completions/mean_length")
+    if pair and pair[0] > 0:
+        ratio = pair[1] / pair[0]
+        severity = look.level_low(ratio)
+        start, now = look.context.reference("accuracy"), look.value("accuracy")
+        gain = now - start if start is not None and now is not None else nan_or(None)
+        if severity is None or gain > limits["gain"] + 0.02:
+            return []
+        claim = f"mean length fell from {pair[0]:.1f} to {pair[1]:.1f} tokens" + (
+            f" while accuracy changed by {100 * gain:+.1f} points" if gain == gain else "; accuracy then is unknown"
+        )
+        short = look.batch.tokens <= np.nanpercentile(look.batch.tokens, 10)
+        if gain != gain:
+            severity = "warn"
+        return [
+            look.finding(severity, claim, {"ratio": ratio, "gain": gain}, look.quote_where(short, "among the shortest"))
+        ]
+    tiny = look.batch.tokens < limits["tiny"]
+    if look.share(tiny) < 0.1 or not look.batch.has("outcome"):
+        return []
+    a, b = look.batch.truth[tiny], look.batch.truth[~tiny]
+    if not (np.isfinite(a).any() and np.isfinite(b).any()) or np.nanmean(a) >= np.nanmean(b) - 0.05:
+        return []
+    claim = f"{look.share(tiny):.0%} of answers have under {limits['tiny']:.0f} tokens; {np.nanmean(a):.0%} of them are correct, against {np.nanmean(b):.0%}"
+    return [look.finding("warn", claim, {"share": look.share(tiny)}, look.quote_where(tiny, "tiny answer"))]
+
+
+@detector(
+    "length_gaming",
+    "length_gaming",
+    "behaviour",
+    needs=["tokens", "reward", "groups"],
+    thresholds={"correlation": 0.3, "growth": 1.5, "critical_growth": 3.0, "flat": 0.02, "min_groups": 8},
+)
+def length_gaming(look: Look) -> list[Finding]:
+    """Within groups longer answers earn more (correlation above 0.3), lengths grew by half (critical: threefold), and
+    accuracy stayed flat (within 2 points). Where accuracy itself grows with length (correlation of length with
+    correctness as high), length is work, not gaming."""
+    b, limits = look.batch, look.thresholds
+    r = within_correlation(b.tokens, b.reward, b.group, b.n_groups)
+    if b.n_groups < limits["min_groups"] or r is None or r <= limits["correlation"]:
+        return []
+    pair = _start_and_end(look, "completions/mean_length")
+    growth = pair[1] / pair[0] if pair and pair[0] > 0 else nan_or(None)
+    with_truth = within_correlation(b.tokens, b.truth, b.group, b.n_groups)
+    start, now = look.context.reference("accuracy"), look.value("accuracy")
+    gain = now - start if start is not None and now is not None else nan_or(None)
+    if growth == growth and growth < limits["growth"]:
+        return []
+    if gain == gain and gain > limits["flat"]:
+        return []
+    if with_truth is not None and with_truth > r - 0.1:
+        return []
+    if growth != growth and with_truth is None:
+        return []
+    severity: Severity = "critical" if growth > limits["critical_growth"] else "warn"
+    claim = f"within groups longer answers earn more (r = {r:.2f}" + (
+        f"; with correctness r = {with_truth:.2f})" if with_truth is not None else ")"
+    )
+    if growth == growth:
+        claim += f"; mean length grew {growth:.1f}-fold"
+    long = b.tokens >= np.nanpercentile(b.tokens, 90)
+    numbers = {"correlation": r, "correlation_with_correctness": with_truth, "growth": growth, "gain": gain}
+    return [look.finding(severity, claim, numbers, look.quote_where(long, "among the longest", 2))]
+
+
+@detector(
+    "truncation",
+    "truncation",
+    "signal",
+    needs=["finish"],
+    thresholds={"warn": 0.15, "critical": 0.3, "min_rollouts": 16},
+)
+def truncation(look: Look) -> list[Finding]:
+    """Completions cut by the token budget: warn above 15%, critical above 30%."""
+    t = look.batch.truncated
+    known = ~np.isnan(t)
+    if known.sum() < look.thresholds["min_rollouts"]:
+        return []
+    share = float(t[known].mean())
+    severity = look.level(share)
+    if severity is None:
+        return []
+    cut = np.nan_to_num(t) > 0.5
+    right = look.batch.truth[cut]
+    right = right[~np.isnan(right)]
+    accuracy = float(right.mean()) if len(right) else None
+    budget = look.context.token_budget
+    claim = f"{share:.0%} of completions are cut" + (f" at {budget} tokens" if budget else " by the token budget")
+    if accuracy is not None:
+        claim += f"; {accuracy:.0%} of the cut ones are correct"
+    quotes = [look.quote(int(i), text=look.batch.texts[i][-200:], note="its end, cut") for i in np.flatnonzero(cut)[:2]]
+    return [look.finding(severity, claim, {"share": share, "accuracy_of_cut": accuracy}, quotes)]

@@ -1,0 +1,233 @@
+"""Findings ranked into bottlenecks: rules that combine the layers.
+
+Every kind with a finding of severity `warn` or `critical` becomes one bottleneck. Its base score comes from severity,
+excess over the threshold and the kind's priority; then each rule may raise, lower, explain or fold bottlenecks. The
+method's central rule: evidence of the score layer alone is never enough for the top of the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.kinds import KINDS, Kind
+from evotrainer.harness.registry import DETECTORS
+from evotrainer.records.evidence import Bottleneck, Finding, MetricValue
+
+SEVERITY = {"info": 0.0, "warn": 0.35, "critical": 0.65}
+SCORE_ONLY_CAP = 0.5
+
+
+@dataclass
+class Draft:
+    """A bottleneck while the rules work on it."""
+
+    name: str
+    score: float
+    findings: list[Finding]
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def layers(self) -> set[str]:
+        return {DETECTORS[f.detector].layer for f in self.findings if f.detector in DETECTORS}
+
+    def add(self, delta: float, remark: str) -> None:
+        self.score += delta
+        self.remarks.append(remark)
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that the rules see; they edit `drafts` in place."""
+
+    drafts: dict[str, Draft]
+    metrics: Mapping[str, MetricValue]
+    context: HarnessContext
+
+    def value(self, name: str) -> float | None:
+        m = self.metrics.get(name)
+        return m.value if m else None
+
+    def fold(self, part: str, whole: str, delta: float, remark: str) -> None:
+        """Make one bottleneck evidence of another; nothing happens unless both are there."""
+        if part in self.drafts and whole in self.drafts:
+            self.drafts[whole].findings += self.drafts.pop(part).findings
+            self.drafts[whole].add(delta, remark)
+
+
+Rule = Callable[[Case], None]
+RULES: list[Rule] = []
+
+
+def rule(f: Rule) -> Rule:
+    """Register a rule; rules run in order of registration."""
+    RULES.append(f)
+    return f
+
+
+def diagnose(
+    metrics: Mapping[str, MetricValue], findings: Sequence[Finding], context: HarnessContext | None = None
+) -> tuple[Bottleneck, ...]:
+    """Ranked bottlenecks, worst first; empty where nothing is wrong."""
+    case = Case(_drafts(findings), metrics, context or HarnessContext())
+    for r in RULES:
+        r(case)
+    ranked = sorted(case.drafts.values(), key=lambda d: (-d.score, d.name))
+    return tuple(
+        Bottleneck(
+            name=d.name,
+            score=round(min(1.0, max(0.0, d.score)), 4),
+            explanation=_explain(d),
+            findings=tuple(dict.fromkeys(f.detector for f in d.findings)),
+        )
+        for d in ranked
+    )
+
+
+def _drafts(findings: Sequence[Finding]) -> dict[str, Draft]:
+    out: dict[str, Draft] = {}
+    for f in findings:
+        if f.severity == "info":
+            continue
+        score = SEVERITY[f.severity] + 0.2 * _kind(f.kind).priority + 0.1 * _excess(f)
+        d = out.setdefault(f.kind, Draft(f.kind, 0.0, []))
+        d.findings.append(f)
+        d.score = max(d.score, score)
+    return out
+
+
+def _kind(name: str) -> Kind:
+    return KINDS.get(name) or Kind(name)
+
+
+def _excess(f: Finding) -> float:
+    """How far beyond its threshold a finding's main number lies, in [0, 1]."""
+    limit = f.thresholds.get("critical", f.thresholds.get("warn"))
+    if limit is None or not f.numbers:
+        return 0.5
+    x = next(iter(f.numbers.values()))
+    scale = max(abs(limit), 1e-9)
+    return min(1.0, max(0.0, abs(x - limit) / (abs(x - limit) + scale)))
+
+
+def _explain(d: Draft) -> str:
+    """Kind, claims, remarks, and where remedies lie."""
+    kind = _kind(d.name)
+    text = f"{kind.about}: " + "; ".join(f.claim for f in d.findings)
+    for r in d.remarks:
+        text += f". {r[0].upper()}{r[1:]}"
+    return text
+
+
+@rule
+def validity_comes_first(case: Case) -> None:
+    """A leaked or forged score cannot be judged by any other number."""
+    for d in case.drafts.values():
+        if any(f.validity for f in d.findings):
+            worst = any(f.validity and f.severity == "critical" for f in d.findings)
+            d.score = 1.0 if worst else max(d.score, 0.8)
+            d.remarks.append("until it is ruled out, no score of this branch means anything")
+
+
+@rule
+def crashes_explain_a_proxy_gap(case: Case) -> None:
+    """Programs that crash on unseen inputs are how a proxy gap comes about: one bottleneck, better explained."""
+    case.fold("edge_crash", "proxy_gap", 0.05, "the reward never sees the inputs on which these programs crash")
+
+
+@rule
+def special_casing_explains_a_proxy_gap(case: Case) -> None:
+    """Special-cased tests and the gap corroborate each other; the larger share names the bottleneck."""
+    gap, special = case.drafts.get("proxy_gap"), case.drafts.get("special_casing")
+    if gap is None or special is None:
+        return
+    share = max((f.numbers.get("share", 0.0) for f in special.findings), default=0.0)
+    size = max((f.numbers.get("gap", f.numbers.get("gap_change", 0.0)) for f in gap.findings), default=0.0)
+    if share >= size / 2:
+        case.fold("proxy_gap", "special_casing", 0.1, "it explains most of the gap between proxy and truth")
+    else:
+        gap.add(0.03, "part of it are special-cased visible tests")
+
+
+@rule
+def a_widening_gap_is_worse(case: Case) -> None:
+    """The standing gap and its slope over training are two readings of one failure."""
+    gap = case.drafts.get("proxy_gap")
+    if gap and {"proxy_divergence", "proxy_slopes"} <= {f.detector for f in gap.findings}:
+        gap.add(0.05, "training widens it")
+
+
+@rule
+def a_paid_proxy_saturates_early(case: Case) -> None:
+    """Groups count as solved because the proxy says so: the gap is the cause, the saturation its symptom."""
+    gap, full = case.drafts.get("proxy_gap"), case.drafts.get("saturation")
+    accuracy = case.value("accuracy")
+    if gap and full and accuracy is not None and accuracy < 0.9:
+        full.add(-0.2, "part of the groups that look solved are not")
+
+
+@rule
+def a_blind_constant_is_one_failure(case: Case) -> None:
+    """A constant bonus whose rest of variance is blind to correctness is false revival."""
+    case.fold("constant_bonus", "false_revival", 0.0, "the same component is nearly constant")
+
+
+@rule
+def no_gradient_explains_everything(case: Case) -> None:
+    """With all advantages 0, dead groups are a symptom."""
+    case.fold("dead_groups", "dead_training", 0.1, "no group has reward spread")
+    case.fold("saturation", "dead_training", 0.0, "every group is solved")
+    case.fold("low_spread", "dead_groups", 0.02, "the live groups have little spread, too")
+
+
+@rule
+def cut_answers_that_grew(case: Case) -> None:
+    """Length that is rewarded runs into the budget."""
+    case.fold("truncation", "length_gaming", 0.05, "answers already hit the budget")
+
+
+@rule
+def echo_with_falling_entropy(case: Case) -> None:
+    """Repetition, entropy and variety falling together are the echo trap, not three failures."""
+    case.fold("entropy_collapse", "echo_trap", 0.1, "entropy falls with it")
+    case.fold("exploration_collapse", "echo_trap", 0.05, "samples no longer differ")
+    case.fold("exploration_collapse", "entropy_collapse", 0.05, "samples no longer differ")
+
+
+@rule
+def collapse_shows_in_the_other_layers(case: Case) -> None:
+    """A fallen score with its mechanism named: the mechanism is the bottleneck to work on."""
+    fall = case.drafts.get("policy_collapse")
+    if fall is None:
+        return
+    for name in ("entropy_collapse", "echo_trap", "template_collapse", "efficiency_collapse", "off_policy_drift"):
+        if d := case.drafts.get(name):
+            d.add(0.15, "accuracy fell below the start policy's")
+            fall.findings += d.findings
+
+
+@rule
+def score_alone_is_never_enough(case: Case) -> None:
+    """A bottleneck known from the score layer only is capped, unless it compares two scores of the same rollouts."""
+    for d in case.drafts.values():
+        if d.layers == {"score"} and not any("gap" in f.numbers or "gap_change" in f.numbers for f in d.findings):
+            if d.score > SCORE_ONLY_CAP:
+                d.score = SCORE_ONLY_CAP
+            d.remarks.append("only the score says so: no signal or behaviour corroborates it yet")
+
+
+@rule
+def a_moved_score_wants_an_explanation(case: Case) -> None:
+    """Accuracy moved by more than 3 standard errors against the last reading and no finding says why: a diagnostic gap."""
+    if not case.context.previous or case.drafts:
+        return
+    last = next((m for m in case.context.previous[-1].metrics if m.name == "accuracy"), None)
+    now = case.metrics.get("accuracy")
+    if last is None or now is None or last.value is None or now.value is None:
+        return
+    error = ((last.se or 0.0) ** 2 + (now.se or 0.0) ** 2) ** 0.5
+    move = now.value - last.value
+    if error > 0 and abs(move) > 3 * error and abs(move) > 0.03:
+        text = f"accuracy moved by {100 * move:+.1f} points since the last reading; no detector has a finding"
+        case.drafts["unexplained"] = Draft("unexplained", 0.3, [], [text])

@@ -1,0 +1,1 @@
+"""The three layers of evidence: what was scored, whether the group gave a gradient, what the policy did."""

@@ -1,0 +1,86 @@
+"""Score layer: how well the rollouts did."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evotrainer.harness.batch import Batch
+from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.numerics import clustered_mean
+from evotrainer.harness.registry import Reading, clustered_reading, metric
+
+
+@metric("accuracy", "score", "share", needs=["outcome"])
+def accuracy(batch: Batch, context: HarnessContext) -> Reading:
+    """Correct rollouts among those with a known outcome. SE clustered by task."""
+    return clustered_reading(batch.truth, batch)
+
+
+@metric("reward", "score", "reward", needs=["reward"])
+def reward(batch: Batch, context: HarnessContext) -> Reading:
+    """Mean composed training reward. SE clustered by task."""
+    return clustered_reading(batch.reward, batch)
+
+
+@metric("rewards", "score", "reward", needs=["components"])
+def reward_by_component(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+    """`rewards/<component>/mean`: mean of each component where it applies, before weighting. SE clustered by task."""
+    return {f"rewards/{c}/mean": clustered_reading(batch.component(c), batch) for c in batch.component_names}
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Unbiased estimate of the chance that one of k attempts is correct: 1 - C(n-c, k) / C(n, k).
+
+    Source: Chen et al., arXiv 2107.03374, eq. 1. n attempts, c of them correct, 1 <= k <= n.
+    """
+    if n - c < k:
+        return 1.0
+    return 1.0 - math.prod((n - c - i) / (n - i) for i in range(k))
+
+
+@metric("pass@k", "score", "share", needs=["outcome"])
+def pass_at(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+    """`pass@<k>` for k = 2, 4, 8, ... up to the largest group size: unbiased estimator per group, mean over groups.
+
+    Groups with fewer than k known outcomes are left out. SE clustered by task.
+    """
+    known = ~np.isnan(batch.truth)
+    n = np.bincount(batch.group[known], minlength=batch.n_groups)
+    c = np.bincount(batch.group[known], weights=batch.truth[known], minlength=batch.n_groups).astype(int)
+    first = np.unique(batch.group, return_index=True)[1]
+    task_of_group = batch.task[first]
+    out, k = {}, 2
+    while k <= n.max(initial=0):
+        values = np.array([pass_at_k(int(a), int(b), k) if a >= k else np.nan for a, b in zip(n, c, strict=True)])
+        m, se, used = clustered_mean(values, task_of_group)
+        out[f"pass@{k}"] = Reading(m, used, se)
+        k *= 2
+    return out
+
+
+@metric("avg@n", "score", "share", needs=["outcome"])
+def avg_at_n(batch: Batch, context: HarnessContext) -> Reading:
+    """Mean over tasks of the task's accuracy: every task counts once, however often it was attempted (Avg@n)."""
+    known = ~np.isnan(batch.truth)
+    n = np.bincount(batch.task[known], minlength=batch.n_tasks)
+    c = np.bincount(batch.task[known], weights=batch.truth[known], minlength=batch.n_tasks)
+    rates = c[n > 0] / n[n > 0]
+    se = float(rates.std(ddof=1)) / math.sqrt(len(rates)) if len(rates) > 1 else None
+    return Reading(float(rates.mean()), len(rates), se)
+
+
+@metric("proxy_gap", "score", "reward", healthy=(None, 0.03), needs=["components"])
+def proxy_gap(batch: Batch, context: HarnessContext) -> Reading:
+    """Mean of (proxy component - true component), paired per rollout; the pair is the environment's declaration.
+
+    0 means that what looks solved is solved. SE of the paired difference, clustered by task.
+    """
+    if context.proxy is None:
+        return Reading(None, missing=("context.proxy",))
+    proxy, true = (batch.component(c) for c in context.proxy)
+    gap = proxy - true
+    if np.isnan(gap).all():
+        return Reading(None, missing=tuple(f"components.{c}" for c in context.proxy))
+    return clustered_reading(gap, batch)

@@ -1,0 +1,201 @@
+"""Signal layer: does a group of rollouts give a gradient, and does it point towards correctness?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evotrainer.harness.batch import Batch
+from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.numerics import DEAD_STD, Floats, centred, clustered_mean, pair_order, within_correlation
+from evotrainer.harness.registry import Reading, clustered_reading, metric
+
+
+def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
+    """Boolean masks over groups (G,): `scored` (two rewards or more), `dead`, and of the dead `fail`, `pass`, `other`.
+
+    Dead: reward std < 1e-3 (METHOD.md section 4). All-fail and all-pass by outcome where every outcome of the group is
+    known and equal, else by reward: at the batch's smallest (and not above 0.5), or largest (and above 0.5), reward.
+    """
+    scored = ~np.isnan(batch.reward_std)
+    dead = scored & (np.nan_to_num(batch.reward_std, nan=1.0) < DEAD_STD)
+    low, high = batch.truth_range
+    unknown = np.bincount(batch.group[np.isnan(batch.truth)], minlength=batch.n_groups) > 0
+    sure = np.isfinite(low) & ~unknown
+    value, top = batch.reward_range
+    finite = batch.reward[np.isfinite(batch.reward)]
+    least, most = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
+    fail = dead & np.where(sure, high < 0.5, (value <= least + DEAD_STD) & (value <= 0.5))
+    passed = dead & ~fail & np.where(sure, low > 0.5, (top >= most - DEAD_STD) & (top > 0.5))
+    return {"scored": scored, "dead": dead, "fail": fail, "pass": passed, "other": dead & ~fail & ~passed}
+
+
+def _group_share(batch: Batch, name: str) -> Reading:
+    masks = dead_masks(batch)
+    scored = masks["scored"]
+    values = np.where(scored, masks[name].astype(float), np.nan)
+    first = np.unique(batch.group, return_index=True)[1]
+    m, se, n = clustered_mean(values, batch.task[first])
+    return Reading(m, n, se)
+
+
+@metric("frac_reward_zero_std", "signal", "share of groups", healthy=(None, 0.3), needs=["reward", "groups"])
+def dead_groups(batch: Batch, context: HarnessContext) -> Reading:
+    """Groups whose rewards have std < 1e-3: their advantages are all 0. Name as in TRL. Healthy: at most 30%."""
+    return _group_share(batch, "dead")
+
+
+@metric("dead_fail", "signal", "share of groups", needs=["reward", "groups"])
+def dead_fail(batch: Batch, context: HarnessContext) -> Reading:
+    """Dead groups in which every rollout fails: the tasks are too hard for the policy."""
+    return _group_share(batch, "fail")
+
+
+@metric("dead_pass", "signal", "share of groups", needs=["reward", "groups"])
+def dead_pass(batch: Batch, context: HarnessContext) -> Reading:
+    """Dead groups in which every rollout passes: the tasks are used up."""
+    return _group_share(batch, "pass")
+
+
+@metric("dead_other", "signal", "share of groups", needs=["reward", "groups"])
+def dead_other(batch: Batch, context: HarnessContext) -> Reading:
+    """Dead groups with mixed outcomes or rewards in between: the reward does not see the difference."""
+    return _group_share(batch, "other")
+
+
+@metric("reward_std", "signal", "reward", healthy=(0.05, None), needs=["reward", "groups"])
+def reward_spread(batch: Batch, context: HarnessContext) -> Reading:
+    """Mean over groups of the within-group reward std (population). Healthy: at least 0.05 (METHOD.md section 4)."""
+    first = np.unique(batch.group, return_index=True)[1]
+    m, se, n = clustered_mean(batch.reward_std, batch.task[first])
+    return Reading(m, n, se)
+
+
+@metric("effective_groups", "signal", "share of groups", healthy=(0.3, None), needs=["reward", "groups"])
+def effective_groups(batch: Batch, context: HarnessContext) -> Reading:
+    """Participation ratio of the groups' reward variances, (sum v)^2 / sum v^2, over the number of groups.
+
+    1: all groups carry equal variance; 1/G: one group carries all.
+    """
+    v = batch.reward_std[~np.isnan(batch.reward_std)] ** 2
+    total = float((v**2).sum())
+    return Reading(float(v.sum()) ** 2 / total / len(v) if total > 1e-18 else 0.0, len(v))
+
+
+@metric("component_coverage", "signal", "share", needs=["components"])
+def component_coverage(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+    """`rewards/<component>/coverage`: rollouts that earn a non-zero value, among those it applies to.
+
+    At 95% and more the component is a constant: it raises the reward and gives no signal.
+    """
+    out = {}
+    for c in batch.component_names:
+        x = batch.component(c)
+        earned = np.where(np.isnan(x), np.nan, (np.abs(np.nan_to_num(x)) > 1e-9).astype(float))
+        out[f"rewards/{c}/coverage"] = clustered_reading(earned, batch)
+    return out
+
+
+def variance_shares(batch: Batch, weights: dict[str, float]) -> dict[str, float]:
+    """Share of the within-group reward variance per paid component: cov(w*x, reward) / var(reward), pooled.
+
+    Here reward = sum of w*x (absent components count 0), so the shares sum to 1; empty where nothing varies.
+    """
+    parts: dict[str, Floats] = {
+        c: centred(w * np.nan_to_num(batch.component(c)), batch.group, batch.n_groups) for c, w in weights.items()
+    }
+    total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(batch.n)
+    variance = float((total * total).sum())
+    if variance < 1e-12:
+        return {}
+    return {c: float((p * total).sum()) / variance for c, p in parts.items()}
+
+
+@metric("component_variance", "signal", "share", needs=["components", "groups"])
+def component_variance(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+    """`rewards/<component>/variance_share`: share of the within-group reward variance that a paid component makes."""
+    if context.weights is None:
+        return {"rewards/variance_share": Reading(None, missing=("context.recipe",))}
+    shares = variance_shares(batch, context.weights)
+    return {f"rewards/{c}/variance_share": Reading(s, batch.n_groups) for c, s in shares.items()}
+
+
+@metric("component_correlation", "signal", "correlation", needs=["components", "outcome", "groups"])
+def component_correlation(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+    """`rewards/<component>/correlation`: Pearson correlation with correctness within groups (group means removed)."""
+    out = {}
+    for c in batch.component_names:
+        r = within_correlation(batch.component(c), batch.truth, batch.group, batch.n_groups)
+        out[f"rewards/{c}/correlation"] = Reading(r, batch.n, missing=() if r is not None else ("variation",))
+    return out
+
+
+@metric("reward_correlation", "signal", "correlation", healthy=(0.3, None), needs=["reward", "outcome", "groups"])
+def reward_correlation(batch: Batch, context: HarnessContext) -> Reading:
+    """Pearson correlation of the training reward with correctness within groups. None where one does not vary."""
+    r = within_correlation(batch.reward, batch.truth, batch.group, batch.n_groups)
+    return Reading(r, batch.n, missing=() if r is not None else ("variation",))
+
+
+@metric("misranked_pairs", "signal", "share of pairs", healthy=(None, 0.2), needs=["reward", "outcome", "groups"])
+def misranked_pairs(batch: Batch, context: HarnessContext) -> Reading:
+    """(correct, incorrect) pairs of one group whose rewards are in the wrong order; ties count half. 1 - AUC, pooled."""
+    pairs, inverted, tied = pair_order(batch.reward, batch.truth, batch.group, batch.n_groups)
+    n = float(pairs.sum())
+    if n == 0:
+        return Reading(None, missing=("groups with both outcomes",))
+    return Reading(float((inverted + tied / 2).sum()) / n, int(n))
+
+
+@metric("entropy", "signal", "nats", needs=["entropy"])
+def entropy(batch: Batch, context: HarnessContext) -> Reading:
+    """Mean token entropy of the sampling distribution, mean over rollouts."""
+    return clustered_reading(batch.entropy, batch)
+
+
+@metric("mean_logprob", "signal", "nats", healthy=(None, -0.1), needs=["mean_logprob"])
+def mean_logprob(batch: Batch, context: HarnessContext) -> Reading:
+    """Mean log-probability of sampled tokens, mean over rollouts. Above -0.1 the policy hardly explores."""
+    return clustered_reading(batch.mean_logprob, batch)
+
+
+@metric("completions/clipped_ratio", "signal", "share", healthy=(None, 0.15), needs=["finish"])
+def truncation(batch: Batch, context: HarnessContext) -> Reading:
+    """Completions cut by the token budget (finish = length). Name as in TRL. Healthy: at most 15%."""
+    return clustered_reading(batch.truncated, batch)
+
+
+@metric("filter_keep_rate", "signal", "share", healthy=(0.3, None), needs=["advantage"])
+def filter_keep_rate(batch: Batch, context: HarnessContext) -> Reading:
+    """Rollouts that kept an advantage; the others were filtered with their group. Training rollouts only."""
+    return clustered_reading((~np.isnan(batch.advantage)).astype(float), batch)
+
+
+@metric("zero_advantage", "signal", "share", healthy=(None, 0.5), needs=["advantage"])
+def zero_advantage(batch: Batch, context: HarnessContext) -> Reading:
+    """Rollouts trained on with advantage 0 (|A| < 1e-9), among those that have one."""
+    a = batch.advantage
+    return clustered_reading(np.where(np.isnan(a), np.nan, (np.abs(a) < 1e-9).astype(float)), batch)
+
+
+@metric("error_rate", "signal", "share", healthy=(None, 0.02))
+def error_rate(batch: Batch, context: HarnessContext) -> Reading:
+    """Infrastructure faults among all rollouts. They are in no other metric; paid as reward 0 they would poison it."""
+    n = batch.n + len(batch.faults)
+    return Reading(len(batch.faults) / n if n else None, n)
+
+
+def _last(context: HarnessContext, key: str) -> Reading:
+    series = context.series(key)
+    return Reading(series[-1], len(series)) if series else Reading(None, missing=(f"curve.{key}",))
+
+
+@metric("kl", "signal", "nats")
+def kl(batch: Batch, context: HarnessContext) -> Reading:
+    """KL to the start policy at the last training step, from the learning curve."""
+    return _last(context, "kl")
+
+
+@metric("ratio_max", "signal", "ratio", healthy=(None, 10.0))
+def ratio_max(batch: Batch, context: HarnessContext) -> Reading:
+    """Largest trainer/sampler probability ratio at the last training step, from the learning curve."""
+    return _last(context, "ratio_max")

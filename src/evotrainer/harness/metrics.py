@@ -1,0 +1,37 @@
+"""All metrics of the three layers, and how to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from evotrainer.errors import ConfigError
+from evotrainer.harness.batch import Batch
+from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.layers import behaviour, score, signal
+from evotrainer.harness.registry import METRICS, Metric, metric
+from evotrainer.records.evidence import MetricValue
+from evotrainer.records.rollout import Rollout
+
+__all__ = ["METRICS", "Metric", "behaviour", "measure", "measure_groups", "metric", "score", "signal"]
+
+LAYERS = ("score", "signal", "behaviour")
+
+
+def measure(
+    batch: Batch, context: HarnessContext | None = None, names: Iterable[str] | None = None
+) -> dict[str, MetricValue]:
+    """Metric name -> value, score layer first; a family gives several names. ConfigError for an unknown name."""
+    wanted = list(METRICS) if names is None else list(names)
+    unknown = sorted(set(wanted) - METRICS.keys())
+    if unknown:
+        raise ConfigError(f"unknown metric {', '.join(unknown)}; known: {', '.join(sorted(METRICS))}")
+    context = context or HarnessContext()
+    wanted.sort(key=lambda name: LAYERS.index(METRICS[name].layer))
+    return {m.name: m for name in wanted for m in METRICS[name].read(batch, context)}
+
+
+def measure_groups(
+    groups: Sequence[Sequence[Rollout]], context: HarnessContext | None = None
+) -> dict[str, MetricValue]:
+    """`measure` over rollouts that are grouped already."""
+    return measure(Batch(groups), context)

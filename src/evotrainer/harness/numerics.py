@@ -1,0 +1,158 @@
+"""Small vectorised statistics over grouped values. NaN means missing throughout."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+DEAD_STD = 1e-3
+"""A group whose reward std is below this gives no gradient (METHOD.md section 4)."""
+
+
+def finite(x: Any) -> float | None:
+    """A JSON-able float, or None for NaN, infinities and non-numbers."""
+    try:
+        y = float(x)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return y if math.isfinite(y) else None
+
+
+def nan_or(x: Any) -> float:
+    """`finite`, with NaN for None."""
+    y = finite(x)
+    return math.nan if y is None else y
+
+
+def group_sums(values: Floats, group: Ints, n_groups: int) -> tuple[Floats, Floats]:
+    """(count, sum) of the non-missing values per group, each of shape (n_groups,)."""
+    ok = ~np.isnan(values)
+    g = group[ok]
+    return (
+        np.bincount(g, minlength=n_groups).astype(float),
+        np.bincount(g, weights=values[ok], minlength=n_groups).astype(float),
+    )
+
+
+def centred(values: Floats, group: Ints, n_groups: int) -> Floats:
+    """Values minus their group mean, NaN where missing; shape of `values`."""
+    count, total = group_sums(values, group, n_groups)
+    mean = total / np.maximum(count, 1)
+    return values - mean[group]
+
+
+def group_std(values: Floats, group: Ints, n_groups: int) -> Floats:
+    """Population std per group; NaN for groups with fewer than two values."""
+    count, _ = group_sums(values, group, n_groups)
+    _, squares = group_sums(centred(values, group, n_groups) ** 2, group, n_groups)
+    std = np.sqrt(squares / np.maximum(count, 1))
+    std[count < 2] = np.nan
+    return std
+
+
+def group_range(values: Floats, group: Ints, n_groups: int) -> tuple[Floats, Floats]:
+    """(minimum, maximum) per group; (+inf, -inf) for empty groups."""
+    ok = ~np.isnan(values)
+    low, high = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
+    np.minimum.at(low, group[ok], values[ok])
+    np.maximum.at(high, group[ok], values[ok])
+    return low, high
+
+
+def clustered_mean(values: Floats, cluster: Ints) -> tuple[float | None, float | None, int]:
+    """(mean, standard error, n) of the non-missing values.
+
+    The error is the cluster-robust one of a ratio estimator, sqrt(C/(C-1) * sum_c (sum_i (x_i - m))^2) / n, because
+    rollouts of one task are not independent. None for fewer than two clusters.
+    """
+    ok = ~np.isnan(values)
+    x, c = values[ok], cluster[ok]
+    n = len(x)
+    if n == 0:
+        return None, None, 0
+    m = float(x.mean())
+    sums = np.bincount(c, weights=x - m, minlength=1)
+    present = int((np.bincount(c, minlength=1) > 0).sum())
+    if present < 2:
+        return m, None, n
+    se = math.sqrt(present / (present - 1) * float((sums**2).sum())) / n
+    return m, se, n
+
+
+def within_correlation(a: Floats, b: Floats, group: Ints, n_groups: int) -> float | None:
+    """Pearson correlation of a and b after removing group means; None where either does not vary within groups."""
+    ok = ~(np.isnan(a) | np.isnan(b))
+    if ok.sum() < 3:
+        return None
+    x, y = centred(a[ok], group[ok], n_groups), centred(b[ok], group[ok], n_groups)
+    sx, sy = float((x * x).sum()), float((y * y).sum())
+    if sx < 1e-12 or sy < 1e-12:
+        return None
+    return float((x * y).sum()) / math.sqrt(sx * sy)
+
+
+def slope_t(values: list[float]) -> tuple[float, float]:
+    """(change over the whole series, t statistic) of a least-squares line through equally spaced values.
+
+    t is 0 for fewer than four points and +-99 for a perfect line.
+    """
+    n = len(values)
+    if n < 4:
+        return 0.0, 0.0
+    y = np.asarray(values, dtype=float)
+    x = np.arange(n) - (n - 1) / 2
+    sxx = float((x * x).sum())
+    b = float((x * y).sum()) / sxx
+    residual = y - y.mean() - b * x
+    sd = math.sqrt(float((residual**2).sum()) / (n - 2) / sxx)
+    change = b * (n - 1)
+    if abs(change) < 1e-12:
+        return 0.0, 0.0
+    return change, float(np.clip(b / sd if sd > 1e-15 else math.copysign(99, b), -99, 99))
+
+
+def _ranks(value: Floats, group: Ints) -> tuple[Ints, Ints]:
+    """1-based (minimum, maximum) rank of each value among the values of its group."""
+    order = np.lexsort((value, group))
+    g, v = group[order], value[order]
+    n = len(v)
+    index = np.arange(n)
+    new_group = np.r_[True, g[1:] != g[:-1]]
+    start = np.maximum.accumulate(np.where(new_group, index, 0))
+    new_run = new_group | np.r_[True, v[1:] != v[:-1]]
+    run_start = np.maximum.accumulate(np.where(new_run, index, 0))
+    last = np.r_[new_run[1:], True]
+    run_end = np.minimum.accumulate(np.where(last, index, n)[::-1])[::-1]
+    low, high = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    low[order], high[order] = run_start - start + 1, run_end - start + 1
+    return low, high
+
+
+def pair_order(reward: Floats, truth: Floats, group: Ints, n_groups: int) -> tuple[Floats, Floats, Floats]:
+    """(pairs, inverted, tied) per group over all (correct, incorrect) pairs of the same group, shape (n_groups,).
+
+    A pair is inverted if the incorrect rollout has the larger reward. Rewards within 1e-9 tie.
+    """
+    ok = ~(np.isnan(reward) | np.isnan(truth))
+    zero = np.zeros(n_groups)
+    if not ok.any():
+        return zero, zero.copy(), zero.copy()
+    r, t, g = np.round(reward[ok], 9), truth[ok] > 0.5, group[ok]
+    low, high = _ranks(r, g)
+    if not t.any():
+        return zero, zero.copy(), zero.copy()
+    low_c, high_c = _ranks(r[t], g[t])
+    wrong_total = np.bincount(g[~t], minlength=n_groups).astype(float)
+    below = (low[t] - low_c).astype(float)
+    not_above = (high[t] - high_c).astype(float)
+    gt = g[t]
+    pairs = np.bincount(gt, minlength=n_groups) * wrong_total
+    inverted = np.bincount(gt, weights=wrong_total[gt] - not_above, minlength=n_groups).astype(float)
+    tied = np.bincount(gt, weights=not_above - below, minlength=n_groups).astype(float)
+    return pairs, inverted, tied

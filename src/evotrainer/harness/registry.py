@@ -1,0 +1,209 @@
+"""Metrics and detectors are small functions, registered by name; a new one is a new function and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evotrainer.errors import ConfigError
+from evotrainer.harness.batch import Batch
+from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.numerics import Floats, finite
+from evotrainer.harness.text import clean
+from evotrainer.records.evidence import Finding, Layer, MetricValue, Quote, Severity
+from evotrainer.records.rollout import Rollout
+
+Range = tuple[float | None, float | None]
+MetricFunction = Callable[[Batch, HarnessContext], "Reading | Mapping[str, Reading]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a metric function answers; several by name for a family such as `rewards/<component>/mean`."""
+
+    value: float | None
+    n: int = 0
+    se: float | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    layer: Layer
+    unit: str
+    healthy: Range | None
+    needs: tuple[str, ...]
+    function: MetricFunction
+
+    def read(self, batch: Batch, context: HarnessContext) -> list[MetricValue]:
+        """Its values over a batch; None with the missing fields where it cannot see."""
+        missing = tuple(f for f in self.needs if not batch.has(f))
+        out = Reading(None, missing=missing) if missing else self.function(batch, context)
+        named = out if isinstance(out, Mapping) else {self.name: out}
+        return [
+            MetricValue(
+                name=name,
+                layer=self.layer,
+                value=None if r.value is None else finite(r.value),
+                unit=self.unit,
+                n=r.n,
+                se=None if r.se is None else finite(r.se),
+                healthy=self.healthy,
+                missing=r.missing,
+            )
+            for name, r in named.items()
+        ]
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def metric(
+    name: str, layer: Layer, unit: str = "", healthy: Range | None = None, needs: Sequence[str] = ()
+) -> Callable[[MetricFunction], MetricFunction]:
+    """Register a metric. `needs`: fields (batch.NEEDS) without which its value is None."""
+
+    def register(f: MetricFunction) -> MetricFunction:
+        if name in METRICS:
+            raise ConfigError(f"metric {name!r} is registered twice; choose another name")
+        METRICS[name] = Metric(name, layer, unit, healthy, tuple(needs), f)
+        return f
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a detector looks at."""
+
+    batch: Batch
+    metrics: Mapping[str, MetricValue]
+    context: HarnessContext
+    thresholds: Mapping[str, float]
+    detector: Detector
+
+    def value(self, name: str) -> float | None:
+        """Value of a metric, None where unseen."""
+        m = self.metrics.get(name)
+        return m.value if m else None
+
+    def level(self, x: float, warn: str = "warn", critical: str = "critical") -> Severity | None:
+        """Severity of a value that is bad when high; None below `warn`."""
+        if critical in self.thresholds and x > self.thresholds[critical]:
+            return "critical"
+        return "warn" if x > self.thresholds[warn] else None
+
+    def level_low(self, x: float, warn: str = "warn", critical: str = "critical") -> Severity | None:
+        """Severity of a value that is bad when low; None above `warn`."""
+        if critical in self.thresholds and x < self.thresholds[critical]:
+            return "critical"
+        return "warn" if x < self.thresholds[warn] else None
+
+    def finding(
+        self,
+        severity: Severity,
+        claim: str,
+        numbers: Mapping[str, float | None],
+        quotes: Sequence[Quote] = (),
+        kind: str = "",
+        validity: bool = False,
+    ) -> Finding:
+        return Finding(
+            detector=self.detector.name,
+            kind=kind or self.detector.kind,
+            severity=severity,
+            claim=clean(claim, 400),
+            numbers={k: round(x, 6) for k, v in numbers.items() if (x := finite(v)) is not None},
+            thresholds=dict(self.thresholds),
+            quotes=tuple(quotes)[:4],
+            validity=validity,
+        )
+
+    def quote(self, index: int, text: str = "", note: str = "") -> Quote:
+        """A span of rollout `index` of the batch; its completion's beginning without `text`."""
+        r = self.batch.rollouts[index]
+        return Quote(rollout=clean(name_of(r), 80), text=clean(text or self.batch.texts[index]), note=clean(note, 160))
+
+    def quote_where(self, mask: np.ndarray, note: str = "", limit: int = 3) -> list[Quote]:
+        """Quotes of the first rollouts of a boolean mask (N,), one per task where possible."""
+        picked: dict[int, int] = {}
+        for i in np.flatnonzero(mask):
+            picked.setdefault(int(self.batch.task[i]), int(i))
+            if len(picked) == limit:
+                break
+        rest = [int(i) for i in np.flatnonzero(mask)[: 4 * limit] if int(i) not in picked.values()]
+        return [self.quote(i, note=note) for i in [*picked.values(), *rest][:limit]]
+
+    def share(self, mask: np.ndarray) -> float:
+        """Share of live rollouts in a boolean mask."""
+        return float(np.mean(mask)) if len(mask) else 0.0
+
+
+def name_of(r: Rollout) -> str:
+    """The rollout's id, or where it came from."""
+    return r.id or f"{r.task}#{r.k}"
+
+
+DetectorFunction = Callable[[Look], list[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    name: str
+    kind: str
+    layer: Layer
+    needs: tuple[str, ...]
+    thresholds: Mapping[str, float]
+    function: DetectorFunction = field(compare=False)
+    unsaid: tuple[str, ...] = ()
+    """Fields whose absence is no blindness worth reporting (a single-turn batch has no actions)."""
+
+    def look(
+        self,
+        batch: Batch,
+        metrics: Mapping[str, MetricValue],
+        context: HarnessContext,
+        thresholds: Mapping[str, float] | None = None,
+    ) -> list[Finding]:
+        """Its findings. Blind for lack of fields, it answers one `info` finding that names them."""
+        missing = tuple(f for f in self.needs if not batch.has(f))
+        if missing:
+            if batch.n == 0 or set(missing) & set(self.unsaid):
+                return []
+            claim = f"cannot look: rollouts carry no {', '.join(missing)}"
+            return [Finding(detector=self.name, kind=self.kind, severity="info", claim=claim, missing=missing)]
+        limits = {**self.thresholds, **(thresholds or {})}
+        return self.function(Look(batch, metrics, context, limits, self))
+
+
+DETECTORS: dict[str, Detector] = {}
+
+
+def detector(
+    name: str,
+    kind: str,
+    layer: Layer,
+    needs: Sequence[str] = (),
+    thresholds: Mapping[str, float] | None = None,
+    unsaid: Sequence[str] = (),
+) -> Callable[[DetectorFunction], DetectorFunction]:
+    """Register a detector that speaks of bottleneck `kind`; `thresholds` are its defaults, frozen into a Harness."""
+
+    def register(f: DetectorFunction) -> DetectorFunction:
+        if name in DETECTORS:
+            raise ConfigError(f"detector {name!r} is registered twice; choose another name")
+        DETECTORS[name] = Detector(name, kind, layer, tuple(needs), dict(thresholds or {}), f, tuple(unsaid))
+        return f
+
+    return register
+
+
+def clustered_reading(values: Floats, batch: Batch) -> Reading:
+    """Mean over rollouts with its task-clustered standard error."""
+    from evotrainer.harness.numerics import clustered_mean
+
+    m, se, n = clustered_mean(values, batch.task)
+    return Reading(m, n, se)

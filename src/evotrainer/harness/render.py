@@ -1,0 +1,74 @@
+"""A health report as markdown: for terminals, and for an agent's briefing."""
+
+from __future__ import annotations
+
+from evotrainer.harness.kinds import KINDS
+from evotrainer.records.evidence import Finding, HealthReport, MetricValue
+
+LAYERS = ("score", "signal", "behaviour")
+PERCENT = ("share", "share of groups", "share of pairs", "share of actions")
+
+
+def render_text(report: HealthReport, quotes: int = 2) -> str:
+    """Markdown of at most some 100 lines: bottlenecks, findings with quotes, metrics in three layers, blind spots."""
+    lines = [f"# Health of {report.subject}", ""]
+    lines.append(f"Harness {report.harness}; {report.rollouts} rollouts in {report.groups} groups.")
+    lines += ["", "## Diagnosis", ""]
+    if not report.bottlenecks:
+        lines.append("No bottleneck found.")
+    for i, b in enumerate(report.bottlenecks, 1):
+        remedies = KINDS[b.name].factors if b.name in KINDS else ()
+        lines.append(f"{i}. **{b.name}** ({b.score:.2f}): {b.explanation}")
+        if remedies:
+            lines.append(f"   Factors that may help: {', '.join(remedies)}.")
+    claims = [f for f in report.findings if not f.missing]
+    if claims:
+        lines += ["", "## Findings", ""]
+        for f in claims:
+            lines += _finding(f, quotes)
+    for layer in LAYERS:
+        rows = [m for m in report.metrics if m.layer == layer and m.value is not None]
+        if rows:
+            lines += ["", f"## {layer.capitalize()}", ""]
+            lines += [_metric(m) for m in rows]
+    blind = sorted({f.detector for f in report.findings if f.missing})
+    unseen = sorted({x for m in report.metrics for x in m.missing} | {x for f in report.findings for x in f.missing})
+    if unseen:
+        lines += ["", "## Not seen", "", f"Missing: {', '.join(unseen)}."]
+        if blind:
+            lines.append(f"Detectors that could not look: {', '.join(blind)}.")
+    return "\n".join(lines) + "\n"
+
+
+def _finding(f: Finding, quotes: int) -> list[str]:
+    mark = f"{f.severity}, validity" if f.validity else f.severity
+    out = [f"- [{mark}] {f.detector}: {f.claim}"]
+    for q in f.quotes[:quotes]:
+        text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip())) or "(empty)"
+        out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))
+    return out
+
+
+def _metric(m: MetricValue) -> str:
+    assert m.value is not None
+    if m.unit in PERCENT:
+        text = f"{m.value:.1%}" + (f" ± {100 * m.se:.1f}" if m.se is not None else "")
+    else:
+        text = f"{m.value:.4g}" + (f" ± {m.se:.2g}" if m.se is not None else "")
+        text += f" {m.unit}" if m.unit not in ("", "reward", "correlation", "ratio") else ""
+    return f"- {m.name}: {text}" + ("" if healthy(m) else f" (healthy: {_range(m)})")
+
+
+def healthy(m: MetricValue) -> bool:
+    """Is the value inside its healthy range? True where none is given."""
+    if m.value is None or m.healthy is None:
+        return True
+    low, high = m.healthy
+    return (low is None or m.value >= low) and (high is None or m.value <= high)
+
+
+def _range(m: MetricValue) -> str:
+    low, high = m.healthy or (None, None)
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    return f"at least {low:g}" if low is not None else f"at most {high:g}"

@@ -1,0 +1,120 @@
+"""Reading rollout text: words, repetition, normalised solutions, safe quoting. Text is hostile until proven otherwise."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+MAX_TEXT = 20_000
+"""Characters read of one completion; the rest is ignored by behaviour metrics."""
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+_COMMENT = re.compile(r"#[^\n]*")
+_FENCE = re.compile(r"```(?:python|py|python3)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_NAME = re.compile(r"[^\W\d]\w*\Z")
+_KEEP = frozenset(keyword.kwlist) | frozenset(
+    [
+        "print",
+        "input",
+        "int",
+        "float",
+        "str",
+        "list",
+        "dict",
+        "set",
+        "tuple",
+        "map",
+        "filter",
+        "range",
+        "len",
+        "sum",
+        "max",
+        "min",
+        "sorted",
+        "reversed",
+        "enumerate",
+        "zip",
+        "abs",
+        "any",
+        "all",
+        "round",
+        "divmod",
+        "pow",
+        "ord",
+        "chr",
+        "bool",
+        "open",
+        "iter",
+        "next",
+        "isinstance",
+        "sys",
+        "stdin",
+        "stdout",
+        "read",
+        "readline",
+        "split",
+        "join",
+    ]
+)
+
+
+def clean(text: object, limit: int = 240) -> str:
+    """Text fit for a report: control and direction characters made visible, surrogates replaced, cut at `limit`."""
+    s = str(text)[: limit + 1]
+    s = s.encode("utf-8", "replace").decode("utf-8")
+    s = _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", s)
+    return s if len(s) <= limit else s[: limit - 1] + "…"
+
+
+def words(text: str) -> list[str]:
+    """Words and single punctuation marks of the first MAX_TEXT characters."""
+    return _WORD.findall(text[:MAX_TEXT])
+
+
+def program_text(text: str) -> str:
+    """The last fenced Python block, or the text itself without a fence."""
+    if "```" not in text:
+        return text
+    blocks = _FENCE.findall(text[:MAX_TEXT])
+    return blocks[-1] if blocks else text
+
+
+def normalised(text: str) -> str:
+    """A solution up to comments, layout and variable names: names are numbered in order of appearance."""
+    names: dict[str, str] = {}
+    out, previous = [], ""
+    for w in _WORD.findall(_COMMENT.sub("", text[:MAX_TEXT])):
+        if previous != "." and w not in _KEEP and _NAME.match(w):
+            out.append(names.setdefault(w, f"v{len(names)}"))
+        else:
+            out.append(w)
+        previous = w
+    return " ".join(out)
+
+
+def repetition(tokens: Sequence[str], n: int = 4) -> float:
+    """Share of n-grams that occurred before in the same text: 1 - distinct/total; 0 for texts shorter than n."""
+    total = len(tokens) - n + 1
+    if total < 1:
+        return 0.0
+    return 1.0 - len({tuple(tokens[i : i + n]) for i in range(total)}) / total
+
+
+def longest_run(actions: Sequence[str]) -> int:
+    """Length of the longest run of equal neighbours."""
+    best = run = 0
+    previous: str | None = None
+    for a in actions:
+        run = run + 1 if a == previous else 1
+        best, previous = max(best, run), a
+    return best
+
+
+@lru_cache(maxsize=65536)
+def bucket(token: str, size: int) -> int:
+    """Stable hash bucket of a token (crc32: the built-in hash differs between processes)."""
+    return zlib.crc32(token.encode("utf-8", "replace")) % size

@@ -1,0 +1,97 @@
+"""The harness as a versioned value: which metrics, detectors and thresholds interpret training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+
+from pydantic import Field
+
+from evotrainer.errors import ConfigError
+from evotrainer.harness.batch import Batch
+from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.detectors import DETECTORS, detect
+from evotrainer.harness.diagnose import diagnose
+from evotrainer.harness.metrics import METRICS, measure
+from evotrainer.records.evidence import HealthReport
+from evotrainer.records.recipe import Frozen
+from evotrainer.records.rollout import Rollout
+
+
+class Harness(Frozen):
+    """h0, h1, ...: JSON-able, immutable, hashed. Every threshold in force is written out."""
+
+    version: str = "h0"
+    metrics: tuple[str, ...]
+    detectors: tuple[str, ...] = ()
+    thresholds: Mapping[str, float] = Field(default_factory=dict)
+    """`<detector>.<threshold>` -> value."""
+    parent: str = ""
+    """Version it was derived from."""
+
+    @classmethod
+    def default(cls) -> Harness:
+        """h0: every registered metric and detector with its default thresholds."""
+        return cls(metrics=tuple(METRICS), detectors=tuple(DETECTORS), thresholds=default_thresholds(DETECTORS))
+
+    @classmethod
+    def minimal(cls) -> Harness:
+        """The control arm: the score layer only, no detector, no diagnosis."""
+        return cls(version="h0-score", metrics=tuple(n for n, m in METRICS.items() if m.layer == "score"))
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits of SHA-256 over the canonical JSON."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def evolve(
+        self,
+        version: str,
+        *,
+        add: Iterable[str] = (),
+        drop: Iterable[str] = (),
+        thresholds: Mapping[str, float] | None = None,
+    ) -> Harness:
+        """A derived version: detectors added (by registered name) or dropped, thresholds changed; ConfigError if unknown."""
+        add, drop, limits = tuple(add), set(drop), dict(thresholds or {})
+        names = tuple(n for n in dict.fromkeys((*self.detectors, *add)) if n not in drop)
+        unknown = sorted({*names, *drop} - DETECTORS.keys())
+        if unknown:
+            raise ConfigError(
+                f"unknown detector {', '.join(unknown)}; register it first, or choose: {', '.join(DETECTORS)}"
+            )
+        known = default_thresholds(names)
+        bad = sorted(limits.keys() - known.keys())
+        if bad:
+            raise ConfigError(f"unknown threshold {', '.join(bad)}; one of: {', '.join(sorted(known))}")
+        kept = {k: v for k, v in self.thresholds.items() if k in known}
+        return Harness(
+            version=version,
+            metrics=self.metrics,
+            detectors=names,
+            thresholds=known | kept | limits,
+            parent=self.version,
+        )
+
+    def read(self, rollouts: Iterable[Rollout], subject: str, context: HarnessContext | None = None) -> HealthReport:
+        """Read a batch: metrics in three layers, findings, ranked bottlenecks. Groups by `Rollout.group`."""
+        context = context or HarnessContext()
+        batch = Batch.of(rollouts)
+        metrics = measure(batch, context, self.metrics)
+        findings = detect(batch, metrics, context, self.detectors, self.thresholds)
+        return HealthReport(
+            harness=self.version,
+            subject=subject,
+            rollouts=batch.n + len(batch.faults),
+            groups=batch.n_groups,
+            metrics=tuple(metrics.values()),
+            findings=tuple(findings),
+            bottlenecks=diagnose(metrics, findings, context) if self.detectors else (),
+        )
+
+
+def default_thresholds(names: Iterable[str]) -> dict[str, float]:
+    """`<detector>.<threshold>` -> default, for the named detectors."""
+    return {f"{n}.{k}": float(v) for n in names for k, v in DETECTORS[n].thresholds.items()}
