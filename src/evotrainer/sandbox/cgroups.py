@@ -29,19 +29,22 @@ class SlotGroup:
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
         """Memory and processes of everything in the slot together; swap is closed where the kernel counts it."""
-        name = "memory.max" if self.unified else "memory.limit_in_bytes"
-        (self.memory / name).write_text(str(memory_bytes))
+        self.set_memory(memory_bytes)
         if self.unified:
             with contextlib.suppress(OSError):
                 (self.memory / "memory.swap.max").write_text("0")
         (self.pids / "pids.max").write_text(str(processes))
+
+    def set_memory(self, memory_bytes: int) -> None:
+        """Memory of everything in the slot together."""
+        name = "memory.max" if self.unified else "memory.limit_in_bytes"
+        (self.memory / name).write_text(str(memory_bytes))
         self.limit = memory_bytes
 
     def raise_memory(self, memory_bytes: int) -> None:
         """Make room for a program with a higher limit; never lowers."""
         if memory_bytes > self.limit:
-            (self.memory / ("memory.max" if self.unified else "memory.limit_in_bytes")).write_text(str(memory_bytes))
-            self.limit = memory_bytes
+            self.set_memory(memory_bytes)
 
     def add(self, pid: int) -> None:
         """Move a process (not its children) into the group."""

@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import json
 import os
+import secrets
 import shutil
 import socket
 import struct
@@ -26,6 +27,10 @@ _FIRST_UID = 1_000_000_000
 """Sandbox users are numbered from here by process and slot: no account and no other trial has them."""
 _FALLBACK_UID = 60_000
 _slots = itertools.count()
+LIMITS = struct.Struct("<QIIQI")
+ENDED = struct.Struct("<idd")
+PROGRESS = struct.Struct("<dd")
+"""As in `inside/zygote.py`, which runs in another process."""
 
 _BOOTSTRAP = """
 import json, sys, types
@@ -120,8 +125,8 @@ def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> li
     return args
 
 
-def _python_command(interpreter: Interpreter) -> list[str]:
-    return [interpreter.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP]
+def _python_command(interpreter: Interpreter, token: str) -> list[str]:
+    return [interpreter.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP, token]
 
 
 @dataclass(slots=True)
@@ -133,6 +138,18 @@ class Launched:
     pid: int
     uid: int
     work: str | None
+    token: str
+    """Stands in the command line of the zygote and of all its children."""
+
+    def strays(self) -> int:
+        """Children of the zygote that are still there, its own process apart."""
+        found = 0
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and int(folder.name) != self.pid:
+                with contextlib.suppress(OSError):
+                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                    found += self.token.encode() in words and b"-c" in words[:6]
+        return found
 
     def stop(self) -> None:
         """Close, kill and reap; remove the working folder of a zygote without namespaces."""
@@ -182,10 +199,11 @@ def _complaint(process: subprocess.Popen[bytes]) -> str:
 
 def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> Launched:
     """Start a zygote and hand it its code; SandboxError with bubblewrap's or Python's own last words."""
+    token = secrets.token_hex(8)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     bwrap = shutil.which("bwrap", path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin")
     info_read, info_write = os.pipe()
-    command = _python_command(interpreter)
+    command = _python_command(interpreter, token)
     work = None
     if mechanism.namespaces:
         if bwrap is None:
@@ -201,7 +219,7 @@ def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> L
     os.close(info_write)
     pid = _child_pid(info_read) if mechanism.namespaces else process.pid
     os.close(info_read)
-    launched = Launched(ours, process, pid, os.geteuid() if uid is None else uid, work)
+    launched = Launched(ours, process, pid, os.geteuid() if uid is None else uid, work, token)
     _hand_over(launched, mechanism)
     return launched
 
@@ -237,8 +255,3 @@ def _remedy(reason: str) -> str:
             "kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bwrap)"
         )
     return "; run `evotrainer doctor`"
-
-
-LIMITS = struct.Struct("<QIIQI")
-ENDED = struct.Struct("<idd")
-PROGRESS = struct.Struct("<dd")

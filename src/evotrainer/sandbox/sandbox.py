@@ -2,30 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 
+from evotrainer.errors import SandboxError
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.jobs import CheckJob, RunJob
 from evotrainer.sandbox.launch import Mechanism, pick_uid
-from evotrainer.sandbox.model import Check, CheckResult, Limits, Program, RunResult, Tier
+from evotrainer.sandbox.model import TIERS, Check, CheckResult, Limits, Program, RunResult, Tier
 from evotrainer.sandbox.pool import Lane, run_jobs
-from evotrainer.sandbox.slot import start_slot
+from evotrainer.sandbox.probes import proven_tier, try_probes
+from evotrainer.sandbox.report import TierReport
+from evotrainer.sandbox.slot import Slot, start_slot
+
+_MECHANISMS: dict[Tier, Mechanism] = {
+    "A": Mechanism(namespaces=True, seccomp=True, cgroup=True),
+    "B": Mechanism(namespaces=True, seccomp=True, cgroup=False),
+    "C": Mechanism(namespaces=False, seccomp=True, cgroup=True),
+    "D": Mechanism(namespaces=False, seccomp=False, cgroup=True),
+    "E": Mechanism(namespaces=False, seccomp=False, cgroup=False),
+}
+_NO_GROUP = "no control group with memory and pids for this user: memory of several processes together is not limited"
+_SQUEEZED_MB = 64
 
 
 class Sandbox:
-    """A running sandbox; use `Sandbox.open`. Not for several threads at once."""
+    """A running sandbox; make one with `Sandbox.open`. Not for several threads at once."""
 
     def __init__(self, mechanism: Mechanism, workers: int = 1) -> None:
-        self.tier: Tier = "A"
-        self.mechanism = mechanism
+        if workers < 1:
+            raise SandboxError(f"a sandbox needs at least one worker, not {workers}; pass workers=1")
         interpreter = choose_interpreter(pick_uid())
-        self._lanes = [Lane(lambda: start_slot(mechanism, interpreter)) for _ in range(workers)]
+        self._interpreter = interpreter.executable
+        self._mechanism = mechanism
+        self._lanes = [Lane(lambda: self._open_slot()) for _ in range(workers)]
+        self._open_one = lambda: start_slot(self._mechanism, interpreter)
+        self.report = TierReport("E", (), (), self._interpreter, -1)
+        """Tier, probes and notes."""
+        self._first = self._lanes[0].slot(0)
+        if mechanism.cgroup and self._first.group is None:
+            self._mechanism = replace(mechanism, cgroup=False)
+
+    def _open_slot(self) -> Slot:
+        slot = self._open_one()
+        if self._mechanism.cgroup and slot.group is None and hasattr(self, "_first"):
+            slot.close()
+            raise SandboxError("a further slot got no control group; close other sandboxes or open with tier='B'")
+        return slot
 
     @classmethod
     def open(cls, accept_tier_e: bool = False, tier: Tier | None = None, workers: int = 1) -> Sandbox:
-        """Start."""
-        return cls(Mechanism(True, True, True), workers)
+        """Start the strongest sandbox this machine offers (or at most `tier`), and let it prove its tier.
+
+        `workers` programs run at once. SandboxError when only tier E is left and `accept_tier_e` is not given.
+        """
+        notes: list[str] = []
+        best: Sandbox | None = None
+        for level in (tier,) if tier else ("A", "C", "D"):
+            try:
+                found = cls(_MECHANISMS[level], workers)
+            except SandboxError as error:
+                notes.append(f"tier {level} is not available: {error}")
+                continue
+            found._prove(tier or "A", notes)
+            if best is not None and TIERS.index(best.tier) <= TIERS.index(found.tier):
+                found.close()
+            else:
+                if best is not None:
+                    best.close()
+                best = found
+            if found.tier in ("A", "B"):
+                break
+        if best is None or (best.tier == "E" and not accept_tier_e):
+            reasons = "; ".join([*notes, *(best.report.broken() if best else ())])
+            if best is not None:
+                best.close()
+            raise SandboxError(f"no sandbox better than tier E ({reasons}); install bubblewrap or accept tier E")
+        return best
+
+    @property
+    def tier(self) -> Tier:
+        """What was proven, "A" (everything) to "E" (nothing)."""
+        return self.report.tier
+
+    def _prove(self, at_most: Tier, notes: list[str]) -> None:
+        slot = self._first
+        if slot.zygote is None:
+            raise SandboxError("the sandbox is closed; open a new one")
+        held = try_probes(
+            lambda program: self.run([program])[0].cases[0],
+            slot.zygote.uid,
+            lambda: slot.zygote.strays() if slot.zygote else 0,
+            lambda: _squeezed(slot),
+        )
+        proven = max(proven_tier(held), at_most, key=TIERS.index)
+        if slot.group is None and at_most == "A":
+            notes.append(_NO_GROUP)
+        self.report = TierReport(proven, held, tuple(notes), self._interpreter, slot.zygote.uid)
 
     def run(self, programs: Sequence[Program]) -> list[RunResult]:
         """Run every program; results in order. A broken sandbox shows as `RunResult.faulty`, never as an error case."""
@@ -44,7 +119,7 @@ class Sandbox:
         return self.run_checks([Check(source, entry_point, test, limits or Limits())])[0]
 
     def close(self) -> None:
-        """Stop every zygote."""
+        """Stop every zygote; a closed sandbox starts new ones when it is used again."""
         for lane in self._lanes:
             for slot in lane.slots:
                 slot.close()
@@ -57,3 +132,19 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def _squeezed(slot: Slot) -> Iterator[None]:
+    """The slot's group with room for the probe only."""
+    group = slot.group
+    if group is None:
+        yield
+        return
+    before = group.limit
+    group.set_memory(_SQUEEZED_MB << 20)
+    group.limit = 1 << 62  # a program's own limit must not widen it meanwhile
+    try:
+        yield
+    finally:
+        group.set_memory(before)

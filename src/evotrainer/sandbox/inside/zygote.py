@@ -21,6 +21,7 @@ import select
 import signal
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,8 @@ class Zygote:
         if self.namespaces:
             kernel.make_mounts_private()
             kernel.drop_bounding_set()
+        else:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.set_common_limits(OPEN_FILES)
         self.base = self._address_space()
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
@@ -134,8 +137,10 @@ class Zygote:
                 poller.unregister(control)
         os.close(ended)
         if not self.namespaces:
-            self._kill_strays(pid)
+            self._kill_group(pid)
         _, status, usage = os.wait4(pid, 0)
+        if not self.namespaces:
+            self._kill_strays()
         code = os.waitstatus_to_exitcode(status)
         cpu = usage.ru_utime + usage.ru_stime
         self.control.send(b"x" + ENDED.pack(code, cpu, usage.ru_maxrss / 1024))
@@ -155,12 +160,43 @@ class Zygote:
             os.close(fd)
 
     @staticmethod
-    def _kill_strays(pid: int) -> None:
-        """Without a process namespace: what stayed in the child's process group (a daemon can still get away)."""
+    def _kill_group(pid: int) -> None:
+        """Without a process namespace: what stayed in the child's process group."""
         try:
             os.killpg(pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return
+
+    def _kill_strays(self) -> None:
+        """Without a process namespace: orphans come to us (subreaper), also those that left the group. Gives up after
+        a second: what forks faster than that outlives its program, in these tiers."""
+        for _ in range(1000):
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0]:
+                    continue
+            except ChildProcessError:
+                return
+            for stray in self._children():
+                os.kill(stray, signal.SIGKILL)
+            time.sleep(0.001)
+
+    def _children(self) -> list[int]:
+        found = []
+        me = os.getpid()
+        for name in os.listdir(self.proc):
+            if name.isdigit():
+                try:
+                    stat = os.open(f"{name}/stat", os.O_RDONLY, dir_fd=self.proc)
+                except OSError:
+                    continue
+                try:
+                    if int(os.read(stat, 4096).rpartition(b")")[2].split()[1]) == me:
+                        found.append(int(name))
+                except (OSError, IndexError, ValueError):
+                    continue
+                finally:
+                    os.close(stat)
+        return found
 
     def _child(self, limits: tuple[int, ...]) -> None:
         """Confine this process, then serve one request; never returns."""

@@ -1,0 +1,345 @@
+"""Small attacks that a sandbox tries on itself when it opens: the tier is what they prove, not what was configured.
+
+Each probe is a program that prints BREACH when it got what it must not have; it would succeed without protection and is
+bounded by itself, so that running it in a weak tier does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+
+from evotrainer.sandbox.model import TIERS, CaseResult, Limits, Program, Status, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One attack: what it shows, from which tier on it must fail, its source and how its end is judged."""
+
+    name: str
+    tier: Tier
+    """The weakest tier that promises protection against it."""
+    about: str
+    source: str
+    limits: Limits = field(default_factory=lambda: Limits(cpu_s=1.0, memory_mb=96, idle_s=2.0, file_mb=4, processes=8))
+    expected: tuple[Status, ...] = ("ok",)
+    """Statuses under which the attack counts as fended off, if BREACH was not printed."""
+
+
+_SMALL = Limits(cpu_s=0.1, memory_mb=64, output_kb=16, idle_s=2.0, file_mb=4)
+
+PROBES: tuple[Probe, ...] = (
+    Probe("cpu", "D", "an endless loop is ended by its CPU time", "while True: pass", _SMALL, ("timeout",)),
+    Probe(
+        "memory",
+        "D",
+        "one process cannot take more memory than its limit",
+        "b = bytearray(160 << 20)\nprint('BREACH', len(b))",
+        _SMALL,
+        ("memory",),
+    ),
+    Probe(
+        "output", "D", "output without end is cut", "while True: print('x' * 4096)", Limits(output_kb=16), ("output",)
+    ),
+    Probe(
+        "network",
+        "C",
+        "no TCP, UDP or abstract socket of the host can be reached",
+        """
+import socket
+def connect(family, kind, address):
+    try:
+        end = socket.socket(family, kind)
+        end.settimeout(1)
+        end.connect(address)
+        end.send(b"x")
+        print("BREACH", address)
+    except OSError as error:
+        print("ok", error)
+connect(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", $port))
+connect(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", $port))
+connect(socket.AF_UNIX, socket.SOCK_STREAM, "\\0$token")
+""",
+    ),
+    Probe(
+        "files_write",
+        "C",
+        "no file outside the private folder can be made or changed",
+        """
+for path in ("${folder}/made", "${folder}/secret"):
+    try:
+        open(path, "a").write("x"); print("BREACH", path)
+    except OSError as error:
+        print("ok", error)
+""",
+    ),
+    Probe(
+        "ptrace",
+        "C",
+        "no other process can be traced",
+        """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.ptrace(16, $victim, None, None) == 0:
+    print("BREACH"); libc.ptrace(17, $victim, None, None)
+""",
+    ),
+    Probe(
+        "signals",
+        "C",
+        "no other process can be signalled",
+        """
+import os
+try:
+    os.kill($victim, 15); print("BREACH")
+except OSError as error:
+    print("ok", error)
+""",
+    ),
+    Probe(
+        "processes",
+        "C",
+        "a fork bomb ends at the process limit",
+        """
+import os, time
+made = 0
+try:
+    while made < 60:
+        if os.fork() == 0:
+            time.sleep(0.5); os._exit(0)
+        made += 1
+except OSError as error:
+    print("ok", error)
+if made > 30: print("BREACH", made)
+""",
+    ),
+    Probe(
+        "daemon",
+        "C",
+        "nothing outlives the program (judged from outside)",
+        """
+import os, time
+try:
+    if os.fork() == 0:
+        try: os.setsid()
+        except OSError: pass
+        if os.fork() == 0: time.sleep(3)
+        os._exit(0)
+except OSError as error:
+    print("ok", error)
+""",
+    ),
+    Probe(
+        "persistence",
+        "C",
+        "a later program finds nothing of an earlier one",
+        """
+for path in ("left", "/tmp/left${token}", "/dev/shm/left${token}", "/w/left"):
+    try: open(path).close(); print("BREACH", path)
+    except OSError: pass
+for path in ("left", "/tmp/left${token}", "/dev/shm/left${token}"):
+    try: open(path, "w").close()
+    except OSError: pass
+""",
+    ),
+    Probe(
+        "execute",
+        "C",
+        "no other program can be started",
+        """
+import os
+try:
+    os.posix_spawn("/usr/bin/true", ["true"], {}); print("BREACH")
+except OSError as error:
+    print("ok", error)
+""",
+    ),
+    Probe(
+        "seccomp",
+        "C",
+        "system calls off the list are refused",
+        """
+import ctypes, platform
+numbers = {"x86_64": (250, 321, 425, 323, 272, 298), "aarch64": (219, 280, 425, 282, 97, 241)}[platform.machine()]
+libc = ctypes.CDLL(None, use_errno=True)
+for number in numbers:
+    ctypes.set_errno(0)
+    if libc.syscall(number, 0, 0, 0, 0, 0) >= 0 or ctypes.get_errno() != 1: print("BREACH", number, ctypes.get_errno())
+if libc.prctl(21, 0, 0, 0, 0) != 2: print("BREACH: no filter")
+""",
+    ),
+    Probe(
+        "capabilities",
+        "C",
+        "no capability, and no way to get one",
+        """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+if libc.capget(header, data) != 0 or any(data): print("BREACH", list(data))
+if libc.prctl(39, 0, 0, 0, 0) != 1: print("BREACH: new privileges allowed")
+""",
+    ),
+    Probe(
+        "descriptors",
+        "C",
+        "nothing of the parent is inherited",
+        """
+import os
+for fd in range(3, 256):
+    try: os.fstat(fd)
+    except OSError: continue
+    if fd > 4: print("BREACH", fd)  # 3 is this program's own output, 4 the socket for its answers
+""",
+    ),
+    Probe(
+        "files_read",
+        "B",
+        "the host's files cannot be read",
+        """
+import os
+for path in ("${folder}/secret", "/etc/passwd", "/proc/mounts"):
+    try: print("BREACH", path, len(open(path).read()))
+    except OSError as error: print("ok", error)
+""",
+    ),
+    Probe(
+        "proc",
+        "B",
+        "no other process can be seen",
+        """
+import os
+seen = [p for p in (os.listdir("/proc") if os.path.isdir("/proc") else []) if p.isdigit()]
+if seen or os.getppid() != 0: print("BREACH", len(seen), os.getppid())
+""",
+    ),
+    Probe(
+        "namespaces",
+        "B",
+        "no namespace can be made, no file system mounted",
+        """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+for flag in (0x10000000, 0x20000, 0x40000000):
+    if libc.unshare(flag) == 0: print("BREACH unshare", hex(flag))
+if libc.mount(b"tmpfs", b"/w", b"tmpfs", 6, None) == 0: print("BREACH mount")
+if os.getpid() != 1: print("BREACH: shares a process namespace")
+""",
+    ),
+    Probe(
+        "memory_total",
+        "A",
+        "several processes together stay below the slot's memory",
+        """
+import os, time
+ends = []
+for i in range(4):
+    r, w = os.pipe()
+    if os.fork() == 0:
+        b = bytearray(40 << 20)
+        for j in range(0, len(b), 4096): b[j] = 1
+        os.write(w, b"x")
+        time.sleep(0.3)
+        os._exit(0)
+    os.close(w)
+    ends.append(r)
+if all(os.read(r, 1) == b"x" for r in ends): print("BREACH: 160 MB at once")
+""",
+        expected=("ok", "memory", "error", "killed"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How a probe ended."""
+
+    name: str
+    held: bool
+    tier: Tier
+    about: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the attacks aim at: a secret, a victim process, a listening port, all made for them."""
+
+    folder: Path
+    token: str
+    port: int
+    victim: subprocess.Popen[bytes]
+
+    def source(self, probe: Probe) -> str:
+        """The probe's program, aimed."""
+        aims = {"folder": self.folder, "token": self.token, "port": self.port, "victim": self.victim.pid}
+        return Template(probe.source).substitute(aims)
+
+
+@contextlib.contextmanager
+def scene(uid: int) -> Iterator[Scene]:
+    """Targets that are open to everybody: only the sandbox stands before them."""
+    token = secrets.token_hex(8)
+    drop: dict[str, object] = {"user": uid, "group": uid, "extra_groups": []} if os.geteuid() == 0 else {}
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evotrainer-probe-")))
+        folder.chmod(0o777)
+        (folder / "secret").write_text("secret")
+        (folder / "secret").chmod(0o666)
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        named = stack.enter_context(socket.socket(socket.AF_UNIX))
+        named.bind("\0" + token)
+        named.listen()
+        victim = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL, **drop)  # type: ignore[call-overload]
+        stack.callback(victim.wait)
+        stack.callback(victim.kill)
+        yield Scene(folder, token, server.getsockname()[1], victim)
+
+
+def judge(probe: Probe, case: CaseResult) -> Held:
+    """Held when the attack ended as it should and got nothing."""
+    text = (case.stdout or "").strip()
+    held = case.status in probe.expected and "BREACH" not in text
+    detail = "" if held else (text.splitlines() or [f"{case.status} {case.error or ''}"])[-1][:120]
+    return Held(probe.name, held, probe.tier, probe.about, detail)
+
+
+def try_probes(
+    run: Callable[[Program], CaseResult],
+    uid: int,
+    strays: Callable[[], int],
+    squeeze: Callable[[], contextlib.AbstractContextManager[None]],
+) -> tuple[Held, ...]:
+    """Every attack once. `strays` counts processes that outlived their program, `squeeze` shrinks the slot's memory."""
+    found = [Held("user", uid != 0, "D", "programs do not run as root", "" if uid else "uid 0")]
+    with scene(uid) as targets:
+        for probe in PROBES:
+            program = Program(targets.source(probe), stdins=("",), limits=probe.limits)
+            with squeeze() if probe.name == "memory_total" else contextlib.nullcontext():
+                case = run(program)
+                if probe.name == "persistence":
+                    case = run(program)
+            held = judge(probe, case)
+            if probe.name == "daemon" and (left := strays()):
+                held = Held(probe.name, False, probe.tier, probe.about, f"{left} processes survive")
+            if probe.name == "files_write" and (targets.folder / "made").exists():
+                held = Held(probe.name, False, probe.tier, probe.about, "a file was made outside")
+            found.append(held)
+    return tuple(found)
+
+
+def proven_tier(found: tuple[Held, ...]) -> Tier:
+    """The strongest tier all of whose promises held."""
+    for tier in TIERS:
+        promised = [held for held in found if TIERS.index(held.tier) >= TIERS.index(tier)]
+        if all(held.held for held in promised):
+            return tier
+    return "E"
