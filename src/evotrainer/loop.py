@@ -10,6 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,6 +50,7 @@ from evotrainer.records.evidence import (
     Proposal,
     Verdict,
 )
+from evotrainer.records.faults import fault_point
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import Frozen, Recipe, lint, single_factor
 
@@ -187,9 +189,7 @@ class Loop:
 
     def round(self, n: int) -> str:
         """The nine steps. Returns why the run should stop here, or nothing."""
-        self.record(
-            f"r{n}/opened", "round", lambda: RoundOpened(round=n, champion=self.champion, harness="h0")
-        )
+        self.record(f"r{n}/opened", "round", lambda: RoundOpened(round=n, champion=self.champion, harness="h0"))
         self.view.round(n, self.champion)
         self.escalate(n)
 
@@ -304,9 +304,7 @@ class Loop:
         (self.base,) = self.run_trials([spec])
         if self.base.status != "complete":
             raise TrainerError(f"the base policy could not be evaluated: {self.base.error}")
-        self.base_health = self.read(
-            "base/read", 0, "base", self.load("base", "search"), recipe=self.task.recipe
-        )
+        self.base_health = self.read("base/read", 0, "base", self.load("base", "search"), recipe=self.task.recipe)
 
     def measure_noise(self) -> None:
         """A/A trials: the starting recipe under several seeds. Their spread is the noise floor."""
@@ -321,9 +319,7 @@ class Loop:
         self.noise = self.record(
             "noise/1",
             "noise",
-            lambda: measure_noise(
-                CONTROL, scores_of(b0.complete, "gate"), seeds_per_branch=len(self.task.run.seeds)
-            ),
+            lambda: measure_noise(CONTROL, scores_of(b0.complete, "gate"), seeds_per_branch=len(self.task.run.seeds)),
         )
         self.promote("v0", CONTROL, None)
         self.view.note(f"noise floor {100 * self.noise.noise_floor:.1f} points on gate")
@@ -377,9 +373,7 @@ class Loop:
             text = "\n".join(f"{i.factor}: {i.old} -> {i.new}  ({i.hypothesis})" for i in p.interventions)
             if self.gate(n, "intervention", text or p.stop, attempt):
                 return p
-        raise Aborted(
-            f"round {n}: {MAX_REVISIONS} revisions of the proposal were refused; the run stops here"
-        )
+        raise Aborted(f"round {n}: {MAX_REVISIONS} revisions of the proposal were refused; the run stops here")
 
     def briefing(self, n: int, health: HealthReport) -> Briefing:
         done = [b for b in self.branches.values() if b.trials]
@@ -400,9 +394,7 @@ class Loop:
             feedback=self.feedback,
         )
 
-    def backtest(
-        self, n: int, proposal: Proposal, rollouts: Sequence[Rollout]
-    ) -> list[tuple[int, Intervention]]:
+    def backtest(self, n: int, proposal: Proposal, rollouts: Sequence[Rollout]) -> list[tuple[int, Intervention]]:
         """Step 7: replay every intervention on stored rollouts; a contradicted hypothesis costs no compute."""
         self.view.step("7 backtest")
         out: list[tuple[int, Intervention]] = []
@@ -410,9 +402,7 @@ class Loop:
 
             def replay(i: int = i, iv: Intervention = iv) -> Backtested:
                 b = self.replay(iv, rollouts)
-                return Backtested(
-                    round=n, index=i, intervention=iv, backtest=b, vetoed=b.verdict == "contradicts"
-                )
+                return Backtested(round=n, index=i, intervention=iv, backtest=b, vetoed=b.verdict == "contradicts")
 
             if not self.record(f"r{n}/backtested/{i}", "backtested", replay).vetoed:
                 out.append((i, iv))
@@ -442,9 +432,7 @@ class Loop:
                 body = self.record(
                     f"r{n}/refused/{i}",
                     "refused",
-                    lambda i=i, iv=iv, reason=reason: Refused(
-                        round=n, index=i, intervention=iv, reason=reason
-                    ),
+                    partial(Refused, round=n, index=i, intervention=iv, reason=reason),
                 )
                 over_budget = over_budget or "budget" in body.reason
                 continue
@@ -505,9 +493,7 @@ class Loop:
         for name in order:
             verdict = self.judge(n, self.branches[name])
             self.view.verdict(verdict)
-            if verdict.kind == "promote" and self.gate(
-                n, "verdict", f"promote {name}: {verdict.reason}", name=name
-            ):
+            if verdict.kind == "promote" and self.gate(n, "verdict", f"promote {name}: {verdict.reason}", name=name):
                 self.promote(f"v{len(self.versions)}", name, self.champion)
         self.failures = 0 if self.champion != before else self.failures + 1
 
@@ -547,7 +533,7 @@ class Loop:
             answer, feedback = self.ask(where, text)
             if answer == "ABORT":
                 raise Aborted(f"aborted at the {where} gate of round {n}; `evotrainer resume` asks again")
-            return HumanGate(round=n, where=where, answer=answer, feedback=feedback)  # type: ignore[arg-type]
+            return HumanGate(round=n, where=where, answer=answer, feedback=feedback)
 
         body: HumanGate = self.record(key, "gate", asked)
         if body.answer == "REVISE":
@@ -558,9 +544,7 @@ class Loop:
         """After failures in a row: check the evaluation itself, tell the agent to change layer (METHOD.md section 1)."""
         if self.failures < 2:
             return
-        actions = [
-            "the agent is told to change layer (reward, signal, data, algorithm) and to subtract first"
-        ]
+        actions = ["the agent is told to change layer (reward, signal, data, algorithm) and to subtract first"]
         if self.failures >= 3:
             actions.insert(0, self.revalidate())
         self.record(
@@ -605,10 +589,7 @@ class Loop:
         b0, champion = self.branches[CONTROL], self.branches[self.champion]
         base_dir = str(base) if base else self.base.policy_path
         specs = [self.eval_spec("base-cert", None, 0, base_dir, (cert,), "certify")]
-        specs += [
-            self.eval_spec(f"{t.trial}-cert", b0, t.seed, t.policy_path, (cert,), "certify")
-            for t in b0.complete
-        ]
+        specs += [self.eval_spec(f"{t.trial}-cert", b0, t.seed, t.policy_path, (cert,), "certify") for t in b0.complete]
         fresh = self.champion != CONTROL
         if fresh:
             specs += [self.spec(champion, s, "confirm", (cert,)) for s in self.task.run.certify_seeds]
@@ -656,7 +637,7 @@ class Loop:
         if split not in self.env.get("splits", {split: 1}):
             return None
         return EvalPlan(
-            split=split,  # type: ignore[arg-type]
+            split=split,
             attempts=getattr(e, f"{split}_attempts"),
             tasks=getattr(e, f"{split}_tasks"),
         )
@@ -670,7 +651,7 @@ class Loop:
             trial=f"{b.name}-s{seed}",
             branch=b.name,
             seed=seed,
-            purpose=purpose,  # type: ignore[arg-type]
+            purpose=purpose,
             train=True,
             recipe=b.recipe,
             environment=self.task.environment,
@@ -690,7 +671,7 @@ class Loop:
             trial=trial,
             branch=b.name if b else "base",
             seed=seed,
-            purpose=purpose,  # type: ignore[arg-type]
+            purpose=purpose,
             train=False,
             recipe=b.recipe if b else self.task.recipe,
             environment=self.task.environment,
@@ -714,7 +695,8 @@ class Loop:
             self.record(
                 f"{spec.trial}/intended",
                 "intended",
-                lambda spec=spec, reserve=reserve: TrialIntended(
+                partial(
+                    TrialIntended,
                     trial=spec.trial,
                     branch=spec.branch,
                     seed=spec.seed,
@@ -725,9 +707,8 @@ class Loop:
             )
         self.waited_since = time.monotonic()
         for result in self.executor.run(todo, self.progress):
-            done[result.trial] = self.record(
-                f"{result.trial}/finished", "finished", lambda result=result: result
-            )
+            done[result.trial] = self.ledger.append("finished", f"{result.trial}/finished", result).body
+            fault_point(f"after:{result.trial}/finished")
             self.view.finished(result)
             self.waited_since = time.monotonic()
         return [done[s.trial] for s in specs]
@@ -755,11 +736,7 @@ class Loop:
 
     def trial_reserve(self) -> float:
         """CPU-seconds to set aside for one training: the largest seen so far, or the task file's figure."""
-        seen = [
-            e.body.cpu_s
-            for e in self.ledger.events("finished")
-            if e.body.steps and e.body.status == "complete"
-        ]
+        seen = [e.body.cpu_s for e in self.ledger.events("finished") if e.body.steps and e.body.status == "complete"]
         return max(seen) if seen else self.task.budget.trial_cpu_s
 
     def proxy(self) -> tuple[str, str] | None:

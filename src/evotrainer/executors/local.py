@@ -131,9 +131,7 @@ class LocalExecutor:
         if code == SandboxError.exit_code:
             raise SandboxError(f"trial {r.spec.trial}: {why}")
         if code < 0:
-            return self.failed(
-                r, "crash", f"killed by signal {-code} {RESTARTS + 1} times (out of memory?): {why}"
-            )
+            return self.failed(r, "crash", f"killed by signal {-code} {RESTARTS + 1} times (out of memory?): {why}")
         label: FailureLabel = "train_budget_overrun" if code == BudgetError.exit_code else "crash"
         if read_heartbeat(r.folder) is None:
             label = "preflight_crash"

@@ -74,9 +74,7 @@ def write_atomic(path: Path, text: str, *, durable: bool = True) -> None:
                 os.fsync(f.fileno())
         os.replace(tmp, path)
     except OSError as e:
-        raise StoreError(
-            f"cannot write {path}: {e.strerror}; free space or fix permissions, then resume"
-        ) from e
+        raise StoreError(f"cannot write {path}: {e.strerror}; free space or fix permissions, then resume") from e
     if durable:
         fd = os.open(path.parent, os.O_RDONLY)
         try:

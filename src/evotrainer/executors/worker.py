@@ -84,7 +84,8 @@ class TrialProcess:
         self.resumed = before is not None
         self.clock = Clock(before.cpu_s if before else 0.0)
         self.started = time.time()
-        self.step, self.phase, self.score = 0, "starting", None
+        self.step, self.phase = 0, "starting"
+        self.score: float | None = None
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
         """Tell the supervisor where we are."""
@@ -115,9 +116,7 @@ class TrialProcess:
 
         spec = self.spec
         trainer = get_trainer("embedded")
-        with contextlib.closing(
-            open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)
-        ) as world:
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
             start = self.start_policy(world)
             parts: list[str] = []
             curve: list[dict[str, float]] = []
@@ -196,9 +195,7 @@ class TrialProcess:
         result = trainer.train(request, world, lambda r: store.append(_groups(r)), on_step)
         return result.policy_dir, list(result.curve)
 
-    def evaluate(
-        self, trainer: Trainer, world: Environment, policy: Path, plan: EvalPlan, store: Any
-    ) -> SplitScore:
+    def evaluate(self, trainer: Trainer, world: Environment, policy: Path, plan: EvalPlan, store: Any) -> SplitScore:
         from evotrainer.trainers.base import EvalRequest, Identity
 
         spec = self.spec
