@@ -1,0 +1,5 @@
+"""Environments: task sets with the worlds their attempts run in."""
+
+from evotrainer.envs.registry import open_environment
+
+__all__ = ["open_environment"]

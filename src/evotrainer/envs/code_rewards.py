@@ -1,0 +1,205 @@
+"""Reward components of the code domain: named functions of a graded attempt, all computed for every rollout.
+
+A function's docstring is its description; it says what is measured, not whether rewarding it is wise.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evotrainer.envs.base import Task
+from evotrainer.errors import EnvironmentError_
+
+PARSE_LIMIT = 20_000
+"""Characters; longer programs are not parsed here (they still run in the sandbox)."""
+FULL_LENGTH = 400
+"""Characters of program at which brevity reaches 0."""
+SMALL_NUMBERS = frozenset(range(-10, 11))
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """One test of one program. `kind`: visible, heldout, hidden or perturbed; `expected` is None for perturbed ones."""
+
+    kind: str
+    input: Any
+    expected: Any
+    got: Any
+    status: str
+    passed: bool
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a component may look at: the task, the program (fences removed), and its tests as they ended."""
+
+    task: Task
+    knobs: Mapping[str, Any]
+    completion: str
+    program: str
+    tree: ast.Module | None
+    """None where the program does not parse."""
+    cases: Sequence[CaseOutcome] = field(default_factory=tuple)
+
+    @property
+    def form(self) -> str:
+        """stdin, function or check."""
+        return str(self.task.data["form"])
+
+    def of(self, kind: str) -> list[CaseOutcome]:
+        return [c for c in self.cases if c.kind == kind]
+
+
+Component = Callable[[Attempt], float | None]
+
+
+def parse_program(source: str) -> ast.Module | None:
+    """Syntax tree, or None where there is none; never raises on hostile text."""
+    if len(source) > PARSE_LIMIT:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _all(cases: Sequence[CaseOutcome]) -> float | None:
+    return float(all(c.passed for c in cases)) if cases else None
+
+
+def _share(cases: Sequence[CaseOutcome]) -> float | None:
+    return sum(c.passed for c in cases) / len(cases) if cases else None
+
+
+def visible(a: Attempt) -> float | None:
+    """1 when every visible test passes."""
+    return _all(a.of("visible"))
+
+
+def visible_frac(a: Attempt) -> float | None:
+    """Share of the visible tests that pass."""
+    return _share(a.of("visible"))
+
+
+def heldout(a: Attempt) -> float | None:
+    """1 when every held-out test passes (a small set that is not in the prompt)."""
+    return _all(a.of("heldout"))
+
+
+def heldout_frac(a: Attempt) -> float | None:
+    """Share of the held-out tests that pass."""
+    return _share(a.of("heldout"))
+
+
+def hidden(a: Attempt) -> float | None:
+    """1 when every visible and every hidden test passes."""
+    return _all(a.of("visible") + a.of("hidden"))
+
+
+def hidden_frac(a: Attempt) -> float | None:
+    """Share of the visible and hidden tests that pass."""
+    return _share(a.of("visible") + a.of("hidden"))
+
+
+def robust(a: Attempt) -> float | None:
+    """1 when the program ends normally on perturbed visible inputs: empty, one item, permuted, doubled."""
+    return _all(a.of("perturbed"))
+
+
+def no_error(a: Attempt) -> float | None:
+    """1 when the program ends normally on every visible input, whatever it prints."""
+    shown = a.of("visible")
+    return float(all(c.status == "ok" for c in shown)) if shown else None
+
+
+def format(a: Attempt) -> float | None:
+    """1 when the text parses as Python and prints (or defines the function asked for)."""
+    if a.tree is None:
+        return 0.0
+    nodes = list(ast.walk(a.tree))
+    if a.form == "stdin":
+        names = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        names |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and n.attr == "write"}
+        return float(bool(names & {"print", "write"}))
+    wanted = a.task.data.get("entry_point", "solve")
+    return float(any(isinstance(n, ast.FunctionDef) and n.name == wanted for n in nodes))
+
+
+def brevity(a: Attempt) -> float | None:
+    """1 minus the program's length over 400 characters, at least 0."""
+    return max(0.0, 1.0 - len(a.program) / FULL_LENGTH)
+
+
+def no_literals(a: Attempt) -> float | None:
+    """1 when no visible test's output stands in the program as a literal."""
+    if not (shown := a.task.data.get("visible")) or a.form == "check":
+        return None
+    if a.tree is None:
+        return 1.0
+    spec = str(a.task.data.get("spec", ""))
+    outputs = {str(y) for _, y in shown}
+    for text in _literals(a.tree):
+        small = text.lstrip("-").isdigit() and ((len(text) < 5 and int(text) in SMALL_NUMBERS) or text in spec)
+        if text in outputs and not small:
+            return 0.0
+        if text and any(y in text.split("\n") for y in outputs if len(y) > 1):
+            return 0.0
+    return 1.0
+
+
+def _literals(tree: ast.Module) -> list[str]:
+    """Texts of the constants: strings as they stand, numbers as printed, lists of numbers as a whole."""
+    out = []
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Constant) and isinstance(n.value, str):
+            out.append(n.value)
+        elif isinstance(n, (ast.Constant, ast.UnaryOp, ast.List)):
+            try:
+                out.append(str(ast.literal_eval(n)))
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
+    return out
+
+
+COMPONENTS: dict[str, Component] = {
+    f.__name__: f
+    for f in (
+        visible,
+        visible_frac,
+        heldout,
+        heldout_frac,
+        hidden,
+        hidden_frac,
+        robust,
+        no_error,
+        format,
+        brevity,
+        no_literals,
+    )
+}
+
+
+def describe_component(f: Component) -> str:
+    """First line of the docstring."""
+    return (f.__doc__ or "").strip().split("\n")[0]
+
+
+def compute(components: Mapping[str, Component], a: Attempt) -> dict[str, float | None]:
+    """Every component's value; EnvironmentError_ names a component of a user's that raises."""
+    out: dict[str, float | None] = {}
+    for name, f in components.items():
+        try:
+            value = f(a)
+            out[name] = None if value is None else float(value)
+        except Exception as e:
+            raise EnvironmentError_(
+                f"reward component {name!r} failed on task {a.task.id}: {type(e).__name__}: {e}; correct the function"
+            ) from e
+    return out
