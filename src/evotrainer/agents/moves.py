@@ -78,6 +78,9 @@ class Move:
     base: float = -0.005
     """Prior mean gain where nothing calls for it: an arbitrary change to a sane recipe costs a little."""
     sd: float = 0.02
+    """Doubt about the gain where the remedy answers a bottleneck fully."""
+    idle_sd: float = 0.01
+    """Doubt where nothing calls for it: smaller, or the luckiest of many idle moves would crowd out the remedies."""
     subtracts: bool = False
     """Takes something away rather than adding it."""
 

@@ -76,7 +76,11 @@ def _relevance(name: str, s: Situation) -> tuple[float, str]:
 
 
 def _blind(fit: float) -> tuple[float, float, str]:
-    return BLIND_GAIN * fit - 0.005, 0.03, "the present reward is suspected, and no stored outcome can rate another"
+    return (
+        BLIND_GAIN * fit - 0.005,
+        0.01 + 0.02 * fit,
+        "the present reward is suspected, and no stored outcome can rate another",
+    )
 
 
 def _measured(

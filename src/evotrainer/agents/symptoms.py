@@ -56,19 +56,11 @@ def search_score(briefing: Briefing) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Rollouts of one task by one policy: components (N x K, NaN where not applicable) and outcomes (N, 0 or 1)."""
-
-    components: Any
-    outcomes: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Fit:
     """How well a reward composition pushes towards correct rollouts."""
 
     aligned: float
-    """Mean within-group covariance of advantage and outcome, over that of the outcome itself: 1 is a perfect reward."""
+    """Within-group covariance of advantage and outcome, over that of the outcome itself: 1 is a perfect reward."""
     dead: float
     """Share of groups without spread."""
     hopeful: float
@@ -76,103 +68,117 @@ class Fit:
 
 
 class RewardEvidence:
-    """Stored rollouts of the champion, grouped, with every component the environment computed."""
+    """Stored rollouts of the champion, grouped, with every component the environment computed.
+
+    Arrays are padded to the largest group: `x_GNK` (0 where not applicable, as trainers pay it), `y_GN` (1 correct),
+    `there_GN`. Infrastructure faults and unknown outcomes are left out.
+    """
 
     def __init__(self, rollouts: Iterable[Rollout], components: Sequence[str]) -> None:
         self.components = sorted(components)
-        self.groups = list(self._group(rollouts))
-        self.rollouts = sum(len(g.outcomes) for g in self.groups)
-        self._corr = {c: self._correlation(i) for i, c in enumerate(self.components)}
-
-    def _group(self, rollouts: Iterable[Rollout]) -> Iterable[Group]:
-        by_group: dict[str, list[Rollout]] = {}
-        for r in rollouts:
-            if r.error_kind is None and r.outcome != "unknown":
-                by_group.setdefault(r.group or f"{r.policy}/{r.task}", []).append(r)
-        for _, rs in sorted(by_group.items()):
-            if len(rs) >= 2:
-                rows = [[_number(r.components.get(c)) for c in self.components] for r in rs]
-                yield Group(np.array(rows), np.array([float(r.outcome == "correct") for r in rs]))
+        groups = _grouped(rollouts)
+        size = max((len(g) for g in groups), default=2)
+        raw_GNK = np.full((len(groups), size, len(self.components)), np.nan)
+        self.y_GN = np.zeros((len(groups), size))
+        self.there_GN = np.zeros((len(groups), size), dtype=bool)
+        for i, g in enumerate(groups):
+            for j, r in enumerate(g):
+                raw_GNK[i, j] = [_number(r.components.get(c)) for c in self.components]
+                self.y_GN[i, j] = r.outcome == "correct"
+                self.there_GN[i, j] = True
+        self.rollouts = int(self.there_GN.sum())
+        self._known_GNK = ~np.isnan(raw_GNK)
+        self.x_GNK = np.where(self._known_GNK, raw_GNK, 0.0)
+        self._y0_GN = _centred(self.y_GN, self.there_GN)
+        self._mixed_G = _spreads(self.y_GN, self.there_GN)
+        self._corr_K = np.array([self._correlation(i) for i in range(len(self.components))])
+        self._varies_GK = np.stack(
+            [_spreads(self.x_GNK[:, :, i], self.there_GN) for i in range(len(self.components))], axis=1
+        )
+        ceiling_G = (self._normalised(self.y_GN) * self._y0_GN).sum(axis=1) / self._sizes()
+        self._ceiling = float(ceiling_G.sum())
 
     def __bool__(self) -> bool:
         """True where some group shows both outcomes: only there can a reward be compared with the truth."""
-        return any(g.outcomes.min() < g.outcomes.max() for g in self.groups)
+        return bool(self._mixed_G.any())
 
     def correlation(self, component: str) -> float:
         """Pooled within-group correlation of a component with the outcome; 0 where either never varies."""
-        return self._corr.get(component, 0.0)
+        return float(self._corr_K[self.components.index(component)])
 
     def coverage(self, component: str) -> float | None:
         """Share of rollouts that earn the component (value above half its maximum); None where never measured."""
         i = self.components.index(component)
-        x = np.concatenate([g.components[:, i] for g in self.groups]) if self.groups else np.array([])
-        x = x[~np.isnan(x)]
-        if not len(x):
-            return None
-        return float((x > 0.5 * max(float(x.max()), 1e-12)).mean())
+        x = self.x_GNK[:, :, i][self._known_GNK[:, :, i]]
+        return float((x > 0.5 * max(float(x.max()), 1e-12)).mean()) if len(x) else None
 
     def measured(self, component: str) -> bool:
         """True where some rollout carries a value of the component."""
-        i = self.components.index(component)
-        return any(bool((~np.isnan(g.components[:, i])).any()) for g in self.groups)
-
-    def _correlation(self, i: int) -> float:
-        num = dx = dy = 0.0
-        for g in self.groups:
-            ok = ~np.isnan(g.components[:, i])
-            if ok.sum() >= 2:
-                x, y = g.components[ok, i], g.outcomes[ok]
-                x, y = x - x.mean(), y - y.mean()
-                num, dx, dy = num + float(x @ y), dx + float(x @ x), dy + float(y @ y)
-        return num / (dx * dy) ** 0.5 if dx > 1e-12 and dy > 1e-12 else 0.0
+        return bool(self._known_GNK[:, :, self.components.index(component)].any())
 
     def fit(self, rewards: Mapping[str, float]) -> Fit:
         """Alignment of a composition's group-normalised advantages with the outcome."""
-        return self._summary(self._terms(rewards))
+        if not self.rollouts:
+            return Fit(0.0, 0.0, 0.0)
+        a_GN = self._advantages(rewards)
+        alive_G = np.abs(a_GN).max(axis=1) > 0
+        paid_K = np.array([bool(rewards.get(c)) for c in self.components])
+        varies_GK = self._varies_GK & paid_K
+        trust_G = (varies_GK * np.maximum(self._corr_K, 0.0)).sum(axis=1) / np.maximum(varies_GK.sum(axis=1), 1)
+        return Fit(
+            aligned=float(self._aligned(a_GN).sum()) / self._ceiling if self._ceiling > 0 else 0.0,
+            dead=float((~alive_G).mean()),
+            hopeful=float((trust_G * (alive_G & ~self._mixed_G)).mean()),
+        )
 
     def gain(self, old: Mapping[str, float], new: Mapping[str, float]) -> tuple[float, float]:
         """(difference in alignment, its standard error over groups)."""
-        a, b = self._terms(old), self._terms(new)
-        ceiling = max(sum(t[1] for t in a), 1e-9)
-        d_G = np.array([t_new[0] - t_old[0] for t_old, t_new in zip(a, b, strict=True)])
-        se = float(d_G.std(ddof=1) * len(d_G) ** 0.5 / ceiling) if len(d_G) > 1 else 1.0
-        return float(d_G.sum()) / ceiling, se
+        if self._ceiling <= 0:
+            return 0.0, 1.0
+        d_G = self._aligned(self._advantages(new)) - self._aligned(self._advantages(old))
+        se = float(d_G.std(ddof=1)) * len(d_G) ** 0.5 / self._ceiling if len(d_G) > 1 else 1.0
+        return float(d_G.sum()) / self._ceiling, se
 
-    def _terms(self, rewards: Mapping[str, float]) -> list[tuple[float, float, bool, float]]:
-        """Per group: covariance with the outcome, its ceiling, dead or not, hopefulness."""
-        index = [(self.components.index(c), w) for c, w in sorted(rewards.items()) if w and c in self.components]
-        trust = [(i, self._corr[self.components[i]]) for i, _ in index]
-        return [_group_terms(g, index, trust) for g in self.groups]
+    def _advantages(self, rewards: Mapping[str, float]) -> Any:
+        return self._normalised(self.x_GNK @ np.array([float(rewards.get(c, 0.0)) for c in self.components]))
 
-    def _summary(self, terms: Sequence[tuple[float, float, bool, float]]) -> Fit:
-        n = max(1, len(terms))
-        ceiling = sum(t[1] for t in terms)
-        return Fit(
-            aligned=sum(t[0] for t in terms) / ceiling if ceiling > 0 else 0.0,
-            dead=sum(t[2] for t in terms) / n,
-            hopeful=sum(t[3] for t in terms) / n,
-        )
+    def _normalised(self, r_GN: Any) -> Any:
+        c_GN = _centred(r_GN, self.there_GN)
+        std_G = ((c_GN**2).sum(axis=1) / np.maximum(self._sizes() - 1, 1)) ** 0.5
+        return np.where(std_G[:, None] < ZERO_STD, 0.0, c_GN / (std_G[:, None] + STD_EPS))
+
+    def _aligned(self, a_GN: Any) -> Any:
+        return (a_GN * self._y0_GN).sum(axis=1) / self._sizes()
+
+    def _sizes(self) -> Any:
+        return np.maximum(self.there_GN.sum(axis=1), 1)
+
+    def _correlation(self, i: int) -> float:
+        known_GN = self._known_GNK[:, :, i]
+        x, y = _centred(self.x_GNK[:, :, i], known_GN), _centred(self.y_GN, known_GN)
+        dx, dy = float((x * x).sum()), float((y * y).sum())
+        return float((x * y).sum()) / (dx * dy) ** 0.5 if dx > 1e-12 and dy > 1e-12 else 0.0
+
+
+def _grouped(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
+    """Groups of at least two graded attempts, by group id (else policy and task)."""
+    found: dict[str, list[Rollout]] = {}
+    for r in rollouts:
+        if r.error_kind is None and r.outcome != "unknown":
+            found.setdefault(r.group or f"{r.policy}/{r.task}", []).append(r)
+    return [g for _, g in sorted(found.items()) if len(g) >= 2]
 
 
 def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _normalised(r_N: Any) -> Any:
-    std = float(r_N.std(ddof=1))
-    return np.zeros_like(r_N) if std < ZERO_STD else (r_N - r_N.mean()) / (std + STD_EPS)
+def _centred(r_GN: Any, there_GN: Any) -> Any:
+    """Rewards minus their group's mean over what is there; 0 elsewhere."""
+    mean_G = (r_GN * there_GN).sum(axis=1) / np.maximum(there_GN.sum(axis=1), 1)
+    return np.where(there_GN, r_GN - mean_G[:, None], 0.0)
 
 
-def _group_terms(
-    g: Group, index: Sequence[tuple[int, float]], trust: Sequence[tuple[int, float]]
-) -> tuple[float, float, bool, float]:
-    x_NK = np.nan_to_num(g.components)
-    r_N = sum((w * x_NK[:, i] for i, w in index), np.zeros(len(g.outcomes)))
-    a_N = _normalised(r_N)
-    y_N = g.outcomes - g.outcomes.mean()
-    dead = not bool(a_N.any())
-    hopeful = 0.0
-    if not dead and not y_N.any():
-        varies = [max(0.0, c) for i, c in trust if float(np.ptp(x_NK[:, i])) > 0]
-        hopeful = sum(varies) / len(varies) if varies else 0.0
-    return float((a_N * y_N).mean()), float((_normalised(g.outcomes) * y_N).mean()), dead, hopeful
+def _spreads(r_GN: Any, there_GN: Any) -> Any:
+    """Groups whose values differ."""
+    return np.abs(_centred(r_GN, there_GN)).max(axis=1, initial=0.0) > 1e-9

@@ -29,7 +29,8 @@ def candidates(s: Situation, seen: set[str], moves: Iterable[Move] = MOVES) -> I
             if child is None or child.hash in seen:
                 continue
             mean = (1 - fit) * move.base + fit * move.gain * min(1.0, 2 * s.headroom) + v.shift
-            yield Candidate(move, v, factor, child, bottleneck, mean, v.sd or move.sd, v.cost or move.cost)
+            sd = v.sd or move.idle_sd + fit * max(0.0, move.sd - move.idle_sd)
+            yield Candidate(move, v, factor, child, bottleneck, mean, sd, v.cost or move.cost)
 
 
 def reverts(s: Situation, seen: set[str]) -> Iterator[Candidate]:
@@ -51,4 +52,4 @@ def reverts(s: Situation, seen: set[str]) -> Iterator[Candidate]:
         )
         child = changed(s.recipe, factor, start[factor])
         if child is not None and child.hash not in seen:
-            yield Candidate(move, Variant(start[factor], factor), factor, child, "", move.base, move.sd, 1.0)
+            yield Candidate(move, Variant(start[factor], factor), factor, child, "", move.base, move.idle_sd, 1.0)

@@ -151,6 +151,6 @@ DATA: tuple[Move, ...] = (
         knobs,
         "the environment leaves a shortcut open",
         base=-0.01,
-        sd=0.03,
+        gain=0.1,
     ),
 )

@@ -1,0 +1,384 @@
+"""What the embedded statistical agent proposes, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evotrainer.agents import make_agent
+from evotrainer.agents.catalogue import MOVES
+from evotrainer.agents.changes import neighbourhood
+from evotrainer.agents.moves import LAYERS
+from evotrainer.agents.statistical import layer_of, next_layer
+from evotrainer.agents.symptoms import RewardEvidence
+from evotrainer.records.evidence import Briefing, Intervention
+from evotrainer.records.recipe import Curriculum, GroupFilter, Recipe, lint, single_factor
+
+from .world import COMPONENTS, START, Desk, briefing, health, record, rollouts
+
+GAP = health({"proxy_gap": 0.8, "dead_groups": 0.3}, proxy_gap=0.15)
+DEAD = health({"dead_groups": 0.9}, frac_reward_zero_std=0.6, dead_fail=0.1, dead_pass=0.5)
+
+
+def propose(b: Briefing, desk: Desk | None = None, seed: int = 0, **options: Any) -> tuple[Intervention, ...]:
+    """The interventions of the statistical agent."""
+    return make_agent("statistical", seed, options).propose(b, desk or Desk(rollouts())).interventions
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_proxy_gap_leads_to_a_reward_that_follows_the_outcome(seed: int) -> None:
+    first = propose(briefing(report=GAP), seed=seed)[0]
+    assert first.factor == "rewards"
+    before = RewardEvidence(rollouts(), list(COMPONENTS))
+    assert before.fit(first.new).aligned > before.fit(START.rewards).aligned + 0.05
+    assert first.bottleneck == "proxy_gap"
+    assert (first.prediction.metric, first.prediction.direction) == ("proxy_gap", "down")
+
+
+def test_component_names_mean_nothing_only_their_behaviour_does() -> None:
+    swap = dict(zip(COMPONENTS, ["e", "d", "c", "b", "a"], strict=True))
+
+    def renamed(rewards: Mapping[str, float]) -> dict[str, float]:
+        return {swap[k]: v for k, v in rewards.items()}
+
+    stored = rollouts()
+    other = [
+        type(r)(id=r.id, task=r.task, turns=r.turns, reward=r.reward, outcome=r.outcome, group=r.group,
+                components={swap[k]: v for k, v in r.components.items()})
+        for r in stored
+    ]  # fmt: skip
+    a, b = RewardEvidence(stored, list(COMPONENTS)), RewardEvidence(other, list(swap.values()))
+    for new in neighbourhood(START, COMPONENTS, {})["rewards"]:
+        assert a.fit(new).aligned == pytest.approx(b.fit(renamed(new)).aligned)
+    world = briefing(
+        Recipe(rewards=renamed(START.rewards)), GAP, components={swap[k]: v for k, v in COMPONENTS.items()}
+    )
+    chosen = propose(world, Desk(other))[0].new
+    assert b.fit(chosen).aligned > b.fit(renamed(START.rewards)).aligned + 0.05
+
+
+def test_where_the_paid_component_is_the_outcome_no_other_is_worth_more() -> None:
+    stored = rollouts(gap=0.0)
+    evidence = RewardEvidence(stored, list(COMPONENTS))
+    assert evidence.fit({"shown": 1.0}).aligned == pytest.approx(1.0)
+    assert all(evidence.gain({"shown": 1.0}, new)[0] < 1e-3 for new in neighbourhood(START, COMPONENTS, {})["rewards"])
+
+
+def test_a_bonus_that_everyone_earns_or_that_is_noise_is_no_better_reward() -> None:
+    evidence = RewardEvidence(rollouts(), list(COMPONENTS))
+    for useless in ("brevity", "format"):
+        assert evidence.gain({"shown": 1.0}, {useless: 1.0})[0] < -0.3
+    assert abs(evidence.correlation("brevity")) < 0.15
+    assert evidence.coverage("format") > 0.9
+
+
+def test_a_change_the_backtest_contradicts_is_never_proposed() -> None:
+    desk = Desk(rollouts(), lambda iv: "contradicts" if iv.factor == "rewards" else "silent")
+    out = make_agent("statistical", 0).propose(briefing(report=GAP), desk)
+    assert any(iv.factor == "rewards" for iv in desk.asked)
+    assert out.interventions
+    assert all(iv.factor != "rewards" for iv in out.interventions)
+    assert "vetoed" in out.reasoning
+
+
+def test_where_every_backtest_contradicts_the_agent_says_so_instead_of_proposing() -> None:
+    out = make_agent("statistical", 0).propose(briefing(report=GAP), Desk(rollouts(), lambda _: "contradicts"))
+    assert not out.interventions
+    assert "contradict" in out.stop
+
+
+def test_a_supporting_backtest_raises_a_change_in_the_order() -> None:
+    plain = [iv.move for iv in propose(briefing(report=DEAD), Desk())]
+    last = plain[2]
+    raised = [
+        iv.move
+        for iv in propose(briefing(report=DEAD), Desk(replay=lambda iv: "supports" if iv.move == last else "silent"))
+    ]
+    assert raised.index(last) <= plain.index(last)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_dead_groups_lead_to_filter_resampling_curriculum_or_larger_groups(seed: int) -> None:
+    fine = list(rollouts(gap=0.0))
+    first = propose(briefing(report=DEAD), Desk(fine), seed=seed)[:3]
+    remedies = {"group_filter", "resample", "curriculum", "group_size", "temperature", "prompts_per_step"}
+    assert len({iv.factor for iv in first} & remedies) >= 2
+
+
+def test_dead_groups_that_are_solved_are_dropped_from_the_easy_side() -> None:
+    chosen = [
+        iv for s in range(12) for iv in propose(briefing(report=DEAD), Desk(), seed=s) if iv.factor == "curriculum"
+    ]
+    assert chosen
+    assert all(iv.new["high"] < 1 for iv in chosen)
+
+
+def test_one_round_tries_different_factors() -> None:
+    for seed in range(8):
+        first = propose(briefing(report=GAP), seed=seed)[:3]
+        assert len({iv.factor for iv in first}) == 3
+
+
+def test_the_same_seed_and_round_propose_the_same() -> None:
+    b = briefing(report=GAP)
+    assert propose(b, seed=3) == propose(b, seed=3)
+    different = {tuple(iv.move for iv in propose(b, seed=s)) for s in range(6)}
+    assert len(different) > 1
+
+
+def test_every_intervention_is_falsifiable_and_can_be_rolled_back() -> None:
+    for iv in propose(briefing(report=GAP)):
+        assert iv.hypothesis.startswith(f"if {iv.factor} changes from ")
+        assert ", because " in iv.hypothesis
+        assert iv.prediction.metric in iv.hypothesis
+        assert "lower bound" in iv.success_criterion
+        assert "b0" in iv.rollback
+        assert iv.old == START.factors()[iv.factor]
+
+
+def test_changes_that_cannot_act_are_not_proposed() -> None:
+    drift = health({"off_policy_drift": 0.9, "exploration_collapse": 0.9})
+    for seed in range(6):
+        for iv in propose(briefing(report=drift), Desk(), seed=seed):
+            assert iv.factor != "clip", "one pass per step never leaves ratio 1"
+            assert not (iv.factor == "loss" and iv.new in ("gspo", "cispo"))
+    many = Recipe(rewards={"shown": 1.0}, updates_per_step=4)
+    moves = {iv.factor for s in range(6) for iv in propose(briefing(many, drift), Desk(), seed=s)}
+    assert moves & {"clip", "is_cap", "updates_per_step"}
+
+
+def rejected_rounds(rounds: int, mean: float = -0.01) -> tuple[Briefing, list[list[Intervention]]]:
+    """A run in which nothing works: the agent proposes, everything is rejected."""
+    b, history = briefing(report=GAP), []
+    for n in range(1, rounds + 1):
+        b = b.model_copy(update={"round": n, "failures_in_a_row": n - 1})
+        chosen = list(propose(b)[:3])
+        history.append(chosen)
+        branches = list(b.branches)
+        for iv in chosen:
+            recipe = START.with_factor(iv.factor, iv.new)
+            branches.append(record(f"b{len(branches)}", recipe, "b0", n, iv, "reject", mean))
+        b = b.model_copy(update={"branches": tuple(branches)})
+    return b, history
+
+
+def test_no_branch_is_ever_proposed_twice() -> None:
+    b, history = rejected_rounds(6)
+    hashes = [x.recipe.hash for x in b.branches]
+    assert sum(len(h) for h in history) >= 9
+    assert len(hashes) == len(set(hashes))
+
+
+def test_after_two_failures_the_layer_changes_and_after_three_something_is_taken_away() -> None:
+    recipe = Recipe(rewards={"shown": 1.0, "format": 0.2}, kl_beta=0.04)
+    b = briefing(recipe, GAP)
+    first = propose(b)[0]
+    assert layer_of(first.factor) == "reward"
+    failed = [
+        record(f"b{n}", recipe.with_factor(iv.factor, iv.new), "b0", n, iv, "reject", -0.01)
+        for n, iv in enumerate(propose(b)[:1] * 2, 1)
+    ]
+    two = b.model_copy(update={"round": 3, "failures_in_a_row": 2, "branches": (b.champion, *failed)})
+    assert next_layer(two) == "signal"
+    assert layer_of(propose(two)[0].factor) == "signal"
+    three = two.model_copy(update={"round": 4, "failures_in_a_row": 3})
+    moves = {m.name for m in MOVES if m.subtracts} | {"remove_reward", "revert"}
+    assert any(iv.move.partition(" ")[0] in moves for iv in propose(three)[:2])
+
+
+def test_the_layers_are_taken_in_the_order_of_the_method() -> None:
+    b, order = briefing(), []
+    factors = {"reward": "rewards", "signal": "temperature", "data": "sft_anchor", "algorithm": "lr"}
+    values: dict[str, Any] = {"rewards": {"share": 1.0}, "temperature": 1.2, "sft_anchor": 0.1, "lr": 1e-4}
+    for n in range(1, 6):
+        layer = next_layer(b.model_copy(update={"round": n, "failures_in_a_row": n - 1}))
+        order.append(layer)
+        f = factors[layer]
+        iv = Intervention(
+            factor=f, old=None, new=values[f], hypothesis="", success_criterion="", rollback="",
+            prediction={"metric": "accuracy", "direction": "up", "size": 0.01},
+        )  # fmt: skip
+        done = record(f"b{n}", START.with_factor(f, values[f]), "b0", n, iv, "reject")
+        b = b.model_copy(update={"branches": (*b.branches, done)})
+    assert order == [*LAYERS, LAYERS[0]]
+
+
+def test_a_factor_that_differs_from_the_start_may_be_reverted() -> None:
+    start = record("b0", START, None, 0, version="v0")
+    grown = START.with_factor("rewards", {"kept_back": 1.0}).with_factor("entropy_bonus", 0.01)
+    champion = record("b5", grown, "b3", 3, version="v2")
+    b = briefing(grown, champion=champion, branches=(start, champion), round=7, failures_in_a_row=3)
+    out = [iv for s in range(12) for iv in propose(b, Desk(), seed=s)]
+    assert any(iv.factor == "entropy_bonus" and iv.new == 0 for iv in out)
+    assert all(iv.old == grown.factors()[iv.factor] for iv in out)
+
+
+def test_a_verdict_against_a_move_lowers_its_like_and_one_for_it_raises_them() -> None:
+    from evotrainer.agents.statistical import StatisticalAgent
+
+    b = briefing(report=DEAD)
+    agent = StatisticalAgent(0)
+
+    def belief(branches: tuple[Any, ...]) -> dict[str, float]:
+        changed = b.model_copy(update={"branches": branches})
+        ranked = agent.rank(changed, agent.situation(changed, Desk()))
+        return {r.candidate.name: r.mean for r in ranked}
+
+    before = belief((b.champion,))
+    tried = next(iv for s in range(20) for iv in propose(b, Desk(), seed=s) if iv.move.startswith("hotter"))
+    recipe = START.with_factor(tried.factor, tried.new)
+    after = {
+        kind: belief((b.champion, record("b1", recipe, "b0", 1, tried, kind, mean)))
+        for kind, mean in (("reject", -0.08), ("promote", 0.1))
+    }
+    like = next(n for n in before if n.startswith("hotter") and n != tried.move)
+    assert after["reject"][like] < before[like] < after["promote"][like]
+    other = next(n for n in before if n.startswith(("resample", "curriculum")))
+    assert after["reject"][other] == before[other]
+
+
+def test_an_invalid_branch_counts_against_its_move_even_if_it_scored() -> None:
+    from evotrainer.agents.belief import observations
+
+    iv = propose(briefing(report=GAP))[0]
+    invalid = record("b1", START.with_factor(iv.factor, iv.new), "b0", 1, iv, "invalid", 0.3)
+    assert observations([invalid])[0].gain < 0
+
+
+def test_near_the_ceiling_the_agent_advises_to_stop() -> None:
+    b = briefing()
+    done = b.champion.model_copy(update={"search": {"score": 0.985}})
+    out = make_agent("statistical").propose(b.model_copy(update={"champion": done}), Desk())
+    assert "ceiling" in out.stop
+    assert not out.interventions
+
+
+def test_after_enough_failures_the_agent_calls_the_run_saturated() -> None:
+    b, n = briefing(), 0
+    for n in range(1, 60):
+        out = make_agent("statistical").propose(b.model_copy(update={"round": n}), Desk())
+        if out.stop:
+            break
+        branches = list(b.branches)
+        for iv in out.interventions:
+            recipe = START.with_factor(iv.factor, iv.new)
+            branches.append(record(f"b{len(branches)}", recipe, "b0", n, iv, "reject", -0.06))
+        b = b.model_copy(update={"branches": tuple(branches)})
+    assert out.stop.startswith(("saturated", "every change"))
+    assert 2 <= n < 59
+
+
+def test_a_human_can_steer_in_plain_words() -> None:
+    only = briefing(report=GAP, feedback="please try the lr")
+    assert {iv.factor for iv in propose(only)} == {"lr"}
+    without = briefing(report=GAP, feedback="no change of the rewards")
+    assert all(iv.factor != "rewards" for iv in propose(without))
+
+
+def test_without_stored_outcomes_the_agent_still_answers_the_diagnosis() -> None:
+    out = [propose(briefing(report=GAP), Desk(), seed=s)[:3] for s in range(10)]
+    assert sum(any(iv.factor == "rewards" for iv in ivs) for ivs in out) >= 6
+
+
+def test_closing_a_shortcut_is_offered_where_a_leak_is_diagnosed() -> None:
+    leak = health({"answer_leak": 1.0})
+    b = briefing(report=leak, knobs={"history": "full, scrubbed"})
+    assert propose(b, Desk())[0].factor == "knobs.history"
+
+
+def test_every_factor_of_a_recipe_has_a_move() -> None:
+    covered = {m.factor for m in MOVES} | {"rewards"}
+    assert covered == set(Recipe.model_fields)
+    assert len({m.name for m in MOVES}) == len(MOVES)
+
+
+recipes = st.builds(
+    Recipe,
+    loss=st.sampled_from(["grpo", "dapo", "dr_grpo", "bnpo", "gspo", "cispo"]),
+    kl_beta=st.sampled_from([0.0, 0.04]),
+    reward_scaling=st.sampled_from(["group", "batch", "none"]),
+    lr=st.sampled_from([1e-6, 2e-4, 9e-4, 2e-3]),
+    steps=st.integers(1, 60),
+    prompts_per_step=st.integers(1, 64),
+    group_size=st.integers(2, 32),
+    updates_per_step=st.integers(1, 4),
+    temperature=st.sampled_from([0.3, 0.7, 1.0, 1.5]),
+    top_p=st.sampled_from([0.9, 1.0]),
+    max_tokens=st.integers(1, 256),
+    max_turns=st.integers(1, 10),
+    rewards=st.dictionaries(st.sampled_from(sorted(COMPONENTS)), st.sampled_from([0.1, 0.5, 1.0]), min_size=1),
+    repetition_penalty=st.sampled_from([0.0, 0.2]),
+    group_filter=st.sampled_from([GroupFilter(), GroupFilter(kind="zero_variance"), GroupFilter(kind="ema_std")]),
+    curriculum=st.sampled_from([Curriculum(), Curriculum(kind="pass_rate_band")]),
+    sft_anchor=st.sampled_from([0.0, 0.1]),
+    entropy_bonus=st.sampled_from([0.0, 0.01]),
+    is_cap=st.sampled_from([None, 2.0]),
+    mask_truncated=st.booleans(),
+    knobs=st.sampled_from([{}, {"history": "full"}]),
+)
+names = sorted({b for m in MOVES for b in m.remedies} | {"proxy_gap", "constant_bonus"})
+diagnoses = st.dictionaries(st.sampled_from(names), st.floats(0, 1), max_size=4)
+
+
+@given(recipes, diagnoses, st.integers(0, 4), st.sampled_from(["statistical", "random"]), st.integers(0, 2**31))
+@settings(max_examples=60, deadline=None)
+def test_whatever_the_briefing_every_proposal_is_one_clean_factor(
+    recipe: Recipe, diagnosis: dict[str, float], failures: int, name: str, seed: int
+) -> None:
+    b = briefing(
+        recipe,
+        health(diagnosis),
+        failures_in_a_row=failures,
+        round=failures + 1,
+        knobs={"history": "full, scrubbed", "examples": "2, 1"},
+    )
+    stored = rollouts(tasks=8, seed=seed % 5) if seed % 2 else []
+    out = make_agent(name, seed).propose(b, Desk(stored))
+    assert out.interventions or out.stop
+    children = []
+    for iv in out.interventions:
+        child = recipe.with_factor(iv.factor, iv.new)
+        assert single_factor(recipe, child) == iv.factor
+        assert not [i for i in lint(child) if i.level == "error"]
+        assert iv.old == recipe.factors().get(iv.factor)
+        children.append(child.hash)
+    assert len(children) == len(set(children))
+
+
+def test_reward_evidence_ignores_faults_and_unknown_outcomes() -> None:
+    stored = rollouts(tasks=30)
+    broken = [
+        type(r)(id=r.id + "x", task=r.task, turns=r.turns, reward=None, outcome="unknown", group=r.group)
+        for r in stored
+    ]
+    a, b = RewardEvidence(stored, list(COMPONENTS)), RewardEvidence([*broken, *stored], list(COMPONENTS))
+    assert a.rollouts == b.rollouts == len(stored)
+    assert a.fit({"share": 1.0}) == b.fit({"share": 1.0})
+    assert not RewardEvidence(broken, list(COMPONENTS))
+
+
+def test_spread_in_hopeless_groups_counts_as_hope_only_if_it_follows_correctness() -> None:
+    stored = rollouts(tasks=200, gap=0.5, seed=2)
+    evidence = RewardEvidence(stored, list(COMPONENTS))
+    honest, noise = evidence.fit({"share": 1.0}), evidence.fit({"brevity": 1.0})
+    assert honest.hopeful > 0.02
+    assert noise.hopeful < 0.3 * np.mean(np.ptp(evidence.y_GN, axis=1) == 0)  # groups of one size, so no padding
+
+
+def test_groups_of_different_sizes_are_compared_fairly() -> None:
+    """Padding must not count: a group that lost a rollout to a fault is scored on what is left."""
+    full = rollouts(tasks=60, group=4, seed=3)
+    cut = [r for r in full if not (r.k == 3 and int(r.task[1:]) % 2)]
+    only = [r for r in cut if int(r.task[1:]) % 2]
+    mixed, odd = RewardEvidence(cut, list(COMPONENTS)), RewardEvidence(only, list(COMPONENTS))
+    even = RewardEvidence([r for r in cut if int(r.task[1:]) % 2 == 0], list(COMPONENTS))
+    assert mixed.there_GN.sum() == len(cut) < mixed.there_GN.size
+    for rewards in ({"shown": 1.0}, {"format": 1.0}, {"share": 1.0, "brevity": 0.3}):
+        whole, a, b = (x.fit(rewards) for x in (mixed, odd, even))
+        assert whole.dead == pytest.approx((a.dead + b.dead) / 2)
+        assert min(a.aligned, b.aligned) <= whole.aligned <= max(a.aligned, b.aligned)
