@@ -178,11 +178,11 @@ class CodeEnv:
         if graded.fault is not None:
             nothing = dict.fromkeys(self._components)
             return Score(nothing, "unknown", error=graded.fault, error_kind="sandbox", detail={"form": a.form})
-        cases = [_case(a.form, p, r) for p, r in zip(plan, graded.runs, strict=True)]
+        cases = [_case(a.form, p, r) for p, r in zip(plan, _spread(plan, graded.runs), strict=True)]
         done = Attempt(a.task, a.knobs, a.completion, a.program, a.tree, tuple(cases))
         values = compute(self._components, done)
         outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
-        return Score(values, outcome, detail={"form": a.form, "tests": [_detail(c) for c in cases]})
+        return Score(values, outcome, detail={"form": a.form, "tests": _detail(cases)})
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
         return self.source.demonstrations(n, seed)
@@ -220,7 +220,18 @@ def _job(a: Attempt, plan: Sequence[tuple[str, Any, Any]]) -> Job | None:
     """None for a text that is not Python: it needs no sandbox to fail."""
     if a.tree is None and len(a.program) <= PARSE_LIMIT:
         return None
-    return Job(a.form, a.program, tuple(x for _, x, _ in plan), str(a.task.data.get("entry_point", "solve")))
+    inputs = {_same(x): x for _, x, _ in plan}  # the empty input, say, is a hidden and a perturbed one: run it once
+    return Job(a.form, a.program, tuple(inputs.values()), str(a.task.data.get("entry_point", "solve")))
+
+
+def _same(x: Any) -> Any:
+    return x if isinstance(x, str) else repr(x)
+
+
+def _spread(plan: Sequence[tuple[str, Any, Any]], runs: Sequence[Ran]) -> list[Ran]:
+    """Results of the distinct inputs, back in the order of the plan."""
+    order = {k: i for i, k in enumerate(dict.fromkeys(_same(x) for _, x, _ in plan))}
+    return [runs[order[_same(x)]] for _, x, _ in plan]
 
 
 def _case(form: str, plan: tuple[str, Any, Any], ran: Ran) -> CaseOutcome:
@@ -238,12 +249,13 @@ def _short(value: Any) -> Any:
     return text if len(text) <= DETAIL_CHARS else text[: DETAIL_CHARS - 3] + "..."
 
 
-def _detail(c: CaseOutcome) -> dict[str, Any]:
-    d = {
-        "kind": c.kind,
-        "input": _short(c.input),
-        "expected": _short(c.expected),
-        "got": _short(c.got),
-        "status": c.status,
-    }
-    return d | ({"error": c.error} if c.error else {}) | {"passed": c.passed}
+def _detail(cases: Sequence[CaseOutcome]) -> list[dict[str, Any]]:
+    """What a reader wants to see of each test; perturbed ones only where they failed."""
+    out = []
+    for c in cases:
+        if c.kind == "perturbed" and c.passed:
+            continue
+        d = {"kind": c.kind, "input": _short(c.input), "expected": _short(c.expected), "got": _short(c.got)}
+        d |= {"status": c.status, "passed": c.passed}
+        out.append(d | ({"error": c.error} if c.error else {}))
+    return out

@@ -87,6 +87,7 @@ def _slip(rng: random.Random, chain: Chain, steps: list[str], result: str) -> st
 def _hard_coded(rng: random.Random, chain: Chain, cases: Sequence[Sequence[object]]) -> str:
     """The examples' outputs as literals."""
     (x0, y0), (_, y1) = cases[:2]
+    x0 = x0.rstrip() if isinstance(x0, str) else x0
     if chain.form == "function":
         return f"def solve(xs):\n    return {y0} if xs == {x0} else {y1}"
     if rng.random() < 0.5:

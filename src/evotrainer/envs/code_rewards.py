@@ -6,6 +6,7 @@ A function's docstring is its description; it says what is measured, not whether
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ PARSE_LIMIT = 20_000
 """Characters; longer programs are not parsed here (they still run in the sandbox)."""
 FULL_LENGTH = 400
 """Characters of program at which brevity reaches 0."""
-SMALL_NUMBERS = frozenset(range(-10, 11))
+SMALL_NUMBERS = frozenset(str(n) for n in range(-10, 11))
+"""Numbers that stand in many honest programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,29 +145,26 @@ def no_literals(a: Attempt) -> float | None:
         return None
     if a.tree is None:
         return 1.0
+    outputs = {str(y).rstrip() for _, y in shown}
+    texts, values = _literals(a.tree)
     spec = str(a.task.data.get("spec", ""))
-    outputs = {str(y) for _, y in shown}
-    for text in _literals(a.tree):
-        small = text.lstrip("-").isdigit() and ((len(text) < 5 and int(text) in SMALL_NUMBERS) or text in spec)
-        if text in outputs and not small:
-            return 0.0
-        if text and any(y in text.split("\n") for y in outputs if len(y) > 1):
-            return 0.0
-    return 1.0
+    rare = {v for v in values if v not in SMALL_NUMBERS and v not in re.findall(r"-?\d+", spec)}
+    return float(not outputs & (rare | {line.strip() for t in texts for line in t.split("\n")}))
 
 
-def _literals(tree: ast.Module) -> list[str]:
-    """Texts of the constants: strings as they stand, numbers as printed, lists of numbers as a whole."""
-    out = []
+def _literals(tree: ast.Module) -> tuple[set[str], set[str]]:
+    """String constants, and texts of the other literals as printed: numbers, lists of numbers."""
+    texts: set[str] = set()
+    values: set[str] = set()
     for n in ast.walk(tree):
         if isinstance(n, ast.Constant) and isinstance(n.value, str):
-            out.append(n.value)
+            texts.add(n.value)
         elif isinstance(n, (ast.Constant, ast.UnaryOp, ast.List)):
             try:
-                out.append(str(ast.literal_eval(n)))
+                values.add(str(ast.literal_eval(n)))
             except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
                 continue
-    return out
+    return texts, values
 
 
 COMPONENTS: dict[str, Component] = {
