@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -486,22 +487,32 @@ def story() -> list[tuple[str, str, Frozen]]:
     return out
 
 
-def build_run(folder: Path, until: str | None = None, hostile: tuple[Rollout, ...] = ()) -> Path:
-    """Write the run; `until`: id of the last event written (an interrupted run). `hostile` replaces rollouts by id."""
+def unchanged(x: Any) -> Any:
+    return x
+
+
+def build_run(
+    folder: Path,
+    until: str | None = None,
+    body: Callable[[Frozen], Frozen] = unchanged,
+    rollout: Callable[[Rollout], Rollout] = unchanged,
+) -> Path:
+    """Write the run. `until`: id of the last event (a killed run); `body`, `rollout`: what to write in their place."""
     from evotrainer.records.ledger import Ledger
     from evotrainer.records.store import RolloutStore, groups
 
-    swaps, specs = {r.id: r for r in hostile}, {s.name: s for s in (BASE, *SPECS)}
+    specs = {s.name: s for s in (BASE, *SPECS)}
     with Ledger.open(folder / "ledger.db", create=True) as ledger:
-        for kind, id, body in story():
-            ledger.append(kind, id, body)
-            if isinstance(body, ev.TrialFinished) and body.status == "complete" and body.branch in specs:
-                rollouts = [swaps.get(r.id, r) for r in rollouts_of(specs[body.branch], body.seed)]
-                with RolloutStore(folder / "rollouts" / body.trial) as store:
+        for kind, id, original in story():
+            ledger.append(kind, id, body(original))
+            if (isinstance(original, ev.TrialFinished) and original.curve) or id == "base/finished":
+                rollouts = [rollout(r) for r in rollouts_of(specs[original.branch], original.seed)]  # type: ignore[attr-defined]
+                with RolloutStore(folder / "rollouts" / original.trial) as store:  # type: ignore[attr-defined]
                     store.append(groups(rollouts))
                     store.seal()
             if id == until:
-                break
+                return folder
+    assert until is None, f"no event {until}"
     return folder
 
 

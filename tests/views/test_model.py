@@ -1,0 +1,164 @@
+"""What a run folder says, as `RunView` arranges it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evotrainer.records import events as ev
+from evotrainer.records.chain import Event
+from evotrainer.records.evidence import Prediction
+from evotrainer.records.rollout import Rollout
+from evotrainer.views import picks, summary
+from evotrainer.views.evidence import outcome_of
+from evotrainer.views.model import RunView
+
+from .build import BASE, SPECS, rollout, rollouts_of, story
+
+
+@pytest.fixture(scope="module")
+def view(finished_run: Path) -> RunView:
+    return RunView.load(finished_run)
+
+
+def events(*extra: tuple[str, str, object]) -> list[Event]:
+    lines = [*story(), *extra]
+    return [
+        Event(i, id, kind, f"2026-11-21T10:{i // 60:02d}:{i % 60:02d}+00:00", body, f"{i:064x}")
+        for i, (kind, id, body) in enumerate(lines, 1)
+    ]
+
+
+def test_the_story_is_read_whole(view: RunView) -> None:
+    assert view.champion == "b5"
+    assert view.verdict_counts() == {"promote": 2, "reject": 2, "invalid": 1, "inconclusive": 1, "failed": 1}
+    assert [b.name for b in view.path("b5")] == ["b0", "b1", "b5"]
+    assert next(iter(view.branches)) == "base"
+    assert view.spent["cpu_s"] == pytest.approx(sum(t.cpu_s for t in view.trials))
+    assert view.rounds[1].diagnosed is not None
+    assert view.unread == []
+
+
+def test_certification_and_rechecks_do_not_move_a_branchs_means(view: RunView) -> None:
+    b5 = view.branches["b5"]
+    assert {t.purpose for t in b5.trials} == {"branch", "confirm"}
+    assert b5.mean("search") == pytest.approx(0.804)
+    assert b5.mean("cert") is None
+
+
+def test_what_became_of_each_proposal_is_known(view: RunView) -> None:
+    fates = {n: [line.fate for line in r.lines] for n, r in view.rounds.items()}
+    assert fates == {
+        1: ["branch", "branch", "branch", "vetoed"],
+        2: ["branch", "branch", "branch", "refused"],
+        3: ["branch"],
+    }
+    assert "constant" in view.rounds[1].lines[3].reason
+    assert "rejected in round 1" in view.rounds[2].lines[3].reason
+
+
+def test_predictions_are_held_against_what_happened(view: RunView) -> None:
+    came_true = {b.name: b.outcome.came_true for b in view.branches.values() if b.outcome}
+    assert came_true == {"b1": True, "b2": False, "b3": False, "b4": False, "b5": True, "b6": False, "b7": False}
+    b1 = view.branches["b1"]
+    assert b1.outcome is not None
+    assert b1.outcome.change == pytest.approx(0.018 - 0.149)
+    nowhere = outcome_of(Prediction(metric="no_such_metric", direction="up", size=0.1), b1, view.branches["b0"])
+    assert nowhere.came_true is None
+
+
+def test_a_shipped_champion_can_still_fall(view: RunView) -> None:
+    fallen = RunView.from_events(
+        events(
+            (
+                "invalidated",
+                "b1/invalidated",
+                ev.Invalidated(branch="b1", descendants=("b5", "b7"), reason="leak", champion="v0"),
+            )
+        )
+    )
+    assert {n: fallen.branches[n].standing for n in ("b1", "b5", "b7", "b2")} == {
+        "b1": "invalid",
+        "b5": "invalid",
+        "b7": "invalid",
+        "b2": "reject",
+    }
+    assert fallen.champion == "b0"
+
+
+def test_a_killed_run_shows_its_open_trials(killed_run: Path) -> None:
+    view = RunView.load(killed_run)
+    by_id = {t.id: t for t in view.trials}
+    assert by_id["b1-s0"].status == "complete"
+    assert (by_id["b1-s1"].status, by_id["b1-s1"].heartbeat["step"]) == ("started", 8)
+    assert by_id["b1-s2"].status == "waiting", "a torn heartbeat is no heartbeat"
+    assert summary.state(view)[0] == "open"
+    assert view.branches["b1"].standing == "open"
+    gaps = " ".join(summary.not_measured(view))
+    assert "Certification: the cert split was not read" in gaps
+    assert "b1: 2 of 3 trials have no result" in gaps
+
+
+def test_the_headline_claims_no_more_than_there_is(view: RunView, killed_run: Path) -> None:
+    assert summary.headline(view).startswith("The champion solves 79.7%")
+    assert "not certified" in summary.headline(RunView.load(killed_run))
+    certified = next(b for k, _, b in story() if k == "certified")
+    rows = tuple(r for r in certified.rows if r.name != "champion")  # type: ignore[attr-defined]
+    none_better = RunView.from_events(
+        [
+            e
+            if e.kind != "certified"
+            else Event(
+                e.seq,
+                e.id,
+                e.kind,
+                e.time,
+                ev.Certified(
+                    rows=rows, champion="b0", comparisons={"champion-start": {"mean": 0.01, "low": -0.02, "high": 0.04}}
+                ),
+                e.hash,
+            )
+            for e in events()
+        ]
+    )
+    assert summary.headline(none_better).startswith("No branch was promoted")
+    assert "no difference shown" in summary.comparison_lines(none_better)[0][2]
+
+
+def test_samples_show_telling_rollouts_of_many_tasks_and_never_sealed_ones() -> None:
+    spec = SPECS[0]
+    pool = [r for seed in spec.seeds for r in rollouts_of(spec, seed)]
+    chosen = picks.sample(pool, ("visible", "hidden"))
+    assert len(chosen) == picks.SAMPLES
+    assert [why for _, why in chosen][:4] == ["passes the proxy, wrong"] * 4
+    assert {"wrong", "correct"} <= {why for _, why in chosen}
+    assert chosen == picks.sample(reversed(pool), ("visible", "hidden")), "the choice must not depend on order"
+    sealed = [Rollout(**{f: getattr(r, f) for f in r.__dataclass_fields__} | {"split": "cert"}) for r in pool]
+    assert picks.sample(sealed, ("visible", "hidden")) == []
+
+
+def test_faults_and_truncation_are_kinds_of_their_own() -> None:
+    r = rollout("b0", 0, 0, 0, "unguarded")
+    fields = {f: getattr(r, f) for f in r.__dataclass_fields__}
+    assert picks.kind_of(r, ("visible", "hidden")) == "passes the proxy, wrong"
+    assert picks.kind_of(r, None) == "wrong"
+    assert picks.kind_of(Rollout(**fields | {"finish": "length"}), None) == "cut at the token limit"
+    assert picks.kind_of(Rollout(**fields | {"error_kind": "sandbox"}), None) == "fault"
+
+
+def test_seeds_read_one_by_one_are_shown_one_by_one() -> None:
+    lines = []
+    for e in events():
+        body = e.body
+        if isinstance(body, ev.TrialFinished) and body.branch == "b0" and body.curve:
+            health = next(b.health for _, i, b in story() if i == "base/read")  # type: ignore[attr-defined]
+            named = health.model_copy(update={"subject": f"b0/{body.seed}@30 search"})
+            body = body.model_copy(update={"health": (named,)})
+        lines.append(Event(e.seq, e.id, e.kind, e.time, body, e.hash))
+    row = next(m for m in RunView.from_events(lines).branches["b0"].metrics if m.name == "proxy_gap")
+    assert sorted(row.values) == [0, 1, 2]
+    assert row.overall is not None
+    assert row.mean == row.overall.value, "one reading over all rollouts beats a mean of means"
+    assert row.flag == "high"
+    assert BASE.visible - BASE.hidden == pytest.approx(row.values[0].value)

@@ -1,0 +1,200 @@
+"""The live view of a loop, with and without a terminal, and the renderings of a run folder."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from evotrainer.errors import ConfigError
+from evotrainer.executors.spec import Heartbeat, TrialSpec
+from evotrainer.loop import Observer
+from evotrainer.records.events import Judged, TrialFinished
+from evotrainer.views import terminal
+from evotrainer.views.model import RunView
+from evotrainer.views.terminal import LiveView
+
+from .build import START, story
+from .conftest import ATTACK
+
+
+def spec(trial: str, seed: int) -> TrialSpec:
+    return TrialSpec(
+        run="r",
+        trial=trial,
+        branch="b1",
+        seed=seed,
+        purpose="branch",
+        train=True,
+        recipe=START,
+        environment={},
+        policy_dir="base",
+    )
+
+
+def beat(step: int, phase: str = "train") -> Heartbeat:
+    return Heartbeat(pid=1, step=step, steps=30, phase=phase, cpu_s=2.7 * step, time=0.0)
+
+
+def play(view: LiveView) -> None:
+    """A short piece of a run."""
+    view.round(1, "b0")
+    view.step("8 train")
+    for step in range(0, 31, 3):
+        view.trials([(spec("b1-s0", 0), beat(step)), (spec("b1-s1", 1), None)])
+    view.trials([(spec("b1-s0", 0), beat(30, "evaluate search"))])
+    view.budget({"cpu_s": 1200.0, "wall_s": 300.0, "trials": 4.0}, {"cpu_s": 3000.0, "trials": 30.0})
+    for _, _, body in story():
+        if isinstance(body, TrialFinished) and body.branch in ("b1", "b6"):
+            view.finished(body)
+        if isinstance(body, Judged):
+            view.verdict(body.verdict)
+    view.note(f"noise floor 2.6 points {ATTACK} [red]not markup[/red]")
+
+
+def plain_output(tmp_path: Path) -> list[str]:
+    out = io.StringIO()
+    with LiveView(tmp_path / "run", Console(file=out, width=40)) as view:
+        play(view)
+    return out.getvalue().splitlines()
+
+
+def test_it_is_the_observer_the_loop_wants() -> None:
+    for name, wanted in inspect.getmembers(Observer, inspect.isfunction):
+        if not name.startswith("_"):
+            assert list(inspect.signature(getattr(LiveView, name)).parameters) == list(
+                inspect.signature(wanted).parameters
+            ), name
+
+
+def test_without_a_terminal_each_event_is_one_plain_line(tmp_path: Path) -> None:
+    lines = plain_output(tmp_path)
+    assert all(re.match(r"\[ *\d+\.\d s\] \S", line) for line in lines)
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f]", "".join(lines))
+    text = "\n".join(lines)
+    assert "round 1: champion b0" in text
+    assert "b1: promoted +12.1 points [+8.4, +15.8]; lower bound" in text
+    assert "b6-s0: failed (crash): MemoryError" in text
+    assert "b1-s2: complete, 1 min 23 s CPU, search 77.8%" in text
+    assert "budget: CPU 20 min of 50 min, trials 4 of 30" in text
+    assert "[red]not markup[/red]" in text
+    assert "␛[31mred" in text
+
+
+def test_without_a_terminal_a_trial_is_mentioned_at_quarters_not_at_every_step(tmp_path: Path) -> None:
+    steps = [line for line in plain_output(tmp_path) if "b1-s0: train" in line or "b1-s0: evaluate" in line]
+    assert [re.search(r"(\d+)/30", x).group(1) for x in steps] == ["0", "9", "15", "24", "30", "30"]  # type: ignore[union-attr]
+
+
+def test_in_a_terminal_bars_budget_and_verdicts_are_live(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=110, height=50, color_system="truecolor")
+    with LiveView(tmp_path / "my-run", console) as view:
+        play(view)
+        view.trials([(spec("b2-s0", 0), beat(12))])
+        still = Console(file=io.StringIO(), force_terminal=True, width=110, color_system="truecolor")
+        still.print(view._render())
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", still.file.getvalue())  # type: ignore[attr-defined]
+    assert "evotrainer my-run" in shown
+    assert "round 1" in shown
+    assert "8 train" in shown
+    assert re.search(r"b2-s0 +train +[━╸╺ ]+ 12/30 +32 s CPU", shown)
+    assert re.search(r"budget +CPU +[━╸╺ ]+ 60% left +20 min of 50 min", shown)
+    assert re.search(r"b5 +✓ promote +\+3\.8 pt \[\+1\.2, \+6\.4\]", shown)
+    assert "\x1b[31mred" not in still.file.getvalue() + console.file.getvalue(), (
+        "escape codes of a note reached the terminal"
+    )  # type: ignore[attr-defined]
+
+
+def test_a_question_gets_the_terminal_for_itself(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=40)
+    with LiveView(tmp_path, console) as view:
+        assert view._live is not None
+        during = []
+
+        def ask() -> None:
+            with view.paused():
+                during.append(view._live)
+                raise EOFError
+
+        with pytest.raises(EOFError):
+            ask()
+        assert during == [None]
+        assert view._live is not None, "the live view comes back, also after an error"
+    assert view._live is None
+
+
+def test_plain_can_be_asked_for_in_a_terminal(tmp_path: Path) -> None:
+    out = io.StringIO()
+    with LiveView(tmp_path, Console(file=out, force_terminal=True), plain=True) as view:
+        view.step("1 collect rollouts")
+    assert "\x1b" not in out.getvalue()
+    assert "step: 1 collect rollouts" in out.getvalue()
+
+
+def rendered(thing: Any) -> str:
+    console = Console(file=io.StringIO(), width=140, highlight=False)
+    console.print(thing)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_status_of_finished_and_killed_runs(finished_run: Path, killed_run: Path) -> None:
+    done = rendered(terminal.render_status(finished_run))
+    assert "Ended after 3 rounds: saturated" in done
+    assert "31 min" in done
+    assert "2.6 points" in done
+    dead = rendered(terminal.render_status(killed_run))
+    assert "evotrainer resume" in re.sub(r"\s+", " ", dead)
+    assert re.search(r"b1-s1 +branch +stopped train +8/30", dead)
+    assert re.search(r"b1-s2 +branch +waiting", dead)
+
+
+def test_lineage_is_a_tree_with_verdicts_in_words(finished_run: Path) -> None:
+    lines = rendered(terminal.render_lineage(finished_run)).splitlines()
+    depth = {m.group(2): len(m.group(1)) for x in lines if (m := re.match(r"(\W*?)\W(base|b\d)\b", x))}
+    assert depth["base"] < depth["b0"] < depth["b1"] < depth["b5"] < depth["b7"]
+    assert any("b5 v2" in x and "promoted" in x and "champion" in x for x in lines)
+    assert any("b4" in x and "invalid" in x for x in lines)
+
+
+def test_show_a_branch_a_trial_and_a_rollout(finished_run: Path) -> None:
+    branch = rendered(terminal.render_branch(finished_run, "b4"))
+    for expected in ("counterfactual audit", "did not come true", "special_casing", "✗ not passed", "token_penalty"):
+        assert expected in branch
+    trial = rendered(terminal.render_trial(finished_run, "b1-s2"))
+    assert "resumed" in trial
+    assert "77.8%" in trial
+    quote = RunView.load(finished_run).branches["b0"].findings[0].quotes[0]
+    rollout = rendered(terminal.render_rollout(finished_run, quote.rollout[:10]))
+    assert quote.rollout in rollout
+    assert "print(max(ys))" in rollout
+    assert "ValueError: max() arg is an empty sequence" in rollout
+
+
+@pytest.mark.parametrize("what", ["b9", "b9-s0", "0123456789ab", "short"])
+def test_an_unknown_name_is_an_error_that_says_what_there_is(finished_run: Path, what: str) -> None:
+    for render in (terminal.render_branch, terminal.render_trial, terminal.render_rollout):
+        with pytest.raises(ConfigError, match=r"there are|rollout ids"):
+            render(finished_run, what)
+
+
+def test_hostile_rollouts_cannot_steer_the_terminal(hostile_run: Path) -> None:
+    view = RunView.load(hostile_run)
+    out = rendered(terminal.render_rollout(hostile_run, view.branches["b1"].samples[0][0]))
+    out += rendered(terminal.render_branch(hostile_run, "b1"))
+    assert "␛[31mred" in out
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", out)
+
+
+def test_the_closing_summary_names_result_path_and_cost(finished_run: Path) -> None:
+    console = Console(file=io.StringIO(), width=200, highlight=False)
+    terminal.print_summary(finished_run, console)
+    out = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "The champion solves 79.7% of unseen tasks" in out
+    assert "champion minus start: +15.6 points [+12.1, +19.1], better" in out
+    assert "group_filter.kind: none → zero_variance" in out
+    assert "2 promoted, 2 rejected, 1 invalid" in out
