@@ -216,7 +216,8 @@ class CheckJob:
         self._seats = []
         for role, (name, source) in enumerate(sources):
             limits: Limits = self.check.limits
-            request = {"role": name, "source": source, "entry": self.check.entry_point, "cpu_s": limits.cpu_s}
+            entries = [self.check.entry_point, *self.check.names]
+            request = {"role": name, "source": source, "entries": entries, "cpu_s": limits.cpu_s}
             self._seats.append(lane.seat(self, role, marshal.dumps(request), limits, 1, eager=True))
 
     def received(self, seat: Seat, lane: Lane) -> None:

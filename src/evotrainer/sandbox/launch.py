@@ -197,11 +197,17 @@ def _complaint(process: subprocess.Popen[bytes]) -> str:
     return text.splitlines()[-1] if text else f"exit code {process.returncode}"
 
 
+def find_bubblewrap() -> str | None:
+    """EVOTRAINER_BWRAP (a path), or `bwrap` on the search path."""
+    wanted = os.environ.get("EVOTRAINER_BWRAP", "bwrap")
+    return shutil.which(wanted, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin")
+
+
 def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> Launched:
     """Start a zygote and hand it its code; SandboxError with bubblewrap's or Python's own last words."""
     token = secrets.token_hex(8)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    bwrap = shutil.which("bwrap", path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin")
+    bwrap = find_bubblewrap()
     info_read, info_write = os.pipe()
     command = _python_command(interpreter, token)
     work = None

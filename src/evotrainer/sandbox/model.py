@@ -101,6 +101,8 @@ class Check:
     test: str
     limits: Limits = field(default_factory=Limits)
     """Of the candidate, over all calls together; the tests have the same."""
+    names: Sequence[str] = ()
+    """Further functions of the candidate that the tests call."""
 
 
 @dataclass(frozen=True, slots=True)

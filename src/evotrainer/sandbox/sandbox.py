@@ -114,9 +114,19 @@ class Sandbox:
         run_jobs(self._lanes, jobs)
         return [job.result() for job in jobs]
 
-    def run_check(self, source: str, entry_point: str, test: str, limits: Limits | None = None) -> CheckResult:
-        """One candidate against test code: asserts that call `entry_point`, or a `check(candidate)` function."""
-        return self.run_checks([Check(source, entry_point, test, limits or Limits())])[0]
+    def run_check(
+        self,
+        source: str,
+        entry_point: str,
+        test: str,
+        limits: Limits | None = None,
+        names: Sequence[str] = (),
+    ) -> CheckResult:
+        """One candidate against test code: asserts that call `entry_point`, or a `check(candidate)` function.
+
+        `names`: further functions of the candidate that the tests call.
+        """
+        return self.run_checks([Check(source, entry_point, test, limits or Limits(), tuple(names))])[0]
 
     def close(self) -> None:
         """Stop every zygote; a closed sandbox starts new ones when it is used again."""

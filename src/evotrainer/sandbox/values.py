@@ -46,9 +46,13 @@ class _Encoder:
         return {"t": "opaque", "v": [str(type(value).__name__)[:100], handle]}
 
     def items(self, values: Any, depth: int) -> list[Any]:
+        if self.nodes + len(values) > MAX_NODES:
+            raise ValueError("value too large to travel")
         return [self.walk(v, depth) for v in values]
 
     def pairs(self, value: dict[Any, Any], depth: int) -> list[Any]:
+        if self.nodes + len(value) > MAX_NODES:
+            raise ValueError("value too large to travel")
         return [[self.walk(k, depth), self.walk(v, depth)] for k, v in dict.items(value)]
 
     def walk(self, value: Any, depth: int = 0) -> Any:
@@ -60,8 +64,8 @@ class _Encoder:
             return value if -_BIG < value < _BIG else {"t": "int", "v": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
-        if depth >= MAX_DEPTH or self.nodes > MAX_NODES:
-            raise ValueError("value too deep or too large to travel")
+        if depth >= MAX_DEPTH:
+            raise ValueError("value too deep to travel")
         depth += 1
         if kind is list:
             return self.items(value, depth)

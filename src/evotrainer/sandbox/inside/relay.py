@@ -165,7 +165,7 @@ class Tester:
 
     def __init__(self, request: dict[str, Any], channel: int) -> None:
         self.lines = Lines(channel)
-        self.entry: str = request["entry"]
+        self.entries: list[str] = request["entries"]
         self.test: str = request["source"]
         self.cpu_s: float = request["cpu_s"]
 
@@ -200,13 +200,13 @@ class Tester:
         try:
             start_timer(self.cpu_s)
             module = fresh_module("tests")
-            candidate = self.proxy(self.entry)
-            module.__dict__[self.entry] = candidate
+            proxies = {name: self.proxy(name) for name in self.entries}
+            module.__dict__.update(proxies)
             exec(compile(self.test, "<tests>", "exec", dont_inherit=True), module.__dict__)
             check = module.__dict__.get("check")
-            if callable(check):
-                module.__dict__[self.entry] = candidate
-                check(candidate)
+            if check is not None and check is not proxies.get("check"):
+                module.__dict__.update(proxies)
+                check(proxies[self.entries[0]])
         except CaseTimeout:
             os._exit(97)
         except BaseException as error:
