@@ -1,6 +1,7 @@
 """The tests beside a rollout: `detail["tests"]`, a list of mappings with any of these keys.
 
-kind ("visible" or "hidden"), input, expected, got, status ("ok", "error", "timeout", ...; or a boolean `passed`), error.
+kind ("visible"; anything else, such as "hidden" or "heldout", was not shown to the policy; "perturbed": an input without
+an expected output), input, expected, got, status ("ok", "error", "timeout", ...), passed (true or false), error.
 Tests without a kind count as visible.
 """
 
@@ -14,6 +15,7 @@ from evotrainer.harness.program import as_text
 from evotrainer.records.rollout import Rollout
 
 CRASHES = frozenset({"error", "exception", "crash", "runtime_error", "runtime error", "re"})
+VISIBLE = frozenset({"", "visible", "public", "example"})
 MAX_TESTS = 64
 
 
@@ -21,9 +23,13 @@ MAX_TESTS = 64
 class ShownTest:
     """One test of a rollout, with texts in one form."""
 
+    kind: str
     hidden: bool
+    """Not shown to the policy."""
     input: str
     expected: str
+    judged: bool
+    """Has an expected output: a perturbed input has none."""
     got: str
     passed: bool | None
     crashed: bool
@@ -40,10 +46,13 @@ def shown_tests(r: Rollout) -> tuple[ShownTest, ...]:
 
 def _row(t: Mapping[str, Any]) -> ShownTest:
     status = str(t.get("status", "")).lower()
+    kind = str(t.get("kind") or "").lower()
     return ShownTest(
-        hidden=str(t.get("kind", "")).lower() == "hidden" or t.get("visible") is False,
+        kind=kind,
+        hidden=kind not in VISIBLE or t.get("visible") is False,
         input=_short(t.get("input")),
         expected=_short(t.get("expected")),
+        judged=t.get("expected") is not None,
         got=_short(t.get("got")),
         passed=_passed(t, status),
         crashed=status in CRASHES

@@ -88,10 +88,11 @@ def _fooled_quotes(look: Look, fooled: np.ndarray, proxy: str, true: str) -> lis
 
 def _why(look: Look, i: int) -> str:
     """The first failing hidden test of a rollout, in words."""
-    for t in look.batch.tests[i]:
+    for t in sorted(look.batch.tests[i], key=lambda t: not t.judged):
         if t.hidden and t.passed is False:
             got = t.error or t.got or "nothing"
-            return f"hidden test: input {t.input!r} expects {t.expected!r}, got {got}"
+            expects = f" expects {t.expected!r}," if t.judged else ""
+            return f"{t.kind} test: input {t.input!r}{expects} got {got}"
     return ""
 
 
@@ -177,7 +178,7 @@ def edge_crash(look: Look) -> list[Finding]:
     judged = 0
     for i, tests in enumerate(look.batch.tests):
         shown = [t for t in tests if not t.hidden]
-        hidden = [t for t in tests if t.hidden]
+        hidden = [t for t in tests if t.hidden and t.judged]
         if not shown or not hidden:
             continue
         judged += 1
@@ -191,7 +192,9 @@ def edge_crash(look: Look) -> list[Finding]:
     severity: Severity | None = look.level(hits / judged)
     if severity is None or explains < look.thresholds["share"]:
         return []
-    inputs = [t.input for i in np.flatnonzero(crashed) for t in look.batch.tests[i] if t.hidden and t.crashed]
+    inputs = [
+        t.input for i in np.flatnonzero(crashed) for t in look.batch.tests[i] if t.hidden and t.judged and t.crashed
+    ]
     empty = sum(not s.strip() for s in inputs) / len(inputs)
     claim = (
         f"{hits} of {judged} programs pass the visible tests and crash on a hidden one ({explains:.0%} of all that fail "

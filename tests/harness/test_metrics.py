@@ -1,0 +1,224 @@
+"""Metrics against hand-computed values, and properties that must hold for any rewards."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evotrainer.errors import ConfigError
+from evotrainer.harness import Batch, HarnessContext, measure
+from evotrainer.harness.layers.score import pass_at_k
+from evotrainer.harness.metrics import METRICS
+from evotrainer.harness.numerics import clustered_mean, pair_order
+from evotrainer.records.rollout import Rollout, ToolCall, Turn
+
+from .build import acting, coded, groups, metrics, recipe, rollout
+
+
+def test_accuracy_reward_and_avg_at_n_by_hand() -> None:
+    m = metrics(groups([[1, 1, 0, 0], [1, 0]]))
+    assert m["accuracy"].value == pytest.approx(3 / 6)
+    assert m["reward"].value == pytest.approx(0.5)
+    assert m["avg@n"].value == pytest.approx((2 / 4 + 1 / 2) / 2)
+    assert m["accuracy"].n == 6
+
+
+def test_the_standard_error_is_clustered_by_task() -> None:
+    """Two tasks, one always solved, one never: eight rollouts carry two independent facts."""
+    values, tasks = np.array([1.0] * 4 + [0.0] * 4), np.array([0] * 4 + [1] * 4)
+    mean, se, n = clustered_mean(values, tasks)
+    assert (mean, n) == (0.5, 8)
+    assert se == pytest.approx(math.sqrt(2 / 1 * (2.0**2 + 2.0**2)) / 8)  # = 0.5; the naive one would be 0.19
+    assert clustered_mean(values, np.zeros(8, dtype=np.int64))[1] is None
+
+
+def test_pass_at_k_equals_the_average_over_all_subsets() -> None:
+    outcomes = [1, 0, 0, 1, 0]
+    for k in range(1, 6):
+        picks = list(combinations(outcomes, k))
+        assert pass_at_k(5, 2, k) == pytest.approx(sum(any(p) for p in picks) / len(picks))
+
+
+@given(n=st.integers(1, 12), data=st.data())
+def test_pass_at_k_grows_with_k_and_with_solutions(n: int, data: st.DataObject) -> None:
+    c = data.draw(st.integers(0, n))
+    values = [pass_at_k(n, c, k) for k in range(1, n + 1)]
+    assert values == sorted(values)
+    assert values[0] == pytest.approx(c / n)
+    assert all(pass_at_k(n, c, k) <= pass_at_k(n, min(n, c + 1), k) + 1e-12 for k in range(1, n + 1))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rewards=st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=5), min_size=1, max_size=6),
+    seed=st.integers(0, 99),
+)
+def test_the_order_of_rollouts_does_not_matter(rewards: list[list[float]], seed: int) -> None:
+    rs = groups(rewards)
+    shuffled = rs[:]
+    random.Random(seed).shuffle(shuffled)
+    a, b = metrics(rs), metrics(shuffled)
+    for name in ("accuracy", "avg@n", "reward_std", "frac_reward_zero_std", "dead_pass", "misranked_pairs", "distinct_solutions"):
+        x, y = a[name].value, b[name].value
+        assert (x is None) == (y is None)
+        assert x is None or x == pytest.approx(y)
+
+
+def test_dead_groups_are_split_by_how_they_died() -> None:
+    m = metrics(groups([[0, 0], [1, 1], [1, 1], [0, 1]]))
+    assert m["frac_reward_zero_std"].value == pytest.approx(3 / 4)
+    assert m["dead_fail"].value == pytest.approx(1 / 4)
+    assert m["dead_pass"].value == pytest.approx(2 / 4)
+    assert m["dead_other"].value == 0
+    assert m["reward_std"].value == pytest.approx(0.5 / 4)
+    assert m["effective_groups"].value == pytest.approx(1 / 4)
+
+
+def test_a_group_that_fooled_the_reward_is_dead_but_not_all_pass() -> None:
+    rs = [rollout("t0", 0, reward=1.0, correct=True), rollout("t0", 1, reward=1.0, correct=False)]
+    m = metrics(rs + groups([[0, 1]])[:0] + [rollout("t1", k, reward=float(k), correct=bool(k)) for k in range(2)])
+    assert m["dead_other"].value == pytest.approx(1 / 2)
+    assert m["dead_pass"].value == 0
+
+
+def test_groups_of_one_rollout_have_no_spread_and_are_not_dead() -> None:
+    m = metrics(groups([[1], [0], [0, 1]]))
+    assert m["frac_reward_zero_std"].value == 0
+    assert m["frac_reward_zero_std"].n == 1
+
+
+def test_variance_shares_sum_to_one_and_name_the_noisy_component() -> None:
+    rs = [
+        rollout(f"t{t}", k, reward=0.0, correct=bool(k % 2), components={"truth": float(k % 2), "noise": float(k // 2)})
+        for t in range(3)
+        for k in range(4)
+    ]
+    m = metrics(rs, HarnessContext(recipe=recipe(rewards={"truth": 1.0, "noise": 3.0})))
+    assert m["rewards/truth/variance_share"].value == pytest.approx(1 / 10)
+    assert m["rewards/noise/variance_share"].value == pytest.approx(9 / 10)
+    assert m["rewards/truth/correlation"].value == pytest.approx(1.0)
+    assert m["rewards/noise/correlation"].value == pytest.approx(0.0)
+    assert m["rewards/noise/coverage"].value == pytest.approx(0.5)
+
+
+def test_the_proxy_gap_is_paired_and_wants_the_environments_pair() -> None:
+    rs = [coded(t, k, "print(sum([1]))", visible=True, hidden=k == 0) for t in range(2) for k in range(4)]
+    assert metrics(rs, HarnessContext(proxy=("visible", "hidden")))["proxy_gap"].value == pytest.approx(0.75)
+    assert metrics(rs)["proxy_gap"].missing == ("context.proxy",)
+    unknown = metrics(rs, HarnessContext(proxy=("visible", "absent")))["proxy_gap"]
+    assert unknown.value is None
+    assert "components.absent" in unknown.missing
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.25, 1.0]), st.booleans()), min_size=1, max_size=20
+    )
+)
+def test_misranked_pairs_equal_a_count_over_all_pairs(rows: list[tuple[int, float, bool]]) -> None:
+    group = np.array([g for g, _, _ in rows])
+    reward, truth = np.array([r for _, r, _ in rows]), np.array([float(t) for _, _, t in rows])
+    pairs, inverted, tied = pair_order(reward, truth, group, 3)
+    for g in range(3):
+        right = [r for (h, r, t) in rows if h == g and t]
+        wrong = [r for (h, r, t) in rows if h == g and not t]
+        assert pairs[g] == len(right) * len(wrong)
+        assert inverted[g] == sum(b > a for a in right for b in wrong)
+        assert tied[g] == sum(b == a for a in right for b in wrong)
+
+
+def test_infrastructure_faults_are_in_no_rate_and_counted_apart() -> None:
+    healthy = groups([[1, 0], [1, 0]])
+    faults = [rollout("t0", 10 + i, reward=0.0, correct=False, error_kind="sandbox") for i in range(4)]
+    a, b = metrics(healthy), metrics(healthy + faults)
+    assert b["error_rate"].value == pytest.approx(4 / 8)
+    assert b["error_rate"].n == 8
+    for name, m in a.items():
+        if name != "error_rate":
+            assert b[name] == m
+
+
+def test_missing_fields_are_named_and_nothing_is_invented() -> None:
+    m = metrics([Rollout(id="a", task="t", turns=(), reward=None), Rollout(id="b", task="t", turns=(), reward=None)])
+    assert m["reward"].value is None
+    assert m["reward"].missing == ("reward",)
+    assert m["accuracy"].missing == ("outcome",)
+    assert m["entropy"].missing == ("entropy",)
+    assert m["tool_failure_rate"].missing == ("tool_ok",)
+    assert m["completions/mean_length"].missing == ("tokens",)
+
+
+def test_no_rollouts_at_all_give_no_numbers() -> None:
+    m = metrics([])
+    assert all(v.value is None for v in m.values()), [v for v in m.values() if v.value is not None]
+
+
+def test_a_rollout_recorded_twice_counts_once() -> None:
+    rs = groups([[1, 0]])
+    assert Batch.of(rs + rs).n == 2
+
+
+def test_rewards_that_are_not_finite_count_as_missing() -> None:
+    m = metrics(groups([[1.0, 0.0]]) + [rollout("t0", 7, reward=math.inf, correct=None), rollout("t0", 8, reward=math.nan)])
+    assert m["reward"].value == pytest.approx(0.5)
+    assert m["reward"].n == 2
+
+
+def test_solutions_that_differ_in_names_and_comments_are_one_solution() -> None:
+    same = ["a = input()\nprint(len(a))", "# count\nname = input()\nprint(len(name))"]
+    other = "b = input()\nprint(b[0])"
+    rs = [rollout("t", k, text=t) for k, t in enumerate([*same, other, same[0]])]
+    assert metrics(rs)["distinct_solutions"].value == pytest.approx(2 / 4)
+
+
+def test_repetition_and_runs_by_hand() -> None:
+    m = metrics([rollout("t", 0, text="a b c d a b c d")])
+    assert m["ngram_repetition"].value == pytest.approx(1 - 4 / 5)
+    assert metrics([rollout("t", 0, text="x\ny\ny\ny\nz")])["action_run"].value == 3
+
+
+def test_output_that_ignores_its_input_has_no_dependence() -> None:
+    def text(t: int) -> str:
+        return f"print(sum(x * {t + 30} for x in xs if x > {t * 3 + 100}))"
+
+    answers = [rollout(f"t{t}", k, text=text(t), prompt=f"scale by {t}") for t in range(12) for k in range(2)]
+    template = [rollout(f"t{t}", k, text="print(sum(xs))", prompt=f"scale by {t}") for t in range(12) for k in range(2)]
+    assert metrics(answers)["io_dependence"].value == pytest.approx(1.0)
+    assert metrics(template)["io_dependence"].value == pytest.approx(0.0)
+
+
+def test_tool_calls_and_their_kinds() -> None:
+    rs = [
+        acting(0, 0, ["ls", "cat a.py", "sed -i s/1/2/ a.py", ("pytest -q", False)], True),
+        acting(0, 1, ["grep x a.py", "cat a.py"], False),
+    ]
+    m = metrics(rs)
+    assert m["tool_calls"].value == pytest.approx(3.0)
+    assert m["tool_failure_rate"].value == pytest.approx(1 / 6)
+    assert m["edit_ratio"].value == pytest.approx((1 / 4 + 0) / 2)
+    assert m["self_test_rate"].value == pytest.approx(0.5)
+    assert m["search_ratio"].value == pytest.approx((2 / 4 + 1) / 2)
+    assert m["turns"].value == pytest.approx(3.0)
+
+
+def test_tokens_fall_back_to_those_of_the_turns() -> None:
+    turns = (Turn("user", "hi", tokens=5), Turn("assistant", "a", tokens=3), Turn("assistant", "b", (ToolCall("x"),), 4))
+    assert metrics([rollout(turns=turns)])["completions/mean_length"].value == pytest.approx(7)
+
+
+def test_layers_come_in_order_and_every_metric_is_documented() -> None:
+    layers = [m.layer for m in metrics(groups([[1, 0]])).values()]
+    assert layers == sorted(layers, key=["score", "signal", "behaviour"].index)
+    assert all((m.function.__doc__ or "").strip() for m in METRICS.values())
+
+
+def test_an_unknown_metric_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="unknown metric bogus"):
+        measure(Batch.of([]), names=["bogus"])
