@@ -23,7 +23,7 @@ from evotrainer.records.store import RolloutStore, check_folder, load
 
 GROUP = 8
 KILLS_PER_FOLDER = 10
-SEAL_BYTES = 60_000
+SEAL_BYTES = 15_000
 
 
 def group(n: int) -> list[Rollout]:
@@ -58,15 +58,19 @@ def write(folder: Path) -> None:
             n += 1
 
 
-def kill_once(folder: Path, wait_s: float) -> int:
-    """Run the child, kill it; returns the number of groups it acknowledged, 0 if none."""
+def kill_once(folder: Path, wait_s: float, at_work: bool) -> int:
+    """Run the child, kill it `wait_s` after it opens its files or, `at_work`, after its first acknowledgement.
+
+    Returns the number of groups it acknowledged, 0 if none.
+    """
     command = [sys.executable, "-m", "bench.store.kills", "--child", str(folder)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     child.stdout.readline()
+    first = [child.stdout.readline()] if at_work else []
     time.sleep(wait_s)
     child.kill()
-    lines = child.stdout.read().splitlines()
+    lines = first + child.stdout.read().splitlines()
     assert child.wait() == -signal.SIGKILL, "the writer failed by itself"
     whole = [int(line.removeprefix("ack ")) for line in lines if line.startswith("ack ")]
     return whole[-1] + 1 if whole else 0
@@ -107,8 +111,8 @@ def main() -> None:
     for first in range(0, kills, KILLS_PER_FOLDER):
         folder, acked = Path(tempfile.mkdtemp(prefix="bench-kills-")), 0
         try:
-            for _ in range(first, min(first + KILLS_PER_FOLDER, kills)):
-                acked = max(acked, kill_once(folder, chance.uniform(0.0, 0.8)))
+            for n in range(first, min(first + KILLS_PER_FOLDER, kills)):
+                acked = max(acked, kill_once(folder, chance.uniform(0.0, 0.4), at_work=n % 3 > 0))
                 for name, count in inspect(folder, acked).items():
                     totals[name] = totals.get(name, 0) + count
             groups, parts = groups + acked, parts + len(list((folder / "store").glob("*.parquet")))
