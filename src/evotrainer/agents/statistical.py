@@ -43,7 +43,7 @@ class Options(Frozen):
     rollouts: int = Field(3000, ge=0)
     """Stored rollouts to read."""
     stop_chance: float = Field(0.1, ge=0, le=1)
-    """Advise to stop where no change exceeds `min_effect` with this probability."""
+    """Least probability of exceeding `min_effect` at which a change is tried; the agent advises to stop where none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class StatisticalAgent:
         ranked = self.rank(briefing, s)
         if not ranked:
             return self._stop("every change of the catalogue has been tried or does not apply")
-        if self._chance(ranked) < self.options.stop_chance:
+        if max(self.chance(r) for r in ranked) < self.options.stop_chance:
             return self._stop(
                 f"saturated: no untried change gains {100 * self.options.min_effect:.1f} points with a probability "
                 f"of {self.options.stop_chance:.0%} or more"
@@ -128,11 +128,11 @@ class StatisticalAgent:
         mean, sd = posterior(c, past, champion)
         return Ranked(c, mean, sd, mean + sd * float(rng.standard_normal()))
 
-    def _chance(self, ranked: Sequence[Ranked]) -> float:
-        """Largest probability among the candidates of a gain above `min_effect`."""
+    def chance(self, r: Ranked) -> float:
+        """Probability that the change gains more than `min_effect`."""
         from scipy.special import ndtr
 
-        return max(float(ndtr((r.mean - self.options.min_effect) / r.sd)) for r in ranked)
+        return float(ndtr((r.mean - self.options.min_effect) / r.sd))
 
     def _replay(
         self, ranked: Sequence[Ranked], s: Situation, briefing: Briefing, tools: Tools
@@ -140,7 +140,9 @@ class StatisticalAgent:
         """(kept, vetoed): backtests from the best value down, until enough varied candidates stand."""
         kept: list[Ranked] = []
         vetoed: list[Ranked] = []
-        for r in _escalated(ranked, briefing)[: self.options.max_backtests]:
+        first = _escalated(ranked, briefing)
+        worth = [r for r in ranked if r not in first and self.chance(r) >= self.options.stop_chance]
+        for r in (first + worth)[: self.options.max_backtests]:
             iv = r.candidate.intervention(s, self.options.min_effect, briefing.champion.branch)
             tested = Ranked(r.candidate, r.mean, r.sd, r.drawn, tools.backtest(iv))
             contradicted = tested.backtest is not None and tested.backtest.verdict == "contradicts"
@@ -200,14 +202,14 @@ def layer_of(factor: str) -> Layer:
 
 
 def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
-    """After failures, the best of the next layer (and of the subtractions) are backtested first."""
-    if briefing.failures_in_a_row < SWITCH_AFTER:
-        return list(ranked)
-    layer = next_layer(briefing)
-    first = [r for r in ranked if r.candidate.move.layer == layer][: 2 * briefing.branches_wanted]
+    """After failures, the best of the next layer (and of the subtractions): they are tried even at poor odds."""
+    first: list[Ranked] = []
+    if briefing.failures_in_a_row >= SWITCH_AFTER:
+        layer = next_layer(briefing)
+        first += [r for r in ranked if r.candidate.move.layer == layer][: 2 * briefing.branches_wanted]
     if briefing.failures_in_a_row >= SUBTRACT_AFTER:
         first += [r for r in ranked if r.candidate.move.subtracts and r not in first][:3]
-    return first + [r for r in ranked if r not in first]
+    return first
 
 
 def _unique(found: Iterable[Candidate]) -> list[Candidate]:
