@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE = ROOT / "tasks" / "code.toml"
 
 
-def evotrainer(*args: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def evotrainer(
+    *args: str, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "evotrainer.cli", *args],
         capture_output=True,

@@ -130,7 +130,7 @@ def start(
         write_atomic(folder / "task.toml", resolved.to_toml())
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
-    return _go(folder, load_task(folder / "task.toml"), (), agent, view, ask, create=True)
+    return _go(folder, load_task(folder / "task.toml"), (), agent, view, ask)
 
 
 def resume(
@@ -143,20 +143,23 @@ def resume(
 ) -> Run:
     """Go on with a run that was interrupted; a closed run is returned as it is."""
     p = Path(folder)
-    if not (p / "ledger.db").exists() and (p / "task.toml").is_file():  # killed before its first event
-        return _go(p, load_task(p / "task.toml", overrides), overrides, agent, view, ask, create=True)
-    run = open_run(p)
+    if not (p / "task.toml").is_file():
+        open_run(p)
     for o in overrides:
         if not o.startswith(RESUMABLE):
             raise ConfigError(
                 f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join(RESUMABLE)}; start a new run"
             )
-    if run.closed is not None:
-        return run
+    from evotrainer.records.ledger import Ledger
+
+    # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
+    with contextlib.closing(Ledger.open(p / "ledger.db", create=True)) as ledger:
+        if ledger.events("closed"):
+            return Run(p)
     task = load_task(p / "task.toml")
     changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
     preflight(changed)
-    return _go(p, changed, overrides, agent, view, ask, create=False, task_hash=task.hash)
+    return _go(p, changed, overrides, agent, view, ask, task_hash=task.hash)
 
 
 def preflight(task: TaskFile) -> None:
@@ -178,7 +181,6 @@ def _go(
     view: Observer | None,
     ask: Ask | None,
     *,
-    create: bool,
     task_hash: str | None = None,
 ) -> Run:
     from evotrainer.agents import make_agent
@@ -187,8 +189,8 @@ def _go(
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
 
-    with contextlib.closing(Ledger.open(folder / "ledger.db", create=create)) as ledger:
-        if not create and ledger.get("run") is not None:
+    with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
+        if ledger.get("run") is not None:
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
         loop = Loop(

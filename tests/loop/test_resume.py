@@ -97,10 +97,7 @@ def test_a_run_killed_at_every_named_step_ends_like_an_uninterrupted_one(
         kills += 1
         assert kills < 2 * len(points)
         assert gone(killed), "a trial outlived its driver"
-        if (killed / "ledger.db").exists():
-            done = command(["resume", str(killed)], env)
-        else:
-            done = command(["resume", str(killed)], env)
+        done = command(["resume", str(killed)], env)
     assert todo.read_text() == "", f"never reached: {todo.read_text().split()}"
     assert outcome(api.Run(killed)) == outcome(api.Run(whole))
     assert api.Run(killed).verify().ok

@@ -35,6 +35,7 @@ from evotrainer.records.faults import fault_point
 if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
     from evotrainer.records.rollout import Rollout
+    from evotrainer.records.store import SealedPart
     from evotrainer.trainers.base import Trainer
 
 PR_SET_PDEATHSIG = 1
@@ -118,7 +119,7 @@ class TrialProcess:
         trainer = get_trainer("embedded")
         with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
             start = self.start_policy(world)
-            parts: list[str] = []
+            parts: list[SealedPart] = []
             curve: list[dict[str, float]] = []
             policy = start
             with contextlib.closing(RolloutStore(self.run_dir / "rollouts" / spec.trial)) as store:
@@ -130,11 +131,11 @@ class TrialProcess:
                     if plan.split not in SEALED
                 ]
                 self.beat("sealing")
-                parts += [str(p.path.relative_to(self.run_dir)) for p in store.seal()]
+                parts += store.seal()
             if closed := [p for p in spec.evals if p.split in SEALED]:
                 with contextlib.closing(RolloutStore(self.run_dir / "sealed" / spec.trial)) as store:
                     scores += [self.evaluate(trainer, world, policy, plan, store) for plan in closed]
-                    parts += [str(p.path.relative_to(self.run_dir)) for p in store.seal()]
+                    parts += store.seal()
             sha = trainer.policy_sha256(policy)
         self.beat("done")
         return TrialFinished(
@@ -151,7 +152,8 @@ class TrialProcess:
             policy_path=_relative(policy, self.run_dir),
             scores=tuple(scores),
             curve=tuple(curve),
-            parts=tuple(parts),
+            parts=tuple(str(p.path.relative_to(self.run_dir)) for p in parts),
+            parts_sha256=tuple(p.sha256 for p in parts),
         )
 
     def start_policy(self, world: Environment) -> Path:
