@@ -88,7 +88,9 @@ def code_batch(tasks: int, size: int, make: Callable[[int, int], Rollout]) -> li
     return [make(t, k) for t in range(tasks) for k in range(size)]
 
 
-def acting(task: int, k: int, commands: Iterable[str | tuple[str, bool | None]], correct: bool, **fields: Any) -> Rollout:
+def acting(
+    task: int, k: int, commands: Iterable[str | tuple[str, bool | None]], correct: bool, **fields: Any
+) -> Rollout:
     """An agent's episode: one bash call per turn."""
     turns = [Turn("user", f"fix bug {task}")]
     for c in commands:
@@ -103,9 +105,7 @@ def recipe(**factors: Any) -> Recipe:
     return Recipe(**factors)
 
 
-def found(
-    detector: str, rollouts: Sequence[Rollout], context: HarnessContext | None = None
-) -> list[Finding]:
+def found(detector: str, rollouts: Sequence[Rollout], context: HarnessContext | None = None) -> list[Finding]:
     """Findings of one detector over rollouts, with all metrics at hand."""
     context = context or HarnessContext()
     batch = Batch.of(rollouts)

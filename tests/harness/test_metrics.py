@@ -64,7 +64,15 @@ def test_the_order_of_rollouts_does_not_matter(rewards: list[list[float]], seed:
     shuffled = rs[:]
     random.Random(seed).shuffle(shuffled)
     a, b = metrics(rs), metrics(shuffled)
-    for name in ("accuracy", "avg@n", "reward_std", "frac_reward_zero_std", "dead_pass", "misranked_pairs", "distinct_solutions"):
+    for name in (
+        "accuracy",
+        "avg@n",
+        "reward_std",
+        "frac_reward_zero_std",
+        "dead_pass",
+        "misranked_pairs",
+        "distinct_solutions",
+    ):
         x, y = a[name].value, b[name].value
         assert (x is None) == (y is None)
         assert x is None or x == pytest.approx(y)
@@ -118,9 +126,7 @@ def test_the_proxy_gap_is_paired_and_wants_the_environments_pair() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.25, 1.0]), st.booleans()), min_size=1, max_size=20
-    )
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.25, 1.0]), st.booleans()), min_size=1, max_size=20)
 )
 def test_misranked_pairs_equal_a_count_over_all_pairs(rows: list[tuple[int, float, bool]]) -> None:
     group = np.array([g for g, _, _ in rows])
@@ -166,7 +172,9 @@ def test_a_rollout_recorded_twice_counts_once() -> None:
 
 
 def test_rewards_that_are_not_finite_count_as_missing() -> None:
-    m = metrics(groups([[1.0, 0.0]]) + [rollout("t0", 7, reward=math.inf, correct=None), rollout("t0", 8, reward=math.nan)])
+    m = metrics(
+        groups([[1.0, 0.0]]) + [rollout("t0", 7, reward=math.inf, correct=None), rollout("t0", 8, reward=math.nan)]
+    )
     assert m["reward"].value == pytest.approx(0.5)
     assert m["reward"].n == 2
 
@@ -209,7 +217,11 @@ def test_tool_calls_and_their_kinds() -> None:
 
 
 def test_tokens_fall_back_to_those_of_the_turns() -> None:
-    turns = (Turn("user", "hi", tokens=5), Turn("assistant", "a", tokens=3), Turn("assistant", "b", (ToolCall("x"),), 4))
+    turns = (
+        Turn("user", "hi", tokens=5),
+        Turn("assistant", "a", tokens=3),
+        Turn("assistant", "b", (ToolCall("x"),), 4),
+    )
     assert metrics([rollout(turns=turns)])["completions/mean_length"].value == pytest.approx(7)
 
 

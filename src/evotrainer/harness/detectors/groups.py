@@ -6,7 +6,8 @@ import numpy as np
 
 from evotrainer.harness.layers.signal import dead_masks, variance_shares
 from evotrainer.harness.numerics import centred, nan_or, within_correlation
-from evotrainer.harness.registry import Look, detector
+from evotrainer.harness.registry import Look, detector, name_of
+from evotrainer.harness.text import clean
 from evotrainer.records.evidence import Finding, Quote
 
 
@@ -164,8 +165,5 @@ def infrastructure(look: Look) -> list[Finding]:
         kinds[str(r.error_kind)] = kinds.get(str(r.error_kind), 0) + 1
     worst = sorted(kinds.items(), key=lambda kv: -kv[1])[:3]
     claim = f"{len(faults)} of {n} rollouts failed for the infrastructure: " + ", ".join(f"{v}x {k}" for k, v in worst)
-    quotes = [
-        Quote(rollout=r.id[:80], text=str(r.error or r.error_kind)[:200].encode("utf-8", "replace").decode())
-        for r in faults[:2]
-    ]
+    quotes = [Quote(rollout=clean(name_of(r), 80), text=clean(r.error or r.error_kind, 200)) for r in faults[:2]]
     return [look.finding(severity, claim, {"error_rate": len(faults) / n, "faults": len(faults)}, quotes)]

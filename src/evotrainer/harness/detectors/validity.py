@@ -27,7 +27,8 @@ _TEST_PATH = (
 )
 _TAMPER = re.compile(
     r"(?:\bsed\s+-\w*i\b[^\n;|&]*?" + _TEST_PATH + r")"
-    r"|(?:(?:^|[\s;&|])(?:rm|mv|unlink|truncate|chmod)\s[^\n;|&]*?" + _TEST_PATH + r")"
+    r"|(?:(?:^|[\s;&|])(?:rm|mv|unlink|truncate|chmod)(?=\s)[^\n;|&]*?" + _TEST_PATH + r")"
+    r"|(?:\bcp\s[^\n;|&]+" + _TEST_PATH + r"['\"]?\s*(?:$|[;&|]))"
     r"|(?:(?<![<=&])>{1,2}" + _TEST_PATH.replace(r"(?:^|[\s'\"=/])", r"\s*") + r")"
     r"|(?:\btee\s+(?:-a\s+)?" + _TEST_PATH.replace(r"(?:^|[\s'\"=/])", "") + r")"
     r"|(?:^(?:edit|str_replace(?:_editor|_based_edit_tool)?|apply_patch|write|overwrite)\b[^\n]*?" + _TEST_PATH + r")"
