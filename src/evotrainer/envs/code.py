@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evotrainer.envs.base import Capability, Episode, Score, Task
@@ -66,13 +68,26 @@ def extract_program(completion: str) -> str:
 
 def assemble(task: Task, program: str) -> str:
     """What runs: for a function to be completed (HumanEval, MBPP), the prompt's header stands before the body."""
-    header = task.data.get("header")
+    header = str(task.data.get("header") or "")
     if not header:
         return program
     entry = re.escape(str(task.data["entry_point"]))
-    whole = re.search(rf"^(?:async )?def {entry}\b", program, re.MULTILINE)
-    preamble = task.data.get("preamble", "")
-    return f"{preamble}\n{program}" if whole else f"{header}{program}"
+    if re.search(rf"^(?:async )?def {entry}\b", program, re.MULTILINE) and parse_program(program) is not None:
+        return f"{task.data['preamble']}\n{program}"
+    return assemble_header(header, program)
+
+
+def assemble_header(header: str, body: str) -> str:
+    """Header and body; where their indentations disagree, the header's docstring takes the body's."""
+    whole = header + body
+    first = next((line for line in body.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
+    indent = first[: len(first) - len(first.lstrip())]
+    if not indent or parse_program(whole) is not None:
+        return whole
+    start = header.rfind("\ndef ") + 1
+    signature, newline, doc = header[start:].partition("\n")
+    moved = "\n".join(indent + line.lstrip() if line.strip() else line for line in doc.split("\n"))
+    return f"{header[:start]}{signature}{newline}{moved}{body}"
 
 
 def same_output(got: Any, expected: Any, form: str) -> bool:
@@ -127,6 +142,20 @@ class CodeEnv:
         limits = Limits(cpu_s=source.cpu_s, memory_mb=256, output_kb=256)
         self.grader = Grader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
+    @classmethod
+    def from_dataset(cls, kind: str, path: str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
+        """MBPP or HumanEval from a local file or a Hugging Face id; options: see `datasets.dataset_source`."""
+        from evotrainer.envs.datasets import dataset_source
+
+        return cls(dataset_source(kind, path, **options), accept_tier_e=accept_tier_e)
+
+    @classmethod
+    def from_jsonl(cls, path: Path | str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
+        """A user's stdin/stdout tasks; options: see `datasets.jsonl_source`."""
+        from evotrainer.envs.datasets import jsonl_source
+
+        return cls(jsonl_source(path, **options), accept_tier_e=accept_tier_e)
+
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in (sizes := self.source.sizes()):
             raise EnvironmentError_(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
@@ -171,15 +200,16 @@ class CodeEnv:
 
     def _attempt(self, e: Episode) -> Attempt:
         completion = e.turns[-1].text if e.done else ""
-        program = assemble(e.task, extract_program(completion))
-        return Attempt(e.task, e.knobs, completion, program, parse_program(program))
+        written = extract_program(completion)
+        program = assemble(e.task, written)
+        return Attempt(e.task, e.knobs, completion, written, program, parse_program(program))
 
     def _score(self, a: Attempt, plan: Sequence[tuple[str, Any, Any]], graded: Graded) -> Score:
         if graded.fault is not None:
             nothing = dict.fromkeys(self._components)
             return Score(nothing, "unknown", error=graded.fault, error_kind="sandbox", detail={"form": a.form})
         cases = [_case(a.form, p, r) for p, r in zip(plan, _spread(plan, graded.runs), strict=True)]
-        done = Attempt(a.task, a.knobs, a.completion, a.program, a.tree, tuple(cases))
+        done = replace(a, cases=tuple(cases))
         values = compute(self._components, done)
         outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
         return Score(values, outcome, detail={"form": a.form, "tests": _detail(cases)})
@@ -221,7 +251,9 @@ def _job(a: Attempt, plan: Sequence[tuple[str, Any, Any]]) -> Job | None:
     if a.tree is None and len(a.program) <= PARSE_LIMIT:
         return None
     inputs = {_same(x): x for _, x, _ in plan}  # the empty input, say, is a hidden and a perturbed one: run it once
-    return Job(a.form, a.program, tuple(inputs.values()), str(a.task.data.get("entry_point", "solve")))
+    data = a.task.data
+    entry, names = str(data.get("entry_point", "solve")), tuple(data.get("names", ()))
+    return Job(a.form, a.program, tuple(inputs.values()), entry, names)
 
 
 def _same(x: Any) -> Any:

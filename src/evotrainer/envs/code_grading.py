@@ -29,10 +29,12 @@ class Job:
     source: str
     inputs: tuple[Any, ...]
     entry_point: str = "solve"
+    names: tuple[str, ...] = ()
+    """Further functions of the program that test code calls."""
 
     @property
     def key(self) -> bytes:
-        text = json.dumps([self.form, self.entry_point, self.source, self.inputs])
+        text = json.dumps([self.form, self.entry_point, self.names, self.source, self.inputs])
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -141,7 +143,7 @@ class Grader:
 
         if not jobs:
             return []
-        flat = [Check(j.source, j.entry_point, test, self._limits) for j in jobs for test in j.inputs]
+        flat = [Check(j.source, j.entry_point, test, self._limits, j.names) for j in jobs for test in j.inputs]
         results = iter(self.sandbox.run_checks(flat))
         out = []
         for j in jobs:

@@ -38,12 +38,15 @@ class CaseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a component may look at: the task, the program (fences removed), and its tests as they ended."""
+    """What a component may look at: the task, the program, and its tests as they ended."""
 
     task: Task
     knobs: Mapping[str, Any]
     completion: str
+    written: str
+    """The program in the completion, code fences removed."""
     program: str
+    """What runs: `written`, after the task's header where it has one."""
     tree: ast.Module | None
     """None where the program does not parse."""
     cases: Sequence[CaseOutcome] = field(default_factory=tuple)
@@ -135,8 +138,8 @@ def format(a: Attempt) -> float | None:
 
 
 def brevity(a: Attempt) -> float | None:
-    """1 minus the program's length over 400 characters, at least 0."""
-    return max(0.0, 1.0 - len(a.program) / FULL_LENGTH)
+    """1 minus the program's length (as written) over 400 characters, at least 0."""
+    return max(0.0, 1.0 - len(a.written) / FULL_LENGTH)
 
 
 def no_literals(a: Attempt) -> float | None:

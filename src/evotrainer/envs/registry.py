@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field, ValidationError
+
 from evotrainer.envs.base import Environment
 from evotrainer.errors import EnvironmentError_
+from evotrainer.records.recipe import Frozen, explain
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -90,8 +93,56 @@ def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, C
     return CodeEnv(GrammarSource(parse_config(options)), components=extra, accept_tier_e=accept_tier_e)
 
 
+class _DatasetConfig(Frozen):
+    """`[environment]` with name = "mbpp" or "humaneval"."""
+
+    name: str
+    path: str
+    splits: dict[str, float] | None = None
+    visible: int = Field(0, ge=0)
+    hf_config: str | None = None
+    hf_split: str = "test"
+    cpu_s: float = Field(5.0, gt=0)
+
+
+class _JsonlConfig(Frozen):
+    """`[environment]` with name = "jsonl"."""
+
+    name: str
+    path: str
+    visible: int = Field(2, ge=0)
+    heldout: int = Field(0, ge=0)
+    splits: dict[str, float] | None = None
+    show: bool = False
+    perturb: bool = False
+    cpu_s: float = Field(2.0, gt=0)
+
+
+def _validated(model: type[Frozen], options: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return model.model_validate(dict(options)).model_dump()
+    except ValidationError as e:
+        raise EnvironmentError_(f"environment {options['name']}: " + explain(e)) from None
+
+
+def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
+    from evotrainer.envs.code import CodeEnv
+    from evotrainer.envs.datasets import dataset_source
+
+    o = _validated(_DatasetConfig, options)
+    return CodeEnv(dataset_source(o.pop("name"), o.pop("path"), **o), components=extra, accept_tier_e=accept_tier_e)
+
+
+def _jsonl(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
+    from evotrainer.envs.code import CodeEnv
+    from evotrainer.envs.datasets import jsonl_source
+
+    o = _validated(_JsonlConfig, options)
+    return CodeEnv(jsonl_source(o.pop("path"), **o), components=extra, accept_tier_e=accept_tier_e)
+
+
 Factory = Callable[[Mapping[str, Any], bool, "Mapping[str, Component]"], Environment]
-FACTORIES: dict[str, Factory] = {"code": _code}
+FACTORIES: dict[str, Factory] = {"code": _code, "mbpp": _dataset, "humaneval": _dataset, "jsonl": _jsonl}
 
 
 def open_environment(config: Mapping[str, Any], *, accept_tier_e: bool = False) -> Environment:
