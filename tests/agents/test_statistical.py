@@ -382,3 +382,13 @@ def test_groups_of_different_sizes_are_compared_fairly() -> None:
         whole, a, b = (x.fit(rewards) for x in (mixed, odd, even))
         assert whole.dead == pytest.approx((a.dead + b.dead) / 2)
         assert min(a.aligned, b.aligned) <= whole.aligned <= max(a.aligned, b.aligned)
+
+
+def test_a_change_that_costs_more_than_the_budget_holds_is_not_proposed() -> None:
+    poor = briefing(report=DEAD, budget_left={"cpu_s": 100.0}, trial_cost=80.0)
+    for seed in range(6):
+        for iv in propose(poor, Desk(), seed=seed):
+            assert iv.factor != "steps"
+            assert not (iv.factor == "group_size" and iv.new >= 12)
+    out = make_agent("statistical").propose(poor.model_copy(update={"budget_left": {"cpu_s": 10.0}}), Desk())
+    assert "costs more than is left" in out.stop

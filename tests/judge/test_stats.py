@@ -199,3 +199,28 @@ def test_ten_points_are_found_with_three_seeds() -> None:
     assert found.value >= 0.8
     useless = power(Population(), 0.0, runs=40, seed=4)
     assert useless.value <= 0.1
+
+
+def test_a_gain_that_rests_on_few_tasks_is_less_certain_than_an_even_one() -> None:
+    """Tasks are a random effect: the claim is about new tasks too."""
+    rng = np.random.default_rng(9)
+    base = {s: {f"t{i}": float(rng.choice([0.25, 0.5])) for i in range(60)} for s in (1, 2, 3)}
+    even = {s: {t: v + 0.1 for t, v in row.items()} for s, row in base.items()}
+    uneven = {s: {t: v + (0.5 if int(t[1:]) < 12 else 0.0) for t, v in row.items()} for s, row in base.items()}
+    a, b = effect(even, base), effect(uneven, base)
+    assert a.mean == pytest.approx(b.mean)
+    assert b.se > 1.3 * a.se
+    assert components(even, base).v_task == 0
+    assert components(uneven, base).v_task == pytest.approx(0.25 * 0.2 * 0.8, rel=0.2)
+
+
+def test_more_control_seeds_sharpen_the_comparison() -> None:
+    rng = np.random.default_rng(4)
+    pop = Population(tasks=100)
+    p_T = pop.difficulties(rng)
+    branch = scores_of(pop.trials("b1", p_T, range(1, 4), rng), "gate")
+    control = scores_of(pop.trials("b0", p_T, range(1, 9), rng), "gate")
+    few = {s: control[s] for s in (1, 2, 3)}
+    noise = measure_noise("b0", control)
+    assert effect(branch, control, noise, names=("b1", "b0")).df > effect(branch, few).df
+    assert components(branch, control, noise, names=("b1", "b0")).seeds_control == 8

@@ -80,7 +80,7 @@ class StatisticalAgent:
             return self._stop(f"search score {s.score:.1%} is at the ceiling of {self.options.ceiling:.0%}")
         ranked = self.rank(briefing, s)
         if not ranked:
-            return self._stop("every change of the catalogue has been tried or does not apply")
+            return self._stop("every change of the catalogue has been tried, does not apply or costs more than is left")
         if max(self.chance(r) for r in ranked) < self.options.stop_chance:
             return self._stop(
                 f"saturated: no untried change gains {100 * self.options.min_effect:.1f} points with a probability "
@@ -118,7 +118,7 @@ class StatisticalAgent:
         seen = tried(briefing)
         costs = {k.removeprefix("cost/"): float(v) for k, v in briefing.notes.items() if k.startswith("cost/")}
         found = chain(reward_candidates(s, seen, costs), candidates(s, seen), reverts(s, seen))
-        pool = _wanted_by_human(_unique(found), briefing.feedback)
+        pool = _affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
         past = observations(briefing.branches)
         rng = np.random.default_rng([self.seed, briefing.round])
         ranked = [self._draw(c, past, briefing.champion.branch, rng) for c in pool]
@@ -220,6 +220,12 @@ def _unique(found: Iterable[Candidate]) -> list[Candidate]:
         if have is None or c.mean > have.mean:
             best[c.child.hash] = c
     return sorted(best.values(), key=lambda c: (c.name, c.child.hash))
+
+
+def _affordable(pool: Sequence[Candidate], briefing: Briefing) -> list[Candidate]:
+    """Candidates of which at least one trial still fits the budget."""
+    left = briefing.budget_left.get("cpu_s")
+    return [c for c in pool if left is None or c.cost * briefing.trial_cost <= left]
 
 
 def _wanted_by_human(pool: list[Candidate], feedback: str) -> list[Candidate]:

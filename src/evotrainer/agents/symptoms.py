@@ -11,7 +11,8 @@ import numpy as np
 from evotrainer.records.evidence import Briefing
 from evotrainer.records.rollout import Rollout
 
-SEVERITY = {"info": 0.1, "warn": 0.5, "critical": 0.9}
+SEVERITY = {"warn": 0.5, "critical": 0.9}
+"""Weight of a finding that the diagnosis did not rank; `info` is no symptom."""
 ALIASES = {
     "proxy_divergence": "proxy_gap",
     "proxy": "proxy_gap",
@@ -44,6 +45,8 @@ def bottlenecks(briefing: Briefing) -> dict[str, float]:
     """Bottleneck -> severity in [0, 1]: the ranked diagnosis, else the findings themselves."""
     out: dict[str, float] = {}
     for f in briefing.health.findings:
+        if f.severity == "info":
+            continue
         out[canonical(f.kind)] = max(out.get(canonical(f.kind), 0.0), SEVERITY[f.severity])
     ranked = {canonical(b.name): b.score for b in briefing.health.bottlenecks}
     return {k: min(1.0, max(0.0, v)) for k, v in (out | ranked).items()}
