@@ -173,7 +173,7 @@ def test_a_rollout_recorded_twice_counts_once() -> None:
 
 def test_rewards_that_are_not_finite_count_as_missing() -> None:
     m = metrics(
-        groups([[1.0, 0.0]]) + [rollout("t0", 7, reward=math.inf, correct=None), rollout("t0", 8, reward=math.nan)]
+        [*groups([[1.0, 0.0]]), rollout("t0", 7, reward=math.inf, correct=None), rollout("t0", 8, reward=math.nan)]
     )
     assert m["reward"].value == pytest.approx(0.5)
     assert m["reward"].n == 2
