@@ -284,6 +284,10 @@ def health(s: Spec) -> HealthReport:
         detector="dead_groups", kind="dead_groups", severity="warn", claim="59% of the groups give no gradient: 51% all "
         "solved, 8% all failed", numbers={"dead": dead, "all_pass": 0.51, "all_fail": 0.08}, thresholds={"dead": 0.3},
     ))  # fmt: skip
+    findings.append(Finding(
+        detector="tool_misuse", kind="tool_misuse", severity="info", claim="cannot look: rollouts carry no tool calls",
+        missing=("tool calls",),
+    ))  # fmt: skip
     return HealthReport(
         harness="h0", subject=f"{s.name}@{STEPS} search", rollouts=288, groups=72, metrics=metrics,
         findings=tuple(findings),

@@ -173,10 +173,10 @@ def _metric_row(key: tuple[str, str, str], found: dict[int | None, MetricValue])
 
 
 def finding_rows(items: Sequence[Reading]) -> list[FindingRow]:
-    """Findings grouped by detector, the most severe first."""
+    """Findings grouped by detector, the most severe first; those that only say what they lack are left out."""
     by_detector: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
-    for where, r in {r.where: r for r in items}.items():  # the same place read again: the last reading counts
-        for f in r.report.findings:
+    for where, f in _findings(items):
+        if not f.missing:
             by_detector.setdefault((f.detector, f.kind), []).append((where, f))
     rows = []
     for (detector, kind), claims in by_detector.items():
@@ -193,6 +193,16 @@ def finding_rows(items: Sequence[Reading]) -> list[FindingRow]:
             )
         )
     return sorted(rows, key=lambda r: (_SEVERITY[r.severity], not r.validity, r.detector))
+
+
+def blind_rows(items: Sequence[Reading]) -> list[tuple[str, Finding]]:
+    """(where, finding) of the detectors that could not look."""
+    return [(where, f) for where, f in _findings(items) if f.missing]
+
+
+def _findings(items: Sequence[Reading]) -> list[tuple[str, Finding]]:
+    """(where, finding); where the same place was read again, of the last reading."""
+    return [(where, f) for where, r in {r.where: r for r in items}.items() for f in r.report.findings]
 
 
 def outcome_of(prediction: Prediction, branch: HasScores, control: HasScores) -> Outcome:

@@ -16,7 +16,7 @@ from evotrainer.errors import StoreError
 from evotrainer.records import events as ev
 from evotrainer.records.budget import Budget
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import Intervention, Verdict
+from evotrainer.records.evidence import Finding, Intervention, Verdict
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.rollout import Rollout
 from evotrainer.views.evidence import (
@@ -24,6 +24,7 @@ from evotrainer.views.evidence import (
     MetricRow,
     Outcome,
     Reading,
+    blind_rows,
     finding_rows,
     metric_rows,
     outcome_of,
@@ -84,6 +85,8 @@ class BranchView:
     readings: list[Reading] = field(default_factory=list)
     metrics: list[MetricRow] = field(default_factory=list)
     findings: list[FindingRow] = field(default_factory=list)
+    blind: list[tuple[str, Finding]] = field(default_factory=list)
+    """Detectors that could not look, and where."""
     outcome: Outcome | None = None
     """What became of the prediction."""
     recipe_diff: dict[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -377,7 +380,7 @@ class RunView:
         purpose, reserve = (old.purpose, old.reserve_cpu_s) if old else ("branch", 0.0)
         b.trials = [t for t in b.trials if t.id != body.trial]
         b.trials.append(TrialView(body.trial, body.branch, body.seed, purpose, reserve, body))
-        b.trials.sort(key=lambda t: (t.seed, t.id))
+        b.trials.sort(key=lambda t: (t.purpose not in TRAININGS, t.seed, t.id))
 
     def _conclude(self) -> None:
         """What can only be said once every event is in."""
@@ -385,7 +388,7 @@ class RunView:
         for b in self.branches.values():
             b.readings = readings(b.trials) + b.readings
             b.metrics = metric_rows(b.readings)
-            b.findings = finding_rows(b.readings)
+            b.findings, b.blind = finding_rows(b.readings), blind_rows(b.readings)
         for b in self.branches.values():
             control = self.branches.get(self.branch_of(b.verdict.control) if b.verdict else b.parent or "")
             if b.intervention and control:

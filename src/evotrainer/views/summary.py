@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, duration, percent, point_range, points
 
@@ -80,7 +82,8 @@ def change_of(b: BranchView) -> str:
 
 def not_measured(view: RunView) -> list[str]:
     """Everything a careful reader would ask for and this run cannot answer."""
-    return [*_run_gaps(view), *_branch_gaps(view), *_silent_backtests(view), *_metric_gaps(view), *view.unread]
+    parts = (_run_gaps, _branch_gaps, _silent_backtests, _blind_detectors, _metric_gaps)
+    return [line for part in parts for line in part(view)] + view.unread
 
 
 def _run_gaps(view: RunView) -> list[str]:
@@ -93,7 +96,7 @@ def _run_gaps(view: RunView) -> list[str]:
         out.append(f"Certification of {', '.join(thin)} rests on fewer than {MIN_SEEDS} seeds.")
     if view.opened and view.proxy is None:
         out.append("Proxy gap: the environment names no proxy and true reward component to compare.")
-    if view.opened and view.opened.sandbox_tier not in ("A", ""):
+    if view.opened and view.opened.sandbox_tier in ("B", "C", "D", "E"):
         out.append(
             f"Isolation: programs ran in sandbox tier {view.opened.sandbox_tier}, not A (see evotrainer doctor)."
         )
@@ -125,17 +128,32 @@ def _silent_backtests(view: RunView) -> list[str]:
     return [f"Backtest of {', '.join(names)}: silent, {reason}." for reason, names in silent.items()]
 
 
+def _blind_detectors(view: RunView) -> list[str]:
+    blind: dict[str, dict[str, None]] = {}
+    for b in view.branches.values():
+        for _, f in b.blind:
+            blind.setdefault(f"{f.detector} could not look ({', '.join(f.missing)} missing)", {})[b.name] = None
+    return [f"Detector {what} in {_branches(view, names)}." for what, names in blind.items()]
+
+
 def _metric_gaps(view: RunView) -> list[str]:
-    missing: dict[str, dict[str, None]] = {}
+    """Unseen metrics, those that lack the same field in one line."""
+    unseen: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for b in view.branches.values():
         for m in b.metrics:
             if m.flag == "unseen":
-                missing.setdefault(f"{m.name} ({', '.join(m.missing) or 'fields'} missing)", {})[b.name] = None
-    everywhere = [b.name for b in view.branches.values() if b.metrics]
-    return [
-        f"Metric {what} in {'every branch' if len(names) == len(everywhere) else ', '.join(names)}."
-        for what, names in missing.items()
-    ]
+                unseen.setdefault(m.missing, {}).setdefault(m.name, {})[b.name] = None
+    out = []
+    for fields, metrics in unseen.items():
+        where = dict.fromkeys(b for names in metrics.values() for b in names)
+        what = f"Metric{'s' if len(metrics) > 1 else ''} {', '.join(metrics)}"
+        out.append(f"{what} in {_branches(view, where)}: {', '.join(fields) or 'its fields'} missing.")
+    return out
+
+
+def _branches(view: RunView, names: Iterable[str]) -> str:
+    listed, read = list(names), [b.name for b in view.branches.values() if b.metrics]
+    return "every branch that was read" if len(listed) == len(read) > 1 else ", ".join(listed)
 
 
 def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:

@@ -64,7 +64,7 @@
 
   // learning curves -------------------------------------------------------------------------------------------------
   const PREFERRED = ["reward", "score", "hidden", "frac_reward_zero_std", "entropy", "completions/mean_length", "visible", "proxy_gap", "kl", "grad_norm"];
-  const TITLES = { reward: "reward", score: "search score", frac_reward_zero_std: "dead groups, share", entropy: "entropy, nats", "completions/mean_length": "length, tokens", "completions/clipped_ratio": "cut at the limit, share", cpu_s: "CPU time, s", dead_fail: "all failed, share", dead_pass: "all solved, share", kl: "KL, nats", grad_norm: "gradient norm" };
+  const TITLES = { reward: "reward", score: "score, share correct", frac_reward_zero_std: "dead groups, share", entropy: "entropy, nats", "completions/mean_length": "length, tokens", "completions/clipped_ratio": "cut at the limit, share", cpu_s: "CPU time, s", dead_fail: "all failed, share", dead_pass: "all solved, share", kl: "KL, nats", grad_norm: "gradient norm" };
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4]];
   const charts = [];
   const num = (x) => x == null ? "–" : Math.abs(x) >= 100 ? x.toFixed(0) : String(Number(x.toPrecision(3)));
@@ -162,7 +162,7 @@
     const part = (title, ...kids) => body.append(el("h4", {}, title), ...kids);
     const solo = r.turns.filter((t) => t.role === "assistant").length === 1;
     for (const t of r.turns) {
-      part(t.role === "assistant" ? (solo ? "Program" : "Policy") : t.role === "user" ? "Prompt" : t.role, marked(t.text, t.role === "assistant" ? quote : null));
+      part(t.role === "assistant" ? (!solo ? "Policy" : r.tests.length ? "Program" : "Answer") : t.role === "user" ? "Prompt" : t.role, marked(t.text, t.role === "assistant" ? quote : null));
       for (const c of t.calls) body.append(marked(c, quote));
     }
     if (r.tests.length) part("Tests", testTable(r));
