@@ -312,8 +312,8 @@ def curve(s: Spec, seed: int, steps: int = STEPS) -> tuple[dict[str, float], ...
         hid = 0.52 + (s.hidden - 0.52) * f + rng.gauss(0, 0.02)
         dead = 0.28 + 0.31 * f + rng.gauss(0, 0.03)
         out.append({
-            "step": i, "reward": round(vis if s.name in ("b0", "b2", "b3") else hid, 4), "visible": round(vis, 4),
-            "hidden": round(hid, 4), "frac_reward_zero_std": round(dead, 4), "dead_pass": round(dead * 0.86, 4),
+            "step": i, "reward": round(vis if s.name in ("b0", "b2", "b3") else hid, 4), "rewards/visible/mean": round(vis, 4),
+            "rewards/hidden/mean": round(hid, 4), "frac_reward_zero_std": round(dead, 4), "dead_pass": round(dead * 0.86, 4),
             "dead_fail": round(dead * 0.14, 4), "entropy": round(0.34 - 0.17 * f + rng.gauss(0, 0.008), 4),
             "completions/mean_length": round(25 + 1.2 * f + rng.gauss(0, 0.4), 2),
             "completions/clipped_ratio": round(max(0.0, rng.gauss(0.01, 0.005)), 4),

@@ -142,6 +142,9 @@ def test_learning_curves_are_drawn_for_all_seeds_and_any_metric(browser: Any, pa
     visit(browser, page)
     inked = "return [...document.querySelectorAll('#b5 canvas')].map(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x > 0))"
     assert browser.execute_script(inked) == [True] * 6
+    titles = "return [...document.querySelectorAll('#b5 .chart select')].map(s => s.value)"
+    shown = ["reward", "score", "proxy_gap", "frac_reward_zero_std", "entropy", "completions/mean_length"]
+    assert browser.execute_script(titles) == shown
     label = "return document.querySelector('#b5 .chart [role=img]').getAttribute('aria-label')"
     before = browser.execute_script(label)
     assert all(f"seed {s} from" in before for s in (0, 1, 2))

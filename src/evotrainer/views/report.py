@@ -193,17 +193,28 @@ def curve_data(view: RunView) -> dict[str, Any]:
             points = t.finished.curve if t.finished else ()
             if not points:
                 continue
-            names = sorted({k for p in points for k in p if k != "step"})
+            rows = [with_gap(p, view.proxy) for p in points]
+            names = sorted({k for p in rows for k in p if k != "step"})
             trials.append(
                 {
                     "seed": t.seed,
                     "id": t.id,
-                    "x": [p.get("step", i + 1) for i, p in enumerate(points)],
-                    "y": {n: [_round(p.get(n)) for p in points] for n in names},
+                    "x": [p.get("step", i + 1) for i, p in enumerate(rows)],
+                    "y": {n: [_round(p.get(n)) for p in rows] for n in names},
                 }
             )
         if trials:
             out[b.name] = {"parent": b.parent, "trials": trials}
+    return out
+
+
+def with_gap(point: Mapping[str, float], proxy: tuple[str, str] | None) -> dict[str, float]:
+    """A curve's point with `proxy_gap`, where the trainer logged both components (`rewards/<name>/mean`)."""
+    out = dict(point)
+    if proxy:
+        pair = [point.get(f"rewards/{c}/mean", point.get(c)) for c in proxy]
+        if pair[0] is not None and pair[1] is not None:
+            out.setdefault("proxy_gap", pair[0] - pair[1])
     return out
 
 

@@ -63,8 +63,8 @@
   }
 
   // learning curves -------------------------------------------------------------------------------------------------
-  const PREFERRED = ["reward", "score", "hidden", "frac_reward_zero_std", "entropy", "completions/mean_length", "visible", "proxy_gap", "kl", "grad_norm"];
-  const TITLES = { reward: "reward", score: "score, share correct", frac_reward_zero_std: "dead groups, share", entropy: "entropy, nats", "completions/mean_length": "length, tokens", "completions/clipped_ratio": "cut at the limit, share", cpu_s: "CPU time, s", dead_fail: "all failed, share", dead_pass: "all solved, share", kl: "KL, nats", grad_norm: "gradient norm" };
+  const PREFERRED = ["reward", "score", "proxy_gap", "frac_reward_zero_std", "entropy", "completions/mean_length", "kl", "grad_norm"];
+  const TITLES = { reward: "reward", score: "score, share correct", proxy_gap: "proxy gap", frac_reward_zero_std: "dead groups, share", entropy: "entropy, nats", "completions/mean_length": "length, tokens", "completions/clipped_ratio": "cut at the limit, share", cpu_s: "CPU time, s", dead_fail: "all failed, share", dead_pass: "all solved, share", kl: "KL, nats", grad_norm: "gradient norm" };
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4]];
   const charts = [];
   const num = (x) => x == null ? "–" : Math.abs(x) >= 100 ? x.toFixed(0) : String(Number(x.toPrecision(3)));
@@ -121,9 +121,7 @@
     c.trials.forEach((t, i) => keys.append(key(`seed ${t.seed}`, `--s${i % 5}`, DASHES[i % 5], 2)));
     if (c.parent && data.curves[c.parent]) keys.append(key(`${c.parent}, mean over seeds`, "--muted", [3, 3], 1.5));
     host.append(keys);
-    const first = ["reward", "hidden", "score", "frac_reward_zero_std", "entropy", "completions/mean_length"].filter((m) => metrics.includes(m));
-    const want = [...new Set([...first, ...metrics])].slice(0, 6);
-    for (const m of want) {
+    for (const m of metrics.slice(0, 6)) {
       const select = el("select", { "aria-label": "Metric" }, ...metrics.map((x) => new Option(TITLES[x] || x, x, x === m, x === m)));
       const box = el("div", { role: "img" }), at = el("div", { class: "at", "aria-hidden": "true" });
       host.append(el("div", { class: "chart" }, el("div", { class: "chart-head" }, select), box, at));
