@@ -9,17 +9,10 @@ import numpy as np
 
 from evotrainer.harness.actions import command
 from evotrainer.harness.batch import Batch
-from evotrainer.harness.program import facts
+from evotrainer.harness.program import SUSPICIOUS, facts
 from evotrainer.harness.registry import Look, detector
 from evotrainer.harness.text import program_text
 from evotrainer.records.evidence import Finding, Quote, Severity
-
-_SUSPICIOUS = re.compile(
-    r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit|excepthook"
-    r"|displayhook|builtins|modules|get_objects|get_referrers|_getframe|inspect|open|Path|listdir|walk|pytest_|f_back"
-    r"|f_globals|f_locals|tb_frame|gi_frame|ctypes|\bgc\b"
-)
-"""Texts without any of these cannot break a rule of `program._bypasses`; they need no parsing."""
 
 _TEST_PATH = (
     r"(?:^|[\s'\"=/])(?:[\w./~-]*/)?(?:conftest\.py|tests?/[\w./-]+|test_[\w-]+\.py|[\w-]+_tests?\.py|test_all\.py"
@@ -48,7 +41,7 @@ _LEAK = re.compile(
 
 def bypass_mask(batch: Batch) -> np.ndarray:
     """Rollouts whose program breaks a rule of `program.py`, shape (N,)."""
-    hits = [bool(_SUSPICIOUS.search(t)) and bool(facts(program_text(t)).bypass) for t in batch.texts]
+    hits = [bool(SUSPICIOUS.search(t)) and bool(facts(program_text(t)).bypass) for t in batch.texts]
     return np.array(hits, dtype=bool)
 
 
