@@ -1,7 +1,8 @@
 """Batch grading: every program of a batch in the sandbox at once, each distinct (program, inputs) only once.
 
 RL groups repeat programs a lot, within a batch and from step to step, so graded programs are kept in a bounded LRU.
-Results of a broken sandbox are never kept.
+Results of a broken sandbox are never kept (it has
+tried twice itself).
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evotrainer.sandbox import CaseResult, Limits, Sandbox
 
-RETRIES = 1
-"""Further tries for a program the sandbox itself failed on."""
 ERROR_CHARS = 120
 
 
@@ -96,14 +95,10 @@ class Grader:
                 found[key] = self._kept[key]
             else:
                 todo.setdefault(key, job)
-        for _ in range(1 + RETRIES):
-            if not todo:
-                break
-            for key, result in zip(list(todo), self._run(list(todo.values())), strict=True):
-                found[key] = result
-                if result.fault is None:
-                    self._remember(key, result)
-                    del todo[key]
+        for key, result in zip(todo, self._run(list(todo.values())), strict=True):
+            found[key] = result
+            if result.fault is None:
+                self._remember(key, result)
         return [found[k] for k in keys]
 
     def _remember(self, key: bytes, result: Graded) -> None:

@@ -190,7 +190,8 @@ def ordinary_cases(rng: random.Random, chain: Chain, n: int) -> list[Case]:
             break
         xs = _numbers(rng, rng.randint(3, 6))
         y = run(xs)
-        if y in (0, []) or (out and y == out[-1][1]) or len(printed(y)) > MAX_SHOWN:
+        text = printed(y)
+        if text in ("", "0") or (out and y == out[-1][1]) or len(text) > MAX_SHOWN:
             continue
         out.append((xs, y))
         if len(out) == n:

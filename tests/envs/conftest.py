@@ -1,0 +1,30 @@
+"""One sandbox for the whole folder: starting and probing it is what costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from evotrainer.envs.code import CodeEnv
+from evotrainer.envs.code_source import CodeConfig, GrammarSource
+from evotrainer.sandbox import Sandbox
+
+
+@pytest.fixture(scope="session")
+def box() -> Iterator[Sandbox]:
+    with Sandbox.open() as box:
+        yield box
+
+
+@pytest.fixture(scope="session")
+def world(box: Sandbox) -> CodeEnv:
+    """The default code environment."""
+    return CodeEnv(GrammarSource(), open_sandbox=lambda: box)
+
+
+@pytest.fixture(scope="session")
+def functions(box: Sandbox) -> CodeEnv:
+    """The same grammar, asking for functions."""
+    config = CodeConfig(function_share=1.0, train=60, search=5, gate=5, cert=5)
+    return CodeEnv(GrammarSource(config), open_sandbox=lambda: box)

@@ -1,0 +1,28 @@
+"""What the tests of environments share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.envs.base import Score, Task
+from evotrainer.envs.code import CodeEnv
+
+
+def grade(world: CodeEnv, tasks: Sequence[Task], texts: Sequence[str], **knobs: Any) -> list[Score]:
+    """Scores of one completion per task."""
+    episodes = [world.reset(t, knobs) for t in tasks]
+    world.step(episodes, texts, ["stop"] * len(episodes))
+    return world.score(episodes)
+
+
+def shared_data(*parts: str) -> Path:
+    """A file of the shared data beside the repository; skips where there is none."""
+    for folder in Path(__file__).resolve().parents:
+        found = folder.parent.joinpath("shared", "data", *parts)
+        if found.is_file():
+            return found
+    pytest.skip(f"{'/'.join(parts)} not found in ../shared/data beside the repository")
