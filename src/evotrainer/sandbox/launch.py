@@ -126,7 +126,8 @@ def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> li
 
 
 def _python_command(interpreter: Interpreter, token: str) -> list[str]:
-    return [interpreter.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP, token]
+    # Not -I: it would ignore PYTHONHASHSEED, and the same program should print its sets in the same order every time.
+    return [interpreter.executable, "-s", "-S", "-P", "-B", "-c", _BOOTSTRAP, token]
 
 
 @dataclass(slots=True)
@@ -148,7 +149,7 @@ class Launched:
             if folder.name.isdigit() and int(folder.name) != self.pid:
                 with contextlib.suppress(OSError):
                     words = (folder / "cmdline").read_bytes().split(b"\0")
-                    found += self.token.encode() in words and b"-c" in words[:6]
+                    found += self.token.encode() in words and b"-c" in words[:7]
         return found
 
     def stop(self) -> None:

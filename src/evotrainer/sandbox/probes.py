@@ -66,7 +66,7 @@ def connect(family, kind, address):
         print("ok", error)
 connect(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", $port))
 connect(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", $port))
-connect(socket.AF_UNIX, socket.SOCK_STREAM, "\\0$token")
+connect(socket.AF_UNIX, socket.SOCK_STREAM, "\\x00$token")
 """,
     ),
     Probe(

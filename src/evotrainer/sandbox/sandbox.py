@@ -128,6 +128,11 @@ class Sandbox:
         """
         return self.run_checks([Check(source, entry_point, test, limits or Limits(), tuple(names))])[0]
 
+    def strays(self) -> int:
+        """Processes of finished programs that are still there: none, in any tier."""
+        slots = [slot for lane in self._lanes for slot in lane.slots]
+        return sum(slot.zygote.strays() for slot in slots if slot.zygote)
+
     def close(self) -> None:
         """Stop every zygote; a closed sandbox starts new ones when it is used again."""
         for lane in self._lanes:

@@ -198,8 +198,8 @@ def _key(value: Any) -> Any:
         return (tuple, tuple(_key(v) for v in value))
     if type(value) is frozenset:
         return (frozenset, frozenset(_key(v) for v in value))
-    if type(value) is float and math.isnan(value):
-        return (float, "nan")
+    if value != value:
+        return (type(value), repr(value))
     return (type(value), value)
 
 
@@ -233,4 +233,6 @@ def same(actual: Any, expected: Any, tolerance: float = 0.0) -> bool:
         return wanted.keys() == found.keys() and all(same(v, wanted[k], tolerance) for k, v in found.items())
     if kind in (set, frozenset):
         return {_key(v) for v in actual} == {_key(v) for v in expected}
+    if kind is Decimal and (actual.is_nan() or expected.is_nan()):
+        return str(actual) == str(expected)
     return bool(actual == expected)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import fcntl
 import io
 import json
 import marshal
@@ -106,12 +107,22 @@ _ready = [_text_streams()]
 """Made in the zygote for the first case; a program may close or wrap its streams, so every later case gets new ones."""
 
 
+def _memory_file(name: str) -> int:
+    """An empty file above the standard descriptors, which an earlier case may have closed (`open(0).read()` does)."""
+    fd = os.memfd_create(name)
+    if fd > 2:
+        return fd
+    high = fcntl.fcntl(fd, fcntl.F_DUPFD, 3)
+    os.close(fd)
+    return high
+
+
 class Streams:
     """Standard input and output of one case, as real descriptors: `open(0)` and `os.write(1, ...)` work too."""
 
     def __init__(self, stdin: str) -> None:
-        self.out = os.memfd_create("stdout")
-        source = os.memfd_create("stdin")
+        self.out = _memory_file("stdout")
+        source = _memory_file("stdin")
         write_all(source, stdin.encode("utf-8", "surrogatepass"))
         os.lseek(source, 0, os.SEEK_SET)
         os.dup2(source, 0)

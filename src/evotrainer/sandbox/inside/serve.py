@@ -13,7 +13,7 @@ import heapq  # noqa: F401
 import itertools  # noqa: F401
 import math  # noqa: F401
 import operator  # noqa: F401
-import random  # noqa: F401
+import random
 import re  # noqa: F401
 import statistics  # noqa: F401
 import string  # noqa: F401
@@ -23,6 +23,7 @@ from typing import Any
 from evotrainer.sandbox.inside.cases import CaseRunner, read_request
 from evotrainer.sandbox.inside.relay import Candidate, Tester
 
+random.seed(0)  # every program starts from the same state
 _ROLES: dict[str, Any] = {"cases": CaseRunner, "candidate": Candidate, "tester": Tester}
 
 

@@ -1,0 +1,35 @@
+"""One sandbox per tier for the whole folder; skipped with a clear message where the machine cannot offer it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from evotrainer.errors import SandboxError
+from evotrainer.sandbox import Sandbox
+
+
+def _open(tier: str) -> Iterator[Sandbox]:
+    try:
+        box = Sandbox.open(tier=tier, workers=2)  # type: ignore[arg-type]
+    except SandboxError as error:
+        pytest.skip(f"no sandbox here: {error}")
+    if tier == "A" and box.tier not in ("A", "B"):
+        found = box.tier
+        box.close()
+        pytest.skip(f"needs bubblewrap and user namespaces; this machine only reaches tier {found}")
+    yield box
+    box.close()
+
+
+@pytest.fixture(scope="session")
+def box() -> Iterator[Sandbox]:
+    """The strongest sandbox: tier A, or B where the user has no control group."""
+    yield from _open("A")
+
+
+@pytest.fixture(scope="session")
+def unprotected() -> Iterator[Sandbox]:
+    """Limits only (tier D), and the tests set those wide: here an attack that works at all must work."""
+    yield from _open("D")

@@ -1,0 +1,86 @@
+"""No wrong solution is graded right, neither by values nor by test code; and none passes as a fault of the sandbox."""
+
+from __future__ import annotations
+
+import pytest
+
+from evotrainer.sandbox import Call, Limits, Program, Sandbox, same
+
+from .forgeries import FORGERIES, NAIVE, PROTOCOL, TESTS, Forgery
+
+LIMITS = Limits(cpu_s=1.0, idle_s=2.0)
+ASSERTS = "\n".join(f"assert add(*{arguments}) == {expected}" for arguments, expected in TESTS)
+MAPPED = f"assert all(map(lambda test: add(*test[0]) == test[1] and type(add(*test[0])) is int, {TESTS}))"
+
+
+def graded(box: Sandbox, source: str) -> list[bool]:
+    """As an environment grades: values come back, the comparison is ours."""
+    program = Program(source, calls=[Call("add", arguments) for arguments, _ in TESTS], limits=LIMITS)
+    result = box.run([program])[0]
+    assert not result.faulty, "a program cannot make its failure look like ours"
+    return [case.ok and same(case.value, expected) for case, (_, expected) in zip(result.cases, TESTS, strict=True)]
+
+
+def test_the_corpus_is_as_large_as_promised() -> None:
+    assert len(FORGERIES) >= 14
+
+
+def test_an_honest_solution_passes(box: Sandbox) -> None:
+    source = "def add(a, b): return a + b"
+    assert all(graded(box, source))
+    assert box.run_check(source, "add", ASSERTS, LIMITS).passed
+    assert box.run_check(source, "add", MAPPED, LIMITS).passed
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda f: f.name)
+def test_every_forgery_fools_a_naive_grader(box: Sandbox, forgery: Forgery) -> None:
+    grader = (
+        f"SOURCE = {forgery.source!r}\nTESTS = {TESTS!r}\n{NAIVE[forgery.beats]}\nprint('PASS' if verdict else 'FAIL')"
+    )
+    case = box.run([Program(grader, stdins=("",), limits=LIMITS)])[0].cases[0]
+    assert case.stdout is not None, case
+    assert case.stdout.endswith("PASS\n"), case
+
+
+@pytest.mark.parametrize("beats", NAIVE)
+def test_the_naive_graders_are_no_straw_men(box: Sandbox, beats: str) -> None:
+    for source, verdict in (("def add(a, b): return a + b", "PASS\n"), ("def add(a, b): return 0", "FAIL\n")):
+        if beats == "unpickles":
+            continue  # it only shows that code runs
+        grader = f"SOURCE = {source!r}\nTESTS = {TESTS!r}\n{NAIVE[beats]}\nprint('PASS' if verdict else 'FAIL')"
+        assert box.run([Program(grader, stdins=("",))])[0].cases[0].stdout == verdict
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda f: f.name)
+def test_no_forgery_passes_by_values(box: Sandbox, forgery: Forgery) -> None:
+    assert not any(graded(box, forgery.source))
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda f: f.name)
+def test_no_forgery_passes_test_code(box: Sandbox, forgery: Forgery) -> None:
+    for test in (MAPPED,) if forgery.beats == "compares loosely" else (ASSERTS, MAPPED):
+        result = box.run_check(forgery.source, "add", test, LIMITS)
+        assert not result.passed
+        assert result.status != "sandbox"
+
+
+@pytest.mark.parametrize("name", PROTOCOL)
+def test_no_forged_message_is_a_pass(box: Sandbox, name: str) -> None:
+    assert not any(graded(box, PROTOCOL[name]))
+    result = box.run_check(PROTOCOL[name], "add", ASSERTS, LIMITS)
+    assert not result.passed
+    assert result.status != "sandbox"
+
+
+def test_forged_times_do_not_hide_a_slow_program(box: Sandbox) -> None:
+    source = """
+import json, os, signal, time
+signal.setitimer(signal.ITIMER_PROF, 0)
+end = time.process_time() + 0.7
+while time.process_time() < end: pass
+for value in (5, 6, 15):
+    os.write(4, json.dumps({"s": "ok", "v": value, "t": 0.0}).encode() + b"\\n")
+os._exit(0)
+"""
+    program = Program(source, calls=[Call("add", a) for a, _ in TESTS], limits=Limits(cpu_s=0.3))
+    assert {case.status for case in box.run([program])[0].cases} == {"timeout"}
