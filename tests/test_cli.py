@@ -114,12 +114,21 @@ def test_init_refuses_a_folder_in_use(tmp_path: Path) -> None:
 
 
 def test_without_torch_the_remedy_is_named(tmp_path: Path) -> None:
-    """A torch that cannot be imported stands for one that is not installed."""
-    (tmp_path / "shadow").mkdir()
-    (tmp_path / "shadow" / "torch.py").write_text("raise ImportError('No module named torch', name='torch')\n")
-    done = evotrainer("run", str(CODE), "--out", "r", cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "shadow")})
+    """An import hook that finds no torch stands for a machine without it."""
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Without:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'torch':\n"
+        "            raise ModuleNotFoundError('No module named torch', name='torch')\n"
+        "sys.meta_path.insert(0, Without())\n"
+    )
+    env = {"PYTHONPATH": str(tmp_path / "hook")}
+    done = evotrainer("run", str(CODE), "--out", "r", cwd=tmp_path, env=env)
     assert done.returncode == 6, done.stderr
-    assert "torch" in done.stderr
-    assert "pip install" in done.stderr
+    assert "needs torch, which is not installed; run: pip install" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "r" / "ledger.db").exists()
+    assert not (tmp_path / "r").exists()
+    assert evotrainer("doctor", env=env).returncode == 6
+    assert evotrainer("--help", env=env).returncode == 0

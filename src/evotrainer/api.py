@@ -166,11 +166,11 @@ def preflight(task: TaskFile) -> None:
     """What must be there before anything is spent: base policy, trainer, agent."""
     from evotrainer.agents import make_agent
     from evotrainer.config import resolve_base
-    from evotrainer.trainers import get_trainer
+    from evotrainer.trainers import check_installed
 
     resolve_base(task.policy.base)
     make_agent(task.run.agent, task.run.seed, task.run.agent_options)
-    get_trainer("embedded")
+    check_installed("embedded")
 
 
 def _go(

@@ -309,10 +309,11 @@ def doctor(*, accept_tier_e: bool) -> None:
 
     print(f"[ ok ] {default_workers()} core(s): so many trials side by side, one thread each")
     try:
-        from evotrainer.trainers import get_trainer
+        from evotrainer.trainers import check_installed, get_trainer
 
+        check_installed("embedded")
         get_trainer("embedded")
-        print("[ ok ] embedded trainer: PyTorch is there")
+        print("[ ok ] embedded trainer: PyTorch is there and imports")
     except EvoTrainerError as e:
         problems.append(e)
         print(f"[FAIL] embedded trainer: {e}")

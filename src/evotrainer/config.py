@@ -95,6 +95,9 @@ class RunConfig(Frozen):
     workers: int = Field(0, ge=0)
     """Trials side by side, one thread each; 0: one per core."""
     checkpoint_every: int = Field(5, ge=1)
+    """Steps between two checkpoints of a trial."""
+    restarts: int = Field(2, ge=0)
+    """A trial process that was killed is started again so often; it continues from its checkpoint."""
     evaluate_only: bool = False
     """Only evaluate the base policy on the splits; train nothing."""
 
@@ -249,11 +252,7 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
                 f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
                 "certification take; raise it"
             )
-    if (
-        (cpu := task.budget.cpu_s) is not None
-        and cpu < task.budget.trial_cpu_s
-        and not task.run.evaluate_only
-    ):
+    if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:
         raise ConfigError(
             f"{source}: budget.cpu_s={cpu:g} is too small for one trial (budget.trial_cpu_s={task.budget.trial_cpu_s:g}); "
             "raise the budget or lower recipe.steps and trial_cpu_s"

@@ -155,7 +155,7 @@ class Loop:
         self.folder, self.task, self.task_hash, self.ledger = folder, task, task_hash, ledger
         self.journal = Journal(ledger)
         self.agent, self.harness, self.view, self.ask = agent, harness, view, ask
-        self.executor = LocalExecutor(folder, task.run.workers or default_workers())
+        self.executor = LocalExecutor(folder, task.run.workers or default_workers(), task.run.restarts)
         self.branches: dict[str, Branch] = {}
         self.versions: list[str] = []
         self.champion = CONTROL
@@ -179,7 +179,7 @@ class Loop:
         if self.task.run.evaluate_only:
             return self.close("evaluated the base policy")
         self.measure_noise()
-        reason = f"all {self.task.run.rounds} rounds done"
+        reason = "every round of the task file was played"
         for n in range(1, self.task.run.rounds + 1):
             if stop := self.round(n):
                 reason = stop

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import api
-from evotrainer.commands import init
+from evotrainer import api, commands
 
 SMALL = [
     "policy.warm_start.steps=120",
@@ -32,7 +31,7 @@ SMALL = [
 def task_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scaffolded task, as `evotrainer init` writes it."""
     folder = tmp_path_factory.mktemp("scaffold") / "letters"
-    init(folder, "")
+    commands.init(folder, "")
     return folder / "task.toml"
 
 
@@ -55,6 +54,8 @@ def copy(finished: api.Run, tmp_path: Path) -> Callable[[], api.Run]:
 
 
 @pytest.fixture(scope="session")
-def trained_base(finished: api.Run) -> Path:
-    """The warm-started policy of the finished run: a base that other tests need not train again."""
-    return finished.folder / "trials" / "base" / "policy"
+def trained_base(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small base policy, so that runs of their own need not warm-start one."""
+    out = tmp_path_factory.mktemp("base") / "policy"
+    commands.base(task_file, ["policy.warm_start.steps=80"], out, bf16=False)
+    return out

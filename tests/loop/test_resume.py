@@ -18,7 +18,8 @@ from evotrainer.errors import Aborted, ConfigError
 from .conftest import SMALL
 
 TINY = [*SMALL, "recipe.steps=2", "recipe.prompts_per_step=4", "evaluation.search_tasks=8", "evaluation.gate_tasks=12"]
-TINY += ["evaluation.cert_tasks=12", "run.checkpoint_every=1", "run.branches=1"]
+TINY += ["evaluation.cert_tasks=12", "run.checkpoint_every=1", "run.branches=1", "run.certify_seeds=[101]"]
+TINY += ["run.seeds=[1,2]", "judge.min_seeds=2"]
 
 
 def command(args: list[str], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -77,7 +78,7 @@ def one_per_kind(points: list[str]) -> list[str]:
 def test_a_run_killed_at_every_named_step_ends_like_an_uninterrupted_one(
     task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:
-    args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.workers=1"]
+    args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.workers=1", "run.restarts=99"]
     listed = tmp_path / "points"
     # The run's name goes into the rollouts' ids: both runs are called the same.
     whole = tmp_path / "whole" / "r"

@@ -20,8 +20,6 @@ from evotrainer.records.events import FailureLabel, TrialFinished
 POLL_S = 0.1
 STALE_S = 600.0
 """A trial without a heartbeat for so long is stopped as hung."""
-RESTARTS = 2
-"""A killed trial process is started again so often: it continues from its checkpoint."""
 
 
 @dataclass(slots=True)
@@ -40,9 +38,10 @@ class LocalExecutor:
     ends the whole call with the error: nothing is recorded as failed, and a resume goes on with the same trials.
     """
 
-    def __init__(self, run_dir: Path, workers: int) -> None:
+    def __init__(self, run_dir: Path, workers: int, restarts: int = 2) -> None:
         self.run_dir = run_dir
         self.workers = max(1, workers)
+        self.restarts = restarts
 
     def prepare(self, spec: TrialSpec) -> Path:
         """Write the trial's folder; a folder that is there already is kept as it is."""
@@ -90,7 +89,7 @@ class LocalExecutor:
                     running.append(self.start(waiting.pop(0)))
                 for r in [r for r in running if r.process.poll() is not None or self.overdue(r)]:
                     running.remove(r)
-                    if self.was_killed(r) and r.restarts < RESTARTS:
+                    if self.was_killed(r) and r.restarts < self.restarts:
                         running.append(self.start(r.spec, r.restarts + 1))
                     else:
                         yield self.collect(r)
@@ -131,7 +130,9 @@ class LocalExecutor:
         if code == SandboxError.exit_code:
             raise SandboxError(f"trial {r.spec.trial}: {why}")
         if code < 0:
-            return self.failed(r, "crash", f"killed by signal {-code} {RESTARTS + 1} times (out of memory?): {why}")
+            return self.failed(
+                r, "crash", f"killed by signal {-code} {self.restarts + 1} times (out of memory?): {why}"
+            )
         label: FailureLabel = "train_budget_overrun" if code == BudgetError.exit_code else "crash"
         if read_heartbeat(r.folder) is None:
             label = "preflight_crash"
