@@ -382,3 +382,15 @@ class TestAbandonment:
 
     def test_a_quarter_at_the_limit_is_tolerated(self) -> None:
         assert found("abandonment", self.batch(10)) == []
+
+
+def test_an_ordinary_output_is_telling_once_a_visible_input_is_recognised() -> None:
+    """`1` as a literal says nothing, unless it stands beside the example's own input."""
+
+    def make(text: str) -> list[Rollout]:
+        tests = [{"kind": "visible", "input": "7 8 9", "expected": "1", "passed": True}]
+        return [rollout(f"t{t}", k, text=text, detail={"tests": tests}) for t in range(8) for k in range(4)]
+
+    assert found("special_casing", make("print(1 if input() == '7 8 9' else 2)"))[0].numbers["share"] == 1.0
+    assert found("special_casing", make("print(1 if input() == 'yes' else 2)")) == []
+    assert found("special_casing", make("print(1)")) == []

@@ -22,6 +22,7 @@ from evotrainer.harness.numerics import Floats, centred, finite, group_std, with
 from evotrainer.harness.replay import (
     BLIND,
     CONSTANT,
+    SEEING,
     compose,
     dead,
     dead_share_at,
@@ -116,7 +117,7 @@ def reward_change(x: Replay) -> Answer:
     of the within-group variance at a correlation with correctness below 0.1; misranked (correct, incorrect) pairs rise by
     more than 1 point and 2 standard errors; known-invalid rollouts would be paid better.
     Supports: misranked pairs fall by more than 1 point and 2 standard errors; or at least 10% of the dead groups (3 or
-    more) are revived by components that correlate with correctness (0.1); or a constant or blind component goes.
+    more) are revived by components that correlate with correctness (0.2); or a constant or blind component goes.
     Silent otherwise, and where components or outcomes are not stored.
     """
     b = x.batch
@@ -250,7 +251,7 @@ def _reward_support(
     if m["misranked_change"] < -margin:
         return "supports", f"{ranks}; {dead_text}"
     if m["misranked_change"] <= 0.005:
-        seeing = [c for c in changed if x.new.rewards.get(c) and m[f"correlation.{c}"] >= BLIND]
+        seeing = [c for c in changed if x.new.rewards.get(c) and m[f"correlation.{c}"] >= SEEING]
         if seeing and m["revived_share"] >= 0.1 and m["revived_groups"] >= 3:
             return "supports", f"{dead_text}: {m['revived_groups']:.0f} groups revived by {', '.join(seeing)}; {ranks}"
         for c in changed:

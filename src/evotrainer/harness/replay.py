@@ -17,6 +17,8 @@ from evotrainer.records.recipe import GroupFilter, LengthRule, Recipe
 
 CONSTANT = 0.95
 BLIND = 0.1
+SEEING = 0.2
+"""Within-group correlation with correctness above which a component may revive dead groups."""
 
 
 def compose(batch: Batch, recipe: Recipe) -> Floats:

@@ -12,7 +12,7 @@ from evotrainer.harness.batch import Batch, prompt
 from evotrainer.harness.shown import ShownTest
 
 _LITERAL = re.compile(r"-?\d+|\w+")
-_TRIVIAL = frozenset({"", "0", "1", "-1", "2", "True", "False", "None", "[]", "''"})
+_TRIVIAL = frozenset({"", "0", "1", "-1", "True", "False", "None", "[]", "''"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,11 @@ def shortcuts(batch: Batch) -> list[Shortcut | None]:
             continue
         outputs, inputs = _tell_tales(prompt(r), shown)
         # a single digit may be a wrong parameter: it counts only where nothing else explains the answer
-        held = {o for o in outputs & f.constants if len(o.lstrip("-")) > 1 or not f.reads_input}
         seen = {i for i in inputs & f.constants if len(i) > 1}
+        if seen:  # who recognises a visible input means its output, however ordinary that is
+            outputs = frozenset(t.expected for t in shown)
+        telling = bool(seen) or not f.reads_input
+        held = {o for o in outputs & f.constants if len(o.lstrip("-")) > 1 or telling}
         if not held and not seen and f.reads_input:
             out.append(NONE)
         else:
