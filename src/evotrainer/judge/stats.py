@@ -28,7 +28,7 @@ from evotrainer.records.evidence import Effect
 Scores = Mapping[int, Mapping[str, float]]
 """Seed -> task id -> share of correct attempts."""
 
-HETEROSCEDASTIC_P = 0.01
+HETEROSCEDASTIC_P = 0.05
 """Own spread larger than the pool's at this level: the pool does not speak for this branch."""
 
 
