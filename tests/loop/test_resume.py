@@ -74,7 +74,8 @@ def one_per_kind(points: list[str]) -> list[str]:
     return out
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
+@pytest.mark.xdist_group("kills")
 def test_a_run_killed_at_every_named_step_ends_like_an_uninterrupted_one(
     task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_run_killed_at_every_named_step_ends_like_an_uninterrupted_one(
     assert len(intended) == len(set(intended)), "a trial was paid for twice"
 
 
+@pytest.mark.xdist_group("loop")
 def test_a_driver_killed_in_mid_training_leaves_no_orphan(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "r"
     p = subprocess.Popen(
@@ -126,22 +128,26 @@ def test_a_driver_killed_in_mid_training_leaves_no_orphan(task_file: Path, train
     assert gone(folder), f"orphans: {processes_in(folder)}"
 
 
+@pytest.mark.xdist_group("loop")
 def test_a_closed_run_is_returned_as_it_is(finished: api.Run) -> None:
     before = len(finished.events())
     api.resume(finished.folder)
     assert len(finished.events()) == before
 
 
+@pytest.mark.xdist_group("loop")
 def test_a_resume_cannot_change_what_is_being_found_out(finished: api.Run) -> None:
     with pytest.raises(ConfigError, match="a resume cannot change 'recipe.lr'"):
         api.resume(finished.folder, ["recipe.lr=1"])
 
 
+@pytest.mark.xdist_group("loop")
 def test_a_second_run_does_not_overwrite_the_first(finished: api.Run, task_file: Path) -> None:
     with pytest.raises(ConfigError, match="holds a run already"):
         api.start(task_file, finished.folder, SMALL)
 
 
+@pytest.mark.xdist_group("loop")
 def test_a_human_can_send_back_abort_and_go_on(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     overrides = [*TINY, f"policy.base={trained_base}", "run.autonomy=human_gated"]
     asked: list[str] = []
@@ -167,6 +173,7 @@ def test_a_human_can_send_back_abort_and_go_on(task_file: Path, trained_base: Pa
     assert len([e for e in run.events() if e.kind == "proposed"]) == 2
 
 
+@pytest.mark.xdist_group("loop")
 def test_without_a_terminal_a_human_gate_stops_with_the_remedy(
     task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api, commands
-from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
 from evotrainer.records.store import load
 
 from .conftest import SMALL
+
+pytestmark = pytest.mark.xdist_group("loop")
 
 
 def kinds(run: api.Run) -> list[str]:
@@ -153,3 +156,47 @@ def test_a_budget_that_runs_out_ends_in_certification(task_file: Path, trained_b
     trained = [e for e in run.events() if e.kind == "intended" and e.body.train]
     assert len(trained) <= 7
     assert any("budget" in e.body.reason for e in run.events() if e.kind == "refused") or "budget" in run.closed.reason
+
+
+def test_a_corrupt_ledger_is_one_clear_line(copy: Callable[[], api.Run], capsys: pytest.CaptureFixture[str]) -> None:
+    run = copy()
+    (run.folder / "ledger.db").write_bytes(b"this is not a database, it is a poem" * 100)
+    for wal in run.folder.glob("ledger.db-*"):
+        wal.unlink()
+    for command in (lambda: commands.status(run.folder, as_json=True), lambda: api.resume(run.folder)):
+        with pytest.raises(StoreError, match="ledger"):
+            command()
+    assert (run.folder / "ledger.db").read_bytes().startswith(b"this is not a database"), "left as it was found"
+
+
+def test_a_damaged_rollout_part_is_named(copy: Callable[[], api.Run]) -> None:
+    run = copy()
+    part = next((run.folder / "rollouts" / "b0-s2").glob("*.parquet"))
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    part.write_bytes(data)
+    assert any(part.name in p.message for p in run.verify().problems)
+
+
+def test_status_lineage_health_and_show_tell_the_story(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    commands.status(finished.folder, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["state"] == "closed"
+    assert set(told["trials"].values()) == {"complete"}
+    assert told["verdicts"].keys() == {"b1", "b2"}
+    commands.lineage(finished.folder)
+    assert "b1" in capsys.readouterr().out
+    commands.health(finished.folder, "b1", as_json=False)
+    assert "Diagnosis" in capsys.readouterr().out
+    rollout = load([finished.folder / "rollouts" / "b1-s1"], split="search", limit=1)[0]
+    for what, expect in (("b1", "rewards"), ("b1-s1", "complete"), (rollout.id[:12], rollout.task)):
+        commands.show(finished.folder, what)
+        assert expect in capsys.readouterr().out
+    with pytest.raises(ConfigError):
+        commands.show(finished.folder, "nothing-of-that-name")
+
+
+def test_the_report_of_a_real_run_shows_every_branch(finished: api.Run, tmp_path: Path) -> None:
+    html = finished.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    for name in finished.lineage.branches:
+        assert f'id="branch-{name}"' in html or f'id="{name}"' in html, name

@@ -1,0 +1,32 @@
+"""The examples in the documentation run as they stand."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.config import load_task
+
+from .loop.conftest import SMALL
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.xdist_group("loop")
+
+
+def test_the_python_api_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = runpy.run_path(str(ROOT / "examples" / "python_api.py"))["main"]
+    run = main(tmp_path, [*SMALL, "policy.warm_start.steps=60", "recipe.steps=2", "run.branches=1"])
+    said = capsys.readouterr().out
+    assert isinstance(run, api.Run)
+    assert "champion: b" in said
+    assert "everything holds: True" in said
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tasks").glob("*.toml")), ids=lambda p: p.stem)
+def test_every_shipped_task_file_is_valid(path: Path) -> None:
+    task = load_task(path)
+    assert load_task(path, ["run.seed=5"]).hash != task.hash
