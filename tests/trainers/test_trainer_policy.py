@@ -133,12 +133,13 @@ def _rows(n: int) -> list[Row]:
     gen = torch.Generator().manual_seed(n)
 
     def ids(k: int) -> tuple[int, ...]:
-        return tuple(torch.randint(4, 90, (k,), generator=gen).tolist())
+        return tuple(torch.randint(4, 7, (k,), generator=gen).tolist())
 
     out = []
     for g in range(n):
         prompt = (BOS, *ids(3 * g))
-        out += [Row(len(out) + k, prompt, ids(1 + (5 * g + 7 * k) % 11)) for k in range(1 + g % 3)]
+        out += [Row(len(out) + k, prompt, ids(1 + (5 * g + 7 * k) % 11)) for k in range(1 + 2 * g)]
+        out.append(Row(len(out), prompt, out[-1].tokens))
     return out
 
 

@@ -143,7 +143,10 @@ def attention_backward(
         torch.baddbmm(g.pq, dsp, v.pk, beta=0, alpha=scale, out=g.pq)
         g.pk.baddbmm_(dsp.transpose(1, 2), v.pq, alpha=scale)
         g.pv.baddbmm_(self_probs.transpose(1, 2), dop)
-    return grads.index_select(0, p.scatter).view(-1, s.qkv_heads, D)
+    out = grads.index_select(0, p.scatter)
+    if p.repeat_to.shape[0]:
+        out.index_add_(0, p.repeat_to, grads.index_select(0, p.repeat_from))
+    return out.view(-1, s.qkv_heads, D)
 
 
 def rotate_(qkv: Tensor, cis: Tensor, s: Shape) -> Tensor:
@@ -163,13 +166,13 @@ class Network:
         self.cis = policy.cis.index_select(0, batch.pos)
 
     def forward(self) -> Tensor:
-        """Normed hidden states at the counted positions [T, d], the final norm's weight left out."""
+        """Normed hidden states at the used nodes [U, d], the final norm's weight left out."""
         policy, p = self.policy, self.batch
         h = policy.embed.index_select(0, p.tokens).mul_(policy.shape.embed_scale)
         last = policy.shape.layers - 1
         for i in range(last + 1):
             h = self._layer(h, i, i < last)
-        h = h if p.sel.shape[0] == h.shape[0] else h.index_select(0, p.sel)
+        h = h if p.used is None else h.index_select(0, p.used)
         self.y, self.r = rms(h)
         return self.y
 
@@ -204,8 +207,8 @@ class Network:
         policy, p = self.policy, self.batch
         dh = rms_backward(dy, self.y, self.r)
         n_rows = p.tokens.shape[0] - p.n_prefix
-        if p.sel.shape[0] != n_rows:
-            dh = dh.new_zeros(n_rows, dh.shape[1]).index_copy_(0, p.sel, dh)
+        if p.used is not None:
+            dh = dh.new_zeros(n_rows, dh.shape[1]).index_copy_(0, p.used, dh)
         for i in reversed(range(policy.shape.layers)):
             dh = self._layer_backward(dh, i, i < policy.shape.layers - 1)
         policy.grads["embed"].index_add_(0, p.tokens, dh, alpha=policy.shape.embed_scale)
@@ -261,26 +264,27 @@ class _Score(torch.autograd.Function):
         if temperature != 1.0:
             logits.div_(temperature)
         lp = torch.log_softmax(logits, -1)
-        chosen = lp.gather(1, p.targets.unsqueeze(1)).squeeze(1)
+        flat = p.node_of * lp.shape[1] + p.targets
+        chosen = lp.view(-1).index_select(0, flat)
         probs = lp.exp() if entropy or net.keep else lp
-        ent = torch.linalg.vecdot(probs, lp).neg_() if entropy else torch.zeros_like(chosen)
+        ent = torch.linalg.vecdot(probs, lp).neg_() if entropy else lp.new_zeros(lp.shape[0])
         if net.keep:
-            ctx.net, ctx.temperature, ctx.lp, ctx.probs, ctx.ent = net, temperature, lp, probs, ent
-        return chosen, ent
+            ctx.net, ctx.temperature, ctx.lp, ctx.probs, ctx.ent, ctx.flat = net, temperature, lp, probs, ent, flat
+        return chosen, ent.index_select(0, p.node_of)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[None, None, None, None]:
         g_lp, g_ent = grads
         net, lp, probs = ctx.net, ctx.lp, ctx.probs
         policy, p = net.policy, net.batch
-        targets = p.targets.unsqueeze(1)
-        g = torch.zeros_like(ctx.ent) if g_lp is None else g_lp
-        coef = -g
+        g = p.targets.new_zeros(p.targets.shape, dtype=lp.dtype) if g_lp is None else g_lp
+        coef = torch.zeros_like(ctx.ent).index_add_(0, p.node_of, g, alpha=-1).unsqueeze(1)
         if g_ent is not None and bool(g_ent.any()):
-            d = (lp + ctx.ent.unsqueeze(1)).mul_(-g_ent.unsqueeze(1)).add_(coef.unsqueeze(1)).mul_(probs)
+            weight = torch.zeros_like(ctx.ent).index_add_(0, p.node_of, g_ent, alpha=-1).unsqueeze(1)
+            d = (lp + ctx.ent.unsqueeze(1)).mul_(weight).add_(coef).mul_(probs)
         else:
-            d = probs.mul_(coef.unsqueeze(1))
-        d.scatter_add_(1, targets, g.unsqueeze(1))
+            d = probs.mul_(coef)
+        d.view(-1).index_add_(0, ctx.flat, g)
         if ctx.temperature != 1.0:
             d.div_(ctx.temperature)
         _unfold(d.t() @ net.y, policy.embed, policy.norm, policy.grads["embed"], policy.grads["norm"])

@@ -1,8 +1,9 @@
-"""Micro-batches without padding: prompts once per group, rows flat, index tables for the padded attention view.
+"""Micro-batches without padding and without repetition, and index tables for the padded view attention needs.
 
 A *row* is one completion (or one multi-turn transcript) of a *group* that shares the prompt. The last prompt token is
-repeated as first input of every row, so that a row of n inputs predicts exactly its n tokens and the rest of the prompt,
-the *prefix*, is needed for its keys and values only.
+the first input of every row, so that n inputs predict a row's n tokens and the rest of the prompt, the *prefix*, is
+needed for its keys and values only. Rows that begin alike are merged into a tree: each distinct beginning is one *node*
+and is computed once, whoever shares it. The results are those of the separate rows.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Flat tokens [N]: prefixes first, then rows; positions that count are listed in `sel` [T]."""
+    """Flat tokens [N]: prefixes first, then nodes. T counted tokens look up their node in `node_of`."""
 
     tokens: Tensor
     pos: Tensor
@@ -42,17 +43,21 @@ class Pack:
     P: int
     """Groups."""
     G: int
-    """Row slots per group."""
+    """Slots per group for rows that bring nodes of their own."""
     Tp: int
     """Longest prefix."""
     Tc: int
     """Longest row."""
     gather: Tensor
-    """Flat (token, head) -> padded q rows | k rows | v rows | prefix k | prefix v | prefix q."""
+    """Flat (token, head) -> padded q | k | v of rows | prefix k | prefix v | prefix q."""
     scatter: Tensor
-    """Padded -> flat (token, head); inverse of `gather` on real entries."""
+    """Padded -> flat (token, head), from the first occurrence of every node."""
+    repeat_from: Tensor
+    """Padded keys and values of later occurrences, ..."""
+    repeat_to: Tensor
+    """... and the flat (token, head) they add to."""
     unpad_rows: Tensor
-    """Padded q-row outputs -> flat (row token, head)."""
+    """Padded q-row outputs -> flat (node, head)."""
     unpad_prefix: Tensor
     bias_prefix: Tensor
     """[P, 1, Tp]: -inf at padding."""
@@ -60,8 +65,10 @@ class Pack:
     """[Tc, Tc] causal."""
     bias_self: Tensor
     """[Tp, Tp] causal."""
-    sel: Tensor
-    """Positions among the row tokens that count."""
+    used: Tensor | None
+    """Nodes that counted tokens refer to; None: all."""
+    node_of: Tensor
+    """[T] into `used`."""
     targets: Tensor
     """[T]"""
     row_of: Tensor
@@ -71,14 +78,51 @@ class Pack:
 
 
 def causal(n: int) -> Tensor:
+    """Additive causal mask [n, n]."""
     return torch.full((n, n), NEG).triu_(1)
 
 
-def _grid(starts: np.ndarray, lengths: np.ndarray, width: int, fallback: int) -> tuple[np.ndarray, np.ndarray]:
-    """Flat token number at [..., t] for t < length, `fallback` beyond; and which entries are real."""
-    t = np.arange(width)
-    real = t < lengths[..., None]
-    return np.where(real, starts[..., None] + t, fallback), real
+@dataclass(slots=True)
+class _Tree:
+    """Nodes of all groups. Row i has node `nodes[i][t]` at input t and owns those from `first[i]` on."""
+
+    nodes: list[np.ndarray]
+    first: list[int]
+    tokens: list[int]
+    depth: list[int]
+    """Input position of each node within its row."""
+    group: list[int]
+
+
+def _shared(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the common beginning."""
+    n = min(len(a), len(b))
+    for i in range(n):
+        if a[i] != b[i]:
+            return i
+    return n
+
+
+def _merge(rows: Sequence[Row], groups: Sequence[Sequence[int]]) -> _Tree:
+    """Merge equal beginnings within groups; members of a group must be in lexicographic order of their tokens."""
+    empty = np.empty(0, dtype=np.int64)
+    tree = _Tree([empty] * len(rows), [0] * len(rows), [], [], [])
+    for p, members in enumerate(groups):
+        before: tuple[int, ...] | None = None
+        nodes = empty
+        for i in members:
+            r = rows[i]
+            n = len(r.tokens)
+            # Input t stands for the beginning tokens[:t], so one more input than tokens is shared.
+            s = 0 if before is None else min(_shared(before, r.tokens) + 1, n, len(before))
+            start = len(tree.tokens)
+            nodes = np.concatenate([nodes[:s], np.arange(start, start + n - s)])
+            tree.nodes[i], tree.first[i] = nodes, s
+            tree.tokens += (r.prompt[-1], *r.tokens[:-1])[s:]
+            tree.depth += range(s, n)
+            tree.group += [p] * (n - s)
+            before = r.tokens
+    return tree
 
 
 def pack(rows: Sequence[Row], shape: Shape) -> Pack:
@@ -89,30 +133,36 @@ def pack(rows: Sequence[Row], shape: Shape) -> Pack:
             groups[-1].append(i)
         else:
             groups.append([i])
-    P, G = len(groups), max(len(g) for g in groups)
+    groups = [sorted(g, key=lambda i: rows[i].tokens) for g in groups]
+    tree = _merge(rows, groups)
+    own = [[i for i in g if tree.first[i] < len(rows[i].tokens)] for g in groups]
     prefixes = [rows[g[0]].prompt[:-1] for g in groups]
-    inputs = [(r.prompt[-1], *r.tokens[:-1]) for r in rows]
     plen = np.array([len(p) for p in prefixes], dtype=np.int64)
-    rlen = np.array([len(x) for x in inputs], dtype=np.int64)
-    Tp, Tc, n_prefix = int(plen.max()), int(rlen.max()), int(plen.sum())
+    P, G, Tp, n_prefix = len(groups), max(map(len, own)), int(plen.max()), int(plen.sum())
+    Tc = max(len(r.tokens) for r in rows)
     pstart = np.concatenate([[0], np.cumsum(plen)[:-1]])
-    rstart = n_prefix + np.concatenate([[0], np.cumsum(rlen)[:-1]])
-    start_grid = np.full((P, G), n_prefix, dtype=np.int64)
-    len_grid = np.zeros((P, G), dtype=np.int64)
-    group_of = np.empty(len(rows), dtype=np.int64)
-    for p, members in enumerate(groups):
+    t = np.arange(max(Tp, Tc))
+    real_p = t[:Tp] < plen[:, None]
+    tok_p = np.where(real_p, pstart[:, None] + t[:Tp], n_prefix)
+    tok_r = np.full((P, G, Tc), n_prefix, dtype=np.int64)
+    real_r = np.zeros((P, G, Tc), dtype=bool)
+    first_r = np.zeros((P, G, Tc), dtype=bool)
+    for p, members in enumerate(own):
         for g, i in enumerate(members):
-            start_grid[p, g], len_grid[p, g], group_of[i] = rstart[i], rlen[i], p
-    tok_r, real_r = _grid(start_grid, len_grid, Tc, n_prefix)  # [P, G, Tc]
-    tok_p, real_p = _grid(pstart, plen, Tp, n_prefix)  # [P, Tp]
-    tokens = np.fromiter((t for part in (prefixes, inputs) for x in part for t in x), dtype=np.int64)
-    offsets = np.concatenate([np.zeros(n_prefix, np.int64), np.repeat(plen[group_of], rlen)])
-    starts = np.concatenate([np.repeat(pstart, plen), np.repeat(rstart, rlen)])
-    pos = np.arange(len(tokens)) - starts + offsets
-    gather, scatter, unpad_rows, unpad_prefix = _tables(shape, tok_r, real_r, tok_p, real_p, n_prefix, len(tokens))
+            n = len(rows[i].tokens)
+            tok_r[p, g, :n] += tree.nodes[i]
+            real_r[p, g, :n] = True
+            first_r[p, g, tree.first[i] : n] = True
+    prefix_tokens = np.fromiter((x for p in prefixes for x in p), dtype=np.int64)
+    tokens = np.concatenate([prefix_tokens, np.array(tree.tokens, dtype=np.int64)])
+    prefix_pos = np.arange(n_prefix) - np.repeat(pstart, plen)
+    pos = np.concatenate([prefix_pos, plen[tree.group] + np.array(tree.depth, dtype=np.int64)])
+    tables = _tables(shape, tok_r, real_r, first_r, tok_p, real_p, n_prefix, len(tokens))
     loss = np.fromiter((b for r in rows for b in (r.loss or (True,) * len(r.tokens))), dtype=bool)
-    targets = np.fromiter((t for r in rows for t in r.tokens), dtype=np.int64)
-    row_of = np.repeat(np.arange(len(rows)), rlen)
+    node_of = np.concatenate(tree.nodes)[loss]
+    used = np.unique(node_of)
+    everything = len(used) == len(tree.tokens)
+    lengths = [len(r.tokens) for r in rows]
     return Pack(
         tokens=torch.from_numpy(tokens),
         pos=torch.from_numpy(pos),
@@ -121,57 +171,68 @@ def pack(rows: Sequence[Row], shape: Shape) -> Pack:
         G=G,
         Tp=Tp,
         Tc=Tc,
-        gather=torch.from_numpy(gather),
-        scatter=torch.from_numpy(scatter),
-        unpad_rows=torch.from_numpy(unpad_rows),
-        unpad_prefix=torch.from_numpy(unpad_prefix),
+        **tables,
         bias_prefix=torch.from_numpy(np.where(real_p, 0.0, NEG).astype(np.float32))[:, None],
         bias_rows=causal(Tc),
         bias_self=causal(Tp),
-        sel=torch.from_numpy(np.flatnonzero(loss)),
-        targets=torch.from_numpy(targets[loss]),
-        row_of=torch.from_numpy(row_of[loss]),
+        used=None if everything else torch.from_numpy(used),
+        node_of=torch.from_numpy(node_of if everything else np.searchsorted(used, node_of)),
+        targets=torch.from_numpy(np.fromiter((x for r in rows for x in r.tokens), dtype=np.int64)[loss]),
+        row_of=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)[loss]),
         rows=tuple(r.index for r in rows),
     )
 
 
 def _tables(
-    s: Shape, tok_r: np.ndarray, real_r: np.ndarray, tok_p: np.ndarray, real_p: np.ndarray, n_prefix: int, n: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    s: Shape,
+    tok_r: np.ndarray,
+    real_r: np.ndarray,
+    first_r: np.ndarray,
+    tok_p: np.ndarray,
+    real_p: np.ndarray,
+    n_prefix: int,
+    n: int,
+) -> dict[str, Tensor]:
     """Index tables between flat (token, head) rows and the padded layouts of attention.
 
     Padded: q [P, Hkv, G, rep, Tc], k and v [P, Hkv, G, Tc], prefix k and v [P, Hkv, Tp], prefix q [P, Hkv, rep, Tp].
     """
     nh, H, K = s.qkv_heads, s.heads, s.kv_heads
-    rep = H // K
     head = np.arange(K)
-    q_head = (head[:, None] * rep + np.arange(rep)).reshape(K, rep)
+    q_head = np.arange(H).reshape(K, H // K)
     rq = tok_r[:, None, :, None, :] * nh + q_head[None, :, None, :, None]
     rk = tok_r[:, None] * nh + (H + head)[None, :, None, None]
     pk = tok_p[:, None] * nh + (H + head)[None, :, None]
     pq = tok_p[:, None, None, :] * nh + q_head[None, :, :, None]
-    parts = [rq, rk, rk + K, pk, pk + K, pq]
-    gather = np.concatenate([x.ravel() for x in parts])
-    masks = [
-        np.broadcast_to(real_r[:, None, :, None, :], rq.shape),
-        np.broadcast_to(real_r[:, None], rk.shape),
-        np.broadcast_to(real_r[:, None], rk.shape),
-        np.broadcast_to(real_p[:, None], pk.shape),
-        np.broadcast_to(real_p[:, None], pk.shape),
-        np.broadcast_to(real_p[:, None, None], pq.shape),
-    ]
-    real = np.flatnonzero(np.concatenate([m.ravel() for m in masks]))
+    gather = np.concatenate([x.ravel() for x in (rq, rk, rk + K, pk, pk + K, pq)])
+
+    def spread(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(np.expand_dims(mask, tuple(range(1, 1 + like.ndim - mask.ndim))), like.shape).ravel()
+
+    q_first = np.broadcast_to(first_r[:, None, :, None, :], rq.shape).ravel()
+    k_first, k_later = spread(first_r, rk), spread(real_r & ~first_r, rk)
+    p_real, pq_real = spread(real_p, pk), spread(real_p, pq)
+    first = np.flatnonzero(np.concatenate([q_first, k_first, k_first, p_real, p_real, pq_real]))
+    later = rq.size + np.flatnonzero(np.concatenate([k_later, k_later]))
     scatter = np.zeros(n * nh, dtype=np.int64)
-    scatter[gather[real]] = real
+    scatter[gather[first]] = first
     table = scatter.reshape(n, nh)
     first_pq = len(gather) - pq.size
-    return gather, scatter, table[n_prefix:, :H].reshape(-1), table[:n_prefix, :H].reshape(-1) - first_pq
+    arrays = {
+        "gather": gather,
+        "scatter": scatter,
+        "repeat_from": later,
+        "repeat_to": gather[later],
+        "unpad_rows": table[n_prefix:, :H].reshape(-1),
+        "unpad_prefix": table[:n_prefix, :H].reshape(-1) - first_pq,
+    }
+    return {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
 
 
 def batches(rows: Sequence[Row], budget: int) -> Iterator[list[Row]]:
-    """Split rows, neighbours in length, into micro-batches of at most `budget` padded row tokens and prompt tokens.
+    """Split rows, neighbours in length, into micro-batches of at most `budget` row and prompt tokens.
 
-    Groups stay together unless one alone is over the budget. Order: longest rows first, deterministic.
+    Groups stay together unless one alone is over the budget. Order: longest first, deterministic.
     """
     groups: dict[tuple[int, ...], list[Row]] = {}
     for r in rows:

@@ -1,8 +1,9 @@
 """Sampling with a static key/value cache.
 
 Prompts are prefilled once; the rollouts of a group share the prompt's cache and own a cache of their completion only,
-in which all rows write the same slot at the same step. Finished rows are compacted away. Randomness is one uniform
-number per row and step, drawn before sampling starts, so that compaction and batching change nothing.
+in which all write the same slot at the same step. Rollouts that have drawn the same tokens so far are one *node*,
+computed once, and branch where they draw differently. Nodes without live rows are compacted away. Randomness is one
+uniform number per row and step, drawn before sampling starts, so that none of this changes what is sampled.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class SamplingParams:
     greedy: bool = False
     compact: bool = True
     dtype: torch.dtype = torch.float32
+    eos: int = EOS
+    """Token that ends a completion; -1: none does."""
 
 
 class Weights:
@@ -125,35 +128,52 @@ def _rotate(qkv: Tensor, cis: Tensor, s: Shape) -> Tensor:
 
 
 class _Decoder:
-    """State of the rows still alive. Rows are ordered by group; group p has its prefix cached once."""
+    """Caches of the nodes alive; a node is a distinct beginning of one group, however many rows share it."""
 
-    def __init__(self, w: Weights, prompts: list[Sequence[int]], group: int, params: SamplingParams) -> None:
+    def __init__(self, w: Weights, prompts: list[Sequence[int]], rows: int, max_tokens: int) -> None:
         s = self.s = w.shape
         self.w = w
         self.pk, self.pv, self.bias = _prefill(w, [p[:-1] for p in prompts])
-        self.P, self.G = len(prompts), group
-        self.rows = torch.arange(self.P * group)
-        self.group_of = self.rows // group
-        self.slot: Tensor | None = None
-        self.pos = torch.tensor([len(p) - 1 for p in prompts]).repeat_interleave(group)
-        size = (s.layers, self.P * group, s.kv_heads, params.max_tokens, s.head_dim)
+        self.P = len(prompts)
+        self.group_of = torch.arange(self.P)
+        self.pos = torch.tensor([len(p) - 1 for p in prompts])
+        size = (s.layers, max(rows, self.P), s.kv_heads, max_tokens, s.head_dim)
         self.sk = torch.empty(size, dtype=w.dtype)
         self.sv = torch.empty(size, dtype=w.dtype)
         self.t = 0
+        self._arrange()
+
+    @property
+    def nodes(self) -> int:
+        return self.pos.shape[0]
+
+    def _arrange(self) -> None:
+        """Assign every node a slot [P, G] in its group, for attention over the shared prefix."""
+        n = self.nodes
+        counts = torch.bincount(self.group_of, minlength=self.P)
+        self.G = int(counts.max())
+        order = self.group_of.argsort(stable=True)
+        first = torch.cumsum(counts, 0) - counts
+        within = torch.empty_like(order)
+        within[order] = torch.arange(n) - first[self.group_of[order]]
+        slot = self.group_of * self.G + within
+        in_order = n == self.P * self.G and bool((slot[1:] > slot[:-1]).all())
+        self.slot = None if in_order else slot
+        self._bias = self.bias.expand(self.P, self.s.kv_heads, -1).reshape(self.P * self.s.kv_heads, 1, -1)
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Logits [R, V] after feeding one token to every row."""
+        """Logits [nodes, V] after feeding one token to every node."""
         s, w, t = self.s, self.w, self.t
-        R, K, D = tokens.shape[0], s.kv_heads, s.head_dim
+        n, K, D = tokens.shape[0], s.kv_heads, s.head_dim
         H, rep = s.heads, s.heads // s.kv_heads
         cis = w.cis.index_select(0, self.pos)
         h = w.embed.index_select(0, tokens)
         for i, (qkv, out, gate, up, down) in enumerate(w.layers):
-            x = _rotate((rms(h)[0] @ qkv).view(R, s.qkv_heads, D), cis, s)
-            sk, sv = self.sk[i, :, :, : t + 1], self.sv[i, :, :, : t + 1]
+            x = _rotate((rms(h)[0] @ qkv).view(n, s.qkv_heads, D), cis, s)
+            sk, sv = self.sk[i, :n, :, : t + 1], self.sv[i, :n, :, : t + 1]
             sk[:, :, t], sv[:, :, t] = x[:, H : H + K], x[:, H + K :]
-            q = x[:, :H].mul(s.attn_scale).view(R, K, rep, D)
-            h.addmm_(self._attend(q, sk, sv, i).view(R, H * D), out)
+            q = x[:, :H].mul(s.attn_scale).view(n, K, rep, D)
+            h.addmm_(self._attend(q, sk, sv, i).view(n, H * D), out)
             y = rms(h)[0]
             h.addmm_(silu(y @ gate).mul_(y @ up), down)
         self.pos += 1
@@ -161,7 +181,7 @@ class _Decoder:
         return (rms(h)[0] @ w.head).float()
 
     def _attend(self, q: Tensor, sk: Tensor, sv: Tensor, i: int) -> Tensor:
-        """Output [R, K, rep, D] of scaled queries over the group's prefix and the row's own cache."""
+        """Output [n, K, rep, D] of scaled queries over the group's prefix and the node's own cache."""
         _, K, rep, D = q.shape
         own = torch.matmul(q, sk.transpose(2, 3))
         Tp = self.pk.shape[3]
@@ -177,69 +197,95 @@ class _Decoder:
         p = self._to_slots(probs[..., :Tp]).view(P * K, G * rep, Tp)
         return att.add_(self._from_slots(torch.bmm(p, self.pv[i].view(P * K, Tp, D)).view(P, K, G, rep, D)))
 
-    @property
-    def _bias(self) -> Tensor:
-        return self.bias.expand(self.P, self.s.kv_heads, -1).reshape(self.P * self.s.kv_heads, 1, -1)
-
     def _to_slots(self, x: Tensor) -> Tensor:
-        """[R, K, rep, n] -> contiguous [P, K, G, rep, n]; unused slots hold zeros."""
-        _, K, rep, n = x.shape
+        """[n, K, rep, m] -> contiguous [P, K, G, rep, m]; unused slots hold zeros."""
+        _, K, rep, m = x.shape
         if self.slot is None:
-            return x.reshape(self.P, self.G, K, rep, n).transpose(1, 2).contiguous()
-        full = x.new_zeros(self.P * self.G, K, rep, n).index_copy_(0, self.slot, x)
-        return full.view(self.P, self.G, K, rep, n).transpose(1, 2).contiguous()
+            return x.reshape(self.P, self.G, K, rep, m).transpose(1, 2).contiguous()
+        full = x.new_zeros(self.P * self.G, K, rep, m).index_copy_(0, self.slot, x)
+        return full.view(self.P, self.G, K, rep, m).transpose(1, 2).contiguous()
 
     def _from_slots(self, x: Tensor) -> Tensor:
-        """[P, K, G, rep, n] -> [R, K, rep, n]."""
-        P, K, G, rep, n = x.shape
-        x = x.transpose(1, 2).reshape(P * G, K, rep, n)
+        """[P, K, G, rep, m] -> [n, K, rep, m]."""
+        P, K, G, rep, m = x.shape
+        x = x.transpose(1, 2).reshape(P * G, K, rep, m)
         return x if self.slot is None else x.index_select(0, self.slot)
 
+    def branch(self, parent: Tensor) -> Tensor:
+        """Node of each child, given its parent (ascending): the first child takes its parent's place."""
+        n, m = self.nodes, parent.shape[0]
+        later = torch.zeros(m, dtype=torch.bool)
+        later[1:] = parent[1:] == parent[:-1]
+        extra = int(later.sum())
+        place = parent.clone()
+        if extra == 0:
+            return place
+        free = torch.ones(n + extra, dtype=torch.bool)
+        free[parent] = False
+        target = free.nonzero().squeeze(1)[:extra]
+        source = parent[later]
+        place[later] = target
+        grown = max(n, int(target[-1]) + 1)
+        if grown > n:
+            self.pos = torch.cat([self.pos, self.pos.new_empty(grown - n)])
+            self.group_of = torch.cat([self.group_of, self.group_of.new_empty(grown - n)])
+        self.pos[target], self.group_of[target] = self.pos[source], self.group_of[source]
+        for cache in (self.sk, self.sv):
+            cache[:, target, :, : self.t] = cache[:, source, :, : self.t]
+        self._arrange()
+        return place
+
     def keep(self, live: Tensor) -> None:
-        """Drop all rows but `live` (indices, ascending), and the prefixes of groups without rows."""
-        self.rows, self.pos = self.rows[live], self.pos[live]
+        """Drop all nodes but `live` (ascending), and the prefixes of groups without any."""
+        self.pos = self.pos[live]
         t = self.t
         for name in ("sk", "sv"):
             old = getattr(self, name)
-            new = old.new_empty(old.shape[0], live.shape[0], *old.shape[2:])
-            new[:, :, :, :t] = old[:, :, :, :t].index_select(1, live)
-            setattr(self, name, new)
-        groups, self.group_of, counts = self.group_of[live].unique_consecutive(return_inverse=True, return_counts=True)
+            # In place: sources are never before their targets, but index_select still needs its own buffer.
+            old[:, : live.shape[0], :, :t] = old[:, :, :, :t].index_select(1, live)
+        groups, self.group_of = self.group_of[live].unique(return_inverse=True)
         if groups.shape[0] < self.P:
             self.pk, self.pv, self.bias = (
                 self.pk.index_select(1, groups),
                 self.pv.index_select(1, groups),
                 self.bias.index_select(0, groups),
             )
-        self.P, self.G = groups.shape[0], int(counts.max())
-        first = torch.cumsum(counts, 0) - counts
-        within = torch.arange(live.shape[0]) - first[self.group_of]
-        full = live.shape[0] == self.P * self.G
-        self.slot = None if full else self.group_of * self.G + within
+            self.P = groups.shape[0]
+        self._arrange()
 
 
-def _choose(logits: Tensor, u: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor, Tensor]:
-    """(token, its log-probability, entropy), each [R], by inversion of the cumulative distribution at u."""
+@dataclass(frozen=True, slots=True)
+class _Distribution:
+    """Temperature-scaled next-token distributions of the nodes."""
+
+    logprob: Tensor
+    """[n, V]"""
+    entropy: Tensor
+    """[n]"""
+    cumulative: Tensor
+    """[n, V] of what is drawn from, in the order of `order`; not normalised."""
+    order: Tensor | None
+    """[n, V] token at each place of `cumulative`; None: by token id."""
+
+
+def _distribution(logits: Tensor, params: SamplingParams) -> _Distribution:
     lp = torch.log_softmax(logits / params.temperature if params.temperature != 1.0 else logits, -1)
     p = lp.exp()
     entropy = torch.linalg.vecdot(p, lp).neg_()
     if params.greedy:
-        token = lp.argmax(-1)
-    elif params.top_p < 1.0:
-        sorted_p, order = p.sort(dim=-1, descending=True, stable=True)
-        before = sorted_p.cumsum(-1) - sorted_p
-        sorted_p = sorted_p.masked_fill(before >= params.top_p, 0.0)
-        token = order.gather(1, _invert(sorted_p, u)).squeeze(1)
-    else:
-        token = _invert(p, u).squeeze(1)
-    return token, lp.gather(1, token.unsqueeze(1)).squeeze(1), entropy
+        return _Distribution(lp, entropy, torch.ones(lp.shape[0], 1), lp.argmax(-1, keepdim=True))
+    if params.top_p == 1.0:
+        return _Distribution(lp, entropy, p.cumsum(-1), None)
+    p, order = p.sort(dim=-1, descending=True, stable=True)
+    before = p.cumsum(-1) - p
+    return _Distribution(lp, entropy, p.masked_fill_(before >= params.top_p, 0.0).cumsum(-1), order)
 
 
-def _invert(p: Tensor, u: Tensor) -> Tensor:
-    """First index [R, 1] whose cumulative probability exceeds u * total."""
-    c = p.cumsum(-1)
-    i = torch.searchsorted(c, (u * c[:, -1]).unsqueeze(1), right=True)
-    return i.clamp_(max=p.shape[1] - 1)
+def _draw(d: _Distribution, node: Tensor, u: Tensor) -> Tensor:
+    """Token of each row: the first whose cumulative probability at the row's node exceeds u * total."""
+    c = d.cumulative.index_select(0, node)
+    i = torch.searchsorted(c, (u * c[:, -1]).unsqueeze(1), right=True).clamp_(max=c.shape[1] - 1)
+    return (i if d.order is None else d.order.index_select(0, node).gather(1, i)).squeeze(1)
 
 
 @torch.inference_mode()
@@ -286,38 +332,36 @@ def _decode(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Tokens, lengths, logprobs, entropies, stopped of one chunk."""
     R, T = u.shape
+    V = w.shape.vocab
     tokens = torch.full((R, T), PAD)
     logprobs, entropies = torch.zeros(R, T), torch.zeros(R, T)
     lengths = torch.full((R,), T)
     stopped = torch.zeros(R, dtype=torch.bool)
-    d = _Decoder(w, prompts, group, params)
+    d = _Decoder(w, prompts, R, T)
     u = u.t().contiguous()
-    current = torch.tensor([p[-1] for p in prompts]).repeat_interleave(group)
-    done = torch.zeros(R, dtype=torch.bool)
+    rows = torch.arange(R)
+    node = rows // group
+    current = torch.tensor([p[-1] for p in prompts])
     for t in range(T):
-        token, lp, ent = _choose(d.step(current), u[t].index_select(0, d.rows), params)
-        rows = d.rows
-        tokens[rows, t], logprobs[rows, t], entropies[rows, t] = token, lp, ent
-        newly = (token == EOS) & ~done
-        if t + 1 == T:
-            stopped[rows[newly]] = True
+        dist = _distribution(d.step(current), params)
+        token = _draw(dist, node, u[t] if rows.shape[0] == R else u[t].index_select(0, rows))
+        tokens[rows, t] = token
+        logprobs[rows, t] = dist.logprob.view(-1).index_select(0, node * V + token)
+        entropies[rows, t] = dist.entropy.index_select(0, node)
+        going = token != params.eos
+        if not bool(going.all()):
+            ended = rows[~going]
+            stopped[ended] = True
+            lengths[ended] = t + 1
+            rows, node, token = rows[going], node[going], token[going]
+        if rows.shape[0] == 0 or t + 1 == T:
             break
-        if bool(newly.any()):
-            stopped[rows[newly]] = True
-            lengths[rows[newly]] = t + 1
-            done |= newly
-            live = (~done).nonzero().squeeze(1)
-            if live.shape[0] == 0:
-                break
-            if params.compact and live.shape[0] < COMPACT_BELOW * done.shape[0]:
-                d.keep(live)
-                token, done = token[live], done[live]
-        current = token
-    beyond = torch.arange(T) >= lengths.unsqueeze(1)
-    return (
-        tokens.masked_fill_(beyond, PAD),
-        lengths,
-        logprobs.masked_fill_(beyond, 0.0),
-        entropies.masked_fill_(beyond, 0.0),
-        stopped,
-    )
+        children, child_of_row = torch.unique(node * V + token, return_inverse=True)
+        place = d.branch(children // V)
+        if params.compact and children.shape[0] < COMPACT_BELOW * d.nodes:
+            live, place = torch.sort(place)[0], place.argsort().argsort()
+            d.keep(live)
+        current = torch.full((d.nodes,), PAD)
+        current[place] = children % V
+        node = place[child_of_row]
+    return tokens, lengths, logprobs, entropies, stopped
