@@ -42,6 +42,9 @@ class Options(Frozen):
     max_backtests: int = Field(24, ge=1)
     rollouts: int = Field(3000, ge=0)
     """Stored rollouts to read."""
+    max_cost: float = Field(1.45, gt=0)
+    """Most compute of a proposed branch, as a multiple of the champion's: a recipe must win by itself, not by more
+    steps or samples."""
     stop_chance: float = Field(0.1, ge=0, le=1)
     """Least probability of exceeding `min_effect` at which a change is tried; the agent advises to stop where none is."""
 
@@ -119,6 +122,8 @@ class StatisticalAgent:
         costs = {k.removeprefix("cost/"): float(v) for k, v in briefing.notes.items() if k.startswith("cost/")}
         found = chain(reward_candidates(s, seen, costs), candidates(s, seen), reverts(s, seen))
         pool = _affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
+        if not briefing.feedback:  # a human may ask for what costs more
+            pool = [c for c in pool if c.cost <= self.options.max_cost]
         past = observations(briefing.branches)
         rng = np.random.default_rng([self.seed, briefing.round])
         ranked = [self._draw(c, past, briefing.champion.branch, rng) for c in pool]
