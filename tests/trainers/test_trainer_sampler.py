@@ -57,13 +57,21 @@ def test_rows_end_with_eos_or_at_the_limit_and_are_padded_beyond(policy: Policy)
         assert not s.logprobs[r, n:].any()
 
 
-def test_compaction_batching_and_group_sharing_change_nothing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Randomness belongs to the row, so the same tokens come out however rows are arranged."""
+@pytest.mark.parametrize("temperature", [1.0, 0.15])
+def test_compaction_batching_and_group_sharing_change_nothing(
+    policy: Policy, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Randomness belongs to the row, so the same tokens come out however rows are arranged.
+
+    At the low temperature rollouts of a group begin alike and branch late.
+    """
     from evotrainer.trainers.embedded import sampler
 
-    base = draw(policy, SamplingParams(40))
+    base = draw(policy, SamplingParams(40, temperature))
+    alike = sum(torch.equal(base.tokens[g * 6, :3], base.tokens[g * 6 + 1, :3]) for g in range(len(PROMPTS)))
+    assert alike >= 3 or temperature == 1.0
     for change in ("no compaction", "chunks of 12 rows"):
-        params = SamplingParams(40, compact=change != "no compaction")
+        params = SamplingParams(40, temperature, compact=change != "no compaction")
         if change != "no compaction":
             monkeypatch.setattr(sampler, "ROWS", 12)
         other = draw(policy, params)
@@ -71,7 +79,7 @@ def test_compaction_batching_and_group_sharing_change_nothing(policy: Policy, mo
         assert torch.equal(base.lengths, other.lengths), change
         assert (base.logprobs - other.logprobs).abs().max() < 1e-4
     expanded = [p for p in PROMPTS for _ in range(6)]
-    alone = sample(policy, expanded, 1, SamplingParams(40), torch.Generator().manual_seed(0))
+    alone = sample(policy, expanded, 1, SamplingParams(40, temperature), torch.Generator().manual_seed(0))
     assert torch.equal(base.tokens, alone.tokens)
 
 

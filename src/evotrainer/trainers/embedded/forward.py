@@ -18,6 +18,7 @@ from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import NORM_EPS, Shape
 
 silu = torch.nn.functional.silu
+_EPS = torch.tensor(NORM_EPS)
 
 
 @dataclass(slots=True)
@@ -39,7 +40,8 @@ class Saved:
 
 def rms(h: Tensor) -> tuple[Tensor, Tensor]:
     """(h / rms(h), 1 / rms(h)) over the last dimension; the norm's weight is folded into the next projection."""
-    r = torch.linalg.vector_norm(h, dim=-1, keepdim=True).square_().div_(h.shape[-1]).add_(NORM_EPS).rsqrt_()
+    n = torch.linalg.vector_norm(h, dim=-1, keepdim=True)
+    r = torch.addcmul(_EPS.to(h.dtype), n, n, value=1.0 / h.shape[-1]).rsqrt_()
     return h * r, r
 
 

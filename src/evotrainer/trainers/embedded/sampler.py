@@ -56,7 +56,7 @@ class SamplingParams:
 
 
 class Weights:
-    """Decoding weights: norms folded in, projections transposed for GEMM, in the sampler's precision."""
+    """Decoding weights: norms and the attention scale folded in, projections transposed for GEMM, in the sampler's precision."""
 
     def __init__(self, policy: Policy, dtype: torch.dtype) -> None:
         def t(w: Tensor, norm: Tensor | None = None) -> Tensor:
@@ -67,26 +67,24 @@ class Weights:
         self.embed = (policy.embed * policy.shape.embed_scale).to(dtype)
         self.head = t(policy.embed, policy.norm)
         self.layers = []
+        queries = policy.shape.heads * policy.shape.head_dim
         for w in policy.layers:
             gate, up = w.gate_up.chunk(2)
+            qkv = w.qkv.clone()
+            qkv[:queries] *= policy.shape.attn_scale
             self.layers.append(
-                (t(w.qkv, w.norm1), t(w.out), t(gate, w.norm2), t(up, w.norm2), t(w.down)),
+                (t(qkv, w.norm1), t(w.out), t(gate, w.norm2), t(up, w.norm2), t(w.down)),
             )
 
 
 def bf16_pays() -> bool:
     """Whether the processor multiplies bf16 natively; emulated bf16 is slower than fp32."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    flags = ("amx" in capability.lower()) or _cpu_flag("avx512_bf16") or _cpu_flag("amx_bf16")
-    return flags
-
-
-def _cpu_flag(flag: str) -> bool:
     try:
         with open("/proc/cpuinfo") as f:
-            return any(flag in line.split() for line in f if line.startswith("flags"))
+            flags = next((line.split() for line in f if line.startswith("flags")), [])
     except OSError:
         return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
 def _prefill(w: Weights, prefixes: list[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,7 +112,7 @@ def _prefill(w: Weights, prefixes: list[Sequence[int]]) -> tuple[Tensor, Tensor,
             break
         q = x[:, :H].reshape(P * K, -1, D)
         k, v = keys[i].view(P * K, T, D), values[i].view(P * K, T, D)
-        att = torch.softmax(torch.baddbmm(mask, q, k.transpose(1, 2), alpha=s.attn_scale), -1) @ v
+        att = torch.softmax(torch.baddbmm(mask, q, k.transpose(1, 2)), -1) @ v
         h = torch.addmm(h, att.view(P, H, T, D).transpose(1, 2).reshape(P * T, H * D), out)
         y = rms(h)[0]
         h.addmm_(silu(y @ gate).mul_(y @ up), down)
@@ -137,9 +135,7 @@ class _Decoder:
         self.P = len(prompts)
         self.group_of = torch.arange(self.P)
         self.pos = torch.tensor([len(p) - 1 for p in prompts])
-        size = (s.layers, max(rows, self.P), s.kv_heads, max_tokens, s.head_dim)
-        self.sk = torch.empty(size, dtype=w.dtype)
-        self.sv = torch.empty(size, dtype=w.dtype)
+        self.own = torch.empty(s.layers, max(rows, self.P), 2 * s.kv_heads, max_tokens, s.head_dim, dtype=w.dtype)
         self.t = 0
         self._arrange()
 
@@ -170,10 +166,10 @@ class _Decoder:
         h = w.embed.index_select(0, tokens)
         for i, (qkv, out, gate, up, down) in enumerate(w.layers):
             x = _rotate((rms(h)[0] @ qkv).view(n, s.qkv_heads, D), cis, s)
-            sk, sv = self.sk[i, :n, :, : t + 1], self.sv[i, :n, :, : t + 1]
-            sk[:, :, t], sv[:, :, t] = x[:, H : H + K], x[:, H + K :]
-            q = x[:, :H].mul(s.attn_scale).view(n, K, rep, D)
-            h.addmm_(self._attend(q, sk, sv, i).view(n, H * D), out)
+            own = self.own[i, :n, :, : t + 1]
+            own[:, :, t] = x[:, H:]
+            q = x[:, :H].view(n, K, rep, D)
+            h.addmm_(self._attend(q, own[:, :K], own[:, K:], i).view(n, H * D), out)
             y = rms(h)[0]
             h.addmm_(silu(y @ gate).mul_(y @ up), down)
         self.pos += 1
@@ -230,19 +226,14 @@ class _Decoder:
             self.pos = torch.cat([self.pos, self.pos.new_empty(grown - n)])
             self.group_of = torch.cat([self.group_of, self.group_of.new_empty(grown - n)])
         self.pos[target], self.group_of[target] = self.pos[source], self.group_of[source]
-        for cache in (self.sk, self.sv):
-            cache[:, target, :, : self.t] = cache[:, source, :, : self.t]
+        self.own[:, target, :, : self.t] = self.own[:, source, :, : self.t]
         self._arrange()
         return place
 
     def keep(self, live: Tensor) -> None:
         """Drop all nodes but `live` (ascending), and the prefixes of groups without any."""
         self.pos = self.pos[live]
-        t = self.t
-        for name in ("sk", "sv"):
-            old = getattr(self, name)
-            # In place: sources are never before their targets, but index_select still needs its own buffer.
-            old[:, : live.shape[0], :, :t] = old[:, :, :, :t].index_select(1, live)
+        self.own[:, : live.shape[0], :, : self.t] = self.own[:, :, :, : self.t].index_select(1, live)
         groups, self.group_of = self.group_of[live].unique(return_inverse=True)
         if groups.shape[0] < self.P:
             self.pk, self.pv, self.bias = (

@@ -24,7 +24,7 @@ from evotrainer.trainers.embedded.optim import Optimizer, learning_rate
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.records import Provenance, environment_facts, rollout, salt
 from evotrainer.trainers.embedded.rewards import check_components
-from evotrainer.trainers.embedded.sampler import SamplingParams
+from evotrainer.trainers.embedded.sampler import SamplingParams, bf16_pays
 from evotrainer.trainers.embedded.tokenizer import Tokenizer
 from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Anchor, Example, update
 
@@ -92,15 +92,16 @@ class Session:
 class EmbeddedTrainer:
     """Trainer of policies that `warm_start` made.
 
-    `sampler_dtype`: bfloat16 only pays on processors that multiply it natively (`sampler.bf16_pays`); the trainer
-    recomputes log-probabilities in fp32 either way, `is_cap` bounds the ratio. `keep_tokens`: put token ids and
+    `bf16`: sample in bfloat16 where the processor multiplies it natively, in fp32 elsewhere; the trainer recomputes
+    log-probabilities in fp32 either way and `is_cap` bounds the ratio. `keep_tokens`: put token ids and
     log-probabilities into the rollouts.
     """
 
     name = "embedded"
 
-    def __init__(self, sampler_dtype: torch.dtype = torch.float32, keep_tokens: bool = False) -> None:
-        self.sampler_dtype, self.keep_tokens = sampler_dtype, keep_tokens
+    def __init__(self, bf16: bool = False, keep_tokens: bool = False) -> None:
+        self.sampler_dtype = torch.bfloat16 if bf16 and bf16_pays() else torch.float32
+        self.keep_tokens = keep_tokens
 
     def policy_sha256(self, policy_dir: Any) -> str:
         """SHA-256 of the weights file."""
