@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evotrainer.config import TaskFile, apply_overrides, load_task, resolve
 from evotrainer.errors import ConfigError, StoreError
@@ -169,8 +169,14 @@ def preflight(task: TaskFile) -> None:
     from evotrainer.trainers import check_installed
 
     resolve_base(task.policy.base)
-    make_agent(task.run.agent, task.run.seed, task.run.agent_options)
+    make_agent(task.run.agent, task.run.seed, agent_options(task))
     check_installed("embedded")
+
+
+def agent_options(task: TaskFile) -> dict[str, Any]:
+    """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
+    own = {"min_effect": task.judge.min_effect} if task.run.agent == "statistical" else {}
+    return {**own, **task.run.agent_options}
 
 
 def _go(
@@ -198,7 +204,7 @@ def _go(
             task=task,
             task_hash=task_hash or task.hash,
             ledger=ledger,
-            agent=agent or make_agent(task.run.agent, task.run.seed, task.run.agent_options),
+            agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
             harness=Harness.default(),
             view=view or Quiet(),
             ask=ask or no_human,

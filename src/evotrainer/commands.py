@@ -238,7 +238,8 @@ def rejudge(run: Run, branch: str) -> Any:
 
     opened = next(e.body for e in events if e.kind == "run")
     proxy = opened.environment.get("proxy")
-    noise = next((e.body for e in events if e.kind == "noise"), None)
+    judged = next(e.seq for e in events if e.kind == "judged" and e.body.verdict.branch == branch)
+    noise = next((e.body for e in reversed(events) if e.kind == "noise" and e.seq < judged), None)
     return recompute(
         stored,
         trials(branch),

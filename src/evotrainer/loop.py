@@ -19,7 +19,7 @@ from evotrainer.config import TaskFile, default_workers, resolve_base
 from evotrainer.errors import Aborted, BudgetError, ConfigError, SingleFactorError, TrainerError
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec
-from evotrainer.judge import CertEntry, JudgeConfig, certify, judge, measure_noise, next_look, scores_of
+from evotrainer.judge import CertEntry, JudgeConfig, Look, certify, judge, measure_noise, next_looks, scores_of
 from evotrainer.records.budget import Budget
 from evotrainer.records.events import (
     Backtested,
@@ -488,16 +488,37 @@ class Loop:
             b = self.branches[name]
             if b.complete:
                 b.health = self.read(f"{name}/read", n, name, self.collect(name))
+        self.widen_noise(names)
         before = self.champion
+        # The looks of a round share their level, so that judging the best first costs nothing (docs/judge.md).
+        looks = next_looks(self.verdicts, self.task.judge.alpha, len(names))
         order = sorted(names, key=lambda x: (-gate_mean(self.branches[x]), x))
-        for name in order:
-            verdict = self.judge(n, self.branches[name])
+        for name, look in zip(order, looks, strict=True):
+            verdict = self.judge(n, self.branches[name], look)
             self.view.verdict(verdict)
             if verdict.kind == "promote" and self.gate(n, "verdict", f"promote {name}: {verdict.reason}", name=name):
                 self.promote(f"v{len(self.versions)}", name, self.champion)
         self.failures = 0 if self.champion != before else self.failures + 1
 
-    def judge(self, n: int, b: Branch) -> Verdict:
+    def widen_noise(self, names: Sequence[str]) -> None:
+        """Every branch's spread between seeds joins the noise measurement: more degrees of freedom for all."""
+        for name in names:
+            scores = scores_of(self.branches[name].complete, "gate")
+            if len(scores) < 2:
+                continue
+            self.noise = self.record(
+                f"noise/{name}",
+                "noise",
+                partial(
+                    measure_noise,
+                    name,
+                    scores,
+                    seeds_per_branch=len(self.task.run.seeds),
+                    earlier=self.noise,
+                ),
+            )
+
+    def judge(self, n: int, b: Branch, look: Look) -> Verdict:
         """The judge sees trials and findings, never who proposed the change."""
         control = self.branches[self.champion]
 
@@ -508,7 +529,7 @@ class Loop:
                 b.trials,
                 control.trials,
                 self.noise,
-                next_look(self.verdicts, self.task.judge.alpha),
+                look,
                 self.judge_config(),
                 findings=b.health.findings if b.health else (),
                 control_findings=control.health.findings if control.health else (),
