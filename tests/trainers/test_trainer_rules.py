@@ -18,7 +18,7 @@ from evotrainer.trainers.embedded.rewards import check_components, compose, leng
 
 def test_the_reward_is_the_weighted_sum_and_names_what_did_not_apply() -> None:
     recipe = Recipe(rewards={"a": 1.0, "b": 0.5, "c": -2.0, "zero": 0.0})
-    assert compose(recipe, {"a": 1.0, "b": None, "c": 0.25, "zero": 9.0}, [5] * 3, 10, True) == (0.5, ["b"])
+    assert compose(recipe, {"a": 1.0, "b": None, "c": 0.25, "zero": 9.0}, [5] * 3, 10) == (0.5, ["b"])
 
 
 def test_a_component_the_environment_lacks_is_refused() -> None:
@@ -28,19 +28,21 @@ def test_a_component_the_environment_lacks_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "tokens", "correct", "expected"),
+    ("rule", "tokens", "paid", "expected"),
     [
-        (LengthRule(kind="none", weight=1.0), 50, True, 0.0),
-        (LengthRule(kind="token_penalty", weight=0.01), 50, False, -0.5),
-        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 75, True, 0.0),
-        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 80, True, -0.1),
-        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 100, True, -0.5),
-        (LengthRule(kind="correct_bonus", weight=0.2), 25, True, 0.15),
-        (LengthRule(kind="correct_bonus", weight=0.2), 25, False, 0.0),
+        (LengthRule(kind="none", weight=1.0), 50, 1.0, 0.0),
+        (LengthRule(kind="token_penalty", weight=0.01), 50, 0.0, -0.5),
+        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 75, 1.0, 0.0),
+        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 80, 1.0, -0.1),
+        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 100, 1.0, -0.5),
+        (LengthRule(kind="correct_bonus", weight=0.2), 25, 1.0, 0.15),
+        (LengthRule(kind="correct_bonus", weight=0.2), 25, 0.5, 0.075),
+        (LengthRule(kind="correct_bonus", weight=0.2), 25, 0.0, 0.0),
+        (LengthRule(kind="correct_bonus", weight=0.2), 25, -1.0, 0.0),
     ],
 )
-def test_length_rules(rule: LengthRule, tokens: int, correct: bool, expected: float) -> None:
-    assert length_term(rule, tokens, 100, correct) == pytest.approx(expected)
+def test_length_rules(rule: LengthRule, tokens: int, paid: float, expected: float) -> None:
+    assert length_term(rule, tokens, 100, paid) == pytest.approx(expected)
 
 
 def test_repetition_counts_four_grams_seen_before() -> None:
@@ -48,7 +50,7 @@ def test_repetition_counts_four_grams_seen_before() -> None:
     assert repeated_share([1, 2, 3, 4, 5, 6]) == 0.0
     assert repeated_share([7] * 8) == pytest.approx(4 / 5)
     recipe = Recipe(rewards={"a": 1.0}, repetition_penalty=0.5)
-    assert compose(recipe, {"a": 1.0}, [7] * 8, 10, True)[0] == pytest.approx(0.6)
+    assert compose(recipe, {"a": 1.0}, [7] * 8, 10)[0] == pytest.approx(0.6)
 
 
 def test_group_advantages_are_trls() -> None:

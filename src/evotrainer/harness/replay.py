@@ -30,14 +30,14 @@ def compose(batch: Batch, recipe: Recipe) -> Floats:
     for name, weight in recipe.rewards.items():
         if weight:
             reward += weight * np.nan_to_num(batch.component(name))
-    reward += length_term(batch, recipe.length, recipe.max_tokens)
+    reward += length_term(batch, recipe.length, recipe.max_tokens, reward)
     if recipe.repetition_penalty:
         reward -= recipe.repetition_penalty * repeated_tokens(batch)
     return reward
 
 
-def length_term(batch: Batch, rule: LengthRule, max_tokens: int) -> Floats:
-    """What the length rule adds per rollout, shape (N,); 0 where the token count is unknown."""
+def length_term(batch: Batch, rule: LengthRule, max_tokens: int, paid: Floats) -> Floats:
+    """What the length rule adds per rollout, shape (N,); `paid`: what the components gave, shape (N,)."""
     if rule.kind == "none" or not rule.weight:
         return np.zeros(batch.n)
     tokens = np.nan_to_num(batch.tokens)
@@ -48,7 +48,7 @@ def length_term(batch: Batch, rule: LengthRule, max_tokens: int) -> Floats:
     if rule.kind == "overlong":
         soft = rule.soft * budget
         return -rule.weight * np.clip((tokens - soft) / np.maximum(budget - soft, 1e-9), 0.0, 1.0)
-    return np.where(batch.truth > 0.5, rule.weight * (1.0 - tokens / budget), 0.0)
+    return rule.weight * (1.0 - tokens / budget) * np.maximum(paid, 0.0)
 
 
 def repeated_tokens(batch: Batch) -> Floats:

@@ -55,9 +55,7 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
     i, s = p.identity, a.score
     sampled = a.sampled
     fault = s.error_kind is not None
-    reward, unpaid = compose(
-        recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns, s.outcome == "correct"
-    )
+    reward, unpaid = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
     detail = dict(s.detail)
     if unpaid:
         detail["unpaid"] = unpaid

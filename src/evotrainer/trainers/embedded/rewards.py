@@ -27,20 +27,20 @@ def repeated_share(ids: Sequence[int]) -> float:
     return 1.0 - len({tuple(ids[i : i + NGRAM]) for i in range(n)}) / n
 
 
-def length_term(rule: LengthRule, tokens: int, max_tokens: int, correct: bool) -> float:
-    """What the length rule adds to the reward."""
+def length_term(rule: LengthRule, tokens: int, max_tokens: int, paid: float) -> float:
+    """What the length rule adds to the reward; `paid`: what the components gave."""
     if rule.kind == "token_penalty":
         return -rule.weight * tokens
     if rule.kind == "overlong":
         soft = rule.soft * max_tokens
         return -rule.weight * min(1.0, max(0.0, (tokens - soft) / (max_tokens - soft)))
-    if rule.kind == "correct_bonus" and correct:
-        return rule.weight * (1.0 - tokens / max_tokens)
+    if rule.kind == "correct_bonus":
+        return rule.weight * (1.0 - tokens / max_tokens) * max(0.0, paid)
     return 0.0
 
 
 def compose(
-    recipe: Recipe, components: Mapping[str, float | None], ids: Sequence[int], max_tokens: int, correct: bool
+    recipe: Recipe, components: Mapping[str, float | None], ids: Sequence[int], max_tokens: int
 ) -> tuple[float, list[str]]:
     """(reward, components that have a weight but do not apply here and were not paid)."""
     reward, unpaid = 0.0, []
@@ -52,7 +52,7 @@ def compose(
             unpaid.append(name)
         else:
             reward += weight * value
-    reward += length_term(recipe.length, len(ids), max_tokens, correct)
+    reward += length_term(recipe.length, len(ids), max_tokens, reward)
     if recipe.repetition_penalty:
         reward -= recipe.repetition_penalty * repeated_share(ids)
     return reward, unpaid
