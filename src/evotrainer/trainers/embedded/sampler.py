@@ -135,7 +135,8 @@ class _Decoder:
         self.P = len(prompts)
         self.group_of = torch.arange(self.P)
         self.pos = torch.tensor([len(p) - 1 for p in prompts])
-        self.own = torch.empty(s.layers, max(rows, self.P), 2 * s.kv_heads, max_tokens, s.head_dim, dtype=w.dtype)
+        size = (s.layers, 2, max(rows, self.P), s.kv_heads, max_tokens, s.head_dim)
+        self.own = torch.empty(size, dtype=w.dtype)
         self.t = 0
         self._arrange()
 
@@ -166,46 +167,48 @@ class _Decoder:
         h = w.embed.index_select(0, tokens)
         for i, (qkv, out, gate, up, down) in enumerate(w.layers):
             x = _rotate((rms(h)[0] @ qkv).view(n, s.qkv_heads, D), cis, s)
-            own = self.own[i, :n, :, : t + 1]
-            own[:, :, t] = x[:, H:]
-            q = x[:, :H].view(n, K, rep, D)
-            h.addmm_(self._attend(q, own[:, :K], own[:, K:], i).view(n, H * D), out)
+            self.own[i, :, :n, :, t] = x[:, H:].view(n, 2, K, D).transpose(0, 1)
+            keys, values = (self.own[i, j, :n].view(n * K, -1, D)[:, : t + 1] for j in (0, 1))
+            q = x[:, :H].reshape(n * K, rep, D)
+            h.addmm_(self._attend(q, keys, values, i).view(n, H * D), out)
             y = rms(h)[0]
             h.addmm_(silu(y @ gate).mul_(y @ up), down)
         self.pos += 1
         self.t += 1
         return (rms(h)[0] @ w.head).float()
 
-    def _attend(self, q: Tensor, sk: Tensor, sv: Tensor, i: int) -> Tensor:
-        """Output [n, K, rep, D] of scaled queries over the group's prefix and the node's own cache."""
-        _, K, rep, D = q.shape
-        own = torch.matmul(q, sk.transpose(2, 3))
-        Tp = self.pk.shape[3]
+    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, i: int) -> Tensor:
+        """Output [n*K, rep, D] of scaled queries over the group's prefix and the node's own cache [n*K, t, D]."""
+        own = torch.bmm(q, keys.transpose(1, 2))
+        P, K, Tp, D = self.pk.shape[1:]
         if Tp == 0:
-            return torch.matmul(torch.softmax(own, -1), sv)
-        P, G = self.P, self.G
-        pre = torch.baddbmm(
-            self._bias, self._to_slots(q).view(P * K, G * rep, D), self.pk[i].view(P * K, Tp, D).transpose(1, 2)
-        )
-        pre = self._from_slots(pre.view(P, K, G, rep, Tp))
-        probs = torch.softmax(torch.cat([pre, own], -1), -1)
-        att = torch.matmul(probs[..., Tp:], sv)
-        p = self._to_slots(probs[..., :Tp]).view(P * K, G * rep, Tp)
-        return att.add_(self._from_slots(torch.bmm(p, self.pv[i].view(P * K, Tp, D)).view(P, K, G, rep, D)))
+            return torch.bmm(torch.softmax(own, -1), values)
+        pre = torch.baddbmm(self._bias, self._to_slots(q), self.pk[i].view(P * K, Tp, D).transpose(1, 2))
+        probs = torch.softmax(torch.cat([self._from_slots(pre), own], -1), -1)
+        att = self._from_slots(torch.bmm(self._to_slots(probs[..., :Tp]), self.pv[i].view(P * K, Tp, D)))
+        return att.baddbmm_(probs[..., Tp:], values)
 
     def _to_slots(self, x: Tensor) -> Tensor:
-        """[n, K, rep, m] -> contiguous [P, K, G, rep, m]; unused slots hold zeros."""
-        _, K, rep, m = x.shape
-        if self.slot is None:
-            return x.reshape(self.P, self.G, K, rep, m).transpose(1, 2).contiguous()
-        full = x.new_zeros(self.P * self.G, K, rep, m).index_copy_(0, self.slot, x)
-        return full.view(self.P, self.G, K, rep, m).transpose(1, 2).contiguous()
+        """[n*K, rep, m] -> [P*K, G*rep, m]; unused slots hold zeros."""
+        if self.slot is None and self.G == 1:
+            return x
+        P, G, K = self.P, self.G, self.s.kv_heads
+        rep, m = x.shape[1:]
+        x = x.reshape(-1, K, rep, m)
+        if self.slot is not None:
+            x = x.new_zeros(P * G, K, rep, m).index_copy_(0, self.slot, x)
+        return x.view(P, G, K, rep, m).transpose(1, 2).reshape(P * K, G * rep, m)
 
     def _from_slots(self, x: Tensor) -> Tensor:
-        """[P, K, G, rep, m] -> [n, K, rep, m]."""
-        P, K, G, rep, m = x.shape
-        x = x.transpose(1, 2).reshape(P * G, K, rep, m)
-        return x if self.slot is None else x.index_select(0, self.slot)
+        """[P*K, G*rep, m] -> [n*K, rep, m]."""
+        if self.slot is None and self.G == 1:
+            return x
+        P, G, K = self.P, self.G, self.s.kv_heads
+        m = x.shape[2]
+        x = x.view(P, K, G, -1, m).transpose(1, 2).reshape(P * G, K, -1, m)
+        if self.slot is not None:
+            x = x.index_select(0, self.slot)
+        return x.flatten(0, 1)
 
     def branch(self, parent: Tensor) -> Tensor:
         """Node of each child, given its parent (ascending): the first child takes its parent's place."""
@@ -226,14 +229,14 @@ class _Decoder:
             self.pos = torch.cat([self.pos, self.pos.new_empty(grown - n)])
             self.group_of = torch.cat([self.group_of, self.group_of.new_empty(grown - n)])
         self.pos[target], self.group_of[target] = self.pos[source], self.group_of[source]
-        self.own[:, target, :, : self.t] = self.own[:, source, :, : self.t]
+        self.own[:, :, target, :, : self.t] = self.own[:, :, source, :, : self.t]
         self._arrange()
         return place
 
     def keep(self, live: Tensor) -> None:
         """Drop all nodes but `live` (ascending), and the prefixes of groups without any."""
         self.pos = self.pos[live]
-        self.own[:, : live.shape[0], :, : self.t] = self.own[:, :, :, : self.t].index_select(1, live)
+        self.own[:, :, : live.shape[0], :, : self.t] = self.own[..., : self.t, :].index_select(2, live)
         groups, self.group_of = self.group_of[live].unique(return_inverse=True)
         if groups.shape[0] < self.P:
             self.pk, self.pv, self.bias = (
