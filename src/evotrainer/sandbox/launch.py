@@ -27,7 +27,7 @@ _FIRST_UID = 1_000_000_000
 """Sandbox users are numbered from here by process and slot: no account and no other trial has them."""
 _FALLBACK_UID = 60_000
 _slots = itertools.count()
-LIMITS = struct.Struct("<QIIQI")
+LIMITS = struct.Struct("<QIIQIQ")
 ENDED = struct.Struct("<idd")
 PROGRESS = struct.Struct("<dd")
 """As in `inside/zygote.py`, which runs in another process."""
@@ -46,7 +46,8 @@ config = json.loads(control.recv(1 << 20))
 control.close()
 for name, source in config.pop("modules"):
     last = load(name, source)
-last.main(config, sys.modules["evotrainer.sandbox.inside.serve"].serve)
+serve = sys.modules["evotrainer.sandbox.inside.serve"]
+last.main(config, serve.serve, serve.warm_up)
 """
 
 

@@ -193,11 +193,12 @@ if libc.prctl(39, 0, 0, 0, 0) != 1: print("BREACH: new privileges allowed")
         "C",
         "nothing of the parent is inherited",
         """
-import os
+import os, stat
 for fd in range(3, 256):
-    try: os.fstat(fd)
+    try: found = os.fstat(fd)
     except OSError: continue
-    if fd > 4: print("BREACH", fd)  # 3 is this program's own output, 4 the socket for its answers
+    own = stat.S_ISREG(found.st_mode) and found.st_nlink == 0  # the memory files of this program's input and output
+    if fd != 4 and not own: print("BREACH", fd)
 """,
     ),
     Probe(

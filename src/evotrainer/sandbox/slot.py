@@ -90,7 +90,7 @@ class Slot:
                 self.group.raise_memory(memory + _OVERHEAD)
         cpu = math.ceil(limits.cpu_s * cases) + 2
         files = limits.file_mb << 20
-        message = b"r" + LIMITS.pack(memory, cpu, limits.processes + 1, files, limits.file_mb)
+        message = b"r" + LIMITS.pack(memory, cpu, limits.processes + 1, files, limits.file_mb, len(request))
         body = os.memfd_create("request")
         ours, theirs = socket.socketpair()
         try:

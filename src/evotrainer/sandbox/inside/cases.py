@@ -25,13 +25,16 @@ MAX_TEXT = 500
 """Characters kept of an error message."""
 
 
+_quoted = json.encoder.encode_basestring_ascii
+
+
 class CaseTimeout(BaseException):
     """The case's CPU time is used up. Not an Exception, so that `except Exception` lets it pass."""
 
 
-def read_request(fd: int) -> Any:
+def read_request(fd: int, size: int) -> Any:
     """The whole request from a memory file; the descriptor is closed before any untrusted code runs."""
-    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    data = os.pread(fd, size, 0)
     os.close(fd)
     return marshal.loads(data)
 
@@ -46,6 +49,13 @@ def cpu_clock() -> float:
     """CPU-seconds of this process. Not time.process_time: while a CPU timer is armed its clock only moves with the tick."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def to_json(answer: dict[str, Any]) -> bytes:
+    """One answer; the common one (a script's output) without setting up an encoder."""
+    if len(answer) == 3 and "o" in answer:
+        return f'{{"s": "{answer["s"]}", "t": {answer["t"]!r}, "o": {_quoted(answer["o"])}}}'.encode()
+    return json.dumps(answer).encode()
 
 
 def describe(error: BaseException) -> list[str]:
@@ -93,20 +103,6 @@ def finish_program() -> None:
         atexit._run_exitfuncs()
 
 
-def _text_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper]:
-    """Python's own view of descriptors 0 and 1."""
-    reader = io.BufferedReader(io.FileIO(0, "r", closefd=False))
-    writer = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
-    return (
-        io.TextIOWrapper(reader, encoding="utf-8", errors="surrogateescape"),
-        io.TextIOWrapper(writer, encoding="utf-8", errors="surrogateescape"),
-    )
-
-
-_ready = [_text_streams()]
-"""Made in the zygote for the first case; a program may close or wrap its streams, so every later case gets new ones."""
-
-
 def _memory_file(name: str) -> int:
     """An empty file above the standard descriptors, which an earlier case may have closed (`open(0).read()` does)."""
     fd = os.memfd_create(name)
@@ -117,24 +113,75 @@ def _memory_file(name: str) -> int:
     return high
 
 
-class Streams:
-    """Standard input and output of one case, as real descriptors: `open(0)` and `os.write(1, ...)` work too."""
+def _reader() -> io.TextIOWrapper:
+    buffered = io.BufferedReader(io.FileIO(0, "r", closefd=False))
+    return io.TextIOWrapper(buffered, encoding="utf-8", errors="surrogateescape")
 
-    def __init__(self, stdin: str) -> None:
+
+def _writer() -> io.TextIOWrapper:
+    buffered = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
+    return io.TextIOWrapper(buffered, encoding="utf-8", errors="surrogateescape")
+
+
+_stdin, _stdout = _reader(), _writer()
+"""Made in the zygote, for the first case of every child."""
+
+
+class Streams:
+    """Standard input and output of the cases, as real descriptors: `open(0)` and `os.write(1, ...)` work too.
+
+    Everything is used again for the next case, unless the program closed or detached it.
+    """
+
+    def __init__(self) -> None:
+        self.source = _memory_file("stdin")
         self.out = _memory_file("stdout")
-        source = _memory_file("stdin")
-        write_all(source, stdin.encode("utf-8", "surrogatepass"))
-        os.lseek(source, 0, os.SEEK_SET)
-        os.dup2(source, 0)
+        self.stdin = _stdin
+        self.stdout = _stdout
+        self.used = False
+
+    def begin(self, stdin: str) -> None:
+        """Give the program this input and an empty output."""
+        again, self.used = self.used, True
+        if again:
+            self.rewind()
+        data = stdin.encode("utf-8", "surrogatepass")
+        while data:
+            data = data[os.write(self.source, data) :]
+        os.lseek(self.source, 0, os.SEEK_SET)
+        os.dup2(self.source, 0)
         os.dup2(self.out, 1)
-        os.close(source)
-        sys.stdin, self.stdout = _ready.pop() if _ready else _text_streams()
-        sys.stdout = self.stdout
+        if again:
+            self.renew()
+        sys.stdin, sys.stdout = self.stdin, self.stdout
+
+    def rewind(self) -> None:
+        """Empty both files."""
+        for fd in (self.source, self.out):
+            os.ftruncate(fd, 0)
+            os.lseek(fd, 0, os.SEEK_SET)
+
+    def renew(self) -> None:
+        """Forget what was read ahead; new objects for those that the program closed or detached."""
+        try:
+            self.stdin.seek(0)
+        except (ValueError, OSError):
+            self.stdin = _reader()
+        if self.stdout.closed:
+            self.stdout = _writer()
+
+    def close(self) -> None:
+        """Give the files back; the objects are as new."""
+        self.renew()
+        os.close(self.source)
+        os.close(self.out)
 
     def flush(self) -> None:
         """Push out what the program printed."""
-        if not self.stdout.closed:
+        try:
             self.stdout.flush()
+        except ValueError:  # the program closed it, or took its buffer
+            self.stdout = _writer()
 
     def collect(self, cap: int) -> str | None:
         """What was written, None when it is more than `cap` bytes."""
@@ -142,10 +189,6 @@ class Streams:
         if size > cap:
             return None
         return os.pread(self.out, size, 0).decode("utf-8", "replace")
-
-    def close(self) -> None:
-        """Drop the output file."""
-        os.close(self.out)
 
 
 class CaseRunner:
@@ -160,6 +203,7 @@ class CaseRunner:
         self.timeouts: int = request["timeouts"]
         self.channel = channel
         self.code: types.CodeType | None = None
+        self.streams: Streams | None = None
 
     def run(self) -> None:
         """All cases, in order, until the allowed number of timeouts is reached."""
@@ -167,7 +211,7 @@ class CaseRunner:
             before = cpu_clock()
             answer = self._guarded(case)
             answer["t"] = cpu_clock() - before
-            line = json.dumps(answer).encode()
+            line = to_json(answer)
             if len(line) > 2 * self.output_cap + 4096:
                 line = json.dumps({"s": "output", "t": answer["t"]}).encode()
             write_all(self.channel, line + b"\n")
@@ -196,7 +240,8 @@ class CaseRunner:
         return self.code
 
     def _script(self, stdin: str) -> dict[str, Any]:
-        streams = Streams(stdin)
+        streams = self.streams = self.streams or Streams()
+        streams.begin(stdin)
         answer: dict[str, Any] = {"s": "ok"}
         try:
             try:
@@ -217,7 +262,6 @@ class CaseRunner:
         if answer.get("e", [""])[0] == "MemoryError":
             answer = {"s": "memory"}
         text = streams.collect(self.output_cap)
-        streams.close()
         if text is None:
             return {"s": "output"}
         answer["o"] = text

@@ -25,10 +25,22 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NR = {"x86_64": 56, "aarch64": 220}
 _CAPABILITY_VERSION_3 = 0x20080522
+_SIGCHLD = int(signal.SIGCHLD)
+_PLAIN = MS_NOSUID | MS_NODEV
 
 libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.PyDLL(None)  # keeps the GIL
 _python.syscall.restype = ctypes.c_long
+
+
+# Looked up once: a lookup in the child would resolve the symbol and build the wrapper again for every program.
+_mount = libc.mount
+_mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+_capset = libc.capset
+_capset.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
+_clone = _python.syscall
+_clone.argtypes = (ctypes.c_long, ctypes.c_ulong, ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_long)
+_clone_number = _CLONE_NR.get(platform.machine(), -1)
 
 
 def _check(result: int, what: str) -> int:
@@ -44,9 +56,7 @@ def clone(flags: int) -> int:
         return os.fork()
     # No PyOS_*Fork hooks: the zygote has one thread, so there is no lock to repair, and the hooks would touch pages of
     # every module that registered one (and reseed `random`: children are deterministic without).
-    pid = int(
-        _python.syscall(_CLONE_NR[platform.machine()], ctypes.c_ulong(flags | signal.SIGCHLD), None, None, None, None)
-    )
+    pid: int = _clone(_clone_number, flags | _SIGCHLD, 0, 0, 0, 0)
     if pid < 0:
         raise OSError("clone with new namespaces was refused")
     return pid
@@ -54,13 +64,13 @@ def clone(flags: int) -> int:
 
 def mount_tmpfs(path: bytes, options: bytes) -> None:
     """A fresh private tmpfs over `path`."""
-    flags = ctypes.c_ulong(MS_NOSUID | MS_NODEV)
-    _check(libc.mount(b"tmpfs", path, b"tmpfs", flags, options), "mount tmpfs")
+    if _mount(b"tmpfs", path, b"tmpfs", _PLAIN, options) < 0:
+        _check(-1, "mount tmpfs")
 
 
 def make_mounts_private() -> None:
     """Mounts made here are not propagated to the outside."""
-    _check(libc.mount(None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None), "mount private")
+    _check(_mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount private")
 
 
 def unmount(path: bytes) -> None:
@@ -80,13 +90,14 @@ def drop_bounding_set() -> None:
             return
 
 
-_HEADER = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
+_HEADER = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = bytes(24)
 
 
 def drop_capabilities() -> None:
     """Empty the effective, permitted and inheritable sets."""
-    _check(libc.capset(_HEADER, _NO_CAPABILITIES), "capset")
+    if _capset(_HEADER, _NO_CAPABILITIES) < 0:
+        _check(-1, "capset")
 
 
 class _Program(ctypes.Structure):

@@ -11,8 +11,10 @@ import datetime  # noqa: F401
 import enum  # noqa: F401
 import heapq  # noqa: F401
 import itertools  # noqa: F401
+import marshal
 import math  # noqa: F401
 import operator  # noqa: F401
+import os
 import random
 import re  # noqa: F401
 import statistics  # noqa: F401
@@ -27,7 +29,40 @@ random.seed(0)  # every program starts from the same state
 _ROLES: dict[str, Any] = {"cases": CaseRunner, "candidate": Candidate, "tester": Tester}
 
 
-def serve(request_fd: int, channel: int) -> None:
+def serve(request_fd: int, size: int, channel: int) -> None:
     """Read one request and answer it on `channel`."""
-    request = read_request(request_fd)
+    request = read_request(request_fd, size)
     _ROLES[request["role"]](request, channel).run()
+
+
+def warm_up(null: int) -> None:
+    """Serve a script and a call once in the zygote: pages and tables that are in place there need no fault in a child."""
+    common = {"cpu_s": 1.0, "output_bytes": 1 << 20, "timeouts": 1}
+    script = {"source": _SCRIPT, "cases": ["2\n1 2\n", "1\n"], "calls": False, **common}
+    calls = {"source": _FUNCTION, "cases": [["f", [[1, 2]], {"t": "dict", "v": []}]], "calls": True, **common}
+    for request in (script, calls):
+        runner = CaseRunner(marshal.loads(marshal.dumps(request)), null)
+        runner.run()
+        if runner.streams:
+            runner.streams.close()
+    for fd in (0, 1):
+        os.dup2(null, fd)
+
+
+_SCRIPT = """
+import sys, math
+from collections import defaultdict
+def solve(n):
+    table = defaultdict(int)
+    for i, x in enumerate(sorted(map(int, input().split()), key=lambda v: -v)):
+        table[x % 7] += i if x > 2 else n
+    return [f"{k}:{v}" for k, v in table.items()]
+class Thing:
+    def __init__(self, value): self.value = value
+try:
+    print(*solve(int(input())), sep="\\n")
+    while False: break
+except (ValueError, EOFError) as error:
+    sys.stdout.write(str(Thing(error).value) + "\\n")
+"""
+_FUNCTION = "def f(values, key=None):\n    return {x: (x, [x * 1.5]) for x in values if x not in (3, 4)}\n"

@@ -27,8 +27,8 @@ from typing import Any
 
 from evotrainer.sandbox.inside import kernel
 
-LIMITS = struct.Struct("<QIIQI")
-"""memory bytes, CPU-seconds, processes, bytes of a file, MB of the working folder"""
+LIMITS = struct.Struct("<QIIQIQ")
+"""memory bytes, CPU-seconds, processes, bytes of a file, MB of the working folder, bytes of the request"""
 ENDED = struct.Struct("<idd")
 """exit code (negative: signal), CPU-seconds with waited-for children, peak resident MB"""
 PROGRESS = struct.Struct("<dd")
@@ -40,7 +40,7 @@ OPEN_FILES = 64
 FIRST_OWN_FD = 10
 YOUNG_MS = 20
 
-Serve = Callable[[int, int], None]
+Serve = Callable[[int, int, int], None]
 
 
 class Zygote:
@@ -101,8 +101,11 @@ class Zygote:
             message, fds, _, _ = socket.recv_fds(self.control, 256, 2)
             if not message:
                 return
-            if message[:1] == b"r" and fds == [REQUEST_FD, CHANNEL_FD]:
-                self._run_one(LIMITS.unpack(message[1:]))
+            if message[:1] != b"r":
+                continue  # about a child that has just ended
+            if fds != [REQUEST_FD, CHANNEL_FD]:
+                raise OSError(f"unexpected descriptors {fds}")
+            self._run_one(LIMITS.unpack(message[1:]))
 
     def _run_one(self, limits: tuple[int, ...]) -> None:
         pid = kernel.clone(self.flags)
@@ -209,13 +212,13 @@ class Zygote:
             finally:
                 os._exit(99)
         try:
-            self.serve(REQUEST_FD, CHANNEL_FD)
+            self.serve(REQUEST_FD, limits[-1], CHANNEL_FD)
         except BaseException:
             os._exit(98)
         os._exit(0)
 
     def _confine(self, limits: tuple[int, ...]) -> None:
-        memory, cpu, processes, file_bytes, work_mb = limits
+        memory, cpu, processes, file_bytes, work_mb, _ = limits
         if self.namespaces:
             kernel.mount_tmpfs(WORK, b"mode=0777,nr_inodes=1000,size=%dm" % work_mb)
             os.chdir(WORK)
@@ -241,9 +244,12 @@ def _arrange_descriptors() -> int:
     return control
 
 
-def main(config: dict[str, Any], serve: Serve) -> None:
+def main(config: dict[str, Any], serve: Serve, warm_up: Callable[[int], None]) -> None:
     """Entry point of the bootstrap: standard input is the control socket."""
     control = socket.socket(fileno=_arrange_descriptors())
+    null = os.open("/dev/null", os.O_RDWR)
+    warm_up(null)
+    os.close(null)
     zygote = Zygote(control, config, serve)
     zygote.prepare()
     zygote.run()
