@@ -135,6 +135,22 @@ with Sandbox.open() as box:
         assert done.stdout.split() == [expected, "ok"], done
 
 
+def test_an_interrupted_batch_leaves_a_working_sandbox(box: Sandbox) -> None:
+    def interrupt(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            box.run([Program("import time; time.sleep(4)", stdins=("",))] * 3)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [r.cases[0].stdout for r in box.run([PRINT] * 3)] == ["a\n"] * 3
+    assert box.strays() == 0
+
+
 def test_killing_the_parent_leaves_no_orphan() -> None:
     script = """
 import sys, threading, time

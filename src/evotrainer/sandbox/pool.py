@@ -6,7 +6,10 @@ ones at growing intervals, to drain their answers and to ask the zygote for thei
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import select
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,6 +25,9 @@ _LAST_LOOK = 0.25
 """Seconds of wall time between two looks at a running child, doubling from the first to the last."""
 _SLACK = 0.25
 """CPU-seconds over the limit before the parent steps in: start-up, and the in-process timer comes first."""
+_serials = itertools.count()
+_PATIENCE = 120.0
+"""Seconds of wall time after which a silent zygote counts as dead."""
 _CHUNK = 1 << 18
 _RESTARTS = 3
 
@@ -31,12 +37,13 @@ class Seat:
     """A child at work for a job, as one of its `role`s."""
 
     slot: Slot
-    channel: object
+    channel: socket.socket
     job: Job
     role: int
     limits: Limits
     eager: bool
     started: float
+    serial: int = field(default_factory=lambda: next(_serials))
     look_after: float = _FIRST_LOOK
     next_look: float = 0.0
     inbox: bytearray = field(default_factory=bytearray)
@@ -50,6 +57,8 @@ class Seat:
     seen: Progress | None = None
     seen_at: float = 0.0
     idle: float = 0.0
+    asked_at: float = 0.0
+    """When the zygote was asked for progress; 0 when no answer is due."""
 
 
 class Job(Protocol):
@@ -108,9 +117,18 @@ class Lane:
         self.seats.append(seat)
         return seat
 
+    def abandon(self) -> None:
+        """Drop everything, after an exception: the next use starts new slots."""
+        for seat in list(self.seats):
+            self.leave(seat)
+        for slot in self.slots:
+            slot.close()
+        self.slots.clear()
+        self.job = None
+
     def leave(self, seat: Seat) -> None:
         """The child is gone."""
-        seat.channel.close()  # type: ignore[attr-defined]
+        seat.channel.close()
         self.seats.remove(seat)
 
 
@@ -119,7 +137,7 @@ def drain(seat: Seat, limit: int = 1 << 62) -> bool:
     came = False
     while not seat.eof and len(seat.inbox) < limit:
         try:
-            piece = seat.channel.recv(_CHUNK)  # type: ignore[attr-defined]
+            piece = seat.channel.recv(_CHUNK)
         except BlockingIOError:
             break
         except OSError:
@@ -136,7 +154,7 @@ def push(seat: Seat) -> None:
     """Send what is waiting in `seat.outbox`, as far as the child takes it."""
     while seat.outbox:
         try:
-            sent = seat.channel.send(seat.outbox)  # type: ignore[attr-defined]
+            sent = seat.channel.send(seat.outbox)
         except BlockingIOError:
             return
         except OSError:
@@ -149,12 +167,14 @@ def condemn(seat: Seat, status: Status, note: str) -> None:
     """Kill the child and remember why; the first reason stays."""
     if seat.verdict is None:
         seat.verdict = (status, note)
-        seat.slot.kill()
+        with contextlib.suppress(SlotDiedError):  # noticed, and told to the right seat, where its control is read
+            seat.slot.kill()
 
 
 def _watch(seat: Seat, progress: Progress) -> None:
     """Judge a running child by its CPU time, by its sleep, and last by the wall clock."""
     now, limits = time.monotonic(), seat.limits
+    seat.asked_at = 0.0
     answered = seat.job.answered(seat)
     if answered != seat.mark:
         seat.mark, seat.mark_cpu = answered, progress.cpu_s
@@ -171,13 +191,17 @@ def _watch(seat: Seat, progress: Progress) -> None:
         condemn(seat, "timeout", f"still running after {limits.wall_s:g} s (wall clock)")
 
 
-def _look(seat: Seat, lane: Lane, now: float) -> None:
+def _look(seat: Seat, lane: Lane) -> None:
     """A look at a child that has run for a while."""
+    now = time.monotonic()
     seat.look_after = min(2 * seat.look_after, _LAST_LOOK)
     seat.next_look = now + seat.look_after
     if drain(seat, _cap(seat)):
         seat.job.received(seat, lane)
-    if seat.look_after >= _LAST_LOOK:
+    if seat.asked_at and now - seat.asked_at > _PATIENCE:
+        raise SlotDiedError("the zygote does not answer")
+    if seat.look_after >= _LAST_LOOK and not seat.asked_at:
+        seat.asked_at = now
         seat.slot.query()
 
 
@@ -202,10 +226,10 @@ def _on_channel(seat: Seat, lane: Lane) -> None:
         seat.job.received(seat, lane)
 
 
-def _safely(act: Callable[[], None], seat: Seat, lane: Lane) -> None:
+def _safely(act: Callable[[Seat, Lane], None], seat: Seat, lane: Lane) -> None:
     """A zygote that died under us is restarted, its job told."""
     try:
-        act()
+        act(seat, lane)
     except SlotDiedError:
         if seat in lane.seats:
             lane.leave(seat)
@@ -213,44 +237,65 @@ def _safely(act: Callable[[], None], seat: Seat, lane: Lane) -> None:
         seat.job.lost(seat, lane)
 
 
-def _step(lanes: Sequence[Lane]) -> None:
-    """Wait for the next event among all seats, and handle what is ready."""
-    seats = [(seat, lane) for lane in lanes for seat in lane.seats]
-    poller = select.poll()
-    by_fd: dict[int, tuple[Seat, Lane, bool]] = {}
-    for seat, lane in seats:
-        control = seat.slot.control.fileno()
-        poller.register(control, select.POLLIN)
-        by_fd[control] = (seat, lane, True)
-        if seat.eager and not seat.eof:
-            fd = seat.channel.fileno()  # type: ignore[attr-defined]
-            poller.register(fd, select.POLLIN | (select.POLLOUT if seat.outbox else 0))
-            by_fd[fd] = (seat, lane, False)
-    now = time.monotonic()
-    wait = min(seat.next_look for seat, _ in seats) - now
-    for fd, _ in poller.poll(max(0.0, wait * 1000)):
-        seat, lane, control_side = by_fd[fd]
-        if seat in lane.seats:
-            act = _on_control if control_side else _on_channel
-            _safely(lambda act=act, seat=seat, lane=lane: act(seat, lane), seat, lane)  # type: ignore[misc]
-    now = time.monotonic()
-    for seat, lane in seats:
-        if seat in lane.seats and seat.next_look <= now:
-            _safely(lambda seat=seat, lane=lane: _look(seat, lane, now), seat, lane)  # type: ignore[misc]
+class _Watch:
+    """The poll set of all seats; made anew only when it changed (a check passes many messages with the same one)."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self.lanes = lanes
+        self.signature: list[tuple[int, bool, bool]] = []
+        self.by_fd: dict[int, tuple[Seat, Lane, Callable[[Seat, Lane], None]]] = {}
+        self.poller = select.poll()
+
+    def _build(self, seats: list[tuple[Seat, Lane]]) -> None:
+        self.poller = select.poll()
+        self.by_fd = {}
+        for seat, lane in seats:
+            control = seat.slot.control.fileno()
+            self.poller.register(control, select.POLLIN)
+            self.by_fd[control] = (seat, lane, _on_control)
+            if seat.eager and not seat.eof:
+                channel = seat.channel.fileno()
+                self.poller.register(channel, select.POLLIN | (select.POLLOUT if seat.outbox else 0))
+                self.by_fd[channel] = (seat, lane, _on_channel)
+
+    def step(self) -> None:
+        """Wait for the next event among all seats, and handle what is ready."""
+        seats = [(seat, lane) for lane in self.lanes for seat in lane.seats]
+        signature = [(seat.serial, bool(seat.outbox), seat.eof) for seat, _ in seats]
+        if signature != self.signature:
+            self.signature = signature
+            self._build(seats)
+        wait = min(seat.next_look for seat, _ in seats) - time.monotonic()
+        for fd, _ in self.poller.poll(max(0.0, wait * 1000)):
+            seat, lane, act = self.by_fd[fd]
+            if seat in lane.seats:
+                _safely(act, seat, lane)
+        now = time.monotonic()
+        for seat, lane in seats:
+            if seat.next_look <= now and seat in lane.seats:
+                _safely(_look, seat, lane)
+
+
+def _hand_out(lanes: Sequence[Lane], waiting: deque[Job]) -> None:
+    for lane in lanes:
+        while not lane.seats and (lane.job is None or lane.job.done):
+            if not waiting:
+                lane.job = None
+                break
+            lane.job = waiting.popleft()
+            lane.job.start(lane)
 
 
 def run_jobs(lanes: Sequence[Lane], jobs: Sequence[Job]) -> None:
     """Work through `jobs` in order, one per lane at a time; SandboxError when the sandbox cannot be kept alive."""
     waiting = deque(jobs)
-    while True:
+    watch = _Watch(lanes)
+    try:
+        _hand_out(lanes, waiting)
+        while any(lane.seats for lane in lanes):
+            watch.step()
+            _hand_out(lanes, waiting)
+    except BaseException:
         for lane in lanes:
-            if lane.job is not None and lane.job.done and not lane.seats:
-                lane.job = None
-            while lane.job is None and waiting:
-                lane.job = waiting.popleft()
-                lane.job.start(lane)
-                if lane.job.done and not lane.seats:
-                    lane.job = None
-        if not any(lane.seats for lane in lanes):
-            return
-        _step(lanes)
+            lane.abandon()
+        raise

@@ -136,9 +136,7 @@ class Sandbox:
     def close(self) -> None:
         """Stop every zygote; a closed sandbox starts new ones when it is used again."""
         for lane in self._lanes:
-            for slot in lane.slots:
-                slot.close()
-            lane.slots.clear()
+            lane.abandon()
 
     def __enter__(self) -> Sandbox:
         return self
