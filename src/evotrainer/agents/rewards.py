@@ -37,6 +37,10 @@ TRANSFER = 0.6
 """Points of score per unit of alignment and unit of headroom: a cautious share of what a perfect transfer
 would give.
 """
+DOUBT = 0.4
+"""Standard deviation of the transfer itself, as a share of the gain: stored rollouts say where the gradient points, not
+how far training follows it.
+"""
 HOPE = 0.15
 """Worth of giving spread to groups that all failed or all passed, where that spread pointed right elsewhere."""
 CONSTANT = 0.95
@@ -65,9 +69,7 @@ def reward_candidates(s: Situation, seen: set[str], costs: Mapping[str, float]) 
         metric, direction, size = AIMS.get(bottleneck, ("accuracy", "up", 0.01))
         move = Move(name, "rewards", "reward", ASKING, lambda _: (), why, metric, direction, size, subtracts=subtracts)
         extra = max((costs.get(c, 1.0) for c in new.keys() - old.keys()), default=1.0)
-        # a gain the rollouts predict counts for more where the diagnosis asks for a reward change
-        mean = shift * (1 + fit) if shift > 0 else shift
-        yield Candidate(move, Variant(new, detail, why=why), "rewards", child, bottleneck, mean, sd, extra)
+        yield Candidate(move, Variant(new, detail, why=why), "rewards", child, bottleneck, shift, sd, extra)
 
 
 def _relevance(name: str, s: Situation) -> tuple[float, str]:
@@ -104,4 +106,5 @@ def _measured(
         f"on {ev.rollouts} stored rollouts its advantages point to the correct attempts with alignment "
         f"{after.aligned:.2f} against {before.aligned:.2f} now, dead groups {after.dead:.0%} against {before.dead:.0%}"
     )
-    return max(-0.2, min(0.2, unit * worth)), 0.01 + unit * se, "; ".join([why, *notes])
+    gain = max(-0.2, min(0.2, unit * worth))
+    return gain, 0.01 + unit * se + DOUBT * abs(gain), "; ".join([why, *notes])

@@ -81,7 +81,7 @@ def collect(
             group = Group(members, [rollout(a, where, recipe, n) for a in members])
             group.outside_band = j >= len(chosen) - outside
             fresh.append(group)
-        _learn_rates(fresh, stream)
+        _learn_rates(fresh, stream, recipe)
         for g, keep in zip(fresh, keep_groups([g.std for g in fresh], recipe.group_filter, state), strict=True):
             g.kept = keep and bool(g.rewards)
         groups += fresh
@@ -90,11 +90,12 @@ def collect(
     return groups
 
 
-def _learn_rates(groups: Sequence[Group], stream: TaskStream) -> None:
+def _learn_rates(groups: Sequence[Group], stream: TaskStream, recipe: Recipe) -> None:
+    """Pass rates by the recipe's own reward (half of what it can pay): training never sees the true outcome."""
+    half = 0.5 * sum(w for w in recipe.rewards.values() if w > 0)
     for g in groups:
-        known = [r.outcome == "correct" for r in g.rollouts if r.error_kind is None and r.outcome != "unknown"]
-        if known:
-            stream.update(g.rollouts[0].task, sum(known) / len(known))
+        if g.rewards:
+            stream.update(g.rollouts[0].task, sum(r >= half for r in g.rewards) / len(g.rewards))
 
 
 def _set_advantages(groups: Sequence[Group], recipe: Recipe) -> None:
