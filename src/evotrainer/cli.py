@@ -32,9 +32,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and print the resolved task file; run nothing.")
     ] = False,
-    open_report: Annotated[
-        bool, typer.Option("--open", help="Open the report in a browser at the end.")
-    ] = False,
+    open_report: Annotated[bool, typer.Option("--open", help="Open the report in a browser at the end.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")] = False,
 ) -> None:
     """Train, evolve and certify a policy; ends with a report.
@@ -50,9 +48,7 @@ def run(
 def resume(
     run: RunArg,
     overrides: Overrides = None,
-    open_report: Annotated[
-        bool, typer.Option("--open", help="Open the report in a browser at the end.")
-    ] = False,
+    open_report: Annotated[bool, typer.Option("--open", help="Open the report in a browser at the end.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")] = False,
 ) -> None:
     """Go on with an interrupted run: nothing lost, nothing finished paid for twice.
@@ -157,9 +153,7 @@ def health(
 
 @app.command()
 def doctor(
-    accept_tier_e: Annotated[
-        bool, typer.Option("--accept-tier-e", help="Do not fail where nothing isolates.")
-    ] = False,
+    accept_tier_e: Annotated[bool, typer.Option("--accept-tier-e", help="Do not fail where nothing isolates.")] = False,
 ) -> None:
     """Check this machine: Python, PyTorch, sandbox tier, disk; says what is missing and how to get it.
 
@@ -189,9 +183,7 @@ def base(
     task: Annotated[Path, typer.Argument(help="Task file (TOML).")],
     out: Annotated[Path, typer.Option(help="Folder for the policy.")],
     overrides: Overrides = None,
-    bf16: Annotated[
-        bool, typer.Option("--bf16", help="Store the weights as bfloat16 (half the size).")
-    ] = False,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Store the weights as bfloat16 (half the size).")] = False,
 ) -> None:
     """Train a base policy from scratch on the task's demonstrations (the warm start).
 

@@ -249,6 +249,22 @@ def rejudge(run: Run, branch: str) -> Any:
         findings=findings(branch),
         control_findings=findings(stored.control),
         proxy=(proxy[0], proxy[1]) if proxy else None,
+        ahead=_ahead(events, stored, judged),
+    )
+
+
+def _ahead(events: Sequence[Any], stored: Any, seq: int) -> str:
+    """The branch promoted over the same control before this verdict, in the same round."""
+    return next(
+        (
+            e.body.branch
+            for e in events
+            if e.kind == "promoted"
+            and e.seq < seq
+            and e.body.previous == stored.control
+            and e.body.branch != stored.branch
+        ),
+        "",
     )
 
 

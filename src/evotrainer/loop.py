@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
 CONTROL = "b0"
 """The starting recipe's branch."""
+PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
+"""Factors of the starting recipe under which every policy of the run is evaluated."""
 MAX_REVISIONS = 3
 """So many times a human may send one step back."""
 
@@ -295,6 +297,7 @@ class Loop:
             purpose="base",
             train=False,
             recipe=self.task.recipe,
+            protocol=self.task.recipe,
             environment=self.task.environment,
             policy_dir=str(base) if base else "",
             warm_start=None if base else self.task.policy.warm_start,
@@ -388,6 +391,7 @@ class Loop:
             components=self.env["components"],
             knobs=self.env["knobs"],
             budget_left=self.budget().left(),
+            notes={"train_tasks": str(self.env.get("splits", {}).get("train", ""))},
             trial_cost=sum(costs) / len(costs) if costs else 0.0,
             failures_in_a_row=self.failures,
             branches_wanted=self.task.run.branches,
@@ -491,6 +495,7 @@ class Loop:
         self.widen_noise(names)
         before = self.champion
         # The looks of a round share their level, so that judging the best first costs nothing (docs/judge.md).
+        # Only one branch a round becomes champion: what else gains may be tried again on top of it.
         looks = next_looks(self.verdicts, self.task.judge.alpha, len(names))
         order = sorted(names, key=lambda x: (-gate_mean(self.branches[x]), x))
         for name, look in zip(order, looks, strict=True):
@@ -520,7 +525,8 @@ class Loop:
 
     def judge(self, n: int, b: Branch, look: Look) -> Verdict:
         """The judge sees trials and findings, never who proposed the change."""
-        control = self.branches[self.champion]
+        control = self.branches[b.parent or CONTROL]  # the one factor's effect, whoever was promoted meanwhile
+        ahead = self.champion if self.champion != control.name else ""
 
         def judged() -> Judged:
             verdict = judge(
@@ -534,6 +540,7 @@ class Loop:
                 findings=b.health.findings if b.health else (),
                 control_findings=control.health.findings if control.health else (),
                 proxy=self.proxy(),
+                ahead=ahead,
             )
             return Judged(round=n, verdict=verdict)
 
@@ -663,6 +670,14 @@ class Loop:
             tasks=getattr(e, f"{split}_tasks"),
         )
 
+    def protocol(self, recipe: Recipe) -> Recipe:
+        """The frozen protocol of every evaluation: how the run's own recipe samples, in its own world.
+
+        A branch that samples colder, longer or in an easier world in training gains nothing by that in its evaluation.
+        """
+        frozen = {f: getattr(self.task.recipe, f) for f in PROTOCOL}
+        return recipe.model_copy(update=frozen)
+
     def spec(self, b: Branch, seed: int, purpose: str, extra: Sequence[EvalPlan] = ()) -> TrialSpec:
         """One training of a branch from the base policy."""
         base = resolve_base(self.task.policy.base)
@@ -675,6 +690,7 @@ class Loop:
             purpose=purpose,
             train=True,
             recipe=b.recipe,
+            protocol=self.protocol(b.recipe),
             environment=self.task.environment,
             policy_dir=str(base) if base else self.base.policy_path,
             evals=tuple(p for s in ("search", "gate") if (p := self.plan_eval(s))) + tuple(extra),
@@ -695,6 +711,7 @@ class Loop:
             purpose=purpose,
             train=False,
             recipe=b.recipe if b else self.task.recipe,
+            protocol=self.protocol(b.recipe if b else self.task.recipe),
             environment=self.task.environment,
             policy_dir=policy,
             evals=tuple(evals),

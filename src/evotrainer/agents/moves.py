@@ -31,11 +31,18 @@ class Situation:
     score: float | None
     """Mean search score of the champion."""
     evidence: RewardEvidence
+    train_tasks: int | None = None
+    """Size of the train split, where the briefing tells."""
 
     @property
     def headroom(self) -> float:
         """What is left to gain, score units; half where the score is unknown."""
         return 0.5 if self.score is None else max(0.0, 1.0 - self.score)
+
+    @property
+    def revisits(self) -> bool:
+        """Whether training draws some task twice: only then is there a pass rate to choose by."""
+        return self.train_tasks is None or self.recipe.steps * self.recipe.prompts_per_step > self.train_tasks
 
     def metric(self, name: str, default: float = 0.0) -> float:
         """A health metric, or the default where it was not seen."""

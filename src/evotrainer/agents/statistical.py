@@ -114,6 +114,7 @@ class StatisticalAgent:
             knobs=briefing.knobs,
             score=search_score(briefing),
             evidence=RewardEvidence(stored, list(briefing.components)),
+            train_tasks=int(n) if (n := briefing.notes.get("train_tasks", "")).isdigit() else None,
         )
 
     def rank(self, briefing: Briefing, s: Situation) -> list[Ranked]:

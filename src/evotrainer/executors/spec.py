@@ -35,6 +35,8 @@ class TrialSpec(Frozen):
     purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify"]
     train: bool
     recipe: Recipe
+    protocol: Recipe
+    """What evaluations sample under: the branch's rewards, but the run's own temperature, lengths and knobs."""
     environment: dict[str, Any]
     policy_dir: str
     """Start policy; relative paths are relative to the run folder. Empty: warm start first."""

@@ -228,7 +228,7 @@ class TrialProcess:
         self.beat(f"evaluating {plan.split}")
         request = EvalRequest(
             identity=Identity(spec.run, spec.branch, spec.seed),
-            recipe=spec.recipe,
+            recipe=spec.protocol,
             policy_dir=policy,
             split=plan.split,
             step=spec.recipe.steps if spec.train else 0,

@@ -49,11 +49,13 @@ def judge(
     control_findings: Sequence[Finding] = (),
     audits: Mapping[str, bool] | None = None,
     proxy: tuple[str, str] | None = None,
+    ahead: str = "",
 ) -> Verdict:
     """Verdict on a branch against its control.
 
     `findings` join those in the trials' own health reports. `audits`: detector -> True where a counterfactual audit
     confirmed it, False where it cleared the branch. `proxy`: the environment's (proxy, true) reward components.
+    `ahead`: a branch of the same round, promoted over the same control already; one champion a round.
     A verdict that did not test the effect (invalid, failed, too few seeds, identical) spends nothing: look 0.
     """
     config = config or JudgeConfig()
@@ -110,6 +112,9 @@ def judge(
     kind, reason = _decide(effect, look, config, rose, more)
     if kind == "promote" and standing.passed is None:
         kind, reason = "inconclusive", f"{standing.message}; the score alone would promote: {reason}"
+    if kind == "promote" and ahead:
+        gates.append(GateResult(gate="best_of_round", passed=False, message=f"{ahead} gained more in the same round"))
+        kind, reason = "reject", f"better than {control}, but {ahead} gained more in the same round: {reason}"
     return settle(kind, reason, effect, spent=True)
 
 
@@ -231,6 +236,7 @@ def recompute(
     control_findings: Sequence[Finding] = (),
     audits: Mapping[str, bool] | None = None,
     proxy: tuple[str, str] | None = None,
+    ahead: str = "",
     tolerance: float = 1e-9,
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`)."""
@@ -249,6 +255,7 @@ def recompute(
         control_findings=control_findings,
         audits=audits,
         proxy=proxy,
+        ahead=ahead,
     )
     old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
     return Recomputed(stored=stored, fresh=fresh, differences=tuple(_differences("", old, new, tolerance)))

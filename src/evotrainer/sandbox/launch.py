@@ -26,6 +26,8 @@ _MODULES = ("values", "inside.kernel", "inside.cases", "inside.relay", "inside.s
 _FIRST_UID = 1_000_000_000
 """Sandbox users are numbered from here by process and slot: no account and no other trial has them."""
 _FALLBACK_UID = 60_000
+_MARGIN = 16
+"""Processes that a user may start elsewhere before programs without a user of their own feel it."""
 _slots = itertools.count()
 LIMITS = struct.Struct("<QIIQIQ")
 ENDED = struct.Struct("<idd")
@@ -232,6 +234,17 @@ def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> L
     return launched
 
 
+def _neighbours(uid: int) -> int:
+    """Threads of a user: without a namespace or user of its own, a program's process limit counts them too."""
+    found = 0
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError, ValueError):
+                if folder.stat().st_uid == uid:
+                    found += len(os.listdir(folder / "task"))
+    return found
+
+
 def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
     bpf = build_filter(own_world=mechanism.namespaces) if mechanism.seccomp else b""
     config = {
@@ -239,6 +252,7 @@ def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
         "namespaces": mechanism.namespaces,
         "seccomp": bpf.hex(),
         "work": launched.work or "/w",
+        "neighbours": 0 if mechanism.namespaces or os.geteuid() == 0 else _neighbours(launched.uid) + _MARGIN,
     }
     control = launched.control
     size = len(message := json.dumps(config).encode())

@@ -53,6 +53,7 @@ class Zygote:
         self.flags = (kernel.CLONE_NEWPID | kernel.CLONE_NEWNS) if self.namespaces else 0
         self.filter = bytes.fromhex(config["seccomp"])
         self.work: str = config["work"]
+        self.neighbours: int = config["neighbours"]
         self.proc = self._open_proc()
 
     def _open_proc(self) -> int:
@@ -227,7 +228,7 @@ class Zygote:
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
             os.chdir(self.work)
         os.closerange(CHANNEL_FD + 1, OPEN_FILES)
-        kernel.set_limits(self.base + memory, cpu, processes, file_bytes)
+        kernel.set_limits(self.base + memory, cpu, self.neighbours + processes, file_bytes)
         if self.namespaces:
             kernel.drop_capabilities()
         elif self.filter:
