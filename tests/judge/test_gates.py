@@ -58,6 +58,19 @@ def test_a_clear_gain_is_promoted() -> None:
     assert all(g.passed is not False for g in verdict.gates)
 
 
+def test_only_the_best_of_a_round_becomes_champion() -> None:
+    branch, control = world(0.12)
+    verdict = decide(branch, control, ahead="b7")
+    assert verdict.kind == "reject"
+    assert "b7 gained more in the same round" in verdict.reason
+    assert verdict.effect.low > 0, "its gain stays on record"
+    assert [g.gate for g in verdict.gates if g.passed is False] == ["best_of_round"]
+    again = recompute(verdict, branch, control, measure_noise("b0", scores_of(control, "gate")), ahead="b7")
+    assert again.fresh.kind == "reject"
+    losing = decide(*world(-0.15), ahead="b7")
+    assert "harmful" in losing.reason, "who was ahead does not matter to a branch that loses anyway"
+
+
 def test_a_clear_loss_is_called_harmful() -> None:
     verdict = decide(*world(-0.15))
     assert verdict.kind == "reject"

@@ -111,8 +111,7 @@ def test_a_run_killed_at_every_named_step_ends_like_an_uninterrupted_one(
 def test_a_driver_killed_in_mid_training_leaves_no_orphan(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "r"
     p = subprocess.Popen(
-        [sys.executable, "-m", "evotrainer.cli", "run", str(task_file), f"policy.base={trained_base}", *SMALL]
-        + ["recipe.steps=400", "--out", str(folder)],
+        [sys.executable, "-m", "evotrainer.cli", "run", str(task_file), f"policy.base={trained_base}", *SMALL, "recipe.steps=400", "--out", str(folder)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

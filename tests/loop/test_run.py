@@ -11,6 +11,7 @@ import pytest
 
 from evotrainer import api, commands
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.executors.spec import read_spec
 from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
 from evotrainer.records.store import load
 
@@ -65,9 +66,9 @@ def test_every_verdict_follows_from_the_ledger(finished: api.Run) -> None:
 
 
 def test_agents_and_harness_saw_no_gate_or_cert_rollout(finished: api.Run) -> None:
-    trials = [p for p in (finished.folder / "rollouts").iterdir()]
+    trials = list((finished.folder / "rollouts").iterdir())
     assert {r.split for t in trials for r in load([t])} == {"train", "search"}
-    sealed = [p for p in (finished.folder / "sealed").iterdir()]
+    sealed = list((finished.folder / "sealed").iterdir())
     assert {r.split for t in sealed for r in load([t])} == {"gate", "cert"}
     named = {t for e in finished.events() if e.kind == "diagnosed" for f in e.body.health.findings for t in f.quotes}
     ids = {r.id for t in trials for r in load([t])}
@@ -128,13 +129,14 @@ class Stubborn:
                 iv("lr", old.lr),  # no change
                 iv("resample", 2),  # silent: no filter
                 iv("rewards", {"kindness": 1.0}),  # no such component
+                iv("temperature", 0.4),
                 iv("kl_beta", 0.05),
             ),
         )
 
 
 def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
-    overrides = [*SMALL, f"policy.base={trained_base}", "run.branches=1", "recipe.steps=2"]
+    overrides = [*SMALL, f"policy.base={trained_base}", "run.branches=2", "recipe.steps=2"]
     run = api.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
     refused = {e.body.index: e.body.reason for e in run.events() if e.kind == "refused"}
     vetoed = {e.body.index for e in run.events() if e.kind == "backtested" and e.body.vetoed}
@@ -145,7 +147,11 @@ def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base:
         assert "2 moves in the reward composition" in refused[0]
         assert "rewards" in refused[0]
     opened = [e.body for e in run.events() if e.kind == "branch"]
-    assert [b.intervention.factor for b in opened if b.intervention] == ["kl_beta"]
+    assert [b.intervention.factor for b in opened if b.intervention] == ["temperature", "kl_beta"]
+    colder = read_spec(run.folder / "trials" / "b1-s1")
+    assert colder.recipe.temperature == 0.4
+    assert colder.protocol.temperature == 1.0, "a branch that samples colder is evaluated like all others"
+    assert {v.control for v in run.verdicts} == {"b0"}, "each branch is judged against what it was branched from"
 
 
 def test_a_budget_that_runs_out_ends_in_certification(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
