@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from evotrainer.sandbox import Call, Check, Limits, Program, Sandbox
 from evotrainer.sandbox.model import Tier
@@ -26,7 +27,9 @@ print(sum(x for x in numbers if x % 2 == 0))
 """
 STDIN = "6\n3 1 4 1 5 92\n"
 FUNCTION = "def total(numbers):\n    return sum(x for x in numbers if x % 2 == 0)\n"
-ASSERTS = "def check(candidate):\n" + "".join(f"    assert candidate([{i}, 2]) == {i + 2 - i % 2 * i}\n" for i in range(8))
+ASSERTS = "def check(candidate):\n" + "".join(
+    f"    assert candidate([{i}, 2]) == {i + 2 - i % 2 * i}\n" for i in range(8)
+)
 SLOW = "import time\nwhile time.process_time() < 0.6: pass\nprint('done')"
 
 
@@ -105,16 +108,21 @@ def throughput(count: int, repeats: int, tiers: list[Tier]) -> None:
 
 
 def opening() -> None:
-    """CPU-seconds of opening with all probes, and of a further zygote."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """CPU-seconds of opening with all probes: this process, the zygote, and every probe's program."""
     start, wall = own_cpu(), time.monotonic()
-    box = Sandbox.open()
-    parent, elapsed = own_cpu() - start, time.monotonic() - wall
-    zygote = zygote_cpu(box)
-    box.close()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"\nopen with probes: {parent + children:.2f} CPU-s ({elapsed:.2f} s wall), of it the zygote {zygote:.2f}")
+    with Sandbox.open() as box:
+        parent, elapsed = own_cpu() - start, time.monotonic() - wall
+        zygote = zygote_cpu(box)
+        ticks = 0
+        for slot in box._lanes[0].slots:
+            if slot.zygote:
+                fields = Path(f"/proc/{slot.zygote.pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[13]) + int(fields[14])
+        probes = ticks / os.sysconf("SC_CLK_TCK")
+    total = parent + zygote + probes
+    print(
+        f"\nopen: {total:.2f} CPU-s ({elapsed:.2f} s wall): parent {parent:.2f}, zygote {zygote:.2f}, probes {probes:.2f}"
+    )
 
 
 def load_check(copies: int) -> None:

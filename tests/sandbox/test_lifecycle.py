@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +16,11 @@ import pytest
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import Program, Sandbox
 from evotrainer.sandbox.cgroups import SlotGroup
-from evotrainer.sandbox.interpreter import readable_by
+from evotrainer.sandbox.interpreter import copy_runtime, readable_by
+from evotrainer.sandbox.jobs import RunJob
+from evotrainer.sandbox.launch import Mechanism
+from evotrainer.sandbox.pool import Lane, run_jobs
+from evotrainer.sandbox.slot import start_slot
 
 PRINT = Program("print(input())", stdins=("a",))
 
@@ -184,7 +189,7 @@ def test_closing_leaves_nothing_behind(box: Sandbox) -> None:
     other = Sandbox.open(tier="B" if box.tier == "B" else "A")
     pids, groups = zygotes(other), [slot.group for lane in other._lanes for slot in lane.slots]
     other.close()
-    assert all(gone(pid) for pid in pids)
+    assert all(eventually(gone, pid) for pid in pids)
     assert not any(folder.exists() for group in groups if group for folder in group.folders)
 
 
@@ -198,6 +203,22 @@ def test_a_group_of_version_2_gets_its_files(tmp_path: Path) -> None:
     assert (tmp_path / "pids.max").read_text() == "7"
     assert (tmp_path / "cgroup.procs").read_text() == "42"
     assert group.kills() == 2
+
+
+def test_a_private_copy_of_the_running_interpreter_works(box: Sandbox) -> None:
+    mechanism = Mechanism(namespaces=True, seccomp=True, cgroup=False)
+    source = "import sys, json, decimal, random; print(*sys.version_info[:3], sys.prefix)"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        copied = copy_runtime(Path(folder))
+        lane = Lane(lambda: start_slot(mechanism, copied))
+        job = RunJob(Program(source, stdins=("",)))
+        try:
+            run_jobs([lane], [job])
+        finally:
+            lane.abandon()
+    expected = " ".join(str(part) for part in sys.version_info[:3])
+    assert job.result().cases[0].stdout == f"{expected} /opt/python\n"
 
 
 def test_an_interpreter_below_a_closed_home_is_not_taken(tmp_path: Path) -> None:

@@ -58,17 +58,13 @@ def _usable(executable: Path, library: Path, uid: int | None) -> bool:
     return readable_by(executable, uid) and readable_by(library / "os.py", uid)
 
 
-def _prefix_to_bind(prefix: Path) -> str | None:
-    return None if prefix == Path("/usr") else str(prefix)
-
-
 def _running() -> tuple[Path, Path, Path]:
     """Executable, standard library and prefix of the running interpreter, outside any virtual environment."""
     prefix = Path(sys.base_prefix).resolve()
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     executable = prefix / "bin" / name
     if not executable.exists():
-        executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+        executable = Path(getattr(sys, "_base_executable", sys.executable))
     return executable, Path(sysconfig.get_path("stdlib")).resolve(), prefix
 
 
@@ -78,9 +74,14 @@ def _cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evotrainer"
 
 
-def _copy(executable: Path, library: Path, prefix: Path) -> Interpreter:
-    """A copy of the runtime that everybody can read; made once per version, atomically."""
-    root = _cache_root()
+def _ignore(folder: str, names: list[str]) -> set[str]:
+    """What no program needs: others' packages, tests, and the static library for embedding."""
+    return {name for name in names if name in _SKIPPED or name.startswith("config-") or name.endswith(".a")}
+
+
+def copy_runtime(root: Path) -> Interpreter:
+    """A copy of the running interpreter below `root` that everybody can read; made once per version, atomically."""
+    executable, library, prefix = _running()
     home = root / f"python-{sys.version.split()[0]}-{sys.platform}"
     target = home / "bin" / executable.name
     if not target.exists():
@@ -90,7 +91,7 @@ def _copy(executable: Path, library: Path, prefix: Path) -> Interpreter:
             (work / "bin").mkdir()
             shutil.copy(executable, work / "bin" / executable.name)
             relative = library.relative_to(prefix)
-            shutil.copytree(library, work / relative, ignore=lambda _, names: _SKIPPED.intersection(names))
+            shutil.copytree(library, work / relative, ignore=_ignore)
             for shared in (prefix / "lib").glob("libpython*.so*"):
                 shutil.copy(shared, work / "lib" / shared.name)
             for folder in (root, work, *(p for p in work.rglob("*") if p.is_dir())):
@@ -109,10 +110,10 @@ def _copy(executable: Path, library: Path, prefix: Path) -> Interpreter:
 def choose_interpreter(uid: int | None) -> Interpreter:
     """The running Python if user `uid` can read it (None: the current user), the system's, or a copy."""
     executable, library, prefix = _running()
-    if _usable(executable, library, uid):
-        return Interpreter(str(executable), _prefix_to_bind(prefix))
+    if _usable(executable, library, uid) and executable.is_relative_to(prefix):
+        return Interpreter(str(executable), None if prefix == Path("/usr") else str(prefix))
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     system, folder = Path("/usr/bin") / name, Path("/usr/lib") / name
     if _usable(system, folder, uid):
         return Interpreter(str(system), None)
-    return _copy(executable, library, prefix)
+    return copy_runtime(_cache_root())

@@ -26,6 +26,7 @@ _MODULES = ("values", "inside.kernel", "inside.cases", "inside.relay", "inside.s
 _FIRST_UID = 1_000_000_000
 """Sandbox users are numbered from here by process and slot: no account and no other trial has them."""
 _FALLBACK_UID = 60_000
+_HOME = Path("/opt/python")
 _MARGIN = 16
 """Processes that a user may start elsewhere before programs without a user of their own feel it."""
 _slots = itertools.count()
@@ -107,20 +108,36 @@ def _system_binds() -> list[str]:
     return args
 
 
-def _hidden(prefix: str | None) -> list[str]:
-    """Local software under /usr is nobody's business, unless the interpreter lives there."""
-    hidden = [p for p in ("/usr/local", "/usr/src", "/usr/share") if Path(p).is_dir()]
-    return [a for p in hidden if not (prefix or "").startswith(p) for a in ("--tmpfs", p)]
+def _hidden() -> list[str]:
+    """Local software below /usr is nobody's business."""
+    folders = ("/usr/local", "/usr/src", "/usr/share")
+    return [argument for path in folders if Path(path).is_dir() for argument in ("--tmpfs", path)]
+
+
+def _inside(interpreter: Interpreter) -> Interpreter:
+    """The interpreter as the sandbox sees it: a folder of its own is shown at a place that tells nothing of ours."""
+    if interpreter.prefix is None:
+        return interpreter
+    executable = Path(interpreter.executable)
+    return Interpreter(str(_HOME / executable.relative_to(interpreter.prefix)), str(_HOME))
+
+
+def _environment(interpreter: Interpreter) -> dict[str, str]:
+    environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
+    if interpreter.prefix:  # a copied interpreter would take another libpython, or none
+        environment["LD_LIBRARY_PATH"] = f"{interpreter.prefix}/lib"
+    return environment
 
 
 def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> list[str]:
     """Everything unshared, the system's libraries read-only, an empty working folder; the zygote is process 1."""
     args = [bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
     args += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
-    args += ["--setenv", "PYTHONHASHSEED", "0", "--setenv", "HOME", "/w", "--setenv", "LC_ALL", "C.UTF-8"]
-    args += _system_binds() + _hidden(interpreter.prefix)
+    for name, value in (*_environment(_inside(interpreter)).items(), ("HOME", "/w")):
+        args += ["--setenv", name, value]
+    args += _system_binds() + _hidden()
     if interpreter.prefix:
-        args += ["--ro-bind", interpreter.prefix, interpreter.prefix]
+        args += ["--ro-bind", interpreter.prefix, str(_HOME)]
     args += ["--proc", "/proc", "--dir", "/dev", "--dir", "/w", "--symlink", "/w", "/tmp"]
     for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
         args += ["--dev-bind", device, device]
@@ -168,7 +185,7 @@ class Launched:
 
 
 def _spawn(
-    command: Sequence[str], stdin: socket.socket, uid: int | None, fds: tuple[int, ...]
+    command: Sequence[str], stdin: socket.socket, uid: int | None, fds: tuple[int, ...], environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
     drop: dict[str, object] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
     return subprocess.Popen(
@@ -177,7 +194,7 @@ def _spawn(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd="/",
-        env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},
+        env=environment,
         pass_fds=fds,
         start_new_session=True,
         **drop,  # type: ignore[call-overload]
@@ -218,13 +235,13 @@ def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> L
     if mechanism.namespaces:
         if bwrap is None:
             raise SandboxError("bubblewrap (bwrap) is not installed; install the package 'bubblewrap'")
-        command = bubblewrap_command(bwrap, interpreter, info_write) + command
+        command = bubblewrap_command(bwrap, interpreter, info_write) + _python_command(_inside(interpreter), token)
     else:
         work = tempfile.mkdtemp(prefix="evotrainer-sandbox-")
         if uid is not None:
             os.chown(work, uid, uid)
     fds = (info_write,) if mechanism.namespaces else ()
-    process = _spawn(command, theirs, uid, fds)
+    process = _spawn(command, theirs, uid, fds, _environment(interpreter))
     theirs.close()
     os.close(info_write)
     pid = _child_pid(info_read) if mechanism.namespaces else process.pid
