@@ -12,7 +12,7 @@ from evotrainer.agents import make_agent
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import Score, Task
 from evotrainer.envs.simple import TextEnv
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 from evotrainer.records.evidence import BranchRecord, Briefing, HealthReport, Intervention, Prediction, Proposal
 from evotrainer.records.recipe import Recipe
 from evotrainer.scaffold.environment import environment
@@ -97,7 +97,7 @@ def test_a_reward_function_that_raises_is_a_fault_not_a_zero() -> None:
 
 
 def test_an_environment_without_its_truth_is_refused() -> None:
-    with pytest.raises(EnvironmentError_, match="truth 'wrong'.*must be among the reward functions right"):
+    with pytest.raises(TaskSetError, match="truth 'wrong'.*must be among the reward functions right"):
         small(truth="wrong")
 
 

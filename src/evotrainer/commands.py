@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import Aborted, ConfigError, EvoTrainerError, SandboxError
+from evotrainer.errors import AbortedError, ConfigError, EvoTrainerError, SandboxError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +84,7 @@ def _ask(view: Any) -> Any:
                 try:
                     answer = input("APPROVE (a) / REVISE: feedback (r: ...) / ABORT (x) > ").strip()
                 except EOFError:
-                    raise Aborted(f"no answer at the {where} gate; `evotrainer resume` asks again") from None
+                    raise AbortedError(f"no answer at the {where} gate; `evotrainer resume` asks again") from None
                 parsed = parse_answer(answer)
                 if parsed is not None:
                     return parsed

@@ -51,7 +51,7 @@ class MissingDependencyError(TrainerError):
     """An optional dependency (torch, ...) is not installed."""
 
 
-class EnvironmentError_(EvoTrainerError):
+class TaskSetError(EvoTrainerError):
     """A task set or environment is malformed."""
 
     exit_code = 7
@@ -63,7 +63,7 @@ class AgentError(EvoTrainerError):
     exit_code = 8
 
 
-class Aborted(EvoTrainerError):
+class AbortedError(EvoTrainerError):
     """A human gate answered ABORT, or the run was interrupted; `evotrainer resume` goes on."""
 
     exit_code = 9

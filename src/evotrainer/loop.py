@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from evotrainer import __version__
 from evotrainer.config import TaskFile, default_workers, resolve_base
-from evotrainer.errors import Aborted, BudgetError, ConfigError, SingleFactorError, TrainerError
+from evotrainer.errors import AbortedError, BudgetError, ConfigError, SingleFactorError, TrainerError
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec
 from evotrainer.judge import CertEntry, JudgeConfig, Look, certify, judge, measure_noise, next_looks, scores_of
@@ -37,7 +37,6 @@ from evotrainer.records.events import (
     RoundOpened,
     RunClosed,
     RunOpened,
-    SplitScore,
     TrialFinished,
     TrialIntended,
 )
@@ -97,7 +96,7 @@ Ask = Callable[[str, str], tuple[str, str]]
 
 def no_human(where: str, text: str) -> tuple[str, str]:
     """The answer where nobody can be asked."""
-    raise Aborted(
+    raise AbortedError(
         f"autonomy is human_gated, but there is no terminal to ask at the {where} gate; run in one and resume"
     )
 
@@ -376,7 +375,7 @@ class Loop:
             text = "\n".join(f"{i.factor}: {i.old} -> {i.new}  ({i.hypothesis})" for i in p.interventions)
             if self.gate(n, "intervention", text or p.stop, attempt):
                 return p
-        raise Aborted(f"round {n}: {MAX_REVISIONS} revisions of the proposal were refused; the run stops here")
+        raise AbortedError(f"round {n}: {MAX_REVISIONS} revisions of the proposal were refused; the run stops here")
 
     def briefing(self, n: int, health: HealthReport) -> Briefing:
         done = [b for b in self.branches.values() if b.trials]
@@ -560,7 +559,7 @@ class Loop:
         def asked() -> HumanGate:
             answer, feedback = self.ask(where, text)
             if answer == "ABORT":
-                raise Aborted(f"aborted at the {where} gate of round {n}; `evotrainer resume` asks again")
+                raise AbortedError(f"aborted at the {where} gate of round {n}; `evotrainer resume` asks again")
             return HumanGate(round=n, where=where, answer=answer, feedback=feedback)
 
         body: HumanGate = self.record(key, "gate", asked)

@@ -19,7 +19,7 @@ from evotrainer.envs.code_grading import Grader, Job
 from evotrainer.envs.code_rewards import parse_program
 from evotrainer.envs.code_source import CodeConfig, GrammarSource
 from evotrainer.envs.code_tasks import DEMO_LENGTHS, as_task, problems
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Limits, Sandbox
 from evotrainer.testing import check_environment
 
@@ -116,11 +116,11 @@ def test_examples_can_be_left_out_of_the_prompt(world: CodeEnv) -> None:
 
 def test_unknown_knobs_values_and_splits_are_refused_with_what_there_is(world: CodeEnv) -> None:
     t = world.tasks("train")[0]
-    with pytest.raises(EnvironmentError_, match=r"no knob 'network'; it has: visible_tests"):
+    with pytest.raises(TaskSetError, match=r"no knob 'network'; it has: visible_tests"):
         world.reset(t, {"network": True})
-    with pytest.raises(EnvironmentError_, match="allowed: shown_and_graded, fresh, not_shown"):
+    with pytest.raises(TaskSetError, match="allowed: shown_and_graded, fresh, not_shown"):
         world.reset(t, {"visible_tests": "maybe"})
-    with pytest.raises(EnvironmentError_, match="no split 'test'"):
+    with pytest.raises(TaskSetError, match="no split 'test'"):
         world.tasks("test")
 
 
@@ -128,7 +128,7 @@ def test_an_episode_is_one_turn(world: CodeEnv) -> None:
     e = world.reset(world.tasks("train")[0], {})
     world.step([e], ["print(1)"], ["length"])
     assert (e.done, e.finish, [t.role for t in e.turns]) == (True, "length", ["user", "assistant"])
-    with pytest.raises(EnvironmentError_, match="is over"):
+    with pytest.raises(TaskSetError, match="is over"):
         world.step([e], ["print(2)"], ["stop"])
 
 

@@ -13,7 +13,7 @@ import pytest
 from evotrainer.envs.code import CodeEnv
 from evotrainer.envs.datasets import dataset_source, grade_gold, jsonl_source, preamble_of
 from evotrainer.envs.rows import check_shares, load_rows, split_of
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
 
 from .helpers import grade, shared_data
@@ -120,7 +120,7 @@ def test_a_hugging_face_data_set_loads_like_a_file(
     folder.mkdir()
     write(folder / "test.jsonl", COMPLETION)
     assert load_rows(str(folder))[0]["entry_point"] == "root"
-    with pytest.raises(EnvironmentError_, match="split nonsense"):
+    with pytest.raises(TaskSetError, match="split nonsense"):
         load_rows(str(folder), hf_split="nonsense")
 
 
@@ -133,17 +133,17 @@ def test_a_hugging_face_data_set_loads_like_a_file(
 )
 def test_a_malformed_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = write(tmp_path / "h.jsonl", COMPLETION, {**COMPLETION, "task_id": "T/2", **change})
-    with pytest.raises(EnvironmentError_, match=message):
+    with pytest.raises(TaskSetError, match=message):
         dataset_source("humaneval", path)
 
 
 def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     row = {k: v for k, v in COMPLETION.items() if k != "test"}
-    with pytest.raises(EnvironmentError_, match=r"row 1: field 'test' is missing; it has: task_id, prompt"):
+    with pytest.raises(TaskSetError, match=r"row 1: field 'test' is missing; it has: task_id, prompt"):
         dataset_source("humaneval", write(tmp_path / "h.jsonl", row))
-    with pytest.raises(EnvironmentError_, match=r"row 1: the tests call no function"):
+    with pytest.raises(TaskSetError, match=r"row 1: the tests call no function"):
         dataset_source("mbpp", write(tmp_path / "m.jsonl", {**MBPP, "test_list": ["assert True"]}))
-    with pytest.raises(EnvironmentError_, match=r"row 1: field 'test_list' is str, list expected"):
+    with pytest.raises(TaskSetError, match=r"row 1: field 'test_list' is str, list expected"):
         dataset_source("mbpp", write(tmp_path / "m2.jsonl", {**MBPP, "test_list": "assert True"}))
 
 
@@ -152,22 +152,22 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     [("", "path is empty"), ("./none.jsonl", "no file ./none.jsonl"), ("/no/such/folder/x", "no file")],
 )
 def test_a_missing_file_is_told_from_a_data_set_id(path: str, message: str) -> None:
-    with pytest.raises(EnvironmentError_, match=message):
+    with pytest.raises(TaskSetError, match=message):
         load_rows(path)
 
 
 def test_damaged_files_are_refused_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": \n')
-    with pytest.raises(EnvironmentError_, match=r"a\.jsonl, line 2: not JSON"):
+    with pytest.raises(TaskSetError, match=r"a\.jsonl, line 2: not JSON"):
         load_rows(str(tmp_path / "a.jsonl"))
     (tmp_path / "b.jsonl").write_text("[1]\n")
-    with pytest.raises(EnvironmentError_, match=r"b\.jsonl, line 1: list instead of an object"):
+    with pytest.raises(TaskSetError, match=r"b\.jsonl, line 1: list instead of an object"):
         load_rows(str(tmp_path / "b.jsonl"))
     (tmp_path / "c.jsonl.gz").write_bytes(b"no gzip")
-    with pytest.raises(EnvironmentError_, match="cannot read"):
+    with pytest.raises(TaskSetError, match="cannot read"):
         load_rows(str(tmp_path / "c.jsonl.gz"))
     (tmp_path / "d.jsonl").write_text("\n\n")
-    with pytest.raises(EnvironmentError_, match="has no rows"):
+    with pytest.raises(TaskSetError, match="has no rows"):
         load_rows(str(tmp_path / "d.jsonl"))
 
 
@@ -225,7 +225,7 @@ def test_perturbed_inputs_are_opt_in_for_a_users_tasks(box: Sandbox, tmp_path: P
 def test_a_malformed_user_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     first, second = stdin_rows(2)
     path = write(tmp_path / "mine.jsonl", {**first, "split": "train"}, {**second, **change})
-    with pytest.raises(EnvironmentError_, match=message):
+    with pytest.raises(TaskSetError, match=message):
         jsonl_source(path)
 
 
@@ -236,5 +236,5 @@ def test_a_row_keeps_its_split_when_rows_are_added() -> None:
     assert 0.08 < drawn.count("cert") / 4000 < 0.12
     assert drawn[17] == split_of("task 17", shares)
     for bad in ({"test": 1.0}, {"train": -1.0, "cert": 2.0}, {"train": 0.0}):
-        with pytest.raises(EnvironmentError_, match="splits"):
+        with pytest.raises(TaskSetError, match="splits"):
             check_shares(bad)

@@ -10,7 +10,7 @@ import pytest
 
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import Environment
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 
 REWARDS = '''
 def short_lines(attempt):
@@ -79,7 +79,7 @@ def test_a_users_reward_function_becomes_a_component(tmp_path: Path) -> None:
 )
 def test_a_bad_reward_file_is_refused_with_its_cause(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "rewards.py").write_text(text)
-    with pytest.raises(EnvironmentError_, match=message):
+    with pytest.raises(TaskSetError, match=message):
         open_environment({"name": "code", "reward_file": str(tmp_path / "rewards.py")})
 
 
@@ -89,7 +89,7 @@ def test_a_reward_function_that_raises_is_named(tmp_path: Path) -> None:
     try:
         e = world.reset(world.tasks("train")[0], {})
         world.step([e], ["print(1)"], ["stop"])
-        with pytest.raises(EnvironmentError_, match="reward component 'mine' failed on task code-train"):
+        with pytest.raises(TaskSetError, match="reward component 'mine' failed on task code-train"):
             world.score([e])
     finally:
         world.close()
@@ -118,7 +118,7 @@ def test_a_users_own_environment_opens_by_file_and_factory(tmp_path: Path) -> No
     ],
 )
 def test_a_wrong_section_is_refused_in_one_line(config: dict[str, object], message: str) -> None:
-    with pytest.raises(EnvironmentError_, match=message) as e:
+    with pytest.raises(TaskSetError, match=message) as e:
         open_environment(config)
     assert "\n" not in str(e.value)
 
@@ -126,11 +126,11 @@ def test_a_wrong_section_is_refused_in_one_line(config: dict[str, object], messa
 def test_a_factory_must_exist_take_its_options_and_return_an_environment(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     name = f"python:{tmp_path / 'own.py'}"
-    with pytest.raises(EnvironmentError_, match="has no function 'other'"):
+    with pytest.raises(TaskSetError, match="has no function 'other'"):
         open_environment({"name": f"{name}:other"})
-    with pytest.raises(EnvironmentError_, match="returned int, which is no environment: it lacks"):
+    with pytest.raises(TaskSetError, match="returned int, which is no environment: it lacks"):
         open_environment({"name": f"{name}:nothing"})
-    with pytest.raises(EnvironmentError_, match="colour"):
+    with pytest.raises(TaskSetError, match="colour"):
         open_environment({"name": f"{name}:make", "colour": "red"})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.errors import Aborted, ConfigError
+from evotrainer.errors import AbortedError, ConfigError
 
 from .conftest import SMALL
 
@@ -111,7 +111,18 @@ def test_a_run_killed_at_every_named_step_ends_like_an_uninterrupted_one(
 def test_a_driver_killed_in_mid_training_leaves_no_orphan(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "r"
     p = subprocess.Popen(
-        [sys.executable, "-m", "evotrainer.cli", "run", str(task_file), f"policy.base={trained_base}", *SMALL, "recipe.steps=400", "--out", str(folder)],
+        [
+            sys.executable,
+            "-m",
+            "evotrainer.cli",
+            "run",
+            str(task_file),
+            f"policy.base={trained_base}",
+            *SMALL,
+            "recipe.steps=400",
+            "--out",
+            str(folder),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -157,7 +168,7 @@ def test_a_human_can_send_back_abort_and_go_on(task_file: Path, trained_base: Pa
             return "REVISE", "not the reward"
         return ("ABORT", "") if where == "backtest" else ("APPROVE", "")
 
-    with pytest.raises(Aborted, match="aborted at the backtest gate"):
+    with pytest.raises(AbortedError, match="aborted at the backtest gate"):
         api.start(task_file, tmp_path / "r", overrides, ask=ask)
     assert asked == ["diagnosis", "intervention", "intervention", "backtest"]
     run = api.resume(tmp_path / "r", ask=lambda where, text: ("APPROVE", ""))
@@ -178,5 +189,5 @@ def test_without_a_terminal_a_human_gate_stops_with_the_remedy(
 ) -> None:
     args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.autonomy=human_gated"]
     done = command(["run", *args, "--out", str(tmp_path / "r")])
-    assert done.returncode == Aborted.exit_code
+    assert done.returncode == AbortedError.exit_code
     assert "no terminal to ask" in done.stderr.strip().splitlines()[-1]

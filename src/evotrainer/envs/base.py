@@ -75,7 +75,7 @@ class Environment(Protocol):
     """(proxy component, true component) whose gap is the proxy gap; None where there is no such pair."""
 
     def tasks(self, split: str) -> Sequence[Task]:
-        """Tasks of a split, in a fixed order; EnvironmentError_ for an unknown split."""
+        """Tasks of a split, in a fixed order; TaskSetError for an unknown split."""
         ...
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:

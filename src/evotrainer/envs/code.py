@@ -25,7 +25,7 @@ from evotrainer.envs.code_rewards import (
     describe_component,
     parse_program,
 )
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, Turn
 
 if TYPE_CHECKING:
@@ -158,20 +158,18 @@ class CodeEnv:
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in (sizes := self.source.sizes()):
-            raise EnvironmentError_(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
+            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
         return self.source.tasks(split)
 
     def settle_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Defaults filled in; EnvironmentError_ for an unknown knob or value."""
+        """Defaults filled in; TaskSetError for an unknown knob or value."""
         out = {k: v[0] for k, v in self.knobs.items()}
         for k, v in knobs.items():
             if k not in out:
-                raise EnvironmentError_(
-                    f"environment {self.name} has no knob {k!r}; it has: {', '.join(out) or 'none'}"
-                )
+                raise TaskSetError(f"environment {self.name} has no knob {k!r}; it has: {', '.join(out) or 'none'}")
             if v not in self.knobs[k]:
                 allowed = ", ".join(map(str, self.knobs[k]))
-                raise EnvironmentError_(f"environment {self.name}: knob {k} is {v!r}; allowed: {allowed}")
+                raise TaskSetError(f"environment {self.name}: knob {k} is {v!r}; allowed: {allowed}")
             out[k] = v
         return out
 
@@ -182,7 +180,7 @@ class CodeEnv:
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         for e, text, finish in zip(episodes, actions, finishes, strict=True):
             if e.done:
-                raise EnvironmentError_(f"episode of task {e.task.id} is over; reset it before the next step")
+                raise TaskSetError(f"episode of task {e.task.id} is over; reset it before the next step")
             e.turns.append(Turn("assistant", text))
             e.done, e.finish = True, finish
 

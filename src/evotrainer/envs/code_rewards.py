@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.envs.base import Task
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 
 PARSE_LIMIT = 20_000
 """Characters; longer programs are not parsed here (they still run in the sandbox)."""
@@ -194,14 +194,14 @@ def describe_component(f: Component) -> str:
 
 
 def compute(components: Mapping[str, Component], a: Attempt) -> dict[str, float | None]:
-    """Every component's value; EnvironmentError_ names a component of a user's that raises."""
+    """Every component's value; TaskSetError names a component of a user's that raises."""
     out: dict[str, float | None] = {}
     for name, f in components.items():
         try:
             value = f(a)
             out[name] = None if value is None else float(value)
         except Exception as e:
-            raise EnvironmentError_(
+            raise TaskSetError(
                 f"reward component {name!r} failed on task {a.task.id}: {type(e).__name__}: {e}; correct the function"
             ) from e
     return out

@@ -13,7 +13,7 @@ from evotrainer.envs.code_demos import Teacher, demonstrations
 from evotrainer.envs.code_grammar import GRAMMAR_VERSION
 from evotrainer.envs.code_tasks import make_split, prompt_text
 from evotrainer.envs.code_vocab import VOCABULARY_VERSION, vocabulary
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Frozen, explain
 
 KNOBS: Mapping[str, tuple[Any, ...]] = {"visible_tests": ("shown_and_graded", "fresh", "not_shown")}
@@ -56,7 +56,7 @@ def parse_config(config: Mapping[str, Any]) -> CodeConfig:
     try:
         return CodeConfig.model_validate(dict(config))
     except ValidationError as e:
-        raise EnvironmentError_("environment code: " + explain(e)) from None
+        raise TaskSetError("environment code: " + explain(e)) from None
 
 
 class GrammarSource:

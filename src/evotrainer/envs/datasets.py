@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.envs.base import SPLITS, Capability, Task
 from evotrainer.envs.code_tasks import content_hash
 from evotrainer.envs.rows import Row, check_shares, field, load_rows, read_jsonl, split_of
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
@@ -52,7 +52,7 @@ class ListSource:
             for t in tasks:
                 for key in (f"id {t.id}", f"prompt {t.prompt}"):
                     if (other := seen.setdefault(key, t)) is not t and (other.split != t.split or key.startswith("id")):
-                        raise EnvironmentError_(
+                        raise TaskSetError(
                             f"environment {self.name}: {key[:60]!r} occurs twice (splits {other.split} and {t.split}); "
                             "remove one row, or put both into one split under different ids"
                         )
@@ -122,7 +122,7 @@ def _completion_problem(row: Row, where: str) -> _Problem:
     try:
         asserts = _asserts(test, entry)
     except SyntaxError as e:
-        raise EnvironmentError_(f"{where}: field 'test' is not Python ({e.msg}); correct the row") from None
+        raise TaskSetError(f"{where}: field 'test' is not Python ({e.msg}); correct the row") from None
     test = preamble_of(prompt, entry) + _lost_import(test) + test
     return _Problem(task_id, prompt, prompt, entry, gold, test, asserts)
 
@@ -141,13 +141,13 @@ def _mbpp_problem(row: Row, where: str) -> _Problem:
     tests = field(row, "test_list", list, where)
     setup = row.get("test_setup_code") or "\n".join(row.get("test_imports") or ())
     if not tests or not all(isinstance(t, str) for t in tests):
-        raise EnvironmentError_(f"{where}: field 'test_list' must be a list of asserts; correct the row")
+        raise TaskSetError(f"{where}: field 'test_list' must be a list of asserts; correct the row")
     try:
         entry = _called(gold, tests)
     except SyntaxError as e:
-        raise EnvironmentError_(f"{where}: 'code' or 'test_list' is not Python ({e.msg}); correct the row") from None
+        raise TaskSetError(f"{where}: 'code' or 'test_list' is not Python ({e.msg}); correct the row") from None
     if entry is None:
-        raise EnvironmentError_(f"{where}: the tests call no function that 'code' defines; correct the row")
+        raise TaskSetError(f"{where}: the tests call no function that 'code' defines; correct the row")
     test = f"{setup}\ndef check(candidate):\n" + "".join(f"    {t.strip()}\n" for t in tests)
     return _Problem(str(row.get("task_id", where)), f"{sentence.strip()}\n", "", entry, gold, test, tuple(tests))
 
@@ -218,11 +218,11 @@ def dataset_source(
     cpu_s: float = CHECK_CPU_S,
 ) -> ListSource:
     """MBPP or HumanEval as a task source. `splits`: split -> share of the rows, by a hash of their ids (default: all in
-    cert); `visible`: asserts shown as comments above the prompt and graded as visible tests. EnvironmentError_ with the
+    cert); `visible`: asserts shown as comments above the prompt and graded as visible tests. TaskSetError with the
     row where a column is missing or malformed.
     """
     if kind not in KINDS:
-        raise EnvironmentError_(f"unknown data set kind {kind!r}; one of: {', '.join(KINDS)}")
+        raise TaskSetError(f"unknown data set kind {kind!r}; one of: {', '.join(KINDS)}")
     shares = check_shares(splits or EVALUATION_ONLY)
     tasks = []
     for n, row in enumerate(load_rows(path, hf_config, hf_split), 1):
@@ -238,9 +238,7 @@ def _pairs(value: Any, where: str) -> list[list[str]]:
         and all(isinstance(p, list) and len(p) == 2 and all(isinstance(x, str) for x in p) for p in value)
     )
     if not ok:
-        raise EnvironmentError_(
-            f'{where}: field \'tests\' must be a list of pairs of texts: [["stdin", "stdout"], ...]'
-        )
+        raise TaskSetError(f'{where}: field \'tests\' must be a list of pairs of texts: [["stdin", "stdout"], ...]')
     return [list(p) for p in value]
 
 
@@ -255,13 +253,13 @@ def _stdin_task(row: Row, where: str, options: Mapping[str, Any], shares: Mappin
     visible = field(row, "visible", int, where) if "visible" in row else options["visible"]
     heldout = options["heldout"]
     if not visible >= 0 or visible + heldout >= len(tests):
-        raise EnvironmentError_(
+        raise TaskSetError(
             f"{where}: {len(tests)} tests, of which {visible} visible and {heldout} held out, leave none hidden; "
             "add tests or lower visible"
         )
     split = row.get("split") or split_of(prompt, shares)
     if split not in SPLITS:
-        raise EnvironmentError_(f"{where}: split {split!r} is none of {', '.join(SPLITS)}")
+        raise TaskSetError(f"{where}: split {split!r} is none of {', '.join(SPLITS)}")
     shown = tests[:visible]
     digest = hashlib.blake2b(prompt.encode(), digest_size=6).hexdigest()
     return Task(
@@ -302,7 +300,7 @@ def jsonl_source(
     options = {"name": name, "visible": visible, "heldout": heldout, "show": show, "perturb": perturb}
     rows = read_jsonl(Path(path).expanduser())
     if not rows:
-        raise EnvironmentError_(f"{path} has no rows; write one task per line")
+        raise TaskSetError(f"{path} has no rows; write one task per line")
     tasks = [_stdin_task(row, f"{path}, row {n}", options, shares) for n, row in enumerate(rows, 1)]
     return ListSource(name, tasks, cpu_s=cpu_s, shown=show)
 

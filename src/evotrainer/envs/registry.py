@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError
 
 from evotrainer.envs.base import Environment
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Frozen, explain
 
 if TYPE_CHECKING:
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 def load_module(path: Path) -> ModuleType:
-    """Import a user's own Python file; EnvironmentError_ with the cause where that fails."""
+    """Import a user's own Python file; TaskSetError with the cause where that fails."""
     if not path.is_file():
-        raise EnvironmentError_(f"no file {path}; give the path of a Python file, relative ones start with ./")
+        raise TaskSetError(f"no file {path}; give the path of a Python file, relative ones start with ./")
     spec = importlib.util.spec_from_file_location(f"evotrainer_user_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise EnvironmentError_(f"{path} is not a Python file; its name must end in .py")
+        raise TaskSetError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as e:
-        raise EnvironmentError_(f"{path} fails on import: {type(e).__name__}: {e}") from e
+        raise TaskSetError(f"{path} fails on import: {type(e).__name__}: {e}") from e
     return module
 
 
 def load_components(path: Path) -> dict[str, Component]:
     """A user's reward functions: every public function of the file with one parameter (an `Attempt`).
 
-    EnvironmentError_ where the file has none, one has no docstring, or one takes the name of a built-in component.
+    TaskSetError where the file has none, one has no docstring, or one takes the name of a built-in component.
     """
     from evotrainer.envs.code_rewards import COMPONENTS
 
@@ -52,12 +52,12 @@ def load_components(path: Path) -> dict[str, Component]:
         and len(inspect.signature(f).parameters) == 1
     }
     if not found:
-        raise EnvironmentError_(f"{path} defines no reward function; write `def my_reward(attempt) -> float`")
+        raise TaskSetError(f"{path} defines no reward function; write `def my_reward(attempt) -> float`")
     for name, f in found.items():
         if not (inspect.getdoc(f) or "").strip():
-            raise EnvironmentError_(f"{path}: reward function {name} needs a docstring that says what it measures")
+            raise TaskSetError(f"{path}: reward function {name} needs a docstring that says what it measures")
         if name in COMPONENTS:
-            raise EnvironmentError_(f"{path}: {name} is the name of a built-in component; choose another")
+            raise TaskSetError(f"{path}: {name} is the name of a built-in component; choose another")
     return found
 
 
@@ -65,17 +65,17 @@ def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
     """`python:path/to/file.py:factory`; further options are passed to the factory as keywords."""
     path, colon, factory = name.removeprefix("python:").rpartition(":")
     if not colon or not path or not factory:
-        raise EnvironmentError_(f"environment {name!r} is not of the form python:path/to/file.py:factory")
+        raise TaskSetError(f"environment {name!r} is not of the form python:path/to/file.py:factory")
     make = getattr(load_module(Path(path)), factory, None)
     if not callable(make):
-        raise EnvironmentError_(f"{path} has no function {factory!r}; define it, it must return an environment")
+        raise TaskSetError(f"{path} has no function {factory!r}; define it, it must return an environment")
     try:
         world = make(**options)
     except TypeError as e:
-        raise EnvironmentError_(f"{path}: {factory}({', '.join(options)}): {e}") from e
+        raise TaskSetError(f"{path}: {factory}({', '.join(options)}): {e}") from e
     if not isinstance(world, Environment):
         missing = sorted(a for a in _members() if not hasattr(world, a))
-        raise EnvironmentError_(
+        raise TaskSetError(
             f"{path}: {factory} returned {type(world).__name__}, which is no environment: it lacks {', '.join(missing)}"
         )
     return world
@@ -122,7 +122,7 @@ def _validated(model: type[Frozen], options: Mapping[str, Any]) -> dict[str, Any
     try:
         return model.model_validate(dict(options)).model_dump()
     except ValidationError as e:
-        raise EnvironmentError_(f"environment {options['name']}: " + explain(e)) from None
+        raise TaskSetError(f"environment {options['name']}: " + explain(e)) from None
 
 
 def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
@@ -149,17 +149,17 @@ def open_environment(config: Mapping[str, Any], *, accept_tier_e: bool = False) 
     """The environment a task file's `[environment]` section describes; close it after use.
 
     `name`: one of FACTORIES, or `python:path/to/file.py:factory`. `reward_file`: a Python file whose functions become
-    further reward components. Other keys are the environment's own. Raises EnvironmentError_.
+    further reward components. Other keys are the environment's own. Raises TaskSetError.
     """
     options = dict(config)
     name = options.get("name")
     if not isinstance(name, str) or not name:
-        raise EnvironmentError_(f"environment has no name; one of: {', '.join(FACTORIES)}, python:FILE:FACTORY")
+        raise TaskSetError(f"environment has no name; one of: {', '.join(FACTORIES)}, python:FILE:FACTORY")
     if name.startswith("python:"):
         options.pop("name")
         return _user_environment(name, options)
     if name not in FACTORIES:
-        raise EnvironmentError_(
+        raise TaskSetError(
             f"unknown environment {name!r}; one of: {', '.join(FACTORIES)}, or python:path/to/file.py:factory"
         )
     rewards = options.pop("reward_file", None)

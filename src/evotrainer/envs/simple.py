@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evotrainer.envs.base import Capability, Episode, Score, Task
-from evotrainer.errors import EnvironmentError_
+from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Turn
 
 RewardFunction = Callable[[Task, str], float | None]
@@ -35,16 +35,14 @@ class TextEnv:
         version: str = "1",
     ) -> None:
         if truth not in rewards or (proxy is not None and proxy not in rewards):
-            raise EnvironmentError_(
+            raise TaskSetError(
                 f"environment {name}: truth {truth!r} and proxy {proxy!r} must be among the reward functions "
                 f"{', '.join(sorted(rewards)) or '(none given)'}"
             )
         ids = [t.id for ts in tasks.values() for t in ts]
         if len(ids) != len(set(ids)):
             twice = next(i for i in ids if ids.count(i) > 1)
-            raise EnvironmentError_(
-                f"environment {name}: task id {twice!r} occurs twice; ids must differ across splits"
-            )
+            raise TaskSetError(f"environment {name}: task id {twice!r} occurs twice; ids must differ across splits")
         self.name, self.version = name, version
         self.components = {k: (f.__doc__ or k).strip().splitlines()[0] for k, f in rewards.items()}
         self.knobs: Mapping[str, tuple[Any, ...]] = {}
@@ -59,7 +57,7 @@ class TextEnv:
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in self._tasks:
-            raise EnvironmentError_(f"environment {self.name} has no split {split!r}; it has {', '.join(self._tasks)}")
+            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(self._tasks)}")
         return self._tasks[split]
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:

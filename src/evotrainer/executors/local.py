@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evotrainer.errors import Aborted, BudgetError, SandboxError, StoreError
+from evotrainer.errors import AbortedError, BudgetError, SandboxError, StoreError
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.executors.worker import EXIT_BUSY
 from evotrainer.records.events import FailureLabel, TrialFinished
@@ -124,7 +124,7 @@ class LocalExecutor:
             return done
         why = self.why(r)
         if code == EXIT_BUSY:
-            raise Aborted(f"trial {r.spec.trial} is held by another process; end that one first, then resume")
+            raise AbortedError(f"trial {r.spec.trial} is held by another process; end that one first, then resume")
         if code == StoreError.exit_code:
             raise StoreError(f"trial {r.spec.trial}: {why}; fix it and `evotrainer resume` goes on")
         if code == SandboxError.exit_code:
