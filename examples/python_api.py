@@ -1,6 +1,6 @@
 """The Python API: make a task, run it, read what was found. Runs in about two minutes of CPU.
 
-    python examples/python_api.py [folder]
+python examples/python_api.py [folder]
 """
 
 from __future__ import annotations

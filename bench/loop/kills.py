@@ -112,7 +112,11 @@ def main() -> None:
             while trial_pids(folder) and time.monotonic() < deadline:
                 time.sleep(0.02)
             bad["orphans"] += len(trial_pids(folder))
-            p = cli("resume", str(folder)) if (folder / "task.toml").exists() else cli("run", task, *OVERRIDES, "--out", str(folder))
+            p = (
+                cli("resume", str(folder))
+                if (folder / "task.toml").exists()
+                else cli("run", task, *OVERRIDES, "--out", str(folder))
+            )
         run = api.Run(folder)
         bad["other result"] += outcome(run) != truth
         intended = [e.body.trial for e in run.events() if e.kind == "intended"]
