@@ -83,7 +83,9 @@ class RunConfig(Frozen):
     seed: int = 0
     agent: str = "statistical"
     agent_options: dict[str, Any] = {}
-    autonomy: Literal["full", "human_gated"] = "full"
+    autonomy: Literal["full", "escalating", "human_gated"] = "full"
+    """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
+    promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
     rounds: int = Field(3, ge=0)
     """At most so many rounds; the agent may advise to stop earlier. 0: noise floor and certification only."""
     branches: int = Field(3, ge=1)

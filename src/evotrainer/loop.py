@@ -62,6 +62,8 @@ CONTROL = "b0"
 """The starting recipe's branch."""
 PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
 """Factors of the starting recipe under which every policy of the run is evaluated."""
+ESCALATE_AFTER = 2
+"""Rounds in a row without a promotion after which the run escalates."""
 MAX_REVISIONS = 3
 """So many times a human may send one step back."""
 
@@ -197,10 +199,10 @@ class Loop:
         rollouts = self.collect(self.champion)  # 1
         health = self.read(f"r{n}/diagnosed", n, self.champion, rollouts)  # 2 score, 3 signal, 4 behaviour
         self.gate(n, "diagnosis", "\n".join(b.explanation for b in health.bottlenecks[:3]))
-        proposal = self.propose(n, health, rollouts)  # 5 hypothesis, 6 single-factor intervention
-        candidates = self.backtest(n, proposal, rollouts)  # 7
+        proposal, candidates = self.consider(n, health, rollouts)  # 5 hypothesis, 6 intervention, 7 backtest
         plan = self.plan(n, proposal, candidates)
         if not plan.branches:
+            self.failures += 1
             return plan.stop
         self.train([self.branches[b] for b in plan.branches])  # 8
         self.verify(n, plan.branches)  # 9
@@ -359,23 +361,30 @@ class Loop:
             curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
         )
 
-    def propose(self, n: int, health: HealthReport, rollouts: Sequence[Rollout]) -> Proposal:
-        """Steps 5 and 6: the agent's hypotheses as single-factor interventions."""
-        for attempt in range(MAX_REVISIONS + 1):
-            self.view.step("5-6 propose")
-            key = f"r{n}/proposed" + (f"/{attempt}" if attempt else "")
-            body = self.record(
-                key,
-                "proposed",
-                lambda: Proposed(
-                    round=n, proposal=self.agent.propose(self.briefing(n, health), AgentTools(self, rollouts))
-                ),
-            )
-            p: Proposal = body.proposal
-            text = "\n".join(f"{i.factor}: {i.old} -> {i.new}  ({i.hypothesis})" for i in p.interventions)
-            if self.gate(n, "intervention", text or p.stop, attempt):
-                return p
+    def consider(
+        self, n: int, health: HealthReport, rollouts: Sequence[Rollout]
+    ) -> tuple[Proposal, list[tuple[int, Intervention]]]:
+        """Steps 5 to 7, as often as a human sends them back (REVISE at the intervention or the backtest gate)."""
+        for k in range(MAX_REVISIONS + 1):
+            proposal = self.propose(n, k, health, rollouts)
+            text = "\n".join(f"{i.factor}: {i.old} -> {i.new}  ({i.hypothesis})" for i in proposal.interventions)
+            if not self.gate(n, "intervention", text or proposal.stop, k):
+                continue
+            candidates = self.backtest(n, k, proposal, rollouts)
+            text = "\n".join(f"{iv.factor}: {iv.old} -> {iv.new}" for _, iv in candidates)
+            if self.gate(n, "backtest", text or "the backtests contradict every proposal", k):
+                self.feedback = ""
+                return proposal, candidates
         raise AbortedError(f"round {n}: {MAX_REVISIONS} revisions of the proposal were refused; the run stops here")
+
+    def propose(self, n: int, k: int, health: HealthReport, rollouts: Sequence[Rollout]) -> Proposal:
+        """Steps 5 and 6: the agent's hypotheses as single-factor interventions; `k`: how often they were sent back."""
+        self.view.step("5-6 propose")
+
+        def proposed() -> Proposed:
+            return Proposed(round=n, proposal=self.agent.propose(self.briefing(n, health), AgentTools(self, rollouts)))
+
+        return self.record(f"r{n}/proposed" + (f"/{k}" if k else ""), "proposed", proposed).proposal
 
     def briefing(self, n: int, health: HealthReport) -> Briefing:
         done = [b for b in self.branches.values() if b.trials]
@@ -397,7 +406,9 @@ class Loop:
             feedback=self.feedback,
         )
 
-    def backtest(self, n: int, proposal: Proposal, rollouts: Sequence[Rollout]) -> list[tuple[int, Intervention]]:
+    def backtest(
+        self, n: int, k: int, proposal: Proposal, rollouts: Sequence[Rollout]
+    ) -> list[tuple[int, Intervention]]:
         """Step 7: replay every intervention on stored rollouts; a contradicted hypothesis costs no compute."""
         self.view.step("7 backtest")
         out: list[tuple[int, Intervention]] = []
@@ -407,10 +418,10 @@ class Loop:
                 b = self.replay(iv, rollouts)
                 return Backtested(round=n, index=i, intervention=iv, backtest=b, vetoed=b.verdict == "contradicts")
 
-            if not self.record(f"r{n}/backtested/{i}", "backtested", replay).vetoed:
+            key = f"r{n}/backtested/{i}" + (f"/{k}" if k else "")
+            if not self.record(key, "backtested", replay).vetoed:
                 out.append((i, iv))
-        text = "\n".join(f"{iv.factor}: {iv.old} -> {iv.new}" for _, iv in out)
-        return out if self.gate(n, "backtest", text) else []
+        return out
 
     def replay(self, iv: Intervention, rollouts: Sequence[Rollout]) -> Backtest:
         from evotrainer.harness import backtest
@@ -552,7 +563,8 @@ class Loop:
 
     def gate(self, n: int, where: str, text: str, attempt: int = 0, name: str = "") -> bool:
         """Ask the human where the autonomy level says so. True: go on; False: sent back; ABORT raises."""
-        if self.task.run.autonomy == "full":
+        autonomy = self.task.run.autonomy
+        if autonomy == "full" or (autonomy == "escalating" and self.failures < ESCALATE_AFTER):
             return True
         key = f"r{n}/gate/{where}" + (f"/{name}" if name else "") + (f"/{attempt}" if attempt else "")
 
@@ -569,10 +581,10 @@ class Loop:
 
     def escalate(self, n: int) -> None:
         """After failures in a row: check the evaluation itself, tell the agent to change layer (METHOD.md section 1)."""
-        if self.failures < 2:
+        if self.failures < ESCALATE_AFTER:
             return
         actions = ["the agent is told to change layer (reward, signal, data, algorithm) and to subtract first"]
-        if self.failures >= 3:
+        if self.failures > ESCALATE_AFTER:
             actions.insert(0, self.revalidate())
         self.record(
             f"r{n}/escalated",
