@@ -15,6 +15,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Frozen, Recipe, explain, lint
 
+ANCHORED = ("environment", "policy")
+"""Sections that may hold paths."""
+
 
 class TaskInfo(Frozen):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
@@ -179,7 +182,7 @@ def _parse_value(text: str) -> Any:
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Apply `a.b.c=value` overrides; values are TOML, or else plain strings."""
+    """Apply `a.b.c=value` overrides; values are TOML, or else plain strings. Relative paths are the caller's."""
     out: dict[str, Any] = json.loads(json.dumps(values))
     for item in overrides:
         key, eq, text = item.partition("=")
@@ -191,14 +194,15 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
             node = node.setdefault(p, {})
             if not isinstance(node, dict):
                 raise ConfigError(f"override {item!r}: {p!r} is a value, not a section")
-        node[path[-1]] = _parse_value(text.strip())
+        value = _parse_value(text.strip())
+        node[path[-1]] = _absolute(value, Path.cwd()) if path[0] in ANCHORED else value
     return out
 
 
 def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
     """Read, override, validate and lint a task file; ConfigError names cause and remedy.
 
-    Paths inside `environment` and `policy.base` that start with `./` are taken relative to the task file.
+    Relative paths in `environment` and `policy` are taken from the task file's folder, those of overrides from the caller's.
     """
     p = Path(path)
     if p.is_dir():
@@ -213,24 +217,30 @@ def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
         raise ConfigError(f"{p} is not valid TOML: {e}") from None
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read {p}: {e}") from None
-    return resolve(_anchor(apply_overrides(raw, overrides), p.resolve().parent), source=str(p))
+    anchored = {k: _absolute(v, p.resolve().parent) if k in ANCHORED else v for k, v in raw.items()}
+    return resolve(apply_overrides(anchored, overrides), source=str(p))
 
 
-def _anchor(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Make `./` paths absolute, so that the resolved copy runs from anywhere."""
+def _absolute(v: Any, folder: Path) -> Any:
+    """Paths relative to `folder` made absolute, so that the resolved copy runs from anywhere.
 
-    def fix(v: Any) -> Any:
-        if isinstance(v, str):
-            if v.startswith("./"):
-                return str(folder / v[2:])
-            if v.startswith("python:./"):
-                return "python:" + str(folder / v.removeprefix("python:./"))
-            return v
-        if isinstance(v, dict):
-            return {k: fix(x) for k, x in v.items()}
-        return [fix(x) for x in v] if isinstance(v, list) else v
-
-    return {k: fix(v) if k in ("environment", "policy") else v for k, v in values.items()}
+    A path is what starts with `./` or `../`, also behind `python:`, or what names something that exists there.
+    """
+    if isinstance(v, dict):
+        return {k: _absolute(x, folder) for k, x in v.items()}
+    if isinstance(v, list):
+        return [_absolute(x, folder) for x in v]
+    if not isinstance(v, str) or not v:
+        return v
+    if v.startswith("python:"):
+        return "python:" + str(_absolute(v.removeprefix("python:"), folder))
+    file, colon, rest = v.partition(":") if ".py:" in v else (v, "", "")
+    here = folder / file
+    if file.startswith(("./", "../")) or (
+        ("/" in file or "." in file) and not Path(file).is_absolute() and here.exists()
+    ):
+        return os.path.normpath(here) + colon + rest
+    return v
 
 
 def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
