@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 import pytest
 from reverse_world import SHAPE, WORDS, GuessWorld, ReverseWorld
 
+from evotrainer.envs.base import Episode, Task
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe, parse_recipe
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest, TrainResult
 from evotrainer.trainers.embedded import EmbeddedTrainer, load_policy, warm_start
@@ -250,3 +252,20 @@ def test_a_full_disk_is_named(base: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="cannot be written"):
         train(base, work, SMALL.with_factor("steps", 1))
     shutil.rmtree(work, ignore_errors=True)
+
+
+def test_a_prompt_that_does_not_fit_loses_its_front_in_evaluation_and_is_refused_in_training(
+    base: Path, tmp_path: Path
+) -> None:
+    class Talkative(ReverseWorld):
+        def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+            return Episode(task, knobs, [Turn("user", "x" * 90 + task.prompt)])
+
+    request = EvalRequest(Identity("r", "b", 1), SMALL, base, "search", 0, attempts=2, tasks=2)
+    rollouts = EmbeddedTrainer().evaluate(request, Talkative(), lambda _: None)
+    assert [r.detail["prompt_tokens_cut"] > 30 for r in rollouts] == [True] * 4
+    assert all(r.turns[0].text.startswith("x" * 90) for r in rollouts), "the record keeps the whole prompt"
+    plain = EmbeddedTrainer().evaluate(request, ReverseWorld(), lambda _: None)
+    assert all("prompt_tokens_cut" not in r.detail for r in plain)
+    with pytest.raises(TrainerError, match="exceed the policy's context"):
+        train(base, tmp_path / "w", SMALL, Talkative())

@@ -34,6 +34,8 @@ class Attempt:
     entropies: list[float] = field(default_factory=list)
     finish: Finish = "stop"
     score: Any = None
+    cut: int = 0
+    """Prompt tokens left out at the front because the context is too short (evaluations only)."""
 
     @property
     def sampled(self) -> list[int]:
@@ -61,16 +63,22 @@ def run_attempts(
     max_turns: int,
     generator: torch.Generator,
     clock: Callable[[str], None],
+    cut_prompts: bool = False,
 ) -> list[Attempt]:
     """Attempts for each (task, ks) of the plan, in order, k by k, scored.
 
-    All groups need the same number of ks. `clock` is told when a phase ("sample", "grade") ends.
+    All groups need the same number of ks. `clock` is told when a phase ("sample", "grade") ends. `cut_prompts`: a prompt
+    that does not fit the context loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
     """
     out: list[Attempt] = []
     for task, ks in plan:
         for k in ks:
             episode = world.reset(task, knobs)
-            out.append(Attempt(task, k, episode, tuple(observation(tokenizer, episode.turns))))
+            prompt = observation(tokenizer, episode.turns)
+            over = max(0, len(prompt) + params.max_tokens - policy.shape.context) if cut_prompts else 0
+            if over and over < len(prompt) - 1:
+                prompt = [BOS, *prompt[over + 1 :]]
+            out.append(Attempt(task, k, episode, tuple(prompt), cut=over))
     group = len(plan[0][1])
     clock("grade")
     active = out

@@ -59,6 +59,8 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
     detail = dict(s.detail)
     if unpaid:
         detail["unpaid"] = unpaid
+    if a.cut:
+        detail["prompt_tokens_cut"] = a.cut
     key = f"{a.task.id}#{p.salt}" if p.salt else str(a.task.id)
     group = f"{p.policy}/{key}" + (f"+{draw}" if draw else "")
     finish: Finish = a.finish if a.finish != "stop" else (a.episode.finish or "stop")

@@ -229,6 +229,7 @@ class EmbeddedTrainer:
             recipe.max_turns,
             torch.Generator().manual_seed(seed_of(i.seed, request.split, "evaluation")),
             lambda phase: None,
+            cut_prompts=True,
         )
         rollouts = [rollout(a, where, recipe) for a in attempts]
         sink(rollouts)
