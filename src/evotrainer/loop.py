@@ -627,11 +627,11 @@ class Loop:
         base = resolve_base(self.task.policy.base)
         b0, champion = self.branches[CONTROL], self.branches[self.champion]
         base_dir = str(base) if base else self.base.policy_path
-        specs = [self.eval_spec("base-cert", None, 0, base_dir, (cert,), "certify")]
-        specs += [self.eval_spec(f"{t.trial}-cert", b0, t.seed, t.policy_path, (cert,), "certify") for t in b0.complete]
         fresh = self.champion != CONTROL
-        if fresh:
-            specs += [self.spec(champion, s, "confirm", (cert,)) for s in self.task.run.certify_seeds]
+        # the long ones first, so that all cores stay busy to the end
+        specs = [self.spec(champion, s, "confirm", (cert,)) for s in self.task.run.certify_seeds] if fresh else []
+        specs.append(self.eval_spec("base-cert", None, 0, base_dir, (cert,), "certify"))
+        specs += [self.eval_spec(f"{t.trial}-cert", b0, t.seed, t.policy_path, (cert,), "certify") for t in b0.complete]
         done = {t.trial: t for t in self.run_trials(specs)}
 
         def entry(name: str, branch: str, trials: Sequence[str]) -> CertEntry:
