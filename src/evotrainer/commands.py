@@ -345,7 +345,7 @@ def doctor(*, accept_tier_e: bool) -> None:
         problems.append(e)
         print(f"[FAIL] sandbox: {e}")
     free = shutil.disk_usage(Path.cwd()).free / 2**30
-    print(f"[{'ok' if free > 2 else 'warn':^4}] {free:.1f} GB free here (a quickstart run takes about 0.1 GB)")
+    print(f"[{'ok' if free > 2 else 'warn':^4}] {free:.1f} GB free here (a quickstart run takes about 0.15 GB)")
     for tool, use in (("chromium", "the report's browser tests"), ("git", "repository tasks")):
         found = shutil.which(tool)
         print(f"[{'ok' if found else 'warn':^4}] {tool}: {'found' if found else 'missing'} ({use})")

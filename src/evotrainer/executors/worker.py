@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -298,6 +299,7 @@ def main(argv: Sequence[str]) -> int:
             finished = TrialProcess(folder).run()
             fault_point("trial:before-result")
             write_atomic(folder / "result.json", finished.model_dump_json())
+            shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # 10 MB a trial that nobody needs any more
         except EvoTrainerError as e:
             print(f"{type(e).__name__}: {e}", file=sys.stderr)
             with contextlib.suppress(StoreError):
