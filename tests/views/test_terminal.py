@@ -32,6 +32,7 @@ def spec(trial: str, seed: int) -> TrialSpec:
         purpose="branch",
         train=True,
         recipe=START,
+        protocol=START,
         environment={},
         policy_dir="base",
     )
