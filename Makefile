@@ -7,7 +7,9 @@ OUT    ?= runs/quickstart
 .PHONY: quickstart test install check lint types clean
 
 quickstart: $(VENV)/.installed
-	$(BIN)/evotrainer run tasks/code.toml --out $(OUT) --open
+	@if [ -f $(OUT)/ledger.db ]; then \
+	  $(BIN)/evotrainer resume $(OUT) --open; else \
+	  $(BIN)/evotrainer run tasks/code.toml --out $(OUT) --open; fi
 
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -72,6 +72,23 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "seeds not fresh": (["run", str(CODE), "run.certify_seeds=[1,2,3]"], 2, "certify_seeds must be fresh"),
     "unknown base": (["run", str(CODE), "policy.base=builtin:none"], 2, "no base policy 'builtin:none'"),
     "unknown agent": (["run", str(CODE), "run.agent=nobody"], 2, "nobody"),
+    "unknown component": (["run", str(CODE), "recipe.rewards.foo=1"], 2, "unknown reward component foo; code offers: "),
+    "unknown knob": (
+        ["run", str(CODE), "recipe.knobs.nosuch=1"],
+        2,
+        "unknown environment knob nosuch; code has: visible",
+    ),
+    "bad knob": (
+        ["run", str(CODE), "recipe.knobs.visible_tests=x"],
+        2,
+        "not allowed by code; one of: shown_and_graded",
+    ),
+    "unknown component, dry": (["run", str(CODE), "--dry-run", "recipe.rewards.foo=1"], 2, "unknown reward component"),
+    "training needs splits": (
+        ["run", str(ROOT / "tests" / "data" / "cert_only.toml")],
+        2,
+        "no tasks in split train.*evaluate_only=true",
+    ),
     "not a run": (["status", "."], 4, "is not a run folder"),
     "nothing to resume": (["resume", "."], 4, "is not a run folder"),
 }

@@ -55,6 +55,12 @@ class Run:
         return load_task(self.folder / "task.toml")
 
     @property
+    def limits(self) -> dict[str, float]:
+        """Budget limits in force: the task file's, with what later resumes changed."""
+        overrides = [o for e in self.events() if e.kind == "resumed" for o in e.body.overrides]
+        return resolve(apply_overrides(self.task.model_dump(mode="json"), overrides)).budget.limits()
+
+    @property
     def lineage(self) -> Lineage:
         """Branches, versions, champion."""
         from evotrainer.records.lineage import Lineage
@@ -123,6 +129,7 @@ def start(
             f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
         )
     preflight(resolved)
+    resolved = _with_absolute_base(resolved)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         from evotrainer.executors.spec import write_atomic
@@ -143,8 +150,7 @@ def resume(
 ) -> Run:
     """Go on with a run that was interrupted; a closed run is returned as it is."""
     p = Path(folder)
-    if not (p / "task.toml").is_file():
-        open_run(p)
+    open_run(p)
     for o in overrides:
         if not o.startswith(RESUMABLE):
             raise ConfigError(
@@ -156,6 +162,7 @@ def resume(
     with contextlib.closing(Ledger.open(p / "ledger.db", create=True)) as ledger:
         if ledger.events("closed"):
             return Run(p)
+        overrides = [*(o for e in ledger.events("resumed") for o in e.body.overrides), *overrides]
     task = load_task(p / "task.toml")
     changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
     preflight(changed)
@@ -166,17 +173,52 @@ def preflight(task: TaskFile) -> None:
     """What must be there before anything is spent: base policy, trainer, agent."""
     from evotrainer.agents import make_agent
     from evotrainer.config import resolve_base
+    from evotrainer.loop import weights_sha256
     from evotrainer.trainers import check_installed
 
-    resolve_base(task.policy.base)
+    base = resolve_base(task.policy.base)
+    if base is not None:
+        weights_sha256(base)
     make_agent(task.run.agent, task.run.seed, agent_options(task))
     check_installed("embedded")
+    check_world(task)
 
 
 def agent_options(task: TaskFile) -> dict[str, Any]:
     """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
     own = {"min_effect": task.judge.min_effect} if task.run.agent == "statistical" else {}
     return {**own, **task.run.agent_options}
+
+
+def check_world(task: TaskFile) -> None:
+    """The environment opens, has the splits, components and knobs the task file speaks of; else ConfigError and kin."""
+    from evotrainer.envs import open_environment
+    from evotrainer.loop import check_recipe
+
+    world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+    try:
+        described = world.describe()
+        check_recipe(task.recipe, world.name, world.components, world.knobs)
+        missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]
+        if missing and not task.run.evaluate_only:
+            raise ConfigError(
+                f"environment {world.name} has no tasks in split {', '.join(missing)}, which training and judging need; "
+                "give them some (see environment.splits), or set run.evaluate_only=true"
+            )
+        if not set(described["splits"]) - {"train"}:
+            raise ConfigError(f"environment {world.name} has no split to evaluate on (search, gate or cert)")
+    finally:
+        world.close()
+
+
+def _with_absolute_base(task: TaskFile) -> TaskFile:
+    """The base policy's path made absolute, so that the run can be resumed from anywhere."""
+    from evotrainer.config import resolve_base
+
+    base = resolve_base(task.policy.base)
+    if base is None or task.policy.base.startswith("builtin:"):
+        return task
+    return task.model_copy(update={"policy": task.policy.model_copy(update={"base": str(base)})})
 
 
 def _go(

@@ -48,7 +48,7 @@ def run(
         print(f"# recipe {resolved.recipe.hash}, task file {resolved.hash}: nothing was run")
         return
     folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    with _view(folder, plain) as view:
+    with _interruptible(folder), _view(folder, plain) as view:
         done = api.start(resolved, folder, view=view, ask=_ask(view))
     _finish(done, open_report)
 
@@ -57,9 +57,20 @@ def resume(folder: Path, overrides: Sequence[str], *, open_report: bool, plain: 
     """Go on, then write the report."""
     from evotrainer import api
 
-    with _view(folder, plain) as view:
+    with _interruptible(folder), _view(folder, plain) as view:
         done = api.resume(folder, overrides, view=view, ask=_ask(view))
     _finish(done, open_report)
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    """Ctrl-C ends the trials and says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        e = AbortedError(f"interrupted; nothing is lost: evotrainer resume {folder}")
+        e.exit_code = 130
+        raise e from None
 
 
 @contextmanager
@@ -143,7 +154,7 @@ def status_json(run: Run) -> dict[str, Any]:
     from evotrainer.records.budget import Budget
 
     events = run.events()
-    limits = run.task.budget.limits()
+    limits = run.limits
     budget = Budget.from_events(events, limits)
     finished = {e.body.trial: e.body for e in events if e.kind == "finished"}
     rounds = [e.body.round for e in events if e.kind == "round"]

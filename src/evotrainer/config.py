@@ -55,7 +55,8 @@ class WarmStart(Frozen):
 
 class PolicyConfig(Frozen):
     base: str = "warm-start"
-    """`builtin:<name>` (ships with the package), a folder that transformers can load, or `warm-start`."""
+    """`builtin:<name>` (ships with the package), a policy folder written by EvoTrainer (`evotrainer base`, or a trial's
+    `policy/`), or `warm-start`."""
     warm_start: WarmStart = WarmStart()
 
 
@@ -282,7 +283,7 @@ def resolve_base(base: str) -> Path | None:
             known = sorted(x.name for x in p.parent.glob("*") if (x / "config.json").is_file())
             raise ConfigError(f"no base policy {base!r} ships with the package; there are: {known or 'none'}")
         return p
-    p = Path(base).expanduser()
+    p = Path(base).expanduser().resolve()
     if not (p / "config.json").is_file():
         raise ConfigError(f"policy.base {base!r}: no config.json there; give a folder transformers can load")
     return p

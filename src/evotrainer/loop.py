@@ -6,17 +6,26 @@ walking the same path again: what is recorded is read, what is not is done. So t
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evotrainer import __version__
 from evotrainer.config import TaskFile, default_workers, resolve_base
-from evotrainer.errors import AbortedError, BudgetError, ConfigError, SingleFactorError, TrainerError
+from evotrainer.errors import (
+    AbortedError,
+    BudgetError,
+    ConfigError,
+    IntegrityError,
+    SingleFactorError,
+    TrainerError,
+)
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec
 from evotrainer.judge import CertEntry, JudgeConfig, Look, certify, judge, measure_noise, next_looks, scores_of
@@ -62,6 +71,8 @@ CONTROL = "b0"
 """The starting recipe's branch."""
 PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
 """Factors of the starting recipe under which every policy of the run is evaluated."""
+NEEDED = ("base", "noise", "confirm", "certify", "audit")
+"""Trials a run cannot do without: their failure is not recorded as a result, a resume tries them again."""
 ESCALATE_AFTER = 2
 """Rounds in a row without a promotion after which the run escalates."""
 MAX_REVISIONS = 3
@@ -165,6 +176,7 @@ class Loop:
         self.verdicts: list[Verdict] = []
         self.failures = 0
         self.feedback = ""
+        self.revision = 0
         self.base: TrialFinished | None = None
         self.base_health: HealthReport | None = None
         self.noise: NoiseMeasured | None = None
@@ -223,9 +235,10 @@ class Loop:
                 env["components"] = dict(world.components)
                 env["knobs"] = {k: ", ".join(map(str, v)) for k, v in world.knobs.items()}
                 env["proxy"] = list(world.proxy) if world.proxy else None
-                self.check_recipe(self.task.recipe, env)
+                check_recipe(self.task.recipe, world.name, world.components, world.knobs)
             finally:
                 world.close()
+            env["files"] = fingerprints(self.task.environment)
             base = resolve_base(self.task.policy.base)
             return RunOpened(
                 run=self.folder.name,
@@ -239,7 +252,7 @@ class Loop:
                 machine=machine(),
                 sandbox_tier=str(env.get("sandbox_tier") or ""),
                 environment=env,
-                base_policy={"path": str(base) if base else "warm-start"},
+                base_policy={"path": str(base), "sha256": weights_sha256(base)} if base else {"path": "warm-start"},
             )
 
         run = self.record("run", "run", opened)
@@ -249,21 +262,19 @@ class Loop:
                 f"{self.task_hash} now); restore it, or start a new run"
             )
         self.env = run.environment
+        self.check_unchanged(run)
         self.open_branch(CONTROL, None, 0, self.task.recipe, None)
 
-    def check_recipe(self, recipe: Recipe, env: dict[str, Any]) -> None:
-        """Reward components and knobs must exist in the environment."""
-        unknown = sorted(recipe.rewards.keys() - env["components"].keys())
-        if unknown:
-            raise ConfigError(
-                f"unknown reward component {', '.join(unknown)}; {env['name']} offers: "
-                f"{', '.join(sorted(env['components']))}"
-            )
-        unknown = sorted(recipe.knobs.keys() - env["knobs"].keys())
-        if unknown:
-            raise ConfigError(
-                f"unknown environment knob {', '.join(unknown)}; {env['name']} has: "
-                f"{', '.join(sorted(env['knobs'])) or 'none'}"
+    def check_unchanged(self, run: RunOpened) -> None:
+        """What a resumed run builds upon must still be what it began with; IntegrityError names what changed."""
+        now = fingerprints(self.task.environment)
+        for file, sha in run.environment.get("files", {}).items():
+            if now.get(file) != sha:
+                raise IntegrityError(f"{file} was changed after the run began; restore it, or start a new run")
+        base = resolve_base(self.task.policy.base)
+        if base is not None and weights_sha256(base) != run.base_policy.get("sha256"):
+            raise IntegrityError(
+                f"the base policy {base} was changed after the run began; restore it, or start a new run"
             )
 
     def open_branch(
@@ -306,8 +317,6 @@ class Loop:
             accept_tier_e=self.task.sandbox.accept_tier_e,
         )
         (self.base,) = self.run_trials([spec])
-        if self.base.status != "complete":
-            raise TrainerError(f"the base policy could not be evaluated: {self.base.error}")
         self.base_health = self.read("base/read", 0, "base", self.load("base", "search"), recipe=self.task.recipe)
 
     def measure_noise(self) -> None:
@@ -316,15 +325,13 @@ class Loop:
         b0 = self.branches[CONTROL]
         self.train([b0], purpose="noise")
         if len(b0.complete) < 2:
-            raise TrainerError(
-                f"the starting recipe failed in {len(b0.trials) - len(b0.complete)} of {len(b0.trials)} trials: "
-                f"{next((t.error for t in b0.trials if t.error), '')}"
-            )
+            raise ConfigError(f"the noise floor needs at least 2 seeds, run.seeds has {len(b0.complete)}; add one")
         self.noise = self.record(
             "noise/1",
             "noise",
             lambda: measure_noise(CONTROL, scores_of(b0.complete, "gate"), seeds_per_branch=len(self.task.run.seeds)),
         )
+        b0.health = self.read(f"{CONTROL}/read", 0, CONTROL, self.collect(CONTROL))
         self.promote("v0", CONTROL, None)
         self.view.note(f"noise floor {100 * self.noise.noise_floor:.1f} points on gate")
 
@@ -356,7 +363,8 @@ class Loop:
         return HarnessContext(
             recipe=r,
             proxy=self.proxy(),
-            max_tokens=r.max_tokens,
+            max_tokens=self.task.recipe.max_tokens,
+            previous=self.earlier(b),
             base=self.base_health,
             curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
         )
@@ -375,11 +383,13 @@ class Loop:
             if self.gate(n, "backtest", text or "the backtests contradict every proposal", k):
                 self.feedback = ""
                 return proposal, candidates
-        raise AbortedError(f"round {n}: {MAX_REVISIONS} revisions of the proposal were refused; the run stops here")
+        self.view.note(f"round {n}: {MAX_REVISIONS} revisions were sent back; the round ends without a branch")
+        return Proposal(agent=self.agent.name, interventions=()), []
 
     def propose(self, n: int, k: int, health: HealthReport, rollouts: Sequence[Rollout]) -> Proposal:
         """Steps 5 and 6: the agent's hypotheses as single-factor interventions; `k`: how often they were sent back."""
         self.view.step("5-6 propose")
+        self.revision = k
 
         def proposed() -> Proposed:
             return Proposed(round=n, proposal=self.agent.propose(self.briefing(n, health), AgentTools(self, rollouts)))
@@ -399,7 +409,7 @@ class Loop:
             components=self.env["components"],
             knobs=self.env["knobs"],
             budget_left=self.budget().left(),
-            notes={"train_tasks": str(self.env.get("splits", {}).get("train", ""))},
+            notes={"train_tasks": str(self.env.get("splits", {}).get("train", "")), "revision": str(self.revision)},
             trial_cost=sum(costs) / len(costs) if costs else 0.0,
             failures_in_a_row=self.failures,
             branches_wanted=self.task.run.branches,
@@ -422,6 +432,11 @@ class Loop:
             if not self.record(key, "backtested", replay).vetoed:
                 out.append((i, iv))
         return out
+
+    def earlier(self, b: Branch | None) -> tuple[HealthReport, ...]:
+        """Readings of what a branch came from, oldest first: the base policy's, then its parent's."""
+        parent = self.branches.get(b.parent) if b and b.parent else None
+        return tuple(h for h in (self.base_health if b else None, parent.health if parent else None) if h is not None)
 
     def replay(self, iv: Intervention, rollouts: Sequence[Rollout]) -> Backtest:
         from evotrainer.harness import backtest
@@ -469,7 +484,7 @@ class Loop:
             return f"not among the first {self.task.run.branches} of this round"
         try:
             recipe = parent.with_factor(iv.factor, iv.new)
-            self.check_recipe(recipe, self.env)
+            check_recipe(recipe, self.env["name"], self.env["components"], self.env["knobs"])
             factor = single_factor(parent, recipe)
         except (ConfigError, SingleFactorError) as e:
             return str(e)
@@ -480,9 +495,10 @@ class Loop:
         for b in self.branches.values():
             if b.recipe.hash == recipe.hash:
                 return f"this recipe was trained already as {b.name}"
+        trainings = (chosen + 1) * len(self.task.run.seeds) + len(self.task.run.certify_seeds)
         need = (chosen + 1) * len(self.task.run.seeds) + self.certification_trials()
         try:
-            self.budget().check(cpu_s=need * self.trial_reserve(), trials=need)
+            self.budget().check(cpu_s=need * self.trial_reserve(), trials=trainings)
         except BudgetError as e:
             return f"over budget: {e}"
         return ""
@@ -585,7 +601,7 @@ class Loop:
             return
         actions = ["the agent is told to change layer (reward, signal, data, algorithm) and to subtract first"]
         if self.failures > ESCALATE_AFTER:
-            actions.insert(0, self.revalidate())
+            actions.insert(0, self.revalidate(n))
         self.record(
             f"r{n}/escalated",
             "escalated",
@@ -594,11 +610,11 @@ class Loop:
         for a in actions:
             self.view.note(f"escalation: {a}")
 
-    def revalidate(self) -> str:
+    def revalidate(self, n: int) -> str:
         """Evaluate the champion's first trial on search once more: the evaluation must say the same."""
         b = self.branches[self.champion]
         t = b.complete[0]
-        trial = f"{t.trial}-recheck"
+        trial = f"{t.trial}-recheck{n}"
         plan = self.plan_eval("search")
         assert plan is not None
         (again,) = self.run_trials([self.eval_spec(trial, b, t.seed, t.policy_path, (plan,), "audit")])
@@ -616,8 +632,8 @@ class Loop:
     # -- after the rounds ------------------------------------------------------------------------------------------
 
     def certification_trials(self) -> int:
-        """Trainings that certification will need: the champion again, on fresh seeds."""
-        return len(self.task.run.certify_seeds)
+        """What to keep for certification, in trainings: the champion on fresh seeds, and evaluations at a quarter each."""
+        return len(self.task.run.certify_seeds) + ceil((1 + len(self.task.run.seeds)) / 4)
 
     def certify(self) -> Certified:
         """The cert split, read once: base, starting recipe, champion (trained again on fresh seeds)."""
@@ -664,7 +680,7 @@ class Loop:
                 reason=reason,
                 champion=self.champion if self.branches[CONTROL].trials else "base",
                 cpu_s=round(sum(t.cpu_s for t in finished), 1),
-                wall_s=round(time.time() - self.started, 1),
+                wall_s=round(max(time.time() - self.started, self.budget().spent["wall_s"]), 1),
                 peak_rss_mb=max((t.peak_rss_mb for t in finished), default=0.0),
             ),
         )
@@ -755,7 +771,14 @@ class Loop:
                 ),
             )
         self.waited_since = time.monotonic()
+        purpose = {s.trial: s.purpose for s in todo}
         for result in self.executor.run(todo, self.progress):
+            if result.status == "failed" and purpose[result.trial] in NEEDED:
+                self.executor.forget(result.trial)
+                raise TrainerError(
+                    f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run cannot do without it: "
+                    f"mend the cause and `evotrainer resume {self.folder}` tries it again"
+                )
             done[result.trial] = self.ledger.append("finished", f"{result.trial}/finished", result).body
             fault_point(f"after:{result.trial}/finished")
             self.view.finished(result)
@@ -834,6 +857,55 @@ def mean_curve(curves: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, f
         keys = set.intersection(*(set(r) for r in rows))
         out.append({k: sum(r[k] for r in rows) / len(rows) for k in sorted(keys)})
     return out
+
+
+def check_recipe(
+    recipe: Recipe, name: str, components: Mapping[str, str], knobs: Mapping[str, Sequence[Any] | str]
+) -> None:
+    """Reward components, knobs and their values must exist in the environment; ConfigError lists what there is."""
+    unknown = sorted(recipe.rewards.keys() - components.keys())
+    if unknown:
+        raise ConfigError(
+            f"unknown reward component {', '.join(unknown)}; {name} offers: {', '.join(sorted(components))}"
+        )
+    unknown = sorted(recipe.knobs.keys() - knobs.keys())
+    if unknown:
+        raise ConfigError(
+            f"unknown environment knob {', '.join(unknown)}; {name} has: {', '.join(sorted(knobs)) or 'none'}"
+        )
+    for knob, value in recipe.knobs.items():
+        allowed = knobs[knob]
+        values = allowed.split(", ") if isinstance(allowed, str) else [str(v) for v in allowed]
+        if str(value) not in values:
+            raise ConfigError(f"knobs.{knob} = {value!r} is not allowed by {name}; one of: {', '.join(values)}")
+
+
+def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of every file the environment's section names: user modules, data sets, reward files."""
+    out: dict[str, str] = {}
+    for value in environment.values():
+        if not isinstance(value, str):
+            continue
+        name = value.removeprefix("python:")
+        path = Path(name.split(".py:")[0] + ".py" if ".py:" in name else name)
+        if path.is_file():
+            out[str(path)] = file_sha256(path)
+    return out
+
+
+def weights_sha256(policy: Path) -> str:
+    """SHA-256 of a policy folder's weights; ConfigError where there are none."""
+    path = policy / "model.safetensors"
+    if not path.is_file():
+        raise ConfigError(
+            f"policy.base {policy}: no model.safetensors there; give a folder written by `evotrainer base`"
+        )
+    return file_sha256(path)
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def machine() -> dict[str, str]:

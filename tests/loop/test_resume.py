@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.errors import AbortedError, ConfigError
+from evotrainer.errors import AbortedError, ConfigError, IntegrityError, StoreError, TrainerError
 
 from .conftest import SMALL
 
@@ -136,6 +138,67 @@ def test_a_driver_killed_in_mid_training_leaves_no_orphan(task_file: Path, train
         p.send_signal(signal.SIGKILL)
         p.wait()
     assert gone(folder), f"orphans: {processes_in(folder)}"
+
+
+@pytest.mark.xdist_group("loop")
+def test_a_full_disk_loses_nothing_and_a_resume_goes_on(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    """A limit on file sizes stands for a disk that fills up while a trial writes its checkpoint."""
+    size = (trained_base / "model.safetensors").stat().st_size
+    args = ["-m", "evotrainer.cli", "run", str(task_file), f"policy.base={trained_base}", *TINY, "run.rounds=0"]
+    small = f"ulimit -f {size * 2 // 1024}; exec {sys.executable} {shlex.join([*args, '--out', str(tmp_path / 'r')])}"
+    done = subprocess.run(["bash", "-c", small], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == StoreError.exit_code, done.stderr + done.stdout
+    assert "checkpoint" in done.stderr.strip().splitlines()[-1]
+    assert "free space" in done.stderr.strip().splitlines()[-1]
+    assert gone(tmp_path / "r")
+    assert not [e for e in api.Run(tmp_path / "r").events() if e.kind == "finished" and e.body.status == "failed"]
+    run = api.resume(tmp_path / "r")
+    assert run.certification is not None
+    assert run.verify().ok
+
+
+@pytest.mark.xdist_group("loop")
+def test_an_overrun_is_mended_by_a_larger_budget(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    overrides = [*TINY, f"policy.base={trained_base}", "run.rounds=0", "budget.trial_cpu_s=0.5"]
+    with pytest.raises(TrainerError, match=r"raise budget\.trial_cpu_s .*evotrainer resume"):
+        api.start(task_file, tmp_path / "r", overrides)
+    run = api.resume(tmp_path / "r", ["budget.trial_cpu_s=60"])
+    assert run.certification is not None
+    api.resume(tmp_path / "r")
+
+
+@pytest.mark.xdist_group("loop")
+def test_a_run_does_not_go_on_over_changed_rewards(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    own = tmp_path / "task"
+    shutil.copytree(task_file.parent, own)
+    overrides = [*TINY, f"policy.base={trained_base}", "run.autonomy=human_gated"]
+    with pytest.raises(AbortedError):
+        api.start(own / "task.toml", tmp_path / "r", overrides)
+    module = own / "environment.py"
+    module.write_text(module.read_text().replace("completion.strip() ==", "completion.strip() !="))
+    with pytest.raises(IntegrityError, match=r"environment\.py was changed after the run began"):
+        api.resume(tmp_path / "r")
+
+
+@pytest.mark.xdist_group("loop")
+def test_interrupting_a_run_says_how_to_go_on(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    args = ["run", str(task_file), f"policy.base={trained_base}", *SMALL, "recipe.steps=400", "--out", str(folder)]
+    p = subprocess.Popen(
+        [sys.executable, "-m", "evotrainer.cli", *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not processes_in(folder) and time.monotonic() < deadline and p.poll() is None:
+        time.sleep(0.05)
+    p.send_signal(signal.SIGINT)
+    _, said = p.communicate()
+    assert p.returncode == 130
+    assert said.strip().splitlines() == [f"evotrainer: interrupted; nothing is lost: evotrainer resume {folder}"]
+    assert gone(folder)
 
 
 @pytest.mark.xdist_group("loop")

@@ -18,7 +18,7 @@ import pytest
 from reverse_world import SHAPE, WORDS, GuessWorld, ReverseWorld
 
 from evotrainer.envs.base import Episode, Task
-from evotrainer.errors import TrainerError
+from evotrainer.errors import StoreError, TrainerError
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers import get_trainer
@@ -249,7 +249,7 @@ def test_a_demonstration_longer_than_the_context_is_refused(tmp_path: Path) -> N
 def test_a_full_disk_is_named(base: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.write_text("a file where the folder should be")
-    with pytest.raises(TrainerError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot be written"):
         train(base, work, SMALL.with_factor("steps", 1))
     shutil.rmtree(work, ignore_errors=True)
 

@@ -21,7 +21,8 @@ class RandomAgent:
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """As many untried, lint-clean changes as branches are wanted, of different factors where there are enough."""
         recipe, seen = briefing.champion.recipe, tried(briefing)
-        rng = np.random.default_rng([self.seed, briefing.round])
+        revision = briefing.notes.get("revision", "0")
+        rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
         left = {
             factor: valid
             for factor, values in sorted(neighbourhood(recipe, briefing.components, briefing.knobs).items())

@@ -126,7 +126,8 @@ class StatisticalAgent:
         if not briefing.feedback:  # a human may ask for what costs more
             pool = [c for c in pool if c.cost <= self.options.max_cost]
         past = observations(briefing.branches)
-        rng = np.random.default_rng([self.seed, briefing.round])
+        revision = briefing.notes.get("revision", "0")
+        rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
         ranked = [self._draw(c, past, briefing.champion.branch, rng) for c in pool]
         return sorted(ranked, key=lambda r: (-r.value, r.candidate.name))
 

@@ -44,12 +44,18 @@ class LocalExecutor:
         self.restarts = restarts
 
     def prepare(self, spec: TrialSpec) -> Path:
-        """Write the trial's folder; a folder that is there already is kept as it is."""
+        """Write the trial's folder; a checkpoint that is there already is continued, under the limits of today."""
         folder = trial_dir(self.run_dir, spec.trial)
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "spec.json").is_file():
-            write_atomic(folder / "spec.json", spec.model_dump_json(indent=1))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise StoreError(f"cannot make {folder}: {e.strerror}; free space or fix permissions, then resume") from e
+        write_atomic(folder / "spec.json", spec.model_dump_json(indent=1))
         return folder
+
+    def forget(self, trial: str) -> None:
+        """Take back the result of a failed trial that nothing recorded, so that a resume tries it again."""
+        (trial_dir(self.run_dir, trial) / "result.json").unlink(missing_ok=True)
 
     def was_killed(self, r: Running) -> bool:
         """True where a signal ended the process (the machine's doing, not the trial's)."""
@@ -103,7 +109,12 @@ class LocalExecutor:
     def result(self, spec: TrialSpec) -> TrialFinished | None:
         """The recorded result of a finished trial."""
         p = trial_dir(self.run_dir, spec.trial) / "result.json"
-        return TrialFinished.model_validate_json(p.read_text(encoding="utf-8")) if p.is_file() else None
+        if not p.is_file():
+            return None
+        try:
+            return TrialFinished.model_validate_json(p.read_text(encoding="utf-8"))
+        except ValueError:
+            raise StoreError(f"{p} is damaged; delete it and resume: the trial goes on from its checkpoint") from None
 
     def overdue(self, r: Running) -> bool:
         """True once a trial hangs (no heartbeat for STALE_S) or passed its CPU limit between two steps."""
@@ -112,14 +123,19 @@ class LocalExecutor:
         limit = r.spec.cpu_limit_s
         return time.time() - last > STALE_S or (limit is not None and h is not None and h.cpu_s > 1.5 * limit)
 
+    def stopped_for(self, r: Running) -> str:
+        """Why an overdue trial was stopped."""
+        h, limit = read_heartbeat(r.folder), r.spec.cpu_limit_s
+        if h is not None and limit is not None and h.cpu_s > 1.5 * limit:
+            return f"used {h.cpu_s:.0f} CPU-s of {limit:.0f}; raise budget.trial_cpu_s or lower recipe.steps"
+        return f"no heartbeat for {STALE_S:.0f} s: hung, stopped"
+
     def collect(self, r: Running) -> TrialFinished:
         """The result of an ended process; machine faults are raised, the trial's own faults become its result."""
         code = r.process.poll()
         if code is None:
             _end(r.process)
-            return self.failed(
-                r, "harness_abort", f"no heartbeat for {STALE_S:.0f} s, or far over its CPU limit; stopped"
-            )
+            return self.failed(r, "harness_abort", self.stopped_for(r))
         if code == 0 and (done := self.result(r.spec)) is not None:
             return done
         why = self.why(r)

@@ -40,7 +40,7 @@ def validity(
         return GateResult(gate="validity", passed=False, message=message, numbers=numbers)
     if suspected:
         f = suspected[0]
-        message = f"{f.kind} suspected ({f.detector}): {f.claim}; run evotrainer audit {branch}"
+        message = f"{f.kind} suspected ({f.detector}): {f.claim}; read its rollouts: evotrainer show RUN {branch}"
         return GateResult(gate="validity", passed=None, message=message, numbers=numbers)
     message = "no leak, tampering or bypass found"
     return GateResult(gate="validity", passed=True, message=message, numbers=numbers)

@@ -63,7 +63,9 @@ def check_version(schema: pa.Schema, where: str) -> None:
     """StoreError where a file's schema is not one this version reads."""
     found = (schema.metadata or {}).get(VERSION_KEY)
     if found is None or not found.isdigit():
-        raise StoreError(f"{where} holds no EvoTrainer rollouts; import them with `evotrainer audit`")
+        raise StoreError(
+            f"{where} holds no EvoTrainer rollouts; give the folder of a trial's rollouts, e.g. RUN/rollouts/b0-s1"
+        )
     if int(found) > SCHEMA_VERSION:
         raise StoreError(
             f"{where} has rollout schema {int(found)}, this evotrainer reads up to {SCHEMA_VERSION}; upgrade evotrainer"

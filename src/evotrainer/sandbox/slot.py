@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import signal
 import socket
 from dataclasses import dataclass
 
@@ -141,7 +142,8 @@ class Slot:
             return False
         kills = self.group.kills()
         hit, self._kills = kills > self._kills, kills
-        return hit
+        # The kernel kills with SIGKILL; another signal beside a late count is an earlier program's memory, not this one's.
+        return hit and code == -signal.SIGKILL
 
     def close(self) -> None:
         """Stop the zygote and remove the group."""

@@ -32,6 +32,12 @@ def search_headline(view: RunView) -> str:
     """Headline of a run that is not certified."""
     champion = view.branches.get(view.champion)
     score = champion.mean("search") if champion else None
+    base = view.branches.get("base")
+    if base is not None and set(view.branches) <= {"base", "b0"} and not view.noise:
+        read = [(s, base.mean(s)) for s in ("search", "gate", "cert")]
+        told = ", ".join(f"{percent(x)} on {s}" for s, x in read if x is not None)
+        if told and not any(b.trials for n, b in view.branches.items() if n != "base"):
+            return f"The policy solves {told}"
     if champion is None or score is None:
         return "No trial has finished yet"
     return f"Champion so far: {champion.name}, {percent(score)} on the search split; not certified"

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from evotrainer.errors import TrainerError
+from evotrainer.errors import StoreError, TrainerError
 from evotrainer.trainers.embedded.folder import fsync, recover_folder, replace_folder
 
 FORMAT = 1
@@ -26,7 +26,7 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
         replace_folder(temp, folder)
     except (OSError, RuntimeError) as e:
         shutil.rmtree(temp, ignore_errors=True)
-        raise TrainerError(f"checkpoint {folder}: cannot be written ({e}); free space or choose another place") from e
+        raise StoreError(f"checkpoint {folder}: cannot be written ({e}); free space or choose another place") from e
 
 
 def load_checkpoint(folder: Path, request: str) -> dict[str, Any] | None:
@@ -43,9 +43,7 @@ def load_checkpoint(folder: Path, request: str) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True)
     except Exception as e:  # torch.load raises many types for a damaged file
-        raise TrainerError(
-            f"checkpoint {folder}: cannot be read ({e}); delete the folder to train from the start"
-        ) from e
+        raise StoreError(f"checkpoint {folder}: cannot be read ({e}); delete the folder to train from the start") from e
     if state.get("format") != FORMAT:
         raise TrainerError(f"checkpoint {folder}: format {state.get('format')}, expected {FORMAT}; delete the folder")
     if state["request"] != request:

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from evotrainer.errors import TrainerError
+from evotrainer.errors import StoreError, TrainerError
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import Shape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
@@ -53,11 +53,9 @@ def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Preci
         for f in temp.iterdir():
             fsync(f)
         replace_folder(temp, folder)
-    except OSError as e:
+    except (OSError, SafetensorError) as e:
         shutil.rmtree(temp, ignore_errors=True)
-        raise TrainerError(
-            f"policy {folder}: cannot be written ({e.strerror}); free space or choose another place"
-        ) from e
+        raise StoreError(f"policy {folder}: cannot be written ({e}); free space or choose another place") from e
 
 
 def load_policy(folder: Path, trainable: bool = False) -> Loaded:
