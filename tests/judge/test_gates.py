@@ -150,7 +150,7 @@ def test_a_suspected_leak_waits_for_an_audit() -> None:
     branch, control = world(0.3)
     verdict = decide(branch, control, findings=[leak("warn")])
     assert verdict.kind == "inconclusive"
-    assert "run evotrainer audit b1" in verdict.reason
+    assert "evotrainer show RUN b1" in verdict.reason
     assert decide(branch, control, findings=[leak("warn")], audits={"history_reads": False}).kind == "promote"
 
 

@@ -151,7 +151,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(base: Path, tmp_path: Path) -
     with pytest.raises(TrainerError, match="another recipe, seed or start policy"):
         train(base, tmp_path, SMALL.with_factor("lr", 5e-4))
     (tmp_path / "checkpoint" / "state.pt").write_bytes(b"torn")
-    with pytest.raises(TrainerError, match="cannot be read"):
+    with pytest.raises(StoreError, match="cannot be read"):
         train(base, tmp_path, SMALL.with_factor("steps", 1))
 
 
