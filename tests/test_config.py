@@ -97,7 +97,7 @@ def test_base_policies_that_are_none_are_refused(tmp_path: Path) -> None:
     shipped = resolve_base("builtin:code-v1")
     assert shipped is not None
     assert (shipped / "model.safetensors").is_file()
-    with pytest.raises(ConfigError, match=r"there are: \['code-v1'\]"):
+    with pytest.raises(ConfigError, match=r"there are: .*'code-v1'"):
         resolve_base("builtin:code-v9")
     with pytest.raises(ConfigError, match="no config.json there"):
         resolve_base(str(tmp_path))

@@ -15,12 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from evotrainer.judge.simulate import Population, Rate, false_promotions, mean_score, power
+from evotrainer.judge import JudgeConfig
+from evotrainer.judge.simulate import Population, Rate, false_promotions, mean_score, power, run_looks
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, scores_of
 from evotrainer.records.events import TrialFinished
 
-DATE = "2026-11-21"
+DATE = "2026-11-22"
 LOOKS = 8
+RULE = JudgeConfig(worthwhile=0.05, max_seeds=8)
+"""As the task file's defaults have it."""
 USUAL = Population()
 """300 tasks, 4 attempts, 2 points between seeds."""
 
@@ -77,13 +80,13 @@ def row(name: str, rate: Rate) -> str:
 def false_promotion_rows(runs: int) -> list[str]:
     wild = [0.02, 0.06] * (LOOKS // 2)
     cases: list[tuple[str, Rate]] = [
-        ("**the judge**, 3 A/A seeds", false_promotions(USUAL, looks=LOOKS, runs=2 * runs)),
-        ("the judge, 5 A/A seeds", false_promotions(USUAL, looks=LOOKS, runs=runs, noise_seeds=5)),
+        ("**the judge**, 3 A/A seeds", false_promotions(USUAL, looks=LOOKS, runs=2 * runs, config=RULE)),
+        ("the judge, 5 A/A seeds", false_promotions(USUAL, looks=LOOKS, runs=runs, noise_seeds=5, config=RULE)),
         ("the judge, every second branch with 6 points between seeds",
-         false_promotions(USUAL, looks=LOOKS, runs=runs, branch_sds=wild)),
-        ("the judge, 0.5 points between seeds", false_promotions(Population(seed_sd=0.005), looks=LOOKS, runs=runs)),
-        ("the judge, 60 tasks", false_promotions(Population(tasks=60), looks=LOOKS, runs=runs)),
-        ("the judge, 24 looks", false_promotions(USUAL, looks=24, runs=runs // 2)),
+         false_promotions(USUAL, looks=LOOKS, runs=runs, branch_sds=wild, config=RULE)),
+        ("the judge, 0.5 points between seeds", false_promotions(Population(seed_sd=0.005), looks=LOOKS, runs=runs, config=RULE)),
+        ("the judge, 60 tasks", false_promotions(Population(tasks=60), looks=LOOKS, runs=runs, config=RULE)),
+        ("the judge, 24 looks", false_promotions(USUAL, looks=24, runs=runs // 2, config=RULE)),
     ]  # fmt: skip
     cases += [(f"instead: {(r.__doc__ or '').rstrip('.')}", rule_rate(r, min(runs, 300))) for r in RULES]
     return [row(*c) for c in cases]
@@ -94,10 +97,44 @@ def power_rows(runs: int) -> list[str]:
     for points in (0.0, 0.03, 0.05, 0.10):
         for look in (1, 3, 8):
             three = power(USUAL, points, look=look, runs=runs, top_up=False)
-            grown = power(USUAL, points, look=look, runs=runs)
-            five = power(USUAL, points, look=look, runs=runs, noise_seeds=5)
-            out.append(f"| {100 * points:+.0f} | {look} | {three.value:.0%} | {grown.value:.0%} | {five.value:.0%} |")
+            before = power(USUAL, points, look=look, runs=runs)
+            grown = power(USUAL, points, look=look, runs=runs, config=RULE)
+            twelve = power(USUAL, points, look=look, runs=runs, config=RULE.model_copy(update={"max_seeds": 12}))
+            shares = " | ".join(f"{x.value:.0%}" for x in (three, before, grown, twelve))
+            out.append(f"| {100 * points:+.0f} | {look} | {shares} |")
     return out
+
+
+def optimism_rows(runs: int) -> list[str]:
+    """By how much a promoted branch's effect overstates what was planted: as selected, and on three fresh seeds."""
+    out = []
+    for points in (0.02, 0.05, 0.10):
+        selected, half, fresh = [], [], []
+        for i in range(runs):
+            rng = np.random.default_rng([7, i])
+            p_T = USUAL.difficulties(rng)
+            control, other = (USUAL.trials("b0", p_T, (1, 2, 3), rng) for _ in range(2))
+            # one draw of how the change acts on tasks, for the selected seeds and the fresh ones
+            branch = USUAL.trials("b1", p_T, range(1, 7), rng, effect=points)
+            e = effect(scores_of(branch[:3], "gate"), scores_of(control, "gate"), confidence=0.98)
+            if e.low > 0:
+                selected.append(e.mean - points)
+                half.append(mean_score(branch[3:]) - mean_score(control) - points)
+                fresh.append(mean_score(branch[3:]) - mean_score(other) - points)
+        if selected:
+            means = " | ".join(f"{100 * np.mean(x):+.1f}" for x in (selected, half, fresh))
+            out.append(f"| {100 * points:+.0f} | {len(selected) / runs:.0%} | {means} |")
+    return out
+
+
+def seeds_used(runs: int) -> str:
+    """Mean trainings of useless branches, with further seeds on demand."""
+    used = [
+        sum({v.branch: int(next(g for g in v.gates if g.gate == "seeds").numbers["branch"]) for v in looks}.values())
+        for i in range(runs)
+        if (looks := run_looks(USUAL, [0.0] * LOOKS, np.random.default_rng([3, i]), config=RULE))
+    ]
+    return f"Useless branches train {sum(used) / len(used) / LOOKS:.1f} seeds on average, of 3 to 8."
 
 
 def commit() -> str:
@@ -119,7 +156,8 @@ def main(runs: int) -> None:
             "",
             f"Simulated trials: {USUAL.tasks} tasks of Beta({USUAL.alpha}, {USUAL.beta}) difficulty, {USUAL.attempts} "
             f"attempts, {100 * USUAL.seed_sd:.0f} points between seeds beyond the attempts' own sampling, 3 seeds a "
-            "branch, up to 6 where a verdict asks for more, rounds of 3 branches, alpha 0.05 over the run.",
+            "branch, up to 8 where a verdict asks for more (worthwhile effect 5 points), rounds of 3 branches, alpha 0.05 over "
+            "the run, every look spends.",
             "",
             f"## False promotions in a whole run of {LOOKS} useless branches",
             "",
@@ -131,9 +169,20 @@ def main(runs: int) -> None:
             "",
             "Position 8: after seven useless branches. Effect 0: a false promotion of that one branch.",
             "",
-            "| effect, points | position | 3 seeds | up to 6 seeds on demand | same, 5 A/A seeds |",
-            "|---|---|---|---|---|",
+            "| effect, points | position | 3 seeds | up to 6, observed mean only (before) | **up to 8, worthwhile 5** | up to 12 |",
+            "|---|---|---|---|---|---|",
             *powers,
+            "",
+            seeds_used(max(1, runs // 5)),
+            "",
+            "## How much a promoted effect overstates",
+            "",
+            "Points above what was planted, mean over promoted branches (one look at 1%, 3 seeds). Fresh: 3 new seeds of the branch, "
+            "against the control of the selection (`judge.reestimate = champion`) or against fresh seeds of it (`promotions`).",
+            "",
+            "| effect, points | promoted | as selected | branch fresh | both fresh |",
+            "|---|---|---|---|---|",
+            *optimism_rows(runs),
             "",
         ]
     )

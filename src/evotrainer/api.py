@@ -19,13 +19,14 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.loop import Ask, Observer
+    from evotrainer.loop import Ask, Loop
     from evotrainer.records.events import Certified, RunClosed
     from evotrainer.records.evidence import Verdict
     from evotrainer.records.ledger import Event, Ledger
     from evotrainer.records.lineage import Lineage
     from evotrainer.records.recipe import Recipe
     from evotrainer.records.verify import VerifyReport
+    from evotrainer.trials import Observer
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=")
 """Overrides that a resume may change: they change what a run may spend, not what it finds."""
@@ -88,11 +89,13 @@ class Run:
         """The closing event, None while the run can be resumed."""
         return next((e.body for e in self.events() if e.kind == "closed"), None)
 
-    def verify(self) -> VerifyReport:
-        """Hash chain, files, single factors."""
-        from evotrainer.records.verify import verify_run
+    def verify(self, head: str = "") -> VerifyReport:
+        """Hash chain, files, every claim that can be computed again; `head`: hash of an event that was noted earlier."""
+        from evotrainer.proving import verify
+        from evotrainer.views.report import check_report
 
-        return verify_run(self.folder)
+        found = verify(self.folder, head)
+        return found if found.problems else found.joined("report", *check_report(self.folder))
 
     def report(self, out: Path | None = None) -> Path:
         """Write the HTML report; returns its path."""
@@ -131,6 +134,7 @@ def start(
         )
     refuse_results(folder)
     preflight(resolved)
+    check_library(resolved)
     resolved = _with_absolute_base(resolved)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +192,7 @@ def preflight(task: TaskFile) -> None:
     from evotrainer.agents import make_agent
     from evotrainer.agents.fixed import FixedAgent
     from evotrainer.config import resolve_base
-    from evotrainer.loop import weights_sha256
+    from evotrainer.opening import weights_sha256
     from evotrainer.trainers import check_installed
 
     base = resolve_base(task.policy.base)
@@ -198,6 +202,14 @@ def preflight(task: TaskFile) -> None:
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_installed("embedded")
     check_world(task, children)
+
+
+def check_library(task: TaskFile) -> None:
+    """The skills a new run is given can be read and hold; a resumed run has its own copy."""
+    if task.run.skills:
+        from evotrainer.librarian import collect
+
+        collect(task.run.skills)
 
 
 def agent_options(task: TaskFile) -> dict[str, Any]:
@@ -212,7 +224,7 @@ def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
     `children`: recipes of branches that are known already.
     """
     from evotrainer.envs import open_environment
-    from evotrainer.loop import check_recipe
+    from evotrainer.opening import check_recipe
 
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
@@ -251,9 +263,6 @@ def _go(
     *,
     task_hash: str | None = None,
 ) -> Run:
-    from evotrainer.agents import make_agent
-    from evotrainer.harness import Harness
-    from evotrainer.loop import Loop, Quiet, no_human
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
 
@@ -261,15 +270,33 @@ def _go(
         if ledger.get("run") is not None:
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
-        loop = Loop(
-            folder=folder,
-            task=task,
-            task_hash=task_hash or task.hash,
-            ledger=ledger,
-            agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
-            harness=Harness.default(),
-            view=view or Quiet(),
-            ask=ask or no_human,
-        )
-        loop.run()
+        make_loop(folder, task, ledger, agent=agent, view=view, ask=ask, task_hash=task_hash).run()
     return Run(folder)
+
+
+def make_loop(
+    folder: Path,
+    task: TaskFile,
+    ledger: Ledger,
+    *,
+    agent: Agent | None = None,
+    view: Observer | None = None,
+    ask: Ask | None = None,
+    task_hash: str | None = None,
+) -> Loop:
+    """The loop over a run folder, not yet walked."""
+    from evotrainer.agents import make_agent
+    from evotrainer.harness import Harness
+    from evotrainer.loop import Loop, no_human
+    from evotrainer.trials import Quiet
+
+    return Loop(
+        folder=folder,
+        task=task,
+        task_hash=task_hash or task.hash,
+        ledger=ledger,
+        agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
+        harness=Harness.default() if task.run.harness == "default" else Harness.minimal(),
+        view=view or Quiet(),
+        ask=ask or no_human,
+    )

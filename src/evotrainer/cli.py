@@ -15,7 +15,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Reinforcement learning for LLMs that runs itself and proves every decision it took.\n\n"
-    "Start: `evotrainer run tasks/code.toml`; your own task: `evotrainer init my-task`.",
+    "Start: `evotrainer run tasks/code.toml` (programs), tasks/math.toml (maths) or tasks/swe.toml (repositories); "
+    "your own task: `evotrainer init my-task`.",
 )
 
 RunArg = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]
@@ -32,6 +33,16 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and print the resolved task file; run nothing.")
     ] = False,
+    skills: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Skill library the agent may look up (folder, run folder or builtin), repeatable; as run.skills."
+        ),
+    ] = None,
+    harness: Annotated[
+        str | None,
+        typer.Option(help="The harness it begins with: default, or minimal (score layer only); as run.harness."),
+    ] = None,
     open_report: Annotated[bool, typer.Option("--open", help="Open the report in a browser at the end.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")] = False,
 ) -> None:
@@ -41,7 +52,9 @@ def run(
     """
     from evotrainer import commands
 
-    commands.run(task, overrides or [], out, dry_run=dry_run, open_report=open_report, plain=plain)
+    chosen = [f"run.harness={harness}"] if harness else []
+    overrides = [*(overrides or []), *commands.library_override(skills or []), *chosen]
+    commands.run(task, overrides, out, dry_run=dry_run, open_report=open_report, plain=plain)
 
 
 @app.command()
@@ -100,25 +113,33 @@ def show(
 
 
 @app.command()
-def why(run: RunArg, branch: Annotated[str, typer.Argument(help="Branch, e.g. b1.")]) -> None:
-    """Why a branch was promoted or not: recomputes its verdict from the ledger and compares.
+def why(
+    run: RunArg,
+    what: Annotated[str, typer.Argument(help="Branch (b1), harness version (h1) or skill (its name).")],
+) -> None:
+    """Why a branch was promoted or not, why the harness changed, what a skill rests on: told and computed again.
 
     Example: evotrainer why runs/mine b1
     """
     from evotrainer import commands
 
-    commands.why(run, branch)
+    commands.why(run, what)
 
 
 @app.command()
-def verify(run: RunArg) -> None:
-    """Check the ledger's hash chain, all files it names, and the single-factor rule.
+def verify(
+    run: RunArg,
+    head: Annotated[
+        str, typer.Option(help="Hash of the last event as it was printed and noted earlier: the ledger must hold it.")
+    ] = "",
+) -> None:
+    """Check the ledger's hash chain and all files it names, and compute scores, verdicts and audits again.
 
-    Example: evotrainer verify runs/mine
+    Example: evotrainer verify runs/mine --head 5600eb6d0c2d88d7
     """
     from evotrainer import commands
 
-    commands.verify(run)
+    commands.verify(run, head)
 
 
 @app.command()
@@ -201,6 +222,174 @@ def audit(
         raise typer.Exit(code)
 
 
+@app.command()
+def backtest(
+    items: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH... [name=value]...", help="Run folders or rollouts, then what is to be changed."),
+    ],
+    intervention: Annotated[
+        Path | None, typer.Option(help="The change as a file, TOML or JSON: factor, new, prediction.")
+    ] = None,
+    predict: Annotated[
+        str | None, typer.Option(help="What the change should do, e.g. 'frac_reward_zero_std down 0.2'.")
+    ] = None,
+    detector: Annotated[
+        str | None, typer.Option(help="Backtest a detector: its name, or a file; name=value are its thresholds.")
+    ] = None,
+    gate: Annotated[
+        bool,
+        typer.Option("--gate", help="Backtest a gate: alpha=0.01, min_effect=0.03, drop=proxy, rule=score-only."),
+    ] = False,
+    branch: Annotated[str | None, typer.Option(help="Branch of a run; default: the champion.")] = None,
+    split: Annotated[str, typer.Option(help="Split of a run: search or train.")] = "search",
+    paid: Annotated[
+        str | None, typer.Option(help="What others' rewards are made of, e.g. visible=1,format=0.1; default: inferred.")
+    ] = None,
+    bad: Annotated[
+        str | None, typer.Option(help="Versions that are bad, for --detector: b1,b3; default: the ledger's.")
+    ] = None,
+    seen: Annotated[
+        str | None, typer.Option(help="Versions looked at when the detector was made; default: the ledger's.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Bad rollouts by a field or key of their detail: KEY or KEY=VALUE.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="Read all as this format; default: recognised file by file.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Where to keep what was read; default: the user's cache.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Reading processes; default: one per core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    fail_on: Annotated[
+        str | None, typer.Option(help="contradicts or flips: exit with 10 where that is the answer, for CI.")
+    ] = None,
+) -> None:
+    """What would this reward, filter, detector or gate have done? Replayed on rollouts and verdicts that exist, in seconds.
+
+    A change of the recipe is replayed on a run's champion or on anybody's rollouts; a detector (--detector) is held against
+    all versions whose truth is known; a gate (--gate) gives a run's verdicts again.
+
+    Example: evotrainer backtest runs/mine rewards.hidden=1 rewards.visible=0
+    """
+    from evotrainer.commands import backtesting
+
+    code = backtesting.backtest(
+        items,
+        intervention=intervention,
+        predict=predict,
+        detector=detector,
+        gate=gate,
+        branch=branch,
+        split=split,
+        paid=paid,
+        bad=bad,
+        seen=seen,
+        label=label,
+        format=format,
+        cache=cache,
+        workers=workers,
+        as_json=as_json,
+        fail_on=fail_on,
+    )
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command(name="audit-branch")
+def audit_branch(
+    run: RunArg,
+    branch: Annotated[str, typer.Argument(help="Branch, e.g. b1.")],
+    capability: Annotated[
+        list[str] | None,
+        typer.Option(help="Capability to close, repeatable; default: every shortcut its evaluations left open."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")] = False,
+) -> None:
+    """Does a branch's score rest on a shortcut? Evaluates it again with the shortcut closed, on the same tasks.
+
+    A confirmed shortcut makes the branch and all its descendants invalid, also after promotion; the champion falls back to
+    the last valid version. The ledger keeps the story: `evotrainer why RUN BRANCH`.
+
+    Example: evotrainer audit-branch runs/mine b2 --capability history
+    """
+    from evotrainer import commands
+
+    commands.audit_branch(run, branch, capability or [], as_json=as_json, plain=plain)
+
+
+@app.command(name="harness")
+def harness_(
+    run: RunArg,
+    version: Annotated[str | None, typer.Argument(help="Version in detail, e.g. h1; default: all of them.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """How the harness of a run evolved: each version with its diff, reason, evidence, backtests and verdicts that would flip.
+
+    Example: evotrainer harness runs/mine h1
+    """
+    from evotrainer import commands
+
+    commands.harness(run, version, as_json=as_json)
+
+
+@app.command(name="admit-detector")
+def admit_detector(
+    spec: Annotated[Path, typer.Argument(help='Detector (TOML), e.g. form = "pattern"; see docs/commands.')],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    bad: Annotated[list[str] | None, typer.Option(help="Branch it should speak of, repeatable.")] = None,
+    clean: Annotated[list[str] | None, typer.Option(help="Branch on which it should be silent, repeatable.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Would a detector of your own be admitted? Tries it on recorded runs by the rules that the loop applies.
+
+    Without --bad and --clean the runs' own records tell: branches that are invalid, or moved unexplained, against all others
+    and the base policy. Exit code 1 where it is refused; the reason names the number.
+
+    Example: evotrainer admit-detector reads_history.toml runs/leak
+    """
+    from evotrainer import commands
+
+    if code := commands.admit_detector(spec, runs, bad or [], clean or [], as_json=as_json):
+        raise typer.Exit(code)
+
+
+@app.command()
+def calibrate(
+    run: RunArg,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[section.name=value]...", help="Another gate: judge.*, run.seeds, run.rounds, run.branches."
+        ),
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option("--also", help="Further runs whose repeated trainings are compared, repeatable."),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(min=0, help="Train the starting recipe on so many further seeds first (RUN/calibration).")
+    ] = 0,
+    runs: Annotated[int, typer.Option(min=20, help="Simulated runs per figure.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")] = False,
+) -> None:
+    """How often would a run's gate promote what is worth nothing, and which effects does it find? From the run's own noise.
+
+    False promotions over whole simulated runs and in real A/A comparisons, power by effect, seeds and attempts that reach
+    80% at judge.worthwhile, and their cost.
+
+    Example: evotrainer calibrate runs/mine run.seeds=[1,2,3] judge.max_seeds=8
+    """
+    from evotrainer import commands
+
+    commands.calibrate(
+        run, overrides or [], also or [], trials=trials, runs=runs, seed=seed, as_json=as_json, plain=plain
+    )
+
+
 @app.command(name="import")
 def import_(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders with rollouts.")],
@@ -260,6 +449,160 @@ def base(
     from evotrainer import commands
 
     commands.base(task, overrides or [], out, bf16=bf16)
+
+
+@app.command()
+def admit(
+    task: Annotated[Path, typer.Argument(help="Task file (TOML) with repository tasks.")],
+    overrides: Overrides = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split to try; default: search, of a data set's instances cert.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many tasks; default: the whole split.")] = None,
+) -> None:
+    """Is each repository task fit for use? The reference fix must pass, doing nothing must fail, cheating must fail.
+
+    Cheats: tests rewritten, a conftest that passes everything, a replaced test runner, values equal to everything, ... Exit
+    code 1 where a task is refused; the reasons are printed.
+
+    Example: evotrainer admit tasks/swe.toml environment.world=real --limit 20
+    """
+    from evotrainer import commands
+
+    commands.admit(task, overrides or [], split=split, limit=limit)
+
+
+@app.command()
+def cases(
+    run: RunArg,
+    trace: Annotated[
+        bool,
+        typer.Option("--trace", help="Every proposal: vetoed, refused, trained or only considered, with the reason."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Case memory: what was seen, tried, expected and what happened; with --trace the whole search.
+
+    Example: evotrainer cases runs/mine --trace
+    """
+    from evotrainer import commands
+
+    commands.cases(run, trace=trace, as_json=as_json)
+
+
+@app.command()
+def forecasts(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; their forecasts are pooled.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """How good each agent's forecasts were: interval coverage, calibration of promotion chances, proper scores.
+
+    Example: evotrainer forecasts runs/*
+    """
+    from evotrainer import commands
+
+    commands.forecasts(runs, as_json=as_json)
+
+
+skills_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(
+    skills_app,
+    name="skills",
+    help="What verdicts taught, as Agent Skills with evidence: list, show, export, import, validate, compare.\n\n"
+    "Example: evotrainer skills list runs/mine",
+)
+SkillSource = Annotated[Path, typer.Argument(metavar="SOURCE", help="Library folder, run folder or builtin.")]
+
+
+@skills_app.command("list")
+def skills_list(
+    source: SkillSource,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Skills with claim, pooled effect, scope and expiry.
+
+    Example: evotrainer skills list runs/mine
+    """
+    from evotrainer import commands
+
+    commands.skills_list(source, as_json=as_json)
+
+
+@skills_app.command("show")
+def skills_show(
+    source: SkillSource,
+    name: Annotated[str | None, typer.Argument(help="Skill; not needed where there is only one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Its evidence instead of its text.")] = False,
+) -> None:
+    """One skill in full.
+
+    Example: evotrainer skills show runs/mine dead-groups-group-size-up
+    """
+    from evotrainer import commands
+
+    commands.skills_show(source, name, as_json=as_json)
+
+
+@skills_app.command("export")
+def skills_export(
+    source: SkillSource,
+    out: Annotated[Path, typer.Option(help="Folder to write skill folders to.")],
+    name: Annotated[list[str] | None, typer.Option(help="Skill, repeatable; default: all.")] = None,
+) -> None:
+    """Copy validated skills to a folder that any reader of Agent Skills can use.
+
+    Example: evotrainer skills export runs/mine --out .agent/skills
+    """
+    from evotrainer import commands
+
+    commands.skills_export(source, name or [], out)
+
+
+@skills_app.command("import")
+def skills_import(
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Run folders or libraries.")],
+    library: Annotated[Path, typer.Option(help="Library to merge into; made where it is not there.")],
+) -> None:
+    """Merge evidence into a library: the same skill's trials join, none counts twice.
+
+    Example: evotrainer skills import runs/* --library skills/
+    """
+    from evotrainer import commands
+
+    commands.skills_import(sources, library)
+
+
+@skills_app.command("validate")
+def skills_validate(
+    source: SkillSource,
+    run: Annotated[list[Path] | None, typer.Option(help="Run folder whose ledger is at hand, repeatable.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Check format and evidence: every claim must follow from its trials, every trial from its ledger row.
+
+    Example: evotrainer skills validate skills/ --run runs/mine
+    """
+    from evotrainer import commands
+
+    commands.skills_validate(source, run or [], as_json=as_json)
+
+
+@skills_app.command("compare")
+def skills_compare(
+    task: Annotated[Path, typer.Argument(help="Task file (TOML).")],
+    library: Annotated[list[str], typer.Option("--skills", help="Library of the arm with skills, repeatable.")],
+    out: Annotated[Path, typer.Option(help="Folder for all runs and the results; called again, it goes on.")],
+    overrides: Overrides = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Pairs of runs, each with seeds of its own.")] = 3,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")] = False,
+) -> None:
+    """Do skills help? The same task, seeds and budget with and without them; resumable.
+
+    Example: evotrainer skills compare tasks/math.toml --skills skills/ --out compare/ --repeats 5
+    """
+    from evotrainer import commands
+
+    commands.skills_compare(task, overrides or [], library, out, repeats=repeats, plain=plain)
 
 
 def main() -> None:

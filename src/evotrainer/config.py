@@ -17,6 +17,16 @@ from evotrainer.records.recipe import Frozen, Recipe, explain, lint
 
 ANCHORED = ("environment", "policy")
 """Sections that may hold paths."""
+LATER = (
+    ("judge", "worthwhile"),
+    ("judge", "max_seeds"),
+    ("judge", "reestimate"),
+    ("run", "skills"),
+    ("run", "veto"),
+    ("run", "harness"),
+    ("run", "evolve_harness"),
+)
+"""Options that joined after 0.1.0's first runs: at their default they leave a task file's hash as it was."""
 
 
 class TaskInfo(Frozen):
@@ -30,6 +40,7 @@ class Shape(Frozen):
     width: int = Field(128, ge=16)
     layers: int = Field(4, ge=1)
     heads: int = Field(4, ge=1)
+    """Attention heads; they share 2 key/value heads where their number is even, otherwise each has its own."""
     mlp: int = Field(384, ge=16)
     """Inner width of the gated MLP."""
     context: int = Field(320, ge=32)
@@ -43,14 +54,25 @@ class Shape(Frozen):
 
 
 class WarmStart(Frozen):
-    """Supervised warm start on the environment's demonstrations."""
+    """Supervised warm start on the environment's demonstrations, optionally after its drills."""
 
     demonstrations: int = Field(10_000, ge=1)
     steps: int = Field(1_000, ge=1)
     batch: int = Field(32, ge=1)
     lr: float = Field(2e-3, gt=0)
+    drills: int = Field(20_000, ge=1)
+    """Skill drills generated, where `drill_steps` asks for them."""
+    drill_steps: int = Field(0, ge=0)
+    """Steps on drills before those on demonstrations, with a warm-up and a cosine of their own; 0: none."""
+    drill_lr: float | None = Field(None, gt=0)
+    """None: `lr`."""
     seed: int = 0
     shape: Shape = Shape()
+
+    @property
+    def all_steps(self) -> int:
+        """Steps of both phases."""
+        return self.drill_steps + self.steps
 
 
 class PolicyConfig(Frozen):
@@ -78,9 +100,21 @@ class Judgement(Frozen):
     """One-sided probability of any false promotion in the whole run."""
     min_effect: float = Field(0.01, ge=0, lt=1)
     """Smallest improvement of the gate score that is worth a promotion, in score units."""
+    worthwhile: float = Field(0.05, gt=0, lt=1)
+    """Effect that the judge should find: as long as it is not excluded, an undecided branch is given more seeds.
+    `evotrainer calibrate` tells the power at it."""
     min_seeds: int = Field(3, ge=2)
+    max_seeds: int = Field(8, ge=2)
+    """An undecided branch, and its control, are given further seeds up to so many; as many as run.seeds: none."""
+    reestimate: Literal["champion", "promotions"] = "champion"
+    """Whose effect is measured again on fresh seeds (run.certify_seeds). champion: at the end, from the trainings that
+    certification takes anyway. promotions: every promoted branch and its control, both trained again."""
     max_error_share: float = Field(0.05, ge=0, le=1)
     """Share of rollouts lost to infrastructure faults above which nothing is decided."""
+    audit: Literal["promotions", "suspects", "never"] = "promotions"
+    """Counterfactual audits: evaluate again with the environment's capabilities closed. suspects: a branch whose findings
+    question its validity, or whose score jumped. promotions: also every branch before it is promoted, and the champion
+    before certification. never: a suspected branch stays undecided."""
 
 
 class RunConfig(Frozen):
@@ -105,11 +139,22 @@ class RunConfig(Frozen):
     health_every: int = Field(5, ge=0)
     """The harness reads a training every so many steps (the last two of them), and every search evaluation; 0: only the
     branch as a whole is read, once it is trained."""
+    harness: Literal["default", "minimal"] = "default"
+    """h0, what interprets training from the start. default: all built-in detectors. minimal: the score layer only."""
+    evolve_harness: bool = True
+    """New detectors are mined where something moves and no finding says why, and admitted, confirmed or retired by rule;
+    false: h0 stays as it is."""
     restarts: int = Field(2, ge=0)
     """A trial process that was killed is started again so often; it continues from its checkpoint."""
     sampler_dtype: Literal["fp32", "bf16", "auto"] = "fp32"
     """Numbers that sampling computes in; the update always recomputes in fp32. `auto`: bf16 where the processor
     multiplies it natively, decided once, when the run begins. Only fp32 gives the same run on processors that differ."""
+    veto: bool = True
+    """Refuse interventions whose backtest contradicts them. false: train them all the same, as a control arm that shows
+    what the veto is worth (`python -m bench.backtest.forecast`)."""
+    skills: tuple[str, ...] = ()
+    """Skill libraries the agent may look up: folders of skills, run folders, or `builtin`. Copied into the run when it
+    begins."""
     evaluate_only: bool = False
     """Only evaluate the base policy on the splits; train nothing."""
 
@@ -162,8 +207,12 @@ class TaskFile(Frozen):
 
     @property
     def hash(self) -> str:
-        """16 hex digits of SHA-256 over the canonical JSON."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """16 hex digits of SHA-256 over the canonical JSON; what later versions added counts where it is set."""
+        values = self.model_dump(mode="json")
+        for section, name in LATER:
+            if getattr(self, section).__class__.model_fields[name].default == getattr(getattr(self, section), name):
+                del values[section][name]
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:
@@ -203,6 +252,8 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
                 raise ConfigError(f"override {item!r}: {p!r} is a value, not a section")
         value = _parse_value(text.strip())
         node[path[-1]] = _absolute(value, Path.cwd()) if path[0] in ANCHORED else value
+        if path == ["run", "skills"]:
+            node["skills"] = _libraries(value, Path.cwd())
     return out
 
 
@@ -225,7 +276,16 @@ def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read {p}: {e}") from None
     anchored = {k: _absolute(v, p.resolve().parent) if k in ANCHORED else v for k, v in raw.items()}
+    if isinstance(raw.get("run"), dict) and "skills" in raw["run"]:
+        anchored["run"] = raw["run"] | {"skills": _libraries(raw["run"]["skills"], p.resolve().parent)}
     return resolve(apply_overrides(anchored, overrides), source=str(p))
+
+
+def _libraries(v: Any, folder: Path) -> Any:
+    """Skill libraries with their paths made absolute; `builtin` is none."""
+    if not isinstance(v, list):
+        return v
+    return [x if not isinstance(x, str) or x == "builtin" else os.path.normpath(folder / x) for x in v]
 
 
 def _absolute(v: Any, folder: Path) -> Any:

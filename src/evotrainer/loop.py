@@ -6,18 +6,16 @@ walking the same path again: what is recorded is read, what is not is done. So t
 
 from __future__ import annotations
 
-import hashlib
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
 from evotrainer import __version__
-from evotrainer.config import TaskFile, default_workers, resolve_base
+from evotrainer.config import TaskFile, resolve_base
+from evotrainer.counterfactual import Auditor
 from evotrainer.errors import (
     AbortedError,
     BudgetError,
@@ -26,10 +24,13 @@ from evotrainer.errors import (
     SingleFactorError,
     TrainerError,
 )
-from evotrainer.executors.local import LocalExecutor
-from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec
+from evotrainer.evolution import Evolver
+from evotrainer.executors.spec import TrialSpec
 from evotrainer.judge import CertEntry, JudgeConfig, Look, certify, judge, measure_noise, next_looks, scores_of
-from evotrainer.records.budget import Budget
+from evotrainer.librarian import Librarian
+from evotrainer.memory import Memory
+from evotrainer.opening import check_recipe, fingerprints, machine, weights_sha256
+from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import (
     Backtested,
     BranchOpened,
@@ -47,61 +48,34 @@ from evotrainer.records.events import (
     RunClosed,
     RunOpened,
     TrialFinished,
-    TrialIntended,
 )
 from evotrainer.records.evidence import (
+    Audit,
     Backtest,
-    BranchRecord,
     Briefing,
     HealthReport,
     Intervention,
     Proposal,
     Verdict,
 )
-from evotrainer.records.faults import fault_point
-from evotrainer.records.ledger import Journal, Ledger
-from evotrainer.records.lineage import search_means
-from evotrainer.records.recipe import Frozen, Recipe, lint, single_factor
+from evotrainer.records.ledger import Ledger
+from evotrainer.records.lineage import BASE, Lineage
+from evotrainer.records.recipe import Recipe, lint, single_factor
+from evotrainer.reestimate import Reestimator
+from evotrainer.topup import TopUps
+from evotrainer.trials import Branch, Observer, Trials
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.harness import Harness, HarnessContext
+    from evotrainer.harness import Batch, Harness, HarnessContext
     from evotrainer.records.rollout import Rollout
 
 CONTROL = "b0"
 """The starting recipe's branch."""
-PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
-"""Factors of the starting recipe under which every policy of the run is evaluated."""
-NEEDED = ("base", "noise", "confirm", "certify", "audit")
-"""Trials a run cannot do without: their failure is not recorded as a result, a resume tries them again."""
 ESCALATE_AFTER = 2
 """Rounds in a row without a promotion after which the run escalates."""
 MAX_REVISIONS = 3
 """So many times a human may send one step back."""
-
-
-class Observer(Protocol):
-    """What wants to know how the run goes; views implement it."""
-
-    def round(self, n: int, champion: str) -> None: ...
-    def step(self, name: str) -> None: ...
-    def trials(self, running: list[tuple[TrialSpec, Heartbeat | None]]) -> None: ...
-    def budget(self, spent: dict[str, float], limits: dict[str, float]) -> None: ...
-    def finished(self, trial: TrialFinished) -> None: ...
-    def verdict(self, verdict: Verdict) -> None: ...
-    def note(self, text: str) -> None: ...
-
-
-class Quiet:
-    """An observer that says nothing."""
-
-    def round(self, n: int, champion: str) -> None: ...
-    def step(self, name: str) -> None: ...
-    def trials(self, running: list[tuple[TrialSpec, Heartbeat | None]]) -> None: ...
-    def budget(self, spent: dict[str, float], limits: dict[str, float]) -> None: ...
-    def finished(self, trial: TrialFinished) -> None: ...
-    def verdict(self, verdict: Verdict) -> None: ...
-    def note(self, text: str) -> None: ...
 
 
 Ask = Callable[[str, str], tuple[str, str]]
@@ -115,39 +89,7 @@ def no_human(where: str, text: str) -> tuple[str, str]:
     )
 
 
-@dataclass
-class Branch:
-    """A branch as far as the story has been told."""
-
-    name: str
-    parent: str | None
-    round: int
-    recipe: Recipe
-    intervention: Intervention | None = None
-    trials: list[TrialFinished] = field(default_factory=list)
-    health: HealthReport | None = None
-    verdict: Verdict | None = None
-    version: str | None = None
-
-    @property
-    def complete(self) -> list[TrialFinished]:
-        return [t for t in self.trials if t.status == "complete"]
-
-    def record(self) -> BranchRecord:
-        """What an agent may see of it: search-split means, never gate scores of tasks."""
-        return BranchRecord(
-            branch=self.name,
-            parent=self.parent,
-            round=self.round,
-            recipe=self.recipe,
-            intervention=self.intervention,
-            verdict=self.verdict,
-            version=self.version,
-            search=search_means(self.complete),
-        )
-
-
-class Loop:
+class Loop(Trials):
     """One run: from the base policy to a certified champion, within a budget."""
 
     def __init__(
@@ -161,25 +103,24 @@ class Loop:
         view: Observer,
         ask: Ask,
     ) -> None:
-        self.folder, self.task, self.task_hash, self.ledger = folder, task, task_hash, ledger
-        self.journal = Journal(ledger)
-        self.agent, self.harness, self.view, self.ask = agent, harness, view, ask
-        self.executor = LocalExecutor(folder, task.run.workers or default_workers(), task.run.restarts)
+        super().__init__(folder, task, ledger, view)
+        self.task_hash, self.agent, self.harness, self.ask = task_hash, agent, harness, ask
+        self.auditor = Auditor(self)
+        self.evolver = Evolver(self)
+        self.topups, self.reestimator = TopUps(self), Reestimator(self)
+        self.librarian = Librarian(self)
+        self.memory = Memory(self)
         self.branches: dict[str, Branch] = {}
         self.versions: list[str] = []
         self.champion = CONTROL
         self.verdicts: list[Verdict] = []
+        self.replayed: tuple[Sequence[Rollout], Batch] | None = None
         self.failures = 0
         self.feedback = ""
         self.revision = 0
-        self.base: TrialFinished | None = None
         self.base_health: HealthReport | None = None
         self.noise: NoiseMeasured | None = None
         self.started = time.time()
-        self.env: dict[str, Any] = {}
-        self.sampler: Literal["fp32", "bf16"] = "fp32"
-        self.looked_at_budget = 0.0
-        self.waited_since = time.monotonic()
 
     # -- the run ---------------------------------------------------------------------------------------------------
 
@@ -198,9 +139,43 @@ class Loop:
         self.certify()
         return self.close(reason)
 
+    def recall(self) -> None:
+        """Take up what a run recorded, without doing anything: branches, trials, champion, what is closed."""
+        opened = self.ledger.get("run")
+        if opened is None:
+            raise ConfigError(f"{self.folder} holds no run yet; `evotrainer resume {self.folder}` begins it")
+        self.env = opened.body.environment
+        self.sampler = "bf16" if opened.body.machine.get("sampler_dtype") == "bf16" else "fp32"
+        self.check_unchanged(opened.body)
+        events = self.ledger.events()
+        tree = Lineage.from_events(events)
+        readings = {e.id: e.body.health for e in events if e.kind == "diagnosed"}
+        for name, b in tree.branches.items():
+            trials = [t.finished for t in b.trainings if t.finished]
+            read = [h for k, h in readings.items() if k == f"{name}/read" or k.startswith(f"{name}/read/")]
+            health, looks = read[-1] if read else None, len(b.verdicts)
+            self.branches[name] = Branch(
+                name, b.parent, b.round, b.recipe, b.intervention, trials, health, b.verdict, b.version, looks
+            )
+        base = tree.trials.get("base")
+        self.base = base.finished if base else None
+        self.evolver.recall(events)
+        self.fall_back()
+
     def round(self, n: int) -> str:
         """The nine steps. Returns why the run should stop here, or nothing."""
-        self.record(f"r{n}/opened", "round", lambda: RoundOpened(round=n, champion=self.champion, harness="h0"))
+        again = bool(self.restarted(n))
+        if self.ledger.get(f"r{n}/opened") is None:
+            self.fall_back()
+            again = again or self.champion == BASE
+        if again:
+            self.restart(n)
+        opened = self.record(
+            f"r{n}/opened",
+            "round",
+            lambda: RoundOpened(round=n, champion=self.champion, harness=self.harness.version, closed=self.closed),
+        )
+        self.champion, self.closed = opened.champion, dict(opened.closed)
         self.view.round(n, self.champion)
         self.escalate(n)
 
@@ -232,6 +207,7 @@ class Loop:
                 env["components"] = dict(world.components)
                 env["knobs"] = {k: ", ".join(map(str, v)) for k, v in world.knobs.items()}
                 env["proxy"] = list(world.proxy) if world.proxy else None
+                env["capabilities"] = [c.model_dump(mode="json") for c in world.capabilities]
                 check_recipe(self.task.recipe, world.name, world.components, world.knobs)
             finally:
                 world.close()
@@ -241,6 +217,7 @@ class Loop:
                 run=self.folder.name,
                 task=self.task.task.name,
                 task_hash=self.task_hash,
+                task_sha256=sha256_file(self.folder / "task.toml"),
                 version=__version__,
                 seed=self.task.run.seed,
                 agent=self.task.run.agent,
@@ -262,6 +239,8 @@ class Loop:
         self.sampler = "bf16" if run.machine.get("sampler_dtype") == "bf16" else "fp32"
         self.check_unchanged(run)
         self.view.note(run.isolation)
+        self.librarian.open()
+        self.evolver.open()
         self.open_branch(CONTROL, None, 0, self.task.recipe, None)
 
     def check_unchanged(self, run: RunOpened) -> None:
@@ -332,8 +311,36 @@ class Loop:
             lambda: measure_noise(CONTROL, scores_of(b0.complete, "gate"), seeds_per_branch=len(self.task.run.seeds)),
         )
         b0.health = self.read(f"{CONTROL}/read", 0, CONTROL, self.collect(CONTROL))
-        self.promote("v0", CONTROL, None)
+        self.evolver.review(0, [CONTROL])
+        self.promote(CONTROL, None)
+        self.auditor.settle(self.auditor.examine(0, b0))
+        self.evolver.settle(0)
         self.view.note(f"noise floor {100 * self.noise.noise_floor:.1f} points on gate, from the A/A trials alone")
+
+    def restarted(self, n: int) -> str:
+        """The new starting branch of a round, empty where it had none."""
+        opened = [e.body for e in self.ledger.events("branch")]
+        return next((b.branch for b in opened if b.round == n and b.parent is None and b.branch != CONTROL), "")
+
+    def restart(self, n: int) -> None:
+        """No valid version is left: the starting recipe again, with what was exploited closed in training, too."""
+        name = self.restarted(n) or f"b{len(self.branches)}"
+        recipe = self.task.recipe.model_copy(update={"knobs": {**self.task.recipe.knobs, **self.closed}})
+        b = self.open_branch(name, None, n, recipe, None)
+        self.train([b], purpose="noise")
+        self.widen_noise([name])
+        b.health = self.read(f"{name}/read", n, name, self.collect(name))
+        self.evolver.review(n, [name])
+        self.promote(name, None)
+
+    def fall_back(self) -> None:
+        """The last valid version is champion, and what was confirmed as a shortcut is closed: also what was found since."""
+        tree = Lineage.from_events(self.ledger.events())
+        valid = [v.branch for v in tree.versions if v.branch not in tree.invalid]
+        self.champion = valid[-1] if valid else BASE
+        self.closed |= {
+            e.body.audit.knob: e.body.audit.closed for e in self.ledger.events("audited") if e.body.audit.confirmed
+        }
 
     # -- the nine steps --------------------------------------------------------------------------------------------
 
@@ -368,7 +375,11 @@ class Loop:
             base=self.base_health,
             before=self.solved_before(b),
             curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
+            sandboxed=self.evolver.runner,
         )
+
+    def read_by(self) -> dict[str, Any]:
+        return self.evolver.for_trials()
 
     def solved_before(self, b: Branch | None) -> dict[str, float] | None:
         """Share of correct search attempts per task of the version a branch came from: its parent, else the base policy."""
@@ -385,6 +396,7 @@ class Loop:
         """Steps 5 to 7, as often as a human sends them back (REVISE at the intervention or the backtest gate)."""
         for k in range(MAX_REVISIONS + 1):
             proposal = self.propose(n, k, health, rollouts)
+            self.evolver.edits(n, k, proposal)
             text = "\n".join(f"{i.factor}: {i.old} -> {i.new}  ({i.hypothesis})" for i in proposal.interventions)
             if not self.gate(n, "intervention", text or proposal.stop, k):
                 continue
@@ -402,7 +414,10 @@ class Loop:
         self.revision = k
 
         def proposed() -> Proposed:
-            return Proposed(round=n, proposal=self.agent.propose(self.briefing(n, health), AgentTools(self, rollouts)))
+            tools = AgentTools(self, rollouts)
+            proposal = self.agent.propose(self.briefing(n, health), tools)
+            quoted = [t.trial for t in self.branches[self.champion].complete if any(f.quotes for f in health.findings)]
+            return Proposed(round=n, proposal=proposal, shown=tuple(sorted({*tools.served, *quoted})))
 
         return self.record(f"r{n}/proposed" + (f"/{k}" if k else ""), "proposed", proposed).proposal
 
@@ -417,13 +432,17 @@ class Loop:
             health=health,
             branches=tuple(b.record() for b in done),
             components=self.env["components"],
-            knobs=self.env["knobs"],
+            knobs=self.auditor.offered(self.branches[self.champion].recipe),
             budget_left=self.budget().left(),
             notes={"train_tasks": str(self.env.get("splits", {}).get("train", "")), "revision": str(self.revision)},
             trial_cost=sum(costs) / len(costs) if costs else 0.0,
             failures_in_a_row=self.failures,
             branches_wanted=self.task.run.branches,
             feedback=self.feedback,
+            skills=self.librarian.advice(health),
+            cases=self.memory.cases(health),
+            bar=self.memory.bar(),
+            reopenable=self.memory.reopenable(),
         )
 
     def backtest(
@@ -436,7 +455,8 @@ class Loop:
 
             def replay(i: int = i, iv: Intervention = iv) -> Backtested:
                 b = self.replay(iv, rollouts)
-                return Backtested(round=n, index=i, intervention=iv, backtest=b, vetoed=b.verdict == "contradicts")
+                vetoed = b.verdict == "contradicts" and self.task.run.veto
+                return Backtested(round=n, index=i, intervention=iv, backtest=b, vetoed=vetoed)
 
             key = f"r{n}/backtested/{i}" + (f"/{k}" if k else "")
             if not self.record(key, "backtested", replay).vetoed:
@@ -449,9 +469,11 @@ class Loop:
         return tuple(h for h in (self.base_health if b else None, parent.health if parent else None) if h is not None)
 
     def replay(self, iv: Intervention, rollouts: Sequence[Rollout]) -> Backtest:
-        from evotrainer.harness import backtest
+        from evotrainer.harness import Batch, backtest
 
-        return backtest(iv, self.branches[self.champion].recipe, rollouts, self.context(self.champion))
+        if self.replayed is None or self.replayed[0] is not rollouts:  # read once for all proposals of a round
+            self.replayed = rollouts, Batch.of(rollouts)
+        return backtest(iv, self.branches[self.champion].recipe, self.replayed[1], self.context(self.champion))
 
     def plan(self, n: int, proposal: Proposal, candidates: list[tuple[int, Intervention]]) -> Planned:
         """Turn what is left into branches: single factor, lint-clean, not tried before, within the budget."""
@@ -498,6 +520,8 @@ class Loop:
             factor = single_factor(parent, recipe)
         except (ConfigError, SingleFactorError) as e:
             return str(e)
+        if opened := self.auditor.opened_by(parent, recipe):
+            return f"opens {opened.name}, which honest training has no need of ({opened.about})"
         if factor != iv.factor:
             return f"declared factor {iv.factor}, but the recipes differ in {factor}"
         if errors := [x for x in lint(recipe) if x.level == "error"]:
@@ -505,6 +529,8 @@ class Loop:
         for b in self.branches.values():
             if b.recipe.hash == recipe.hash:
                 return f"this recipe was trained already as {b.name}"
+        if repeated := self.memory.repeated(iv):
+            return repeated
         trainings = (chosen + 1) * len(self.task.run.seeds) + len(self.task.run.certify_seeds)
         need = (chosen + 1) * len(self.task.run.seeds) + self.certification_trials()
         try:
@@ -522,14 +548,24 @@ class Loop:
             b.trials = [results[f"{b.name}-s{s}"] for s in self.task.run.seeds]
 
     def verify(self, n: int, names: Sequence[str]) -> None:
-        """Step 9: read, judge, record. Best first; what remains is judged against the new champion."""
+        """Step 9: read, judge, record; what stays undecided is given the seeds that would decide, and looked at again."""
+        before = self.champion
+        self.look(n, names)
+        while more := self.topups.grant(n, names, before):
+            self.look(n, more)
+        self.evolver.settle(n)
+        self.librarian.distil(sorted(names, key=lambda x: (-gate_mean(self.branches[x]), x)))
+        self.failures = 0 if self.champion != before else self.failures + 1
+
+    def look(self, n: int, names: Sequence[str]) -> None:
+        """One look at some of a round's branches. Best first; what remains is judged against the new champion."""
         self.view.step("9 verify")
         for name in names:
             b = self.branches[name]
             if b.complete:
-                b.health = self.read(f"{name}/read", n, name, self.collect(name))
+                b.health = self.read(f"{name}/read{self.again(b)}", n, name, self.collect(name))
+        self.evolver.review(n, names)
         self.widen_noise(names)
-        before = self.champion
         # The looks of a round share their level, so that judging the best first costs nothing (docs/judge.md).
         # Only one branch a round becomes champion: what else gains may be tried again on top of it.
         looks = next_looks(self.verdicts, self.task.judge.alpha, len(names))
@@ -537,9 +573,15 @@ class Loop:
         for name, look in zip(order, looks, strict=True):
             verdict = self.judge(n, self.branches[name], look)
             self.view.verdict(verdict)
-            if verdict.kind == "promote" and self.gate(n, "verdict", f"promote {name}: {verdict.reason}", name=name):
-                self.promote(f"v{len(self.versions)}", name, self.champion)
-        self.failures = 0 if self.champion != before else self.failures + 1
+            if self.auditor.settle([a for a in self.auditor.audits_of(name) if verdict.kind == "invalid"]):
+                continue
+            if (
+                verdict.kind == "promote"
+                and self.standing(name)
+                and self.gate(n, "verdict", f"promote {name}: {verdict.reason}", name=name)
+            ):
+                self.promote(name, self.champion)
+                self.reestimator.promotion(self.branches[name])
 
     def widen_noise(self, names: Sequence[str]) -> None:
         """Every branch's spread between seeds joins the noise measurement: more degrees of freedom for all."""
@@ -547,8 +589,10 @@ class Loop:
             scores = scores_of(self.branches[name].complete, "gate")
             if len(scores) < 2:
                 continue
+            b = self.branches[name]
+            more = f"/{len(b.trials)}" if len(b.trials) > len(self.task.run.seeds) else ""
             self.noise = self.record(
-                f"noise/{name}",
+                f"noise/{name}{more}",
                 "noise",
                 partial(
                     measure_noise,
@@ -565,25 +609,55 @@ class Loop:
         ahead = self.champion if self.champion != control.name else ""
 
         def judged() -> Judged:
-            verdict = judge(
-                b.name,
-                control.name,
-                b.trials,
-                control.trials,
-                self.noise,
-                look,
-                self.judge_config(),
-                findings=b.health.findings if b.health else (),
-                control_findings=control.health.findings if control.health else (),
-                proxy=self.proxy(),
-                ahead=ahead,
-            )
-            return Judged(round=n, verdict=verdict)
+            audits = self.auditor.examine(n, b)
+            said = self.verdict(n, b, control, look, ahead, audits)
+            if said.verdict.kind == "promote":
+                more = self.auditor.everything(n, b, "promotion")
+                if more != audits:
+                    said = self.verdict(n, b, control, look, ahead, more)
+            return said
 
-        verdict: Verdict = self.record(f"{b.name}/judged", "judged", judged).verdict
-        b.verdict = verdict
+        verdict: Verdict = self.record(f"{b.name}/judged{self.again(b)}", "judged", judged).verdict
+        b.verdict, b.looks = verdict, b.looks + 1
         self.verdicts.append(verdict)
         return verdict
+
+    def verdict(self, n: int, b: Branch, control: Branch, look: Look, ahead: str, audits: Sequence[Audit]) -> Judged:
+        """The judge's answer, both sides with gate scores of one world: what was audited is closed in it."""
+        invalid = any(a.confirmed for a in audits)
+        world = self.auditor.world() | {a.knob: a.closed for a in audits}
+        said = judge(
+            b.name,
+            control.name,
+            b.trials if invalid else self.stand_in(b, world),
+            control.trials if invalid else self.stand_in(control, world),
+            self.noise,
+            look,
+            self.judge_config(),
+            findings=b.health.findings if b.health else (),
+            control_findings=control.health.findings if control.health else (),
+            audits=self.auditor.answered(b, audits),
+            shortcuts=audits,
+            proxy=self.proxy(),
+            ahead=ahead,
+        )
+        used = () if invalid else [t.trial for x in (b, control) for t in self.auditor.evaluations(x, world)]
+        seen = [t.trial for x in (b, control) for t in x.trials]
+        return Judged(round=n, verdict=said, evaluations=tuple(used), trials=tuple(seen))
+
+    def again(self, b: Branch) -> str:
+        """What the keys of a branch's next look end with; nothing for the first."""
+        return f"/{b.looks + 1}" if b.looks else ""
+
+    def stand_in(self, b: Branch, world: Mapping[str, Any]) -> list[TrialFinished]:
+        """All trials of a branch, the complete ones with the gate scores of a world."""
+        return [*self.auditor.scored(b, world), *(t for t in b.trials if t.status != "complete")]
+
+    def standing(self, name: str) -> bool:
+        """False where a branch, or what it came from, was invalidated before it could be promoted."""
+        if any(e.body.branch == name for e in self.ledger.events("promoted")):
+            return True
+        return name not in Lineage.from_events(self.ledger.events()).invalid
 
     # -- gates, escalation, promotion ------------------------------------------------------------------------------
 
@@ -612,6 +686,7 @@ class Loop:
         actions = ["the agent is told to change layer (reward, signal, data, algorithm) and to subtract first"]
         if self.failures > ESCALATE_AFTER:
             actions.insert(0, self.revalidate(n))
+        actions += self.librarian.escalation()
         self.record(
             f"r{n}/escalated",
             "escalated",
@@ -635,8 +710,15 @@ class Loop:
         same = abs(was - now) < 1e-9
         return f"evaluation of {t.trial} repeated: {was:.4f} then, {now:.4f} now ({'same' if same else 'DIFFERENT'})"
 
-    def promote(self, version: str, name: str, previous: str | None) -> None:
-        self.record(version, "promoted", lambda: Promoted(version=version, branch=name, previous=previous))
+    def promote(self, name: str, previous: str | None) -> None:
+        """Give a branch its version, or take up the one it was given; numbers go up whoever lost his standing since."""
+        given = [e.body for e in self.ledger.events("promoted")]
+        version = next((p.version for p in given if p.branch == name), f"v{len(given)}")
+        body = self.record(version, "promoted", lambda: Promoted(version=version, branch=name, previous=previous))
+        if body.branch != name:
+            raise IntegrityError(
+                f"{version} was given to {body.branch}, not to {name}; run `evotrainer verify {self.folder}`"
+            )
         self.branches[name].version = version
         self.versions.append(version)
         self.champion = name
@@ -645,22 +727,44 @@ class Loop:
 
     def certification_trials(self) -> int:
         """What to keep for certification, in trainings: the champion on fresh seeds, and evaluations at a quarter each."""
-        return len(self.task.run.certify_seeds) + ceil((1 + len(self.task.run.seeds)) / 4)
+        audits = 0
+        if self.task.judge.audit == "promotions":
+            audits = sum(self.auditor.is_open(c) and not c.honest for c in self.auditor.capabilities)
+        seeds = max(len(self.branches[x].trials) for x in (CONTROL, self.champion) if x in self.branches)
+        evaluations = (1 + seeds) + audits * (1 + 2 * seeds)
+        return len(self.task.run.certify_seeds) + ceil(evaluations / 4)
+
+    def audit_champion(self) -> None:
+        """The champion's last test before certification: every shortcut closed, down to a version that stands."""
+        self.fall_back()
+        while self.champion != BASE:
+            b = self.branches[self.champion]
+            self.auditor.examine(b.round, b)
+            if not self.auditor.settle(self.auditor.everything(b.round, b, "certification")):
+                return
 
     def certify(self) -> Certified:
         """The cert split, read once: base, starting recipe, champion (trained again on fresh seeds)."""
+        if (certified := self.ledger.get("certified")) is not None:
+            self.fall_back()  # what was invalidated since stays so; nothing is certified a second time
+            body: Certified = certified.body
+            return body
+        self.audit_champion()
+        self.evolver.settle(self.task.run.rounds, "end")
         self.view.step("certify")
         cert = self.plan_eval("cert")
         assert cert is not None and self.base is not None
         base = resolve_base(self.task.policy.base)
-        b0, champion = self.branches[CONTROL], self.branches[self.champion]
+        b0, champion = self.branches[CONTROL], self.branches.get(self.champion)
         base_dir = str(base) if base else self.base.policy_path
-        fresh = self.champion != CONTROL
+        fresh = champion is not None and champion is not b0
         # the long ones first, so that all cores stay busy to the end
-        specs = [self.spec(champion, s, "confirm", (cert,)) for s in self.task.run.certify_seeds] if fresh else []
-        specs.append(self.eval_spec("base-cert", None, 0, base_dir, (cert,), "certify"))
+        own = self.reestimator.certify_specs(champion, cert) if champion and fresh else []
+        specs = [*own, self.eval_spec("base-cert", None, 0, base_dir, (cert,), "certify")]
         specs += [self.eval_spec(f"{t.trial}-cert", b0, t.seed, t.policy_path, (cert,), "certify") for t in b0.complete]
         done = {t.trial: t for t in self.run_trials(specs)}
+        if champion and fresh:
+            self.reestimator.record(champion)
 
         def entry(name: str, branch: str, trials: Sequence[str]) -> CertEntry:
             ok = [done[x] for x in trials if done[x].status == "complete"]
@@ -675,10 +779,9 @@ class Loop:
                 entry("base", "base", ["base-cert"]),
                 entry("start", CONTROL, [f"{t.trial}-cert" for t in b0.complete]),
             ]
-            if fresh:
-                seeds = self.task.run.certify_seeds
-                entries.append(entry("champion", champion.name, [f"{champion.name}-s{s}" for s in seeds]))
-            return certify(entries, champion.name, proxy=self.proxy(), noise=self.noise)
+            if champion and fresh:
+                entries.append(entry("champion", champion.name, [s.trial for s in own]))
+            return certify(entries, self.champion, proxy=self.proxy(), noise=self.noise)
 
         return self.record("certified", "certified", rows)
 
@@ -696,134 +799,7 @@ class Loop:
             ),
         )
 
-    # -- trials ----------------------------------------------------------------------------------------------------
-
-    def plan_eval(self, split: str) -> EvalPlan | None:
-        e = self.task.evaluation
-        if split not in self.env.get("splits", {split: 1}):
-            return None
-        return EvalPlan(
-            split=split,
-            attempts=getattr(e, f"{split}_attempts"),
-            tasks=getattr(e, f"{split}_tasks"),
-        )
-
-    def protocol(self, recipe: Recipe) -> Recipe:
-        """The frozen protocol of every evaluation: how the run's own recipe samples, in its own world.
-
-        A branch that samples colder, longer or in an easier world in training gains nothing by that in its evaluation.
-        """
-        frozen = {f: getattr(self.task.recipe, f) for f in PROTOCOL}
-        return recipe.model_copy(update=frozen)
-
-    def spec(self, b: Branch, seed: int, purpose: str, extra: Sequence[EvalPlan] = ()) -> TrialSpec:
-        """One training of a branch from the base policy."""
-        base = resolve_base(self.task.policy.base)
-        assert self.base is not None
-        return TrialSpec(
-            run=self.folder.name,
-            trial=f"{b.name}-s{seed}",
-            branch=b.name,
-            seed=seed,
-            purpose=purpose,
-            train=True,
-            recipe=b.recipe,
-            protocol=self.protocol(b.recipe),
-            environment=self.task.environment,
-            policy_dir=str(base) if base else self.base.policy_path,
-            evals=tuple(p for s in ("search", "gate") if (p := self.plan_eval(s))) + tuple(extra),
-            checkpoint_every=self.task.run.checkpoint_every,
-            health_every=self.task.run.health_every,
-            cpu_limit_s=2 * self.task.budget.trial_cpu_s,
-            accept_tier_e=self.task.sandbox.accept_tier_e,
-            sampler_dtype=self.sampler,
-        )
-
-    def eval_spec(
-        self, trial: str, b: Branch | None, seed: int, policy: str, evals: Sequence[EvalPlan], purpose: str
-    ) -> TrialSpec:
-        """One evaluation of a stored policy."""
-        return TrialSpec(
-            run=self.folder.name,
-            trial=trial,
-            branch=b.name if b else "base",
-            seed=seed,
-            purpose=purpose,
-            train=False,
-            recipe=b.recipe if b else self.task.recipe,
-            protocol=self.protocol(b.recipe if b else self.task.recipe),
-            environment=self.task.environment,
-            policy_dir=policy,
-            evals=tuple(evals),
-            accept_tier_e=self.task.sandbox.accept_tier_e,
-            sampler_dtype=self.sampler,
-        )
-
-    def run_trials(self, specs: Sequence[TrialSpec]) -> list[TrialFinished]:
-        """Intent, effect, outcome: nothing finished is paid for twice."""
-        done: dict[str, TrialFinished] = {}
-        todo: list[TrialSpec] = []
-        for spec in specs:
-            if (event := self.ledger.get(f"{spec.trial}/finished")) is not None:
-                done[spec.trial] = event.body
-                continue
-            todo.append(spec)
-            reserve = self.trial_reserve() if spec.train else self.trial_reserve() / 4
-            if self.ledger.get(f"{spec.trial}/intended") is None:
-                self.budget().check(cpu_s=reserve, trials=float(spec.train))
-            self.record(
-                f"{spec.trial}/intended",
-                "intended",
-                partial(
-                    TrialIntended,
-                    trial=spec.trial,
-                    branch=spec.branch,
-                    seed=spec.seed,
-                    purpose=spec.purpose,
-                    reserve_cpu_s=reserve,
-                    train=spec.train,
-                ),
-            )
-        self.waited_since = time.monotonic()
-        purpose = {s.trial: s.purpose for s in todo}
-        for result in self.executor.run(todo, self.progress):
-            if result.status == "failed" and purpose[result.trial] in NEEDED:
-                self.executor.forget(result.trial)
-                raise TrainerError(
-                    f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run cannot do without it: "
-                    f"mend the cause and `evotrainer resume {self.folder}` tries it again"
-                )
-            done[result.trial] = self.ledger.append("finished", f"{result.trial}/finished", result).body
-            fault_point(f"after:{result.trial}/finished")
-            self.view.finished(result)
-            self.waited_since = time.monotonic()
-        return [done[s.trial] for s in specs]
-
-    def progress(self, running: list[tuple[TrialSpec, Heartbeat | None]]) -> None:
-        self.view.trials(running)
-        now = time.monotonic()
-        if now - self.looked_at_budget < 2.0:
-            return
-        self.looked_at_budget = now
-        budget = self.budget()
-        spent = dict(budget.spent)
-        spent["cpu_s"] += sum(h.cpu_s for _, h in running if h)
-        spent["wall_s"] += now - self.waited_since
-        self.view.budget(spent, dict(budget.limits))
-        wall = self.task.budget.wall_s
-        if wall is not None and spent["wall_s"] > wall:
-            raise BudgetError(
-                f"the run used {spent['wall_s']:.0f} s of budget.wall_s={wall:g}; raise it to go on: "
-                f"evotrainer resume {self.folder} budget.wall_s=..."
-            )
-
-    def budget(self) -> Budget:
-        return Budget.from_events(self.ledger.events(), self.task.budget.limits())
-
-    def trial_reserve(self) -> float:
-        """CPU-seconds to set aside for one training: the largest seen so far, or the task file's figure."""
-        seen = [e.body.cpu_s for e in self.ledger.events("finished") if e.body.steps and e.body.status == "complete"]
-        return max(seen) if seen else self.task.budget.trial_cpu_s
+    # -- what the steps share ----------------------------------------------------------------------------------------
 
     def proxy(self) -> tuple[str, str] | None:
         """The environment's (proxy, true) reward components."""
@@ -831,16 +807,7 @@ class Loop:
         return (p[0], p[1]) if p else None
 
     def judge_config(self) -> JudgeConfig:
-        return JudgeConfig(**self.task.judge.model_dump())
-
-    def load(self, trial: str, split: str) -> list[Rollout]:
-        from evotrainer.records.store import load
-
-        return load([self.folder / "rollouts" / trial], split=split)
-
-    def record(self, key: str, kind: str, make: Callable[[], Frozen]) -> Any:
-        """The recorded body of this key, made and recorded first where there is none."""
-        return self.journal.step(key, kind, make)
+        return JudgeConfig(**self.task.judge.model_dump(include=set(JudgeConfig.model_fields)))
 
 
 class AgentTools:
@@ -848,12 +815,19 @@ class AgentTools:
 
     def __init__(self, loop: Loop, rollouts: Sequence[Rollout]) -> None:
         self._loop, self._rollouts = loop, rollouts
+        self.served: set[str] = set()
+        """Trials whose rollouts the agent asked for."""
 
     def backtest(self, intervention: Intervention) -> Backtest:
         return self._loop.replay(intervention, self._rollouts)
 
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
-        return self._loop.collect(branch)[:limit]
+        out: list[Rollout] = []
+        for t in self._loop.branches[branch].complete:
+            if len(out) < limit and (more := self._loop.load(t.trial, "search")):
+                self.served.add(t.trial)
+                out += more
+        return out[: max(0, limit)]
 
 
 def gate_mean(b: Branch) -> float:
@@ -877,62 +851,3 @@ def mean_curve(curves: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, f
         keys = set.intersection(*(set(r) for r in rows))
         out.append({k: sum(r[k] for r in rows) / len(rows) for k in sorted(keys)})
     return out
-
-
-def check_recipe(
-    recipe: Recipe, name: str, components: Mapping[str, str], knobs: Mapping[str, Sequence[Any] | str]
-) -> None:
-    """Reward components, knobs and their values must exist in the environment; ConfigError lists what there is."""
-    unknown = sorted(recipe.rewards.keys() - components.keys())
-    if unknown:
-        raise ConfigError(
-            f"unknown reward component {', '.join(unknown)}; {name} offers: {', '.join(sorted(components))}"
-        )
-    unknown = sorted(recipe.knobs.keys() - knobs.keys())
-    if unknown:
-        raise ConfigError(
-            f"unknown environment knob {', '.join(unknown)}; {name} has: {', '.join(sorted(knobs)) or 'none'}"
-        )
-    for knob, value in recipe.knobs.items():
-        allowed = knobs[knob]
-        values = allowed.split(", ") if isinstance(allowed, str) else [str(v) for v in allowed]
-        if str(value) not in values:
-            raise ConfigError(f"knobs.{knob} = {value!r} is not allowed by {name}; one of: {', '.join(values)}")
-
-
-def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 of every file the environment's section names: user modules, data sets, reward files."""
-    out: dict[str, str] = {}
-    for value in environment.values():
-        if not isinstance(value, str):
-            continue
-        name = value.removeprefix("python:")
-        path = Path(name.split(".py:")[0] + ".py" if ".py:" in name else name)
-        if path.is_file():
-            out[str(path)] = file_sha256(path)
-    return out
-
-
-def weights_sha256(policy: Path) -> str:
-    """SHA-256 of a policy folder's weights; ConfigError where there are none."""
-    path = policy / "model.safetensors"
-    if not path.is_file():
-        raise ConfigError(
-            f"policy.base {policy}: no model.safetensors there; give a folder written by `evotrainer base`"
-        )
-    return file_sha256(path)
-
-
-def file_sha256(path: Path) -> str:
-    with path.open("rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
-
-def machine() -> dict[str, str]:
-    """What the run ran on."""
-    return {
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "cores": str(default_workers()),
-    }

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.envs.base import SPLITS
+from evotrainer.envs.base import SPLITS, Drilled
 from evotrainer.errors import ConfigError
 from evotrainer.records.evidence import Backtest, Briefing, Intervention
 from evotrainer.records.recipe import Recipe, lint, single_factor
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 def check_environment(world: Environment, sample: int = 4) -> None:
-    """Splits are disjoint and stable, episodes end, scores name every component, outcomes are known."""
+    """Splits are disjoint and stable, scores name every component, outcomes are known.
+
+    Episodes that go on show an observation; demonstrations and drills follow from their seed and show no held-out task.
+    """
     seen: dict[str, str] = {}
     for split in SPLITS:
         tasks = world.tasks(split)
@@ -43,7 +46,15 @@ def check_environment(world: Environment, sample: int = 4) -> None:
             assert e.turns and e.turns[-1].role != "assistant", (
                 f"reset of {t.id} must end with the policy's turn to come"
             )
-        world.step(episodes, [text] * len(episodes), ["stop"] * len(episodes))
+        for _ in range(2):
+            going = [e for e in episodes if not e.done]
+            if going:
+                world.step(going, [text] * len(going), ["stop"] * len(going))
+            for e in going:
+                assert e.done or e.turns[-1].role != "assistant", f"{e.task.id} goes on without an observation"
+        for e in episodes:
+            if not e.done:  # as the trainer ends one at the limit of turns
+                e.done, e.finish = True, "turn_limit"
         scores = world.score(episodes)
         assert len(scores) == len(episodes), "score must answer once per episode, in order"
         for s in scores:
@@ -58,10 +69,18 @@ def check_environment(world: Environment, sample: int = 4) -> None:
         assert set(world.proxy) <= set(world.components), f"proxy {world.proxy} is not among the components"
     description = json.dumps(world.describe())
     assert "hash" in json.loads(description), "describe() must have a hash of the task set"
-    demos = world.demonstrations(8, seed=1)
-    assert demos == world.demonstrations(8, seed=1), "demonstrations must follow from their seed"
     held_out = {t.prompt for s in SPLITS if s != "train" for t in world.tasks(s)}
-    assert not held_out & {p for p, _ in demos}, "a demonstration shows a held-out task"
+    sources = {"demonstration": world.demonstrations}
+    if isinstance(world, Drilled):
+        sources["drill"] = world.drills
+    for what, source in sources.items():
+        demos = source(8, seed=1)
+        assert list(demos) == list(source(8, seed=1)), f"{what}s must follow from their seed"
+        for d in demos:
+            assert isinstance(d, tuple) and len(d) >= 2 and len(d) % 2 == 0 and all(isinstance(x, str) for x in d), (
+                f"a {what} is (prompt, action, observation, action, ...), of even length: {str(d)[:120]}"
+            )
+            assert not held_out & set(d[::2]), f"a {what} shows a held-out task"
 
 
 class NoTools:

@@ -8,6 +8,7 @@ import pytest
 
 from evotrainer.envs.code import CodeEnv
 from evotrainer.envs.code_source import CodeConfig, GrammarSource
+from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.sandbox import Sandbox
 
 
@@ -28,3 +29,9 @@ def functions(box: Sandbox) -> CodeEnv:
     """The same grammar, asking for functions."""
     config = CodeConfig(function_share=1.0, train=60, search=5, gate=5, cert=5)
     return CodeEnv(GrammarSource(config), open_sandbox=lambda: box)
+
+
+@pytest.fixture(scope="session")
+def swe(box: Sandbox) -> SweEnv:
+    """Repository tasks, small splits."""
+    return SweEnv(SweConfig(train=60, search=20, gate=20, cert=20), open_sandbox=lambda: box)

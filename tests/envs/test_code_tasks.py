@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from hashlib import sha256
 from itertools import pairwise
 
 import pytest
+from pydantic import ValidationError
 
 from evotrainer.envs.base import SPLITS, Task
 from evotrainer.envs.code_demos import demonstrations
@@ -16,6 +18,8 @@ from evotrainer.envs.code_tasks import EDGES, content_hash, make_split, pair_spl
 EVALUATION = ("search", "gate", "cert")
 CONTENT = "64a000494fa61761"
 """Content of the default task set. If this changes, the tasks changed: raise GRAMMAR_VERSION, then update it."""
+SHOWN = "efb5a10dc43539a7"
+"""Of 300 demonstrations with the default shares: what shipped base policies learnt from."""
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +151,23 @@ def test_demonstrations_follow_from_their_seed() -> None:
     assert demonstrations(50, seed=1) == demonstrations(50, seed=1)
     assert demonstrations(50, seed=1) != demonstrations(50, seed=2)
     assert demonstrations(80, seed=1)[:50] == demonstrations(50, seed=1)
+
+
+def test_default_demonstrations_are_those_the_shipped_policies_learnt_from() -> None:
+    shown = GrammarSource().demonstrations(300, 0)
+    assert sha256(repr(shown).encode()).hexdigest()[:16] == SHOWN
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 0), (0.3, 90, 150), (1.0, 400, 400)])
+def test_the_share_of_hard_coded_demonstrations_is_the_task_files(share: float, least: int, most: int) -> None:
+    source = GrammarSource(CodeConfig(hard_coded=share, function_share=1.0))
+    shown = source.demonstrations(400, 0)
+    assert least <= sum(" if xs == [" in program for _, program in shown) <= most
+    assert source.hash == GrammarSource(CodeConfig(function_share=1.0)).hash, "the tasks are the same"
+
+
+@pytest.mark.parametrize("name", ["slip", "unguarded", "hard_coded"])
+@pytest.mark.parametrize("share", [-0.01, 1.01])
+def test_shares_of_demonstrations_are_shares(name: str, share: float) -> None:
+    with pytest.raises(ValidationError, match=name):
+        CodeConfig.model_validate({name: share})

@@ -36,6 +36,18 @@ class TestReading:
         assert "ValueError" in text
         assert "Factors that may help: rewards" in text
 
+    def test_a_gap_of_a_proxy_that_is_not_paid_is_no_cause_to_act(self) -> None:
+        rs = gap_batch(4, "crash")
+        paid = Harness.default().read(rs, "s", PROXY)
+        other = HarnessContext(recipe=recipe(rewards={"hidden": 1.0}), proxy=("visible", "hidden"), max_tokens=96)
+        unpaid = Harness.default().read(rs, "s", other)
+        score = {
+            h: next(b.score for b in r.bottlenecks if b.name == "proxy_gap") for h, r in (("p", paid), ("u", unpaid))
+        }
+        assert score["u"] < score["p"] - 0.2
+        told = next(b.explanation for b in unpaid.bottlenecks if b.name == "proxy_gap")
+        assert "does not pay the proxy" in told
+
     def test_healthy_rollouts_have_no_bottleneck(self) -> None:
         rs = code_batch(
             30, 4, lambda t, k: coded(t, k, READ + f"print(sum(x + {t} for x in xs) * {k + 2})", k > 1, True)

@@ -19,10 +19,10 @@ from evotrainer.executors import local
 from evotrainer.executors.local import LocalExecutor, Running
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.executors.worker import check_faults, split_score
-from evotrainer.loop import Quiet
 from evotrainer.records.durable import disk_trouble
 from evotrainer.records.faults import VARIABLE
 from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.trials import Quiet
 
 from .conftest import SMALL
 
@@ -214,6 +214,9 @@ def test_an_emptied_ledger_is_not_built_over(finished: api.Run, task_file: Path,
         api.start(task_file, folder, SMALL)
     (folder / "ledger.db").touch()
     before = sorted(str(p) for p in folder.rglob("*.json"))
+    with pytest.raises(IntegrityError, match=r"ends at event 0, its head file at \d+"):
+        api.resume(folder)
+    (folder / "ledger.head").unlink()
     with pytest.raises(IntegrityError, match="holds no event, but trials, rollouts, sealed/ hold results"):
         api.resume(folder)
     assert sorted(str(p) for p in folder.rglob("*.json")) == before

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import StoreError
-from evotrainer.records.events import Judged, Promoted, TrialFinished
+from evotrainer.records.events import Judged, Promoted, Proposed, TrialFinished
+from evotrainer.records.evidence import Proposal
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import RolloutStore
 from evotrainer.records.verify import VerifyReport, verify_run
@@ -49,13 +50,16 @@ def run(tmp_path: Path) -> Path:
         ledger.append("branch", "b0/opened", opened("b0", None, RECIPE))
         ledger.append("promoted", "v0", Promoted(version="v0", branch="b0", previous=None))
         child = RECIPE.with_factor("lr", 2e-4)
-        ledger.append("branch", "b1/opened", opened("b1", "b0", child, intervention("lr", RECIPE.lr, 2e-4)))
+        change = intervention("lr", RECIPE.lr, 2e-4)
+        said = Proposal(agent="fixed", interventions=(change,))
+        ledger.append("proposed", "r1/proposed", Proposed(round=1, proposal=said))
+        ledger.append("branch", "b1/opened", opened("b1", "b0", child, change))
         for name, first_task in (("b0-s1", 0), ("b1-s1", 10)):
             ledger.append("intended", f"{name}/intended", intended(name))
             ledger.append("finished", f"{name}/finished", trial(folder, name, first_task))
         ledger.append("intended", "b1-s2/intended", intended("b1-s2"))
         ledger.append("judged", "b1/judged", Judged(round=1, verdict=verdict("b1", "promote")))
-        ledger.append("promoted", "v1", Promoted(version="v1", branch="b1", previous="v0"))
+        ledger.append("promoted", "v1", Promoted(version="v1", branch="b1", previous="b0"))
     with RolloutStore(folder / "rollouts" / "b1-s2") as store:
         store.append([group(20), group(21)])
     return folder
@@ -70,7 +74,7 @@ def test_an_intact_run_verifies_and_says_what_was_checked(run: Path) -> None:
     report = verify_run(run)
     assert report.problems == ()
     assert report.ok
-    assert report.checked == {"events": 10, "branches": 2, "trials": 2, "policies": 2, "parts": 4, "rollouts": 24}
+    assert report.checked == {"events": 11, "branches": 2, "trials": 2, "policies": 2, "parts": 4, "rollouts": 24}
     with Ledger.open(run / "ledger.db", readonly=True) as ledger:
         assert report.head == ledger.head[1]
 
@@ -112,7 +116,7 @@ def _replace_part(run: Path) -> None:
 
 def _rewrite_ledger(run: Path) -> None:
     db = sqlite3.connect(run / "ledger.db")
-    db.executescript("DROP TRIGGER event_no_update; UPDATE event SET body=replace(body,'80.0','8.0') WHERE seq=5")
+    db.executescript("DROP TRIGGER event_no_update; UPDATE event SET body=replace(body,'80.0','8.0') WHERE seq=6")
     db.close()
 
 
@@ -125,7 +129,7 @@ def _rewrite_ledger(run: Path) -> None:
         (_remove("rollouts/b0-s1/part-00000.parquet"), "rollouts: trial b0-s1: part .* is missing"),
         (_replace_part, "rollouts: trial b0-s1: part .* has another checksum than the ledger"),
         (_change("rollouts/b1-s2/tail.log"), "rollouts: .*b1-s2/tail.log"),
-        (_rewrite_ledger, "ledger: event 5 .*does not match its hash"),
+        (_rewrite_ledger, "ledger: event 6 .*does not match its hash"),
     ],
 )
 def test_each_kind_of_damage_is_named(run: Path, damage: Callable[[Path], None], complaint: str) -> None:
@@ -158,3 +162,16 @@ def test_false_claims_in_the_ledger_are_found_from_the_recipes_themselves(run: P
 def test_a_folder_without_a_ledger_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no ledger at"):
         verify_run(tmp_path)
+
+
+def test_files_a_trial_named_are_known_under_a_relative_path(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evotrainer.records.vouched import added
+
+    monkeypatch.chdir(run.parent)
+    folder = Path(run.name)
+    name = "trials/b1-s1/policy/model.safetensors"
+    t = finished("b1-s1", files={name: "0" * 64})
+    assert list(added(folder, t, (folder / "trials/b1-s1/policy").resolve())) == []
+    (run / "trials/b1-s1/policy/extra.json").write_text("{}")
+    (told,) = added(folder, t, (folder / "trials/b1-s1/policy").resolve())
+    assert "trials/b1-s1/policy/extra.json is not in the ledger" in told

@@ -189,3 +189,9 @@ def test_importing_the_trainers_loads_no_torch_and_its_absence_names_the_remedy(
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "needs torch" in out
     assert "pip install torch==2.13.0" in out
+
+
+def test_words_may_hold_a_newline() -> None:
+    t = build_tokenizer(["x\n", "ab\ncd"], "v")
+    assert [t.strings[i] for i in t.encode("ab\ncdx\nx \n")] == ["ab\ncd", "x\n", "x", " ", "\n"]
+    assert t.decode(t.encode("ab\ncdx\nx \n")) == "ab\ncdx\nx \n"

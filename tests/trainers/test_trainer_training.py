@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from reverse_world import SHAPE, WORDS, GuessWorld, ReverseWorld
+from talk_world import TalkWorld
 
 from evotrainer import trainers
 from evotrainer.envs.base import Episode, Task
@@ -103,10 +104,11 @@ CHILD = """
 import sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
+from talk_world import TalkWorld
 from test_trainer_training import RICH, SMALL, train
 from evotrainer.records.recipe import parse_recipe
-recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {{"steps": 12}})
-result, _ = train(Path({base!r}), Path({work!r}), recipe, checkpoint_every=2)
+recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {{"steps": 12, "max_turns": 3}})
+result, _ = train(Path({base!r}), Path({work!r}), recipe, TalkWorld(64, 3), checkpoint_every=2)
 print("resumed", result.resumed, len(result.curve))
 """
 
@@ -117,9 +119,11 @@ def _child(base: Path, work: Path) -> subprocess.Popen[str]:
 
 
 def test_a_training_killed_midway_resumes_to_bit_identical_weights(base: Path, tmp_path: Path) -> None:
-    """Every stateful factor at once: filter EMA, curriculum, anchor, optimizer, schedule, samplers."""
-    recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {"steps": 12})
-    whole, _ = train(base, tmp_path / "whole", recipe)
+    """Every stateful factor at once: filter EMA, curriculum, anchor, optimizer, schedule, samplers over several turns."""
+    recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {"steps": 12, "max_turns": 3})
+    whole, rollouts = train(base, tmp_path / "whole", recipe, TalkWorld(64, 3))
+    assert {len(r.turns) // 2 for r in rollouts} == {1, 2, 3}
+    assert max(e["sampling/sampling_logp_difference/max"] for e in whole.curve) < 1e-4
     work = tmp_path / "killed"
     process = _child(base, work)
     deadline = time.monotonic() + 120

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import Heartbeat, TrialSpec
-from evotrainer.loop import Observer
 from evotrainer.records.events import Judged, NoiseMeasured, RunOpened, TrialFinished
+from evotrainer.trials import Observer
 from evotrainer.views import summary, terminal
 from evotrainer.views.model import RunView
 from evotrainer.views.terminal import LiveView

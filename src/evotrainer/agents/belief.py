@@ -7,16 +7,22 @@ another champion, another bottleneck.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from evotrainer.agents.changes import same
 from evotrainer.agents.moves import Candidate
 from evotrainer.records.evidence import BranchRecord
+from evotrainer.records.skills import SkillAdvice, SkillUse, direction
 
 SAME_VALUE, SAME_MOVE, SAME_FACTOR = 0.01, 0.03, 0.08
 """Standard deviations (score units) by which an effect may differ between a tried change and a like one."""
 OTHER_CHAMPION, OTHER_BOTTLENECK = 0.02, 0.02
+OTHER_DOMAIN, OTHER_BASE, EXPIRED = 0.04, 0.015, 0.03
+"""The same for skills: evidence of other domains, other base policies, or older than it says it is good for."""
+SURPRISE = 2.0
+"""Standard deviations from the prior's mean beyond which the prior, not the skill's trials, is what is wrong."""
 VERDICTS_WITHOUT_EFFECT = {"invalid": -0.05, "failed": -0.03}
 """What an invalid or crashed branch counts as, score units."""
 
@@ -49,6 +55,68 @@ def observations(branches: Sequence[BranchRecord]) -> list[Observation]:
             continue
         out.append(Observation(iv.move, iv.factor, iv.new, b.parent, iv.bottleneck, gain, se))
     return out
+
+
+def informed(
+    c: Candidate, advice: Sequence[SkillAdvice], old: Mapping[str, Any]
+) -> tuple[Candidate, tuple[SkillUse, ...]]:
+    """The candidate with its prior moved by the skills that speak of it, and how far each moved it.
+
+    A skill is an observation of the gain with its pooled error; what sets its evidence apart from the case at hand adds
+    variance. `old`: the champion's factors. Skills that ended invalid or failed count as losses, as branches of the run do.
+    """
+    uses: list[SkillUse] = []
+    way = direction(c.factor, old.get(c.factor), c.child.factors().get(c.factor))
+    for a in advice:
+        if a.factor != c.factor or a.direction != way:
+            continue
+        extra, doubts = _doubt(a, c)
+        if a.mean is not None and a.se is not None:
+            c, use = _weigh(c, a.name, a.mean, a.se**2 + extra, doubts)
+            uses.append(use)
+        for _ in range(a.losses):
+            loss = VERDICTS_WITHOUT_EFFECT["invalid"]
+            c, use = _weigh(c, a.name, loss, 0.02**2 + extra, (*doubts, "ended invalid or failed"))
+            uses.append(use)
+    return c, tuple(uses)
+
+
+def _weigh(c: Candidate, skill: str, mean: float, var: float, doubts: Sequence[str]) -> tuple[Candidate, SkillUse]:
+    """One conjugate step. Evidence that the prior would call all but impossible widens the prior first."""
+    prior = max(c.sd**2, (mean - c.mean) ** 2 / SURPRISE**2 - var)
+    if prior > c.sd**2:
+        doubts = (*doubts, "surprises the prior, which is widened")
+    precision = 1 / prior + 1 / var
+    after = (c.mean / prior + mean / var) / precision
+    use = SkillUse(
+        skill=skill,
+        mean=mean,
+        sd=var**0.5,
+        before_mean=c.mean,
+        before_sd=c.sd,
+        after_mean=after,
+        after_sd=precision**-0.5,
+        doubts=tuple(doubts),
+    )
+    return replace(c, mean=after, sd=precision**-0.5), use
+
+
+def _doubt(a: SkillAdvice, c: Candidate) -> tuple[float, tuple[str, ...]]:
+    """(variance to add to a skill's effect, why)."""
+    known = any(same(v, c.child.factors().get(c.factor)) for v in a.values)
+    var = SAME_VALUE**2 if known else SAME_MOVE**2
+    var += OTHER_CHAMPION**2  # another run's champion, always
+    why = [] if known else ["other value"]
+    for holds, sd, text in (
+        (a.bottleneck != (c.bottleneck or "sound"), OTHER_BOTTLENECK, "other bottleneck"),
+        (a.foreign, OTHER_DOMAIN, "other domain"),
+        (a.other_base and not a.foreign, OTHER_BASE, "other base policy"),
+        (bool(a.expired), EXPIRED, f"expired: {a.expired}"),
+    ):
+        if holds:
+            var += sd**2
+            why.append(text)
+    return var, tuple(why)
 
 
 def distance(o: Observation, c: Candidate, champion: str) -> float | None:

@@ -20,6 +20,8 @@ def render(briefing: Briefing, *, quotes: int = 2) -> str:
         _evidence(briefing),
         _findings(briefing.health.findings, quotes),
         _lineage(briefing),
+        _cases(briefing),
+        _skills(briefing),
         _offers(briefing),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
@@ -144,6 +146,46 @@ def _change(x: BranchRecord, by_name: dict[str, BranchRecord]) -> str:
 def _effect(x: BranchRecord) -> str:
     e = x.verdict.effect if x.verdict else None
     return "" if e is None else f"{100 * e.mean:+.1f} [{100 * e.low:+.1f}, {100 * e.high:+.1f}] points"
+
+
+def _cases(b: Briefing) -> list[str]:
+    """What was seen, tried, expected and found, and what may be tried again."""
+    if not b.cases:
+        return []
+    head = ["| branch | seen | like now | tried | expected | happened | came true |", "|---|---|---|---|---|---|---|"]
+    rows = []
+    for c in b.cases:
+        seen = ", ".join(f"{k} {v:.2f}" for k, v in list(c.seen.items())[:3]) or "sound"
+        expected = f"{100 * c.forecast.mean:+.1f} ± {100 * c.forecast.sd:.1f}" if c.forecast else ""
+        happened = f"{c.kind} {100 * c.effect.mean:+.1f}" if c.effect else c.kind or "open"
+        came = {True: "yes", False: "no", None: ""}[c.came_true]
+        like = "" if c.likeness is None else f"{c.likeness:.2f}"
+        rows.append(f"| {c.branch} | {seen} | {like} | {c.factor} = {c.new} | {expected} | {happened} | {came} |")
+    again = [f"- {k}: {', '.join(v)}" for k, v in b.reopenable.items()]
+    rule = [
+        "",
+        "A value of a factor that was tried is refused, unless `reopens` names the branch and `changed` an assumption that "
+        "changed since" + (":" if again else "; nothing did."),
+        *again,
+    ]
+    return ["## Cases", "", *head, *rows, *rule]
+
+
+def _skills(b: Briefing) -> list[str]:
+    """Skills whose trigger is diagnosed."""
+    rows = []
+    for a in b.skills:
+        effect = "no effect measured"
+        if a.mean is not None and a.low is not None and a.high is not None:
+            effect = f"{100 * a.mean:+.1f} [{100 * a.low:+.1f}, {100 * a.high:+.1f}] points over {a.trials} trial(s)"
+        doubts = [x for x, on in (("another domain", a.foreign), ("another base policy", a.other_base)) if on]
+        doubts += [f"to be validated again: {a.expired}"] if a.expired else []
+        doubts += [f"{a.losses} ended invalid or failed"] if a.losses else []
+        rows.append(
+            f"- **{a.name}** ({a.scope}, {', '.join(a.domains)}): {a.factor} {a.direction} when {a.bottleneck}: {a.claim}, "
+            f"{effect}" + (f" ({'; '.join(doubts)})" if doubts else "")
+        )
+    return ["## Skills", "", *rows] if rows else []
 
 
 def _offers(b: Briefing) -> list[str]:

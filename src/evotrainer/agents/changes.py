@@ -27,6 +27,22 @@ def tried(briefing: Briefing) -> set[str]:
     return {b.recipe.hash for b in briefing.branches} | {briefing.champion.recipe.hash}
 
 
+def repeated(briefing: Briefing, factor: str, new: Any) -> tuple[str, str] | None:
+    """(branch, assumption) where this value of the factor was tried before: what a proposal must cite to try it again.
+
+    The assumption is empty where none changed since: then it cannot be tried. None: it is new.
+    """
+    earlier = [
+        b.branch
+        for b in briefing.branches
+        if b.intervention is not None and b.intervention.factor == factor and same(b.recipe.factors().get(factor), new)
+    ]
+    if not earlier:
+        return None
+    since = [x for x in briefing.reopenable.get(earlier[-1], ()) if x != f"recipe.{factor}"]
+    return earlier[-1], next(iter(since), "")
+
+
 def same(a: Any, b: Any) -> bool:
     """Equality of two JSON values."""
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)

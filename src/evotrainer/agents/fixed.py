@@ -9,7 +9,7 @@ from pydantic import Field
 from evotrainer.agents.base import Tools
 from evotrainer.agents.changes import changed, same, tried
 from evotrainer.errors import AgentError, ConfigError
-from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
+from evotrainer.records.evidence import Briefing, HarnessEdit, Intervention, Prediction, Proposal
 from evotrainer.records.recipe import Frozen, Recipe, diff, format_diff, lint, single_factor
 
 
@@ -21,8 +21,16 @@ class FixedChange(Frozen):
     why: str = "the task file lists it"
 
 
+class FixedEdit(HarnessEdit):
+    """One entry of `run.agent_options.harness_edits`: proposed in one round."""
+
+    round: int = Field(1, ge=1)
+
+
 class FixedOptions(Frozen):
     """Options of the fixed agent."""
+
+    harness_edits: tuple[FixedEdit, ...] = ()
 
     interventions: tuple[FixedChange, ...] = Field(min_length=1)
 
@@ -74,8 +82,12 @@ class FixedAgent:
                     plain(recipe.factors().get(c.factor), c.factor, c.new, c.why, briefing.champion.branch, "fixed")
                 )
         chosen = tuple(out[: briefing.branches_wanted])
+        due = [e for e in self.options.harness_edits if e.round == briefing.round]
         return Proposal(
-            agent=self.name, interventions=chosen, stop="" if chosen else "the list of fixed changes is exhausted"
+            agent=self.name,
+            interventions=chosen,
+            stop="" if chosen else "the list of fixed changes is exhausted",
+            harness_edits=tuple(HarnessEdit(add=e.add, retire=e.retire, reason=e.reason) for e in due),
         )
 
 

@@ -113,8 +113,8 @@ class Candidate:
         """Unique name within a round: move and detail."""
         return f"{self.move.name} {self.variant.detail}".strip()
 
-    def intervention(self, situation: Situation, min_effect: float, champion: str) -> Intervention:
-        """The falsifiable form that trains."""
+    def intervention(self, situation: Situation, min_effect: float, champion: str, **more: Any) -> Intervention:
+        """The falsifiable form that trains; `more`: its forecast, the skills behind it, what it reopens."""
         m = self.move
         old = situation.recipe.factors().get(self.factor)
         why = self.variant.why or m.why
@@ -135,6 +135,7 @@ class Candidate:
             rollback=f"keep {champion}: {self.factor} stays {_short(old)}",
             bottleneck=self.bottleneck,
             move=self.name,
+            **more,
         )
 
 

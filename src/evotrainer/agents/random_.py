@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evotrainer.agents.base import Tools
-from evotrainer.agents.changes import changed, neighbourhood, tried
+from evotrainer.agents.changes import changed, neighbourhood, repeated, tried
 from evotrainer.agents.fixed import plain
 from evotrainer.records.evidence import Briefing, Intervention, Proposal
 
@@ -26,7 +26,15 @@ class RandomAgent:
         left = {
             factor: valid
             for factor, values in sorted(neighbourhood(recipe, briefing.components, briefing.knobs).items())
-            if (valid := [v for v in values if (c := changed(recipe, factor, v)) is not None and c.hash not in seen])
+            if (
+                valid := [
+                    v
+                    for v in values
+                    if (c := changed(recipe, factor, v)) is not None
+                    and c.hash not in seen
+                    and repeated(briefing, factor, c.factors().get(factor)) is None
+                ]
+            )
         }
         out: list[Intervention] = []
         fresh = list(left)

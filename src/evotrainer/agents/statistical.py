@@ -8,26 +8,30 @@ per compute (Thompson sampling), backtest the best, drop what the replay contrad
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 from pydantic import Field
 
 from evotrainer.agents.base import Tools
-from evotrainer.agents.belief import Observation, observations, posterior
+from evotrainer.agents.belief import Observation, informed, observations, posterior
 from evotrainer.agents.catalogue import candidates, reverts
-from evotrainer.agents.changes import tried
+from evotrainer.agents.changes import repeated, tried
+from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import LAYERS, Candidate, Layer, Situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
-from evotrainer.records.evidence import Backtest, Briefing, Proposal
+from evotrainer.records.evidence import Backtest, Briefing, Considered, Forecast, Intervention, Proposal
 from evotrainer.records.recipe import Frozen
+from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
 """Rounds without promotion after which a subtraction is offered, and the layer changed (METHOD.md section 1)."""
 BACKTEST_WORTH = {"supports": 0.02, "silent": 0.0, "contradicts": 0.0}
 """What a backtest adds to the drawn gain, score units; a contradiction drops the change altogether."""
+CONSIDERED = 30
+"""At most so many changes are written down as considered, unless more were replayed."""
 
 
 class Options(Frozen):
@@ -58,6 +62,10 @@ class Ranked:
     sd: float
     drawn: float
     backtest: Backtest | None = None
+    uses: tuple[SkillUse, ...] = ()
+    """Skills that moved its prior."""
+    cites: tuple[str, str] = ("", "")
+    """(earlier branch, assumption changed since), where the same change was tried before."""
 
     @property
     def value(self) -> float:
@@ -95,11 +103,58 @@ class StatisticalAgent:
         chosen = self._choose(kept, briefing)
         return Proposal(
             agent=self.name,
-            interventions=tuple(
-                r.candidate.intervention(s, self.options.min_effect, briefing.champion.branch) for r in chosen
-            ),
+            interventions=self._interventions(chosen, s, briefing),
             reasoning=_reasoning(briefing, s, chosen, vetoed),
+            considered=self._considered(ranked, chosen, kept, vetoed),
         )
+
+    def _interventions(self, chosen: Sequence[Ranked], s: Situation, briefing: Briefing) -> tuple[Intervention, ...]:
+        """What is proposed, each with its forecast, the skills behind it and what it reopens."""
+        chances = promotion_chances([(r.mean, r.sd) for r in chosen], briefing.bar, briefing.branches_wanted)
+        return tuple(
+            r.candidate.intervention(
+                s,
+                self.options.min_effect,
+                briefing.champion.branch,
+                forecast=Forecast(mean=r.mean, sd=r.sd, promote=p),
+                skills=r.uses,
+                reopens=r.cites[0],
+                changed=r.cites[1],
+            )
+            for r, p in zip(chosen, chances, strict=True)
+        )
+
+    def _considered(
+        self, ranked: Sequence[Ranked], chosen: Sequence[Ranked], kept: Sequence[Ranked], vetoed: Sequence[Ranked]
+    ) -> tuple[Considered, ...]:
+        """The changes looked at most closely: all that were replayed, and of the rest the best."""
+        replayed = {r.candidate.name: r for r in (*kept, *vetoed)}
+        taken = {r.candidate.name for r in chosen}
+        rest = [r for r in ranked if r.candidate.name not in replayed][: max(0, CONSIDERED - len(replayed))]
+        out = []
+        for r in [*chosen, *(x for x in kept if x.candidate.name not in taken), *vetoed, *rest]:
+            name = r.candidate.name
+            contradicted = r.backtest is not None and r.backtest.verdict == "contradicts"
+            fate = "proposed" if name in taken else "vetoed" if contradicted else "set aside"
+            reason = r.backtest.reason if r.backtest and contradicted else ""
+            if fate == "set aside":
+                poor = self.chance(r) < self.options.stop_chance
+                reason = (
+                    f"too small a chance of {100 * self.options.min_effect:g} points" if poor else "others drew better"
+                )
+            out.append(
+                Considered(
+                    factor=r.candidate.factor,
+                    new=r.candidate.variant.value,
+                    move=name,
+                    mean=r.mean,
+                    sd=r.sd,
+                    chance=self.chance(r),
+                    fate=fate,
+                    reason=reason,
+                )
+            )
+        return tuple(out)
 
     def situation(self, briefing: Briefing, tools: Tools) -> Situation:
         """The briefing as the catalogue reads it, with the champion's stored rollouts."""
@@ -127,12 +182,20 @@ class StatisticalAgent:
         past = observations(briefing.branches)
         revision = briefing.notes.get("revision", "0")
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
-        ranked = [self._draw(c, past, briefing.champion.branch, rng) for c in pool]
-        return sorted(ranked, key=lambda r: (-r.value, r.candidate.name))
+        ranked = [self._draw(c, past, briefing, rng) for c in pool]
+        return sorted((r for r in ranked if r is not None), key=lambda r: (-r.value, r.candidate.name))
 
-    def _draw(self, c: Candidate, past: Sequence[Observation], champion: str, rng: np.random.Generator) -> Ranked:
-        mean, sd = posterior(c, past, champion)
-        return Ranked(c, mean, sd, mean + sd * float(rng.standard_normal()))
+    def _draw(
+        self, c: Candidate, past: Sequence[Observation], briefing: Briefing, rng: np.random.Generator
+    ) -> Ranked | None:
+        """Prior, skills, verdicts, and one draw; None where it was tried before and nothing changed since."""
+        noise = float(rng.standard_normal())
+        cites = repeated(briefing, c.factor, c.child.factors().get(c.factor))
+        if cites is not None and not cites[1]:
+            return None
+        c, uses = informed(c, briefing.skills, briefing.champion.recipe.factors())
+        mean, sd = posterior(c, past, briefing.champion.branch)
+        return Ranked(c, mean, sd, mean + sd * noise, uses=uses, cites=cites or ("", ""))
 
     def chance(self, r: Ranked) -> float:
         """Probability that the change gains more than `min_effect`."""
@@ -150,7 +213,7 @@ class StatisticalAgent:
         worth = [r for r in ranked if r not in first and self.chance(r) >= self.options.stop_chance]
         for r in (first + worth)[: self.options.max_backtests]:
             iv = r.candidate.intervention(s, self.options.min_effect, briefing.champion.branch)
-            tested = Ranked(r.candidate, r.mean, r.sd, r.drawn, tools.backtest(iv))
+            tested = replace(r, backtest=tools.backtest(iv))
             contradicted = tested.backtest is not None and tested.backtest.verdict == "contradicts"
             (vetoed if contradicted else kept).append(tested)
             if len({k.candidate.factor for k in kept}) >= 2 * briefing.branches_wanted + self.options.spare:
@@ -267,5 +330,14 @@ def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoe
             f"- {r.candidate.name}: expected {100 * r.mean:+.1f} +/- {100 * r.sd:.1f} points at "
             f"{r.candidate.cost:g}x cost{replay}"
         )
+        if r.cites[0]:
+            lines.append(f"  tried before as {r.cites[0]}; {r.cites[1]} changed since")
+        lines += [
+            f"  skill {u.skill} ({100 * u.mean:+.1f} +/- {100 * u.sd:.1f}"
+            + (f"; {', '.join(u.doubts)}" if u.doubts else "")
+            + f") moved its prior from {100 * u.before_mean:+.1f} +/- {100 * u.before_sd:.1f} to "
+            f"{100 * u.after_mean:+.1f} +/- {100 * u.after_sd:.1f}"
+            for u in r.uses
+        ]
     lines += [f"- vetoed: {r.candidate.name}: {r.backtest.reason}" for r in vetoed if r.backtest]
     return "\n".join(lines)

@@ -69,7 +69,7 @@ class Audit:
 
 
 @dataclass(slots=True)
-class _Source:
+class SourceFiles:
     """Files that are read as one."""
 
     label: str
@@ -96,16 +96,16 @@ def audit(
     own = TemporaryFolder() if cache is None else None
     folder = own.path if own else cache
     assert folder is not None
-    sources, unknown = _sources(paths, format)
+    sources, unknown = sources_of(paths, format)
     reports, opened = [], []
     for i, source in enumerate(sources):
         say(f"opening {source.label}", i, len(sources))
-        whole = _open(source, folder, workers)
+        whole = open_whole(source, folder, workers)
         report = _report(source, whole, folder, proxy, harness or Harness.default(), workers, say)
         if any(s.where.startswith(str(folder / "imports")) for s in whole.skipped):  # what was kept is damaged
             for path, label in source.paths:
                 forget(folder, Item(path, source.importer.name, label))
-            whole = _open(source, folder, workers)
+            whole = open_whole(source, folder, workers)
             report = _report(source, whole, folder, proxy, harness or Harness.default(), workers, say)
         reports.append(report)
         opened.append(whole)
@@ -136,14 +136,15 @@ def default_cache() -> Path:
 
 def items(paths: Iterable[Path | str], format: str | None = None) -> tuple[list[Item], list[Skipped]]:
     """Every source under `paths` with its format, and the files of no known format."""
-    sources, unknown = _sources(paths, format)
+    sources, unknown = sources_of(paths, format)
     return [Item(path, s.importer.name, label) for s in sources for path, label in s.paths], unknown
 
 
-def _sources(paths: Iterable[Path | str], format: str | None) -> tuple[list[_Source], list[Skipped]]:
+def sources_of(paths: Iterable[Path | str], format: str | None) -> tuple[list[SourceFiles], list[Skipped]]:
+    """What lies under `paths`, source by source, and the files of no known format."""
     given = IMPORTERS[format] if format is not None else None
     found = list(find_sources(paths))
-    out: dict[tuple[str, str], _Source] = {}
+    out: dict[tuple[str, str], SourceFiles] = {}
     unknown: list[Skipped] = []
     for path, label in zip(found, labels(found), strict=True):
         try:
@@ -157,11 +158,12 @@ def _sources(paths: Iterable[Path | str], format: str | None) -> tuple[list[_Sou
             if importer.name in STEPWISE
             else str(path)
         )
-        out.setdefault((importer.name, name), _Source(name, importer, [])).paths.append((path, label))
+        out.setdefault((importer.name, name), SourceFiles(name, importer, [])).paths.append((path, label))
     return list(out.values()), unknown
 
 
-def _open(source: _Source, cache: Path, workers: int | None) -> Opened:
+def open_whole(source: SourceFiles, cache: Path, workers: int | None) -> Opened:
+    """All files of a source as one; what cannot be read of it is in `skipped`."""
     whole = Opened()
     for path, label in source.paths:
         try:
@@ -176,7 +178,7 @@ def _open(source: _Source, cache: Path, workers: int | None) -> Opened:
 
 
 def _report(
-    source: _Source,
+    source: SourceFiles,
     whole: Opened,
     cache: Path,
     proxy: tuple[str, str] | None,

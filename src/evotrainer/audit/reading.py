@@ -83,8 +83,8 @@ def read_subjects(
     """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth against
     the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
     out: list[Reading] = []
-    for name, rows in _subjects(traits):
-        batch = _batch(whole, traits, rows)
+    for name, rows in subjects_of(traits):
+        batch = batch_of(whole, traits, rows)
         known = next((t for b, t in (own or {}).items() if b in name.split()), None)
         curve = learning_curve(batch)
         if known and len(known.curve) == len(curve):
@@ -114,7 +114,7 @@ def _steps(steps: np.ndarray) -> str:
     return f"step {a}" if a == b else f"steps {a} to {b}"
 
 
-def _subjects(traits: Traits) -> list[tuple[str, np.ndarray | None]]:
+def subjects_of(traits: Traits) -> list[tuple[str, np.ndarray | None]]:
     """(name, rows) of each subject; rows None: all."""
     names = traits.subject.names
     if not traits.n:
@@ -128,7 +128,8 @@ def _subjects(traits: Traits) -> list[tuple[str, np.ndarray | None]]:
     ]
 
 
-def _batch(whole: Opened, traits: Traits, rows: np.ndarray | None) -> Batch:
+def batch_of(whole: Opened, traits: Traits, rows: np.ndarray | None) -> Batch:
+    """A batch of some rows of a source (None: all)."""
     if rows is None:
         return Batch.from_traits(traits, whole.rollouts)
     return Batch.from_traits(take(traits, rows), partial(_fetch_at, whole, rows))
@@ -138,7 +139,7 @@ def _between(whole: Opened, traits: Traits, rows: np.ndarray | None, low: float,
     """Rollouts of the steps from `low` to `high`."""
     step = np.nan_to_num(traits.columns["step"].astype(float))
     inside = (step >= low) & (step <= high)
-    return _batch(whole, traits, np.flatnonzero(inside) if rows is None else rows[inside[rows]])
+    return batch_of(whole, traits, np.flatnonzero(inside) if rows is None else rows[inside[rows]])
 
 
 def _fetch_at(whole: Opened, rows: np.ndarray, places: Sequence[int]) -> list[Rollout]:

@@ -84,7 +84,7 @@ def base(task: Path, overrides: Sequence[str], out: Path, *, bf16: bool) -> None
 
     try:
         with Progress(console=console(stderr=True), transient=True) as bar:
-            job = bar.add_task("warm start", total=resolved.policy.warm_start.steps)
+            job = bar.add_task("warm start", total=resolved.policy.warm_start.all_steps)
 
             def show(row: dict[str, float]) -> None:
                 bar.update(job, completed=row["step"], description=f"warm start, loss {row['loss']:.3f}")
@@ -93,3 +93,38 @@ def base(task: Path, overrides: Sequence[str], out: Path, *, bf16: bool) -> None
     finally:
         world.close()
     print(f"wrote {out} (sha256 {trainer.policy_sha256(out)[:16]}); use it with policy.base={json.dumps(str(out))}")
+
+
+def admit(task: Path, overrides: Sequence[str], *, split: str | None, limit: int | None) -> None:
+    """Try every task with its fix, with nothing and with cheats; exit 1 where one is refused."""
+    from evotrainer.config import load_task
+    from evotrainer.envs import open_environment
+    from evotrainer.envs.swe.admission import Verdict
+    from evotrainer.envs.swe.admission import admit as tried
+    from evotrainer.envs.swe.env import SweEnv
+
+    resolved = load_task(task, overrides)
+    instances = resolved.environment.get("name") == "swe-instances"
+    described = {**resolved.environment, **({"admit": False} if instances else {})}  # tried here, with progress
+    world = open_environment(described, accept_tier_e=resolved.sandbox.accept_tier_e)
+    split = split or ("cert" if instances else "search")
+    try:
+        if not isinstance(world, SweEnv):
+            raise ConfigError(
+                f"environment {world.name} has no repositories to admit; admission is for name = swe or swe-instances"
+            )
+        tasks = list(world.tasks(split))[:limit]
+        from rich.progress import Progress
+
+        with Progress(console=console(stderr=True), transient=True) as bar:
+            job = bar.add_task(f"admission of {split}", total=len(tasks))
+
+            def show(v: Verdict) -> None:
+                bar.advance(job)
+
+            report = tried(tasks, world.world, progress=show)
+    finally:
+        world.close()
+    print(report)
+    if report.refused:
+        raise SystemExit(1)

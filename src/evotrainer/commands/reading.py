@@ -1,4 +1,4 @@
-"""Commands that read a run: `status`, `lineage`, `show`, `why`, `verify`, `report`, `health`."""
+"""Commands that read a run: `status`, `lineage`, `show`, `verify`, `report`, `health`. `why` is in explaining.py."""
 
 from __future__ import annotations
 
@@ -42,16 +42,32 @@ def status_json(run: Run) -> dict[str, Any]:
         "reason": run.closed.reason if run.closed else "",
         "round": max(rounds, default=0),
         "champion": run.champion,
+        "invalid": run.lineage.invalid,
         "trials": {
             e.body.trial: finished[e.body.trial].status if e.body.trial in finished else "open"
             for e in events
             if e.kind == "intended"
         },
         "verdicts": {v.branch: v.kind for v in run.verdicts},
+        "effects": effects_json(events),
         "spent": dict(budget.spent),
         "limits": limits,
         "certification": cert.model_dump(mode="json") if cert else None,
     }
+
+
+def effects_json(events: Sequence[Any]) -> dict[str, Any]:
+    """Branch -> its effect on gate (on fresh seeds where it was measured again), the one at selection, its looks."""
+    out: dict[str, Any] = {}
+    for e in events:
+        if e.kind == "judged" and (v := e.body.verdict).effect:
+            looks = out.get(v.branch, {}).get("looks", 0) + 1
+            out[v.branch] = {"effect": v.effect.model_dump(mode="json"), "fresh": False, "looks": looks}
+        elif e.kind == "reestimated":
+            known = out.setdefault(e.body.branch, {"looks": 0})
+            selected = e.body.selected.model_dump(mode="json") if e.body.selected else None
+            known |= {"effect": e.body.effect.model_dump(mode="json"), "fresh": True, "at_selection": selected}
+    return out
 
 
 def lineage(folder: Path) -> None:
@@ -78,106 +94,29 @@ def show(folder: Path, what: str) -> None:
         console().print(terminal.render_rollout(folder, what))
 
 
-def why(folder: Path, branch: str) -> None:
-    """Recompute a verdict from the ledger's own bodies and compare; exit 1 where they differ."""
-    from evotrainer import api
-
-    run = api.open_run(folder)
-    again = rejudge(run, branch)
-    v = again.stored
-    print(f"{branch} against {v.control}: {v.kind.upper()}\n  {v.reason}")
-    story = run.lineage.branches[branch]
-    if iv := story.intervention:
-        print(f"  changed    {iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}")
-        print(f"  hypothesis {iv.hypothesis}")
-        p = iv.prediction
-        print(f"  predicted  {p.metric} {p.direction} by at least {p.size:g}")
-    for g in v.gates:
-        mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
-        print(f"  [{mark}] {g.gate}: {g.message}")
-    if sent_back := _sent_back(run, branch):
-        print(f"  withheld   a human sent the promotion back: {sent_back}")
-    if v.look:
-        print(f"  look {v.look} of the run spent an error probability of {v.alpha:.3g}")
-    if again.holds:
-        print("recomputed from the ledger: the same verdict, every number")
-        return
-    for d in again.differences:
-        print(f"  differs: {d}")
-    raise ConfigError(f"the verdict on {branch} does not follow from the ledger; run `evotrainer verify {folder}`")
-
-
-def _sent_back(run: Run, branch: str) -> str:
-    """A human's REVISE at the verdict gate of a branch; empty where there is none."""
-    gates = [e.body for e in run.events() if e.kind == "gate"]
-    return next((g.feedback for g in gates if (g.where, g.branch, g.answer) == ("verdict", branch, "REVISE")), "")
-
-
-def rejudge(run: Run, branch: str) -> Any:
-    """The stored verdict beside the one the ledger's bodies give now; ConfigError where there is no verdict."""
-    from evotrainer.judge import JudgeConfig, recompute
-
-    events = run.events()
-    verdicts = {e.body.verdict.branch: e.body.verdict for e in events if e.kind == "judged"}
-    if branch not in verdicts:
-        known = ", ".join(sorted(verdicts)) or "none yet"
-        raise ConfigError(f"no verdict on {branch!r} in {run.folder}; there are verdicts on: {known}")
-    stored = verdicts[branch]
-    seeds = set(run.task.run.seeds)
-
-    def trials(name: str) -> list[Any]:
-        named = [e.body for e in events if e.kind == "finished" and e.body.branch == name and e.body.seed in seeds]
-        return [t for t in named if t.trial == f"{name}-s{t.seed}"]
-
-    def findings(name: str) -> tuple[Any, ...]:
-        return next((e.body.health.findings for e in events if e.id == f"{name}/read"), ())
-
-    opened = next(e.body for e in events if e.kind == "run")
-    proxy = opened.environment.get("proxy")
-    judged = next(e.seq for e in events if e.kind == "judged" and e.body.verdict.branch == branch)
-    noise = next((e.body for e in reversed(events) if e.kind == "noise" and e.seq < judged), None)
-    return recompute(
-        stored,
-        trials(branch),
-        trials(stored.control),
-        noise,
-        JudgeConfig(**run.task.judge.model_dump()),
-        findings=findings(branch),
-        control_findings=findings(stored.control),
-        proxy=(proxy[0], proxy[1]) if proxy else None,
-        ahead=_ahead(events, stored, judged),
-    )
-
-
-def _ahead(events: Sequence[Any], stored: Any, seq: int) -> str:
-    """The branch promoted over the same control before this verdict, in the same round."""
-    return next(
-        (
-            e.body.branch
-            for e in events
-            if e.kind == "promoted"
-            and e.seq < seq
-            and e.body.previous == stored.control
-            and e.body.branch != stored.branch
-        ),
-        "",
-    )
-
-
-def verify(folder: Path) -> None:
+def verify(folder: Path, head: str = "") -> None:
     """Exit 4 and one line per problem where something does not hold."""
     from evotrainer import api
     from evotrainer.errors import IntegrityError
 
-    result = api.open_run(folder).verify()
+    result = api.open_run(folder).verify(head)
     print("checked " + ", ".join(f"{n} {what}" for what, n in sorted(result.checked.items())))
-    print(f"last event {result.head}")
+    print(
+        f"head {result.checked['events']} {result.head}"
+        + (", and the noted one is in it" if head and not any(p.area == "head" for p in result.problems) else "")
+    )
+    if result.chain_only:
+        print("vouched for by the chain alone: " + ", ".join(result.chain_only))
+    if result.unchecked:
+        print("without a check of its own: " + ", ".join(result.unchecked))
+    for text in result.notes:
+        print(f"note: {text}")
     for p in result.problems:
         print(f"[FAIL] {p.area}: {p.message}")
     if result.ok and not result.checked["events"]:
         print("the ledger is empty: the run was stopped before its first event; `evotrainer resume` begins it")
     elif result.ok:
-        print("everything holds: hash chain, recipes, single factors, policies, rollouts")
+        print("everything holds: hash chain, recipes, single factors, policies, rollouts, scores, verdicts")
     else:
         raise IntegrityError(f"{folder}: {len(result.problems)} problem(s) found; see above")
 

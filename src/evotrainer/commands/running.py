@@ -30,6 +30,7 @@ def run(
         print(f"evotrainer: {issue.level}: recipe.{issue.factor}: {issue.message}", file=sys.stderr)
     if dry_run:
         api.preflight(resolved)
+        api.check_library(resolved)
         print(resolved.to_toml().rstrip())
         print(f"# recipe {resolved.recipe.hash}, task file {resolved.hash}: nothing was run")
         return
@@ -37,6 +38,13 @@ def run(
     with _interruptible(folder), _view(folder, plain) as view:
         done = api.start(resolved, folder, view=view, ask=_ask(view))
     _finish(done, open_report)
+
+
+def library_override(libraries: Sequence[str]) -> list[str]:
+    """`--skills DIR ...` as an override of the task file."""
+    import json
+
+    return [f"run.skills={json.dumps(list(libraries))}"] if libraries else []
 
 
 def resume(folder: Path, overrides: Sequence[str], *, open_report: bool, plain: bool) -> None:
@@ -110,5 +118,10 @@ def _finish(done: Run, open_report: bool) -> None:
     path = done.report()
     print_summary(done.folder, console())
     print(f"report: {path}")
+    with done.ledger() as ledger:
+        events, digest = ledger.head
+    print(
+        f"head {events} {digest}\n  note it elsewhere; `evotrainer verify {done.folder} --head {digest[:16]}` proves this run later"
+    )
     if open_report:
         open_page(path)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from evotrainer.errors import TaskSetError
+from evotrainer.records.evidence import Capability as Capability
 from evotrainer.records.rollout import Finish, Outcome, Turn
 
 SPLITS = ("train", "search", "gate", "cert")
@@ -49,17 +51,6 @@ class Score:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Capability:
-    """Something the policy may use as a shortcut and that can be closed: `knob` = `closed` closes it."""
-
-    name: str
-    knob: str
-    open: Any
-    closed: Any
-    about: str
-
-
 @runtime_checkable
 class Environment(Protocol):
     """A task set with its world. One instance serves one process."""
@@ -90,8 +81,11 @@ class Environment(Protocol):
         """Score finished episodes, in order."""
         ...
 
-    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
-        """(prompt, completion) pairs for a warm start, from train compositions only; may be empty."""
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
+        """Transcripts for a warm start, from train compositions only; may be empty.
+
+        Each is (prompt, action, observation, action, ...), of even length; a pair is (prompt, completion).
+        """
         ...
 
     def vocabulary(self) -> tuple[str, ...]:
@@ -103,3 +97,21 @@ class Environment(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Drilled(Protocol):
+    """An environment that also has skill drills: facts a policy must know before transcripts make sense."""
+
+    def drills(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
+        """In the form of `demonstrations`; a drill of many facts has many (observation, action) pairs."""
+        ...
+
+
+def answered(episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
+    """The step of a single-turn environment: what the policy says ends the episode. TaskSetError where it is over."""
+    for e, text, finish in zip(episodes, actions, finishes, strict=True):
+        if e.done:
+            raise TaskSetError(f"episode of task {e.task.id} is over; reset it before the next step")
+        e.turns.append(Turn("assistant", text))
+        e.done, e.finish = True, finish

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evotrainer.envs.base import Capability, Episode, Score, Task
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered
 from evotrainer.envs.code_grading import Graded, Grader, Job, Ran
 from evotrainer.envs.code_rewards import (
     COMPONENTS,
@@ -21,10 +21,9 @@ from evotrainer.envs.code_rewards import (
     Attempt,
     CaseOutcome,
     Component,
-    compute,
-    describe_component,
     parse_program,
 )
+from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, Turn
 
@@ -134,7 +133,7 @@ class CodeEnv:
         self.source = source
         self.name = source.name
         self.version = VERSION
-        self._components = {**COMPONENTS, **(components or {})}
+        self._components = with_own(COMPONENTS, components)
         self.components: Mapping[str, str] = {n: describe_component(f) for n, f in self._components.items()}
         self.knobs = source.knobs
         self.capabilities = source.capabilities
@@ -178,11 +177,7 @@ class CodeEnv:
         return Episode(task=task, knobs=settled, turns=[Turn("user", self.source.prompt(task, settled))])
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
-        for e, text, finish in zip(episodes, actions, finishes, strict=True):
-            if e.done:
-                raise TaskSetError(f"episode of task {e.task.id} is over; reset it before the next step")
-            e.turns.append(Turn("assistant", text))
-            e.done, e.finish = True, finish
+        answered(episodes, actions, finishes)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         attempts = [self._attempt(e) for e in episodes]
@@ -208,7 +203,7 @@ class CodeEnv:
             return Score(nothing, "unknown", error=graded.fault, error_kind="sandbox", detail={"form": a.form})
         cases = [_case(a.form, p, r) for p, r in zip(plan, _spread(plan, graded.runs), strict=True)]
         done = replace(a, cases=tuple(cases))
-        values = compute(self._components, done)
+        values = compute(self._components, done, a.task.id)
         outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
         return Score(values, outcome, detail={"form": a.form, "tests": _detail(cases)})
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.envs.base import Task
-from evotrainer.errors import TaskSetError
 
 PARSE_LIMIT = 20_000
 """Characters; longer programs are not parsed here (they still run in the sandbox)."""
@@ -186,22 +185,3 @@ COMPONENTS: dict[str, Component] = {
         no_literals,
     )
 }
-
-
-def describe_component(f: Component) -> str:
-    """First line of the docstring."""
-    return (f.__doc__ or "").strip().split("\n")[0]
-
-
-def compute(components: Mapping[str, Component], a: Attempt) -> dict[str, float | None]:
-    """Every component's value; TaskSetError names a component of a user's that raises."""
-    out: dict[str, float | None] = {}
-    for name, f in components.items():
-        try:
-            value = f(a)
-            out[name] = None if value is None else float(value)
-        except Exception as e:
-            raise TaskSetError(
-                f"reward component {name!r} failed on task {a.task.id}: {type(e).__name__}: {e}; correct the function"
-            ) from e
-    return out

@@ -6,15 +6,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from evotrainer.envs.base import SPLITS, Capability, Task
 from evotrainer.envs.code_demos import Teacher, demonstrations
 from evotrainer.envs.code_grammar import GRAMMAR_VERSION
 from evotrainer.envs.code_tasks import make_split, prompt_text
 from evotrainer.envs.code_vocab import VOCABULARY_VERSION, vocabulary
-from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.recipe import Frozen
 
 KNOBS: Mapping[str, tuple[Any, ...]] = {"visible_tests": ("shown_and_graded", "fresh", "not_shown")}
 """shown_and_graded: the prompt's examples are the visible tests. fresh: others of the same kind are graded in their
@@ -26,6 +25,7 @@ CAPABILITIES = (
         open="shown_and_graded",
         closed="fresh",
         about="the tests that are graded as visible stand in the prompt; closed, they are other tests of the same kind",
+        kinds=("special_casing", "grader_bypass"),
     ),
 )
 
@@ -50,13 +50,6 @@ class CodeConfig(Frozen):
     """Demonstrations that print the examples' outputs."""
     cpu_s: float = Field(0.5, gt=0)
     """CPU-seconds a program may use per test."""
-
-
-def parse_config(config: Mapping[str, Any]) -> CodeConfig:
-    try:
-        return CodeConfig.model_validate(dict(config))
-    except ValidationError as e:
-        raise TaskSetError("environment code: " + explain(e, CodeConfig)) from None
 
 
 class GrammarSource:

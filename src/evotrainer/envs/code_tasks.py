@@ -25,6 +25,7 @@ from evotrainer.envs.code_grammar import (
     spec_text,
 )
 from evotrainer.envs.code_ops import Ints, Op
+from evotrainer.envs.rows import split_of
 
 SHARES = {"search": 0.1, "gate": 0.1, "cert": 0.1}
 """Share of ordered operation pairs each evaluation split holds out; the rest is train's."""
@@ -67,13 +68,7 @@ class Chain:
 @cache
 def pair_split(first: str, second: str) -> str:
     """The split that owns an ordered pair of neighbouring operations."""
-    digest = hashlib.blake2b(f"{GRAMMAR_VERSION}:{first}>{second}".encode(), digest_size=8).digest()
-    point = int.from_bytes(digest, "big") / 2**64
-    for split, share in SHARES.items():
-        if point < share:
-            return split
-        point -= share
-    return "train"
+    return split_of(f"{GRAMMAR_VERSION}:{first}>{second}", {**SHARES, "train": 1.0})
 
 
 @cache

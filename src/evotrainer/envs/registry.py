@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from evotrainer.envs.base import Environment
+from evotrainer.envs.options import parse_options
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.recipe import Frozen
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -38,10 +39,8 @@ def load_module(path: Path) -> ModuleType:
 def load_components(path: Path) -> dict[str, Component]:
     """A user's reward functions: every public function of the file with one parameter (an `Attempt`).
 
-    TaskSetError where the file has none, one has no docstring, or one takes the name of a built-in component.
+    TaskSetError where the file has none, or one has no docstring.
     """
-    from evotrainer.envs.code_rewards import COMPONENTS
-
     module = load_module(path)
     found: dict[str, Component] = {
         name: f
@@ -56,8 +55,6 @@ def load_components(path: Path) -> dict[str, Component]:
     for name, f in found.items():
         if not (inspect.getdoc(f) or "").strip():
             raise TaskSetError(f"{path}: reward function {name} needs a docstring that says what it measures")
-        if name in COMPONENTS:
-            raise TaskSetError(f"{path}: {name} is the name of a built-in component; choose another")
     return found
 
 
@@ -88,9 +85,11 @@ def _members() -> set[str]:
 
 def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
     from evotrainer.envs.code import CodeEnv
-    from evotrainer.envs.code_source import GrammarSource, parse_config
+    from evotrainer.envs.code_source import CodeConfig, GrammarSource
 
-    return CodeEnv(GrammarSource(parse_config(options)), components=extra, accept_tier_e=accept_tier_e)
+    return CodeEnv(
+        GrammarSource(parse_options(CodeConfig, options, "code")), components=extra, accept_tier_e=accept_tier_e
+    )
 
 
 class _DatasetConfig(Frozen):
@@ -118,18 +117,11 @@ class _JsonlConfig(Frozen):
     cpu_s: float = Field(2.0, gt=0)
 
 
-def _validated(model: type[Frozen], options: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return model.model_validate(dict(options)).model_dump()
-    except ValidationError as e:
-        raise TaskSetError(f"environment {options['name']}: " + explain(e, model)) from None
-
-
 def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
     from evotrainer.envs.code import CodeEnv
     from evotrainer.envs.datasets import dataset_source
 
-    o = _validated(_DatasetConfig, options)
+    o = parse_options(_DatasetConfig, options, options["name"]).model_dump()
     return CodeEnv(dataset_source(o.pop("name"), o.pop("path"), **o), components=extra, accept_tier_e=accept_tier_e)
 
 
@@ -137,12 +129,45 @@ def _jsonl(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, 
     from evotrainer.envs.code import CodeEnv
     from evotrainer.envs.datasets import jsonl_source
 
-    o = _validated(_JsonlConfig, options)
+    o = parse_options(_JsonlConfig, options, options["name"]).model_dump()
     return CodeEnv(jsonl_source(o.pop("path"), **o), components=extra, accept_tier_e=accept_tier_e)
 
 
+def _math(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
+    from evotrainer.envs.maths import open_math
+
+    return open_math(options, extra)
+
+
+def _gsm8k(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
+    from evotrainer.envs.maths import open_gsm8k
+
+    return open_gsm8k(options, extra)
+
+
+def _swe(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
+    from evotrainer.envs.swe import open_swe
+
+    return open_swe(options, extra, accept_tier_e)
+
+
+def _instances(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
+    from evotrainer.envs.swe.instance_env import open_instances
+
+    return open_instances(options, extra)
+
+
 Factory = Callable[[Mapping[str, Any], bool, "Mapping[str, Component]"], Environment]
-FACTORIES: dict[str, Factory] = {"code": _code, "mbpp": _dataset, "humaneval": _dataset, "jsonl": _jsonl}
+FACTORIES: dict[str, Factory] = {
+    "code": _code,
+    "mbpp": _dataset,
+    "humaneval": _dataset,
+    "jsonl": _jsonl,
+    "swe": _swe,
+    "swe-instances": _instances,
+    "math": _math,
+    "gsm8k": _gsm8k,
+}
 
 
 def open_environment(config: Mapping[str, Any], *, accept_tier_e: bool = False) -> Environment:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evotrainer.envs.base import Capability, Episode, Score, Task
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Turn
 
@@ -66,9 +66,7 @@ class TextEnv:
         return Episode(task=task, knobs=dict(knobs), turns=[Turn("user", task.prompt)])
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
-        for e, text, finish in zip(episodes, actions, finishes, strict=True):
-            e.turns.append(Turn("assistant", text))
-            e.done, e.finish = True, finish
+        answered(episodes, actions, finishes)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         return [self._score(e) for e in episodes]

@@ -23,7 +23,8 @@ def read_health(
     every = spec.health_every
     if not every or not spec.train:
         return ()
-    steps, harness = spec.recipe.steps, Harness.default()
+    steps = spec.recipe.steps
+    harness = Harness.model_validate(spec.harness) if spec.harness else Harness.default()
     who = f"{spec.branch}/{spec.seed}"
     out: list[HealthReport] = []
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.executors.worker import EXIT_BUSY, descendants_cpu_s
-from evotrainer.records.durable import os_errors
+from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
 
 POLL_S = 0.1
@@ -183,6 +183,7 @@ class LocalExecutor:
 
     def failed(self, r: Running, label: FailureLabel, error: str) -> TrialFinished:
         h = read_heartbeat(r.folder)
+        left = [r.folder / "spec.json", *(self.run_dir / kind / r.spec.trial for kind in ("rollouts", "sealed"))]
         finished = TrialFinished(
             trial=r.spec.trial,
             branch=r.spec.branch,
@@ -193,6 +194,7 @@ class LocalExecutor:
             cpu_s=round(h.cpu_s if h else 0.0, 3),
             wall_s=round(time.monotonic() - r.since, 3),
             steps=h.step if h else 0,
+            files={k: v for p in left if p.exists() for k, v in sha256_tree(p, self.run_dir).items()},
         )
         write_atomic(r.folder / "result.json", finished.model_dump_json())
         return finished

@@ -42,9 +42,15 @@ class TrialSpec(Frozen):
     """Start policy; relative paths are relative to the run folder. Empty: warm start first."""
     warm_start: WarmStart | None = None
     evals: tuple[EvalPlan, ...] = ()
+    world: dict[str, Any] = {}
+    """Environment knobs of the evaluations that override the protocol's (counterfactual audits)."""
+    policy_step: int = 0
+    """Training steps of the policy that is only evaluated."""
     checkpoint_every: int = 5
     health_every: int = 0
     """Steps between two readings of the training by the harness; 0: none, also not of the evaluations."""
+    harness: dict[str, Any] = {}
+    """The harness version that reads the trial, whole; empty: h0."""
     cpu_limit_s: float | None = None
     accept_tier_e: bool = False
     sampler_dtype: Literal["fp32", "bf16"] = "fp32"

@@ -1,10 +1,11 @@
-"""Base policies: a warm start on an environment's demonstrations, from scratch."""
+"""Base policies, from scratch: a warm start on an environment's drills, if asked for, then on its demonstrations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from evotrainer.config import WarmStart
 from evotrainer.errors import ConfigError
@@ -21,7 +22,10 @@ def make_base(
     *,
     bf16: bool = False,
 ) -> None:
-    """Train a policy from scratch and save it in `out`; ConfigError where the environment has no demonstrations."""
+    """Train a policy from scratch and save it in `out`; `step` of its entries counts to `options.all_steps`.
+
+    ConfigError where the environment has no demonstrations, or no drills and `options.drill_steps` asks for them.
+    """
     from evotrainer.trainers.embedded import warm_start
 
     demos = world.demonstrations(options.demonstrations, options.seed)
@@ -30,16 +34,52 @@ def make_base(
             f"environment {world.name} offers no demonstrations to warm-start from; set policy.base to a folder"
         )
     s = options.shape
-    warm_start(
-        demos,
-        world.vocabulary(),
-        {"d": s.width, "layers": s.layers, "heads": s.heads, "hidden": s.mlp, "context": s.context},
-        options.steps,
-        options.batch,
-        options.lr,
-        options.seed,
-        out,
-        on_step,
-        vocabulary=str(world.describe().get("vocabulary") or world.name),
-        dtype="bfloat16" if bf16 else "float32",
-    )
+    kv_heads = s.heads if s.heads % 2 else 2
+    shape = {"d": s.width, "layers": s.layers, "heads": s.heads, "kv_heads": kv_heads, "hidden": s.mlp,
+             "context": s.context}  # fmt: skip
+
+    def phase(
+        texts: Sequence[tuple[str, ...]],
+        steps: int,
+        lr: float,
+        folder: Path,
+        done: int,
+        start: Path | None,
+        dtype: Literal["float32", "bfloat16"],
+    ) -> None:
+        warm_start(
+            texts,
+            world.vocabulary(),
+            shape,
+            steps,
+            options.batch,
+            lr,
+            options.seed,
+            folder,
+            lambda row: on_step(row | {"step": row["step"] + done}),
+            vocabulary=str(world.describe().get("vocabulary") or world.name),
+            start=start,
+            dtype=dtype,
+        )
+
+    last: Literal["float32", "bfloat16"] = "bfloat16" if bf16 else "float32"
+    if not options.drill_steps:
+        phase(demos, options.steps, options.lr, out, 0, None, last)
+        return
+    texts = drills(world, options)
+    with tempfile.TemporaryDirectory() as tmp:
+        drilled = Path(tmp) / "drilled"
+        phase(texts, options.drill_steps, options.drill_lr or options.lr, drilled, 0, None, "float32")
+        phase(demos, options.steps, options.lr, out, options.drill_steps, drilled, last)
+
+
+def drills(world: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
+    """The environment's drills; ConfigError where it has none."""
+    from evotrainer.envs.base import Drilled
+
+    texts = world.drills(options.drills, options.seed) if isinstance(world, Drilled) else []
+    if not texts:
+        raise ConfigError(
+            f"environment {world.name} offers no drills; set policy.warm_start.drill_steps = 0, or give it drills(n, seed)"
+        )
+    return texts

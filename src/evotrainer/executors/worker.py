@@ -31,7 +31,7 @@ from evotrainer.executors.spec import (
     write_atomic,
 )
 from evotrainer.executors.warm import make_base
-from evotrainer.records.durable import disk_trouble, os_trouble
+from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 
@@ -184,7 +184,14 @@ class TrialProcess:
             health=health,
             parts=tuple(str(p.path.relative_to(self.run_dir)) for p in parts),
             parts_sha256=tuple(p.sha256 for p in parts),
+            files=self.fingerprints(policy),
+            world={**spec.protocol.knobs, **spec.world},
         )
+
+    def fingerprints(self, policy: Path) -> dict[str, str]:
+        """Checksums of this trial's specification and of the policy, where the trial made it."""
+        own = [self.folder / "spec.json", *([policy] if policy.is_relative_to(self.folder) else [])]
+        return {k: v for p in own for k, v in sha256_tree(p, self.run_dir).items()}
 
     def start_policy(self, world: Environment) -> Path:
         """The start policy's folder; trains it first where the task asks for a warm start."""
@@ -242,9 +249,10 @@ class TrialProcess:
             recipe=spec.protocol,
             policy_dir=policy,
             split=plan.split,
-            step=spec.recipe.steps if spec.train else 0,
+            step=spec.recipe.steps if spec.train else spec.policy_step,
             attempts=plan.attempts,
             tasks=plan.tasks,
+            knobs=spec.world,
         )
 
         def sink(rollouts: Sequence[Rollout]) -> None:
@@ -254,7 +262,7 @@ class TrialProcess:
 
         rollouts = trainer.evaluate(request, world, sink)
         fault_point(f"trial:evaluated:{plan.split}")
-        return split_score(rollouts, plan.split, request.step, plan.attempts)
+        return split_score(rollouts, plan.split, request.step, plan.attempts, world.proxy[0] if world.proxy else "")
 
 
 def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
@@ -267,10 +275,11 @@ def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
         )
 
 
-def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int) -> SplitScore:
+def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
     """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean, None without any."""
     per: dict[str, list[float]] = {}
     comps: dict[str, list[float]] = {}
+    paid: dict[str, list[float]] = {}
     errors = 0
     for r in rollouts:
         if r.error_kind is not None or r.outcome == "unknown":
@@ -280,6 +289,8 @@ def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: in
         for k, v in r.components.items():
             if v is not None:
                 comps.setdefault(k, []).append(v)
+        if (x := r.components.get(proxy)) is not None:
+            paid.setdefault(r.task, []).append(x)
     per_task = {t: sum(v) / len(v) for t, v in per.items()}
     return SplitScore(
         split=split,
@@ -289,6 +300,7 @@ def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: in
         per_task=per_task,
         components={k: sum(v) / len(v) for k, v in comps.items()},
         errors=errors,
+        proxy_per_task={t: sum(v) / len(v) for t, v in paid.items()},
     )
 
 

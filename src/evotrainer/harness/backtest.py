@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from evotrainer.harness import replays_sampling as replays_sampling  # registers
 from evotrainer.harness.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors.validity import invalid_mask
+from evotrainer.harness.forecast import REPLAYED, forecast, held_against
 from evotrainer.harness.numerics import Floats, centred, finite, group_std, within_correlation
 from evotrainer.harness.replay import (
     BLIND,
@@ -43,20 +45,21 @@ MIN_GROUPS = 8
 def backtest(
     intervention: Intervention,
     parent: Recipe,
-    rollouts: Iterable[Rollout],
+    rollouts: Iterable[Rollout] | Batch,
     context: HarnessContext | None = None,
 ) -> Backtest:
     """Replay `intervention` on rollouts of the parent's policy (search or train split).
 
     Verdict: `supports`, `contradicts` (the loop vetoes it) or `silent`. A change that is no valid recipe is
-    contradicted with the complaint. Infrastructure faults are left out.
+    contradicted with the complaint, and so is one whose own prediction cannot come true by what is replayed
+    (`forecast.held_against`). Infrastructure faults are left out.
     """
     factor = intervention.factor
     batch = rollouts if isinstance(rollouts, Batch) else Batch.of(rollouts)
 
-    def answer(verdict: Outcome, reason: str, numbers: Mapping[str, float] | None = None) -> Backtest:
+    def answer(verdict: Outcome, reason: str, numbers: Mapping[str, float] | None = None, **more: Any) -> Backtest:
         kept = {k: round(x, 6) for k, v in (numbers or {}).items() if (x := finite(v)) is not None}
-        return Backtest(factor=factor, verdict=verdict, reason=reason, numbers=kept, rollouts=batch.n)
+        return Backtest(factor=factor, verdict=verdict, reason=reason, numbers=kept, rollouts=batch.n, **more)
 
     try:
         child = parent.with_factor(factor, intervention.new)
@@ -65,7 +68,7 @@ def backtest(
     if child == parent:
         return answer("contradicts", f"{factor} already has this value: nothing would change")
     replay = REPLAYS.get(factor)
-    if replay is None:
+    if replay is None and factor not in REPLAYED:
         why = (
             "another world than the stored rollouts' is needed"
             if factor.startswith("knobs.")
@@ -76,7 +79,15 @@ def backtest(
         return answer(
             "silent", f"{batch.n} rollouts in {batch.n_groups} groups are too few; at least {MIN_GROUPS} groups of two"
         )
-    return answer(*replay(Replay(batch, parent, child, context or HarnessContext())))
+    x = Replay(batch, parent, child, context or HarnessContext())
+    verdict, reason, numbers = replay(x) if replay else ("silent", f"{factor} changes how strongly groups pull", {})
+    said = finite(forecast(x, numbers, factor)) if batch.has("outcome") else None
+    agreement, why, moved = held_against(intervention.prediction, x, numbers, factor)
+    if moved is not None:
+        numbers = numbers | {"predicted_before": moved.before, "predicted_after": moved.after, "predicted_se": moved.se}
+    if agreement == "contradicts" and verdict != "contradicts":
+        verdict, reason = "contradicts", f"its own prediction cannot come true: {why} ({reason})"
+    return answer(verdict, reason, numbers, forecast=None if said is None else round(said, 6), prediction=agreement)
 
 
 @replays("rewards", "length", "repetition_penalty")
@@ -147,9 +158,19 @@ def _reward_numbers(b: Batch, x: Replay, old: Floats, new: Floats) -> dict[str, 
         numbers[f"variance_share.{name}"] = p.variance_share if name in x.new.rewards and both[name] else 0.0
         numbers[f"correlation.{name}"] = p.correlation
         numbers[f"modal_share.{name}"] = p.modal_share
+        numbers[f"coverage.{name}"] = coverage(b, name)
+    for name, p in parts(b, _weights(x.old), old).items():
+        numbers[f"variance_share_before.{name}"] = p.variance_share
     for name, count in _revivers(b, _weights(x.new), revived).items():
         numbers[f"revived_by.{name}"] = float(count)
     return numbers | _invalid_pay(b, old, new)
+
+
+def coverage(b: Batch, component: str) -> float:
+    """Share of rollouts that earn something by a component, among those it applies to; NaN where it applies to none."""
+    x = b.component(component)
+    known = x[~np.isnan(x)]
+    return float((np.abs(known) > 1e-9).mean()) if len(known) else math.nan
 
 
 def _or_nan(value: float | None) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from evotrainer.records.evidence import HealthReport, MetricValue
 from evotrainer.records.recipe import Recipe
@@ -31,6 +32,9 @@ class HarnessContext:
     """Training steps, oldest first. Keys read: reward, score, accuracy, frac_reward_zero_std, dead_fail, dead_pass,
     reward_std, entropy, kl, grad_norm, ratio_max, ess (effective sample size as a share of the batch), turns,
     ngram_repetition, kept_groups, completions/mean_length, completions/clipped_ratio, rewards/<component>/mean."""
+
+    sandboxed: Callable[[str, list[dict[str, object]]], Any] | None = None
+    """Runs a Python detector's source over rollouts as JSON (harness/authored.py); None: such detectors cannot look."""
 
     @property
     def token_budget(self) -> int | None:

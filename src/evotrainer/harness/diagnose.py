@@ -173,6 +173,15 @@ def a_widening_gap_is_worse(case: Case) -> None:
 
 
 @rule
+def an_unpaid_proxy_misleads_nobody(case: Case) -> None:
+    """The gap is there, but the recipe pays something else: a warning for whoever reads the proxy, no cause to act."""
+    gap = case.drafts.get("proxy_gap")
+    weights, pair = case.context.weights, case.context.proxy
+    if gap and weights is not None and pair is not None and not weights.get(pair[0], 0.0) > 0:
+        gap.add(-0.25, "the recipe does not pay the proxy, so training is not misled by it")
+
+
+@rule
 def a_paid_proxy_saturates_early(case: Case) -> None:
     """Groups count as solved because the proxy says so: the gap is the cause, the saturation its symptom."""
     gap, full = case.drafts.get("proxy_gap"), case.drafts.get("saturation")

@@ -53,5 +53,6 @@ KINDS: dict[str, Kind] = {
     "score_jump": Kind(
         "the score jumped within a few steps: a leak, a broken grader or a skill found", ("knobs",), 0.4
     ),
+    "shortcut": Kind("a behaviour nobody had named came with the score", ("knobs", "rewards"), 0.5),
     "unexplained": Kind("the score moved and nothing in the harness says why", (), 0.3),
 }

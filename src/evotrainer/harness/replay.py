@@ -15,7 +15,7 @@ from evotrainer.harness.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.numerics import DEAD_STD, Floats, centred, group_std, pair_order, within_correlation
 from evotrainer.harness.text import repetition
-from evotrainer.records.recipe import GroupFilter, LengthRule, Recipe
+from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe
 
 CONSTANT = 0.95
 BLIND = 0.1
@@ -268,3 +268,73 @@ def compose_or_stored(x: Replay) -> Floats:
     """The parent's reward, recomputed where its components are stored, else as stored."""
     known = all(c in x.batch.component_names for c, w in x.old.rewards.items() if w)
     return compose(x.batch, x.old) if known and x.old.rewards else x.batch.reward
+
+
+def rewards_of(x: Replay) -> tuple[Floats, Floats] | None:
+    """Rewards under the parent's recipe and the new one, (N,) each; None where what the new one needs is not stored."""
+    old = compose_or_stored(x)
+    if (x.new.rewards, x.new.length, x.new.repetition_penalty) == (
+        x.old.rewards,
+        x.old.length,
+        x.old.repetition_penalty,
+    ):
+        return old, old
+    known = all(c in x.batch.component_names for c, w in {**x.old.rewards, **x.new.rewards}.items() if w)
+    if not known or (x.new.length != x.old.length and not x.batch.has("tokens")):
+        return None
+    return compose(x.batch, x.old), compose(x.batch, x.new)
+
+
+def in_band(batch: Batch, rule: Curriculum) -> np.ndarray:
+    """Tasks whose stored pass rate lies in the band, or is unknown; boolean, shape (n_tasks,)."""
+    if rule.kind == "none":
+        return np.ones(batch.n_tasks, dtype=bool)
+    known = ~np.isnan(batch.truth)
+    n = np.bincount(batch.task[known], minlength=batch.n_tasks)
+    rate = np.bincount(batch.task[known], weights=batch.truth[known], minlength=batch.n_tasks) / np.maximum(n, 1)
+    return (n == 0) | ((rate >= rule.low) & (rate <= rule.high))
+
+
+def trained_groups(batch: Batch, recipe: Recipe, reward: Floats) -> np.ndarray:
+    """Groups that curriculum and filter of a recipe leave, in stored order; boolean, shape (G,)."""
+    inside = in_band(batch, recipe.curriculum)[batch.task[batch.first]] if batch.n else np.zeros(0, dtype=bool)
+    std = group_std(reward, batch.group, batch.n_groups)
+    return np.asarray(inside & keep_mask(std, recipe.group_filter), dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a change of sampling takes out of training. `groups`, boolean (G,): trained on before and no longer."""
+
+    groups: np.ndarray
+    tasks: np.ndarray
+    """Tasks of which nothing is left, boolean (n_tasks,)."""
+    numbers: dict[str, float]
+
+
+def lost(x: Replay) -> Lost:
+    """Groups, tasks, correct rollouts and signal that the new recipe no longer trains on.
+
+    Signal is the within-group variance of the outcome: what could be learnt from. Shares are of what was trained on.
+    """
+    b, reward = x.batch, compose_or_stored(x)
+    before, after = trained_groups(b, x.old, reward), trained_groups(b, x.new, reward)
+    gone = before & ~after
+    task = b.task[b.first]
+    had = np.bincount(task[before], minlength=b.n_tasks) > 0
+    tasks = had & ~(np.bincount(task[after], minlength=b.n_tasks) > 0)
+    right = np.nan_to_num(b.truth) > 0.5
+    signal = np.nan_to_num(centred(b.truth, b.group, b.n_groups)) ** 2
+
+    def share(what: np.ndarray) -> float:
+        of = float(what[before[b.group]].sum())
+        return float(what[gone[b.group]].sum()) / of if of else 0.0
+
+    numbers = {
+        "lost_groups": float(gone.sum()) / max(1, int(before.sum())),
+        "lost_tasks": float(tasks.sum()),
+        "tasks_before": float(had.sum()),
+        "lost_correct": share(right.astype(float)),
+        "lost_signal": share(signal),
+    }
+    return Lost(gone, tasks, numbers)

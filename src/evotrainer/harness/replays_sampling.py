@@ -14,7 +14,9 @@ from evotrainer.harness.replay import (
     compose_or_stored,
     dead,
     dead_share_at,
+    in_band,
     keep_mask,
+    lost,
     order_of,
     replays,
 )
@@ -51,6 +53,7 @@ def filter_change(x: Replay) -> Answer:
         "lost_mixed_before": float((mixed & ~before).sum()) / max(1, int(mixed.sum())),
         "misranked_alive": order.over(alive),
         "misranked_kept": order.over(alive & keep),
+        **lost(x).numbers,
     }
     text = f"keeps {m['keep_rate']:.0%} of {n} groups ({m['dead']:.0%} are dead), loses {m['lost_mixed']:.0%} of live groups with both outcomes"
     if m["keep_rate"] < MIN_KEEP:
@@ -112,16 +115,14 @@ def curriculum_change(x: Replay) -> Answer:
         return "silent", "all tasks would be drawn again; the stored rollouts may hold drawn ones only", {}
     if not b.has("outcome"):
         return "silent", "outcomes are not stored: pass rates are unknown", {}
-    known = ~np.isnan(b.truth)
-    n = np.bincount(b.task[known], minlength=b.n_tasks)
-    rate = np.bincount(b.task[known], weights=b.truth[known], minlength=b.n_tasks) / np.maximum(n, 1)
-    inside = (n == 0) | ((rate >= rule.low) & (rate <= rule.high))
+    inside = in_band(b, rule)
     scored, is_dead = dead(b, compose_or_stored(x))
     first = np.unique(b.group, return_index=True)[1]
     kept = inside[b.task[first]]
     share = float((scored & is_dead).sum()) / max(1, int(scored.sum()))
     after = float((scored & is_dead & kept).sum()) / max(1, int((scored & kept).sum()))
     m = {"keep_rate": float(inside.mean()), "dead_before": share, "dead_after": after, "tasks": float(inside.sum())}
+    m |= lost(x).numbers
     text = f"{inside.mean():.0%} of {b.n_tasks} tasks lie in the band; dead groups {share:.0%} -> {after:.0%}"
     if m["keep_rate"] < CURRICULUM_MIN_KEEP:
         return "contradicts", f"{text}: too few tasks are left", m

@@ -29,7 +29,7 @@ from evotrainer.harness.suspects import suspicious_rows
 from evotrainer.harness.text import longest_run, program_text, repetition, words
 from evotrainer.records.rollout import Turn
 
-VERSION = 3
+VERSION = 4
 """Of what the traits mean; kept traits of another version are read again."""
 SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""
@@ -203,7 +203,7 @@ def _action_traits(chunk: Chunk, x: dict[str, Floats], solution: Ints) -> tuple[
         kinds = Counter(k for (k, _, _), _ in seen)
         edits = [j for j, ((k, _, _), a) in enumerate(seen) if k == "edit" and a.ok is not False]
         x["actions"][i] = len(actions)
-        x["edits"][i], x["searches"][i], x["tests"][i] = kinds["edit"], kinds["search"], kinds["test"]
+        x["edits"][i], x["searches"][i], x["tests"][i] = len(edits), kinds["search"], kinds["test"]
         if edits:
             x["first_edit"][i] = edits[0] + 1
             x["searched_first"][i] = any(k == "search" for (k, _, _), _ in seen[: edits[0]])

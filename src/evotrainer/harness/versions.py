@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from pydantic import Field
 
 from evotrainer.errors import ConfigError
+from evotrainer.harness.authored import check_spec, read_authored
 from evotrainer.harness.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors import DETECTORS, detect
 from evotrainer.harness.diagnose import diagnose
+from evotrainer.harness.features import Views
 from evotrainer.harness.metrics import METRICS, measure
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.evidence import DetectorSpec, HealthReport
 from evotrainer.records.recipe import Frozen
 from evotrainer.records.rollout import Rollout
 
@@ -29,6 +31,8 @@ class Harness(Frozen):
     """`<detector>.<threshold>` -> value."""
     parent: str = ""
     """Version it was derived from."""
+    authored: tuple[DetectorSpec, ...] = ()
+    """Detectors as data, mined or written since h0."""
 
     @classmethod
     def default(cls) -> Harness:
@@ -37,13 +41,15 @@ class Harness(Frozen):
 
     @classmethod
     def minimal(cls) -> Harness:
-        """The control arm: the score layer only, no detector, no diagnosis."""
-        return cls(version="h0-score", metrics=tuple(n for n, m in METRICS.items() if m.layer == "score"))
+        """The score layer only, no detector, no diagnosis: a control arm, and where evolution begins with `run.harness =
+        "minimal"`."""
+        return cls(metrics=tuple(n for n, m in METRICS.items() if m.layer == "score"))
 
     @property
     def hash(self) -> str:
         """16 hex digits of SHA-256 over the canonical JSON."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        body = self.model_dump(mode="json", exclude=None if self.authored else {"authored"})
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def evolve(
@@ -53,10 +59,16 @@ class Harness(Frozen):
         add: Iterable[str] = (),
         drop: Iterable[str] = (),
         thresholds: Mapping[str, float] | None = None,
+        authored: Iterable[DetectorSpec] = (),
     ) -> Harness:
-        """A derived version: detectors added (by registered name) or dropped, thresholds changed; ConfigError if
-        unknown."""
+        """A derived version: detectors added (by registered name, or as `authored` specifications, in place of one of the
+        same name) or dropped, thresholds changed; ConfigError if unknown."""
         add, drop, limits = tuple(add), set(drop), dict(thresholds or {})
+        specs = {s.name: s for s in (*self.authored, *authored)}
+        own = tuple(s for name, s in specs.items() if name not in drop)
+        drop -= specs.keys()
+        for s in own:
+            check_spec(s)
         names = tuple(n for n in dict.fromkeys((*self.detectors, *add)) if n not in drop)
         unknown = sorted({*names, *drop} - DETECTORS.keys())
         if unknown:
@@ -74,7 +86,18 @@ class Harness(Frozen):
             detectors=names,
             thresholds=known | kept | limits,
             parent=self.version,
+            authored=own,
         )
+
+    def detector(self, name: str) -> DetectorSpec | None:
+        """The authored detector of that name, if it is in force."""
+        return next((s for s in self.authored if s.name == name), None)
+
+    @property
+    def plain(self) -> Harness:
+        """The same without Python detectors: what a trial's own process reads with, as it has no sandbox for them."""
+        kept = tuple(s for s in self.authored if s.form != "python")
+        return self if len(kept) == len(self.authored) else self.model_copy(update={"authored": kept})
 
     def read(self, rollouts: Iterable[Rollout], subject: str, context: HarnessContext | None = None) -> HealthReport:
         """Read a batch: metrics in three layers, findings, ranked bottlenecks. Groups by `Rollout.group`."""
@@ -85,6 +108,9 @@ class Harness(Frozen):
         context = context or HarnessContext()
         metrics = measure(batch, context, self.metrics)
         findings = detect(batch, metrics, context, self.detectors, self.thresholds)
+        if self.authored:
+            views = Views.of(batch)
+            findings += [f for s in self.authored for f in read_authored(s, batch, metrics, context, views)]
         return HealthReport(
             harness=self.version,
             subject=subject,
@@ -92,7 +118,7 @@ class Harness(Frozen):
             groups=batch.n_groups,
             metrics=tuple(metrics.values()),
             findings=tuple(findings),
-            bottlenecks=diagnose(metrics, findings, context) if self.detectors else (),
+            bottlenecks=diagnose(metrics, findings, context) if self.detectors or self.authored else (),
         )
 
 

@@ -1,5 +1,6 @@
 """What decides: statistics, gates, alpha spending, certification. Never learns who proposed a change."""
 
+from evotrainer.judge.audits import answers, closed_world, settle_audit
 from evotrainer.judge.certify import CertEntry, certify
 from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
 from evotrainer.judge.spending import Look, next_look, next_looks
@@ -10,7 +11,9 @@ __all__ = [
     "JudgeConfig",
     "Look",
     "Recomputed",
+    "answers",
     "certify",
+    "closed_world",
     "effect",
     "hierarchical_bootstrap",
     "judge",
@@ -20,4 +23,5 @@ __all__ = [
     "recompute",
     "scores_of",
     "seeds_wanted",
+    "settle_audit",
 ]

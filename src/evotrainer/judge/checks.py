@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from evotrainer.judge.stats import common_tasks, scores_of, split_score, t_quantile
 from evotrainer.records.events import SplitScore, TrialFinished
-from evotrainer.records.evidence import Effect, Finding, GateResult
+from evotrainer.records.evidence import Audit, Effect, Finding, GateResult
 
 PROXY_CONFIDENCE = 0.95
 """One-sided confidence at which a proxy counts as risen. It can only block a promotion, so no alpha is spent."""
 
 
-def findings_of(trials: Sequence[TrialFinished]) -> list[Finding]:
+def findings_of(trials: Iterable[TrialFinished]) -> list[Finding]:
     """Validity findings in the trials' own health reports."""
     return [f for t in trials for h in t.health for f in h.findings if f.validity]
 
 
 def validity(
-    branch: str, findings: Sequence[Finding], control: Sequence[Finding], audits: Mapping[str, bool]
+    branch: str,
+    findings: Sequence[Finding],
+    control: Sequence[Finding],
+    audits: Mapping[str, bool],
+    shortcuts: Sequence[Audit] = (),
 ) -> GateResult:
     """Leaks, tampering and bypasses question the branch itself, whatever its score.
 
     Confirmed: an audit said so, or the finding is critical (direct evidence) and no audit cleared it. Suspected: a
-    warning that the control does not show as well; it needs an audit before a promotion.
+    warning that the control does not show as well; it needs an audit before a promotion. `shortcuts`: audits of the
+    branch, those that confirmed nothing included.
     """
+    if proven := [a for a in shortcuts if a.confirmed]:
+        numbers = {"confirmed": float(len(proven)), "suspected": 0.0, "excess": proven[0].excess, "low": proven[0].low}
+        message = f"shortcut confirmed by audit ({proven[0].capability}): {proven[0].reason}"
+        return GateResult(gate="validity", passed=False, message=message, numbers=numbers)
     stated = [f for f in findings if f.validity and f.severity != "info"]
     open_ = [f for f in stated if audits.get(f.detector) is not False]
     confirmed = [f for f in open_ if audits.get(f.detector) or f.severity == "critical"]
@@ -43,6 +52,8 @@ def validity(
         message = f"{f.kind} suspected ({f.detector}): {f.claim}; read its rollouts: evotrainer show RUN {branch}"
         return GateResult(gate="validity", passed=None, message=message, numbers=numbers)
     message = "no leak, tampering or bypass found"
+    if shortcuts:
+        message = "judged with " + ", ".join(a.capability for a in shortcuts) + " closed, where no shortcut is in reach"
     return GateResult(gate="validity", passed=True, message=message, numbers=numbers)
 
 

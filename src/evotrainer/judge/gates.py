@@ -6,6 +6,7 @@ The judge sees trials, findings and earlier noise; never who proposed the change
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -13,8 +14,11 @@ from pydantic import Field
 from evotrainer.judge import checks, stats
 from evotrainer.judge.spending import Look, share
 from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.evidence import Effect, Finding, GateResult, Verdict
+from evotrainer.records.evidence import Audit, Effect, Finding, GateResult, Verdict
 from evotrainer.records.recipe import Frozen
+
+FUTILE = 0.95
+"""One-sided confidence at which a worthwhile effect counts as excluded, so that no more seeds are asked for."""
 
 Kind = Literal["promote", "reject", "invalid", "inconclusive", "failed"]
 
@@ -27,6 +31,8 @@ class JudgeConfig(Frozen):
     """Probability of any false promotion over the whole run."""
     min_effect: float = Field(0.01, ge=0)
     """Smallest mean gain worth a promotion, score units."""
+    worthwhile: float | None = Field(None, ge=0)
+    """Effect that is worth more seeds as long as it is not excluded; None: only where the observed mean would do."""
     min_seeds: int = Field(3, ge=2)
     max_seeds: int = Field(6, ge=2)
     """No branch is asked to run more seeds than this."""
@@ -48,13 +54,15 @@ def judge(
     findings: Sequence[Finding] = (),
     control_findings: Sequence[Finding] = (),
     audits: Mapping[str, bool] | None = None,
+    shortcuts: Sequence[Audit] = (),
     proxy: tuple[str, str] | None = None,
     ahead: str = "",
 ) -> Verdict:
     """Verdict on a branch against its control.
 
     `findings` join those in the trials' own health reports. `audits`: detector -> True where a counterfactual audit
-    confirmed it, False where it cleared the branch. `proxy`: the environment's (proxy, true) reward components.
+    confirmed it, False where it cleared the branch. `shortcuts`: audits of the branch; one that confirmed a shortcut
+    makes it invalid. `proxy`: the environment's (proxy, true) reward components.
     `ahead`: a branch of the same round, promoted over the same control already; one champion a round.
     A verdict that did not test the effect (invalid, failed, too few seeds, identical) spends nothing: look 0.
     """
@@ -75,7 +83,7 @@ def judge(
 
     seen = [*findings, *checks.findings_of(branch_trials)]
     known = [*control_findings, *checks.findings_of(control_trials)]
-    standing = checks.validity(branch, seen, known, audits or {})
+    standing = checks.validity(branch, seen, known, audits or {}, shortcuts)
     gates.append(standing)
     if standing.numbers.get("confirmed"):
         return settle("invalid", standing.message)
@@ -119,11 +127,21 @@ def judge(
 
 
 def _more_seeds(effect: Effect, parts: stats.Components, look: Look, config: JudgeConfig) -> int | None:
-    """Seeds per branch that would decide at the next look's level, were the mean to stay; None where none would."""
+    """Seeds per branch that would decide at the next look's level, were the mean to stay; None where none would.
+
+    Where the observed mean would not do, but an effect that is worthwhile is neither excluded nor out of reach: all
+    `max_seeds`. A mean that three unlucky seeds hold down is not given up for it.
+    """
     if effect.low > 0 or effect.mean < config.min_effect:
         return None
     following = min(look.alpha, config.alpha * share(look.number + 1))
-    return stats.seeds_needed(parts, following, config.max_seeds)
+    n = stats.seeds_needed(parts, following, config.max_seeds)
+    if n is not None or config.worthwhile is None:
+        return n
+    hoped = max(config.worthwhile, config.min_effect)
+    excluded = stats.effect_of(parts, 2 * FUTILE - 1).high < hoped
+    in_reach = stats.seeds_needed(replace(parts, mean=hoped), following, config.max_seeds) is not None
+    return config.max_seeds if in_reach and not excluded else None
 
 
 def _decide(effect: Effect, look: Look, config: JudgeConfig, rose: GateResult, more: int | None) -> tuple[Kind, str]:
@@ -145,10 +163,7 @@ def _decide(effect: Effect, look: Look, config: JudgeConfig, rose: GateResult, m
         return "reject", f"gate score {points} is not the gain of {100 * config.min_effect:.1f} asked for"
     if more is None:
         return "reject", (f"gate score {points} is within the noise and {config.max_seeds} seeds would not settle it")
-    return "inconclusive", (
-        f"gate score {points} straddles 0; {more} seeds per branch would decide, which this run does not add by itself: "
-        f"start a new one with run.seeds={list(range(1, more + 1))}"
-    )
+    return "inconclusive", f"gate score {points} straddles 0; {more} seeds per branch would decide"
 
 
 def seeds_wanted(verdict: Verdict) -> int | None:
@@ -238,17 +253,20 @@ def recompute(
     findings: Sequence[Finding] = (),
     control_findings: Sequence[Finding] = (),
     audits: Mapping[str, bool] | None = None,
+    shortcuts: Sequence[Audit] = (),
     proxy: tuple[str, str] | None = None,
     ahead: str = "",
+    look: Look | None = None,
     tolerance: float = 1e-9,
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
-    Sentences (`reason`, `message`) are left out: another version may word them otherwise, and the hash chain guards them.
+    `look`: the one the verdict was owed; None: as the verdict says itself. Sentences (`reason`, `message`) are left out:
+    another version may word them otherwise, and the hash chain guards them.
     """
     config = config or JudgeConfig()
     # a verdict that spent nothing never reached the effect: any level leads to the same end
-    look = Look(number=stored.look or 1, alpha=stored.alpha or config.alpha * 0.5)
+    look = look or Look(number=stored.look or 1, alpha=stored.alpha or config.alpha * 0.5)
     fresh = judge(
         stored.branch,
         stored.control,
@@ -260,6 +278,7 @@ def recompute(
         findings=findings,
         control_findings=control_findings,
         audits=audits,
+        shortcuts=shortcuts,
         proxy=proxy,
         ahead=ahead,
     )

@@ -31,10 +31,18 @@ class Population:
     """Between trainings of one recipe, in the mean score, beyond the attempts' sampling."""
     task_branch_sd: float = 0.05
     """How differently a real change acts on different tasks."""
+    measured: tuple[float, ...] = ()
+    """Chances of success per task to draw from, in place of the Beta distribution."""
 
     def difficulties(self, rng: np.random.Generator) -> Any:
         """Chance of success of the start recipe on each task."""
+        if self.measured:
+            return rng.choice(np.array(self.measured), self.tasks)
         return rng.beta(self.alpha, self.beta, self.tasks)
+
+    def spread(self, rng: np.random.Generator) -> Any:
+        """A branch's own move of each task, zero on average, shape (T,)."""
+        return self.task_branch_sd * rng.standard_normal(self.tasks)
 
     def trials(
         self,
@@ -45,11 +53,15 @@ class Population:
         *,
         effect: float = 0.0,
         seed_sd: float | None = None,
+        spread_T: Any = None,
     ) -> list[TrialFinished]:
-        """Complete trials whose mean score moves by `effect`; most where tasks are neither solved nor hopeless."""
+        """Complete trials whose mean score moves by `effect`; most where tasks are neither solved nor hopeless.
+
+        `spread_T`: how else the branch moves each task, drawn by `spread` once for all its trials.
+        """
         weight_T = p_T * (1 - p_T)
         weight_T = weight_T / max(weight_T.mean(), 1e-9)
-        spread_T = self.task_branch_sd * rng.standard_normal(self.tasks) if effect else np.zeros(self.tasks)
+        spread_T = np.zeros(self.tasks) if spread_T is None else spread_T
         sd = self.seed_sd if seed_sd is None else seed_sd
         out = []
         for seed in seeds:
@@ -92,13 +104,18 @@ def run_looks(
     per_round: int = 3,
     branch_sds: Sequence[float] | None = None,
     top_up: bool = True,
+    seeds: int = 0,
+    moving: bool = False,
 ) -> list[Verdict]:
     """One run: A/A trials of the control, then rounds of branches, one per entry of `effects`, best first.
 
-    Branches that need more seeds get them once, in their round. The control stays the same, also after a promotion,
-    so that every look tests the effect that was planted.
+    Every branch begins with `seeds` trials (0: `config.min_seeds`). Branches that need more seeds get them in their round,
+    and so does the control; each further look spends as the first did. The control stays the same, also after a
+    promotion, so that every look tests the effect that was planted; a run stops topping a round up once it promoted,
+    so it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
     """
     config = config or JudgeConfig()
+    seeds = seeds or config.min_seeds
     p_T = population.difficulties(rng)
     trials = {"b0": population.trials("b0", p_T, range(1, noise_seeds + 1), rng)}
     noise: NoiseMeasured = measure_noise("b0", scores_of(trials["b0"], config.split))
@@ -106,16 +123,20 @@ def run_looks(
     planted = {f"b{i}": e for i, e in enumerate(effects, 1)}
     sds = dict(zip(planted, branch_sds, strict=True)) if branch_sds else {}
 
+    spreads = {name: population.spread(rng) for name, effect in planted.items() if effect or moving}
+
     def grow(name: str, seeds: int) -> None:
         have = trials.get(name, [])
         fresh = range(len(have) + 1, seeds + 1)
         effect = planted.get(name, 0.0)
-        more = population.trials(name, p_T, fresh, rng, effect=effect, seed_sd=sds.get(name))
+        more = population.trials(
+            name, p_T, fresh, rng, effect=effect, seed_sd=sds.get(name), spread_T=spreads.get(name)
+        )
         trials[name] = have + more
 
     def decide(names: Sequence[str]) -> list[Verdict]:
         nonlocal noise
-        for name in names:
+        for name in dict.fromkeys(["b0", *names]):
             noise = measure_noise(name, scores_of(trials[name], config.split), earlier=noise)
         looks = next_looks(verdicts, config.alpha, len(names))
         found = [
@@ -128,14 +149,19 @@ def run_looks(
     for start in range(1, len(effects) + 1, per_round):
         names = [f"b{i}" for i in range(start, min(start + per_round, len(effects) + 1))]
         for name in names:
-            grow(name, config.min_seeds)
-        wanted = {v.branch: n for v in decide(names) if top_up and (n := seeds_wanted(v)) is not None}
-        for name, seeds in wanted.items():
             grow(name, seeds)
-            grow("b0", seeds)
-        if wanted:
-            decide(list(wanted))
+        wanted = _wanted(decide(names))
+        while wanted and top_up:
+            for name, n in wanted.items():
+                grow(name, n)
+                grow("b0", n)
+            wanted = _wanted(decide(list(wanted)))
     return verdicts
+
+
+def _wanted(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """Branch -> seeds that its verdict asks for, where it does."""
+    return {v.branch: n for v in verdicts if (n := seeds_wanted(v)) is not None}
 
 
 def mean_score(trials: Sequence[TrialFinished]) -> float:
@@ -175,13 +201,27 @@ def false_promotions(
     config: JudgeConfig | None = None,
     noise_seeds: int = 3,
     branch_sds: Sequence[float] | None = None,
+    per_round: int = 3,
+    seeds: int = 0,
+    moving: bool = False,
 ) -> Rate:
-    """Share of whole A/A runs (`looks` branches that change nothing real) with at least one promotion."""
+    """Share of whole A/A runs (`looks` branches that change nothing real) with at least one promotion.
+
+    `moving`: they make some tasks easier and others harder, with no effect on average.
+    """
     hits = 0
     for i in range(runs):
         rng = np.random.default_rng([seed, i])
         verdicts = run_looks(
-            population, [0.0] * looks, rng, config=config, noise_seeds=noise_seeds, branch_sds=branch_sds
+            population,
+            [0.0] * looks,
+            rng,
+            config=config,
+            noise_seeds=noise_seeds,
+            branch_sds=branch_sds,
+            per_round=per_round,
+            seeds=seeds,
+            moving=moving,
         )
         hits += any(v.kind == "promote" for v in verdicts)
     return Rate(hits, runs)
@@ -197,12 +237,23 @@ def power(
     config: JudgeConfig | None = None,
     noise_seeds: int = 3,
     top_up: bool = True,
+    per_round: int = 3,
+    seeds: int = 0,
 ) -> Rate:
     """Share of runs in which the last of `look` branches, the only one with an effect, is promoted."""
     hits = 0
     for i in range(runs):
         rng = np.random.default_rng([seed, look, i])
         effects = [0.0] * (look - 1) + [effect]
-        verdicts = run_looks(population, effects, rng, config=config, noise_seeds=noise_seeds, top_up=top_up)
+        verdicts = run_looks(
+            population,
+            effects,
+            rng,
+            config=config,
+            noise_seeds=noise_seeds,
+            top_up=top_up,
+            per_round=per_round,
+            seeds=seeds,
+        )
         hits += any(v.kind == "promote" and v.branch == f"b{look}" for v in verdicts)
     return Rate(hits, runs)

@@ -14,8 +14,8 @@ from evotrainer.records.events import BODIES
 from evotrainer.records.recipe import Frozen, explain
 from evotrainer.records.text import clean_text
 
-GENESIS = "0" * 64
-"""prev_hash of the first event."""
+GENESIS = {1: "0" * 64, 2: hashlib.sha256(b"evotrainer ledger 2").hexdigest()}
+"""Schema version of the ledger file -> prev_hash of its first event: a file cannot pass for one of an older version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,22 @@ def os_trouble(what: str, e: OSError) -> StoreError:
     """An OSError as `what: cause; remedy`."""
     cause, remedy = _REMEDY.get(e.errno or 0, (e.strerror or str(e), "check the path and the disk"))
     return StoreError(f"{what}: {cause}; {remedy}")
+
+
+def write_trouble(what: str, e: Exception, folder: Path) -> StoreError:
+    """Why a library could not write `what`, also one that wraps the system's error in a text of its own.
+
+    A file system without a free block in `folder` is a full disk whatever the library calls it.
+    """
+    if isinstance(e, OSError) and e.errno in _REMEDY:
+        return os_trouble(what, e)
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        free = None
+    if f"os error {errno.ENOSPC}" in str(e) or os.strerror(errno.ENOSPC) in str(e) or free == 0:
+        return os_trouble(what, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    return StoreError(f"{what}: cannot be written ({e}); free space or choose another place")
 
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
@@ -94,6 +111,11 @@ class WriterLock:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         _held.add(self)
+
+    @property
+    def held(self) -> bool:
+        """False after `release`, and in a forked child."""
+        return self._fd >= 0
 
     def release(self) -> None:
         """Give the lock up; a second call does nothing."""
@@ -149,6 +171,12 @@ def replace_synced(path: Path, data: bytes) -> None:
     write_synced(temporary, data)
     os.replace(temporary, path)
     fsync_folder(path.parent)
+
+
+def sha256_tree(folder: Path, base: Path) -> dict[str, str]:
+    """SHA-256 of every file below a folder (or of the file it is), by its path relative to `base`, sorted."""
+    files = [folder] if folder.is_file() else [p for p in folder.rglob("*") if p.is_file()]
+    return {str(p.relative_to(base)): sha256_file(p) for p in sorted(files)}
 
 
 def sha256_file(path: Path) -> str:

@@ -7,8 +7,21 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from evotrainer.records.evidence import Backtest, HealthReport, Intervention, Proposal, Verdict
+from evotrainer.records.evidence import (
+    Admission,
+    Audit,
+    Backtest,
+    DetectorSpec,
+    Effect,
+    Flip,
+    HealthReport,
+    Intervention,
+    Proposal,
+    Quote,
+    Verdict,
+)
 from evotrainer.records.recipe import Frozen, Recipe
+from evotrainer.records.skills import SkillTrial
 
 FailureLabel = Literal[
     "crash", "preflight_crash", "train_budget_overrun", "eval_budget_overrun", "harness_abort", "disqualified"
@@ -22,6 +35,8 @@ class RunOpened(Frozen):
     task: str
     task_hash: str
     """SHA-256 (16 hex) of the resolved task file."""
+    task_sha256: str = ""
+    """SHA-256 (64 hex) of `task.toml` in the run folder, byte for byte."""
     version: str
     """evotrainer version."""
     seed: int
@@ -85,6 +100,8 @@ class SplitScore(Frozen):
     """Mean of each reward component."""
     errors: int = 0
     """Rollouts lost to infrastructure faults: not in any mean."""
+    proxy_per_task: dict[str, float] = {}
+    """Task id -> mean of the component that the environment declares a proxy; empty where it declares none."""
 
 
 class TrialFinished(Frozen):
@@ -113,6 +130,11 @@ class TrialFinished(Frozen):
     parts_sha256: tuple[str, ...] = ()
     """SHA-256 of each part, in the same order: ties the rollouts to the ledger's hash chain."""
     health: tuple[HealthReport, ...] = ()
+    world: dict[str, Any] = {}
+    """Environment knobs of its evaluations, where the protocol sets any."""
+    files: dict[str, str] = {}
+    """SHA-256 of what else it left (specification, all files of its policy; unsealed rollouts where it failed), by path
+    relative to the run folder."""
 
 
 class NoiseMeasured(Frozen):
@@ -135,6 +157,8 @@ class RoundOpened(Frozen):
     round: int
     champion: str
     harness: str
+    closed: dict[str, Any] = {}
+    """Environment knobs closed in every evaluation since a shortcut was confirmed."""
 
 
 class Diagnosed(Frozen):
@@ -149,6 +173,8 @@ class Proposed(Frozen):
 
     round: int
     proposal: Proposal
+    shown: tuple[str, ...] = ()
+    """Trials whose rollouts the agent was shown: those it asked for, and the champion's where the briefing quotes them."""
 
 
 class Backtested(Frozen):
@@ -179,10 +205,64 @@ class Planned(Frozen):
 
 
 class Judged(Frozen):
-    """id `<branch>/judged`: step 9."""
+    """id `<branch>/judged`, after more seeds `<branch>/judged/2`, ...: step 9, one event a look; the last one counts."""
 
     round: int
     verdict: Verdict
+    evaluations: tuple[str, ...] = ()
+    """Evaluations with capabilities closed whose scores stand in for those of the trials they repeat."""
+    trials: tuple[str, ...] = ()
+    """Trials of branch and control that were looked at; empty in ledgers that knew one look: those of `run.seeds`."""
+
+
+class ToppedUp(Frozen):
+    """id `<branch>/topup/<look>`: what became of a verdict that asked for more seeds, before that further look."""
+
+    round: int
+    branch: str
+    control: str
+    wanted: int
+    """Seeds per branch that the verdict asks for."""
+    seeds: tuple[int, ...] = ()
+    """Seeds that the branch is trained on as well, and the control."""
+    control_seeds: tuple[int, ...] = ()
+    refused: str = ""
+    """Why nothing was given: over budget, another branch promoted."""
+
+
+class Reestimated(Frozen):
+    """id `<branch>/reestimated`: a promoted branch's effect on seeds that its promotion did not choose it by."""
+
+    branch: str
+    control: str
+    split: str
+    effect: Effect
+    """Against the control: the effect. Two-sided interval."""
+    selected: Effect | None = None
+    """As the verdict that promoted it saw it: the best of several looks, so too large on average."""
+    start: Effect | None = None
+    """Against the starting recipe, where that is not the control."""
+    seeds: tuple[int, ...]
+    """Fresh seeds."""
+    control_fresh: bool
+    """Was the control trained on fresh seeds, too? Otherwise its bad luck at selection is still in the effect."""
+    trials: tuple[str, ...]
+    control_trials: tuple[str, ...]
+    start_trials: tuple[str, ...] = ()
+    evaluations: tuple[str, ...] = ()
+    """Evaluations that stand in for trials' own scores, where those are of another world."""
+    noise: str = ""
+    """Event with the pooled noise that the interval rests on."""
+
+
+class Audited(Frozen):
+    """id `<branch>/audited/<capability>`: a counterfactual audit, by the loop or by `evotrainer audit-branch`.
+
+    `.../2`, ... where seeds were added since the one before; the last one counts.
+    """
+
+    round: int
+    audit: Audit
 
 
 class Promoted(Frozen):
@@ -200,7 +280,84 @@ class Invalidated(Frozen):
     descendants: tuple[str, ...]
     reason: str
     champion: str
-    """The last valid version's branch, champion again."""
+    """The last valid version's branch, champion again; `base` where there is none."""
+    capability: str = ""
+    """What it exploited."""
+
+
+class LibraryOpened(Frozen):
+    """id `library`: the skills a run may look up, copied to `library/` when it began."""
+
+    sources: tuple[str, ...]
+    """`run.skills` as given."""
+    skills: dict[str, str]
+    """Skill -> content hash of its folder (SHA-256)."""
+
+
+class SkillDistilled(Frozen):
+    """id `<branch>/skill`, later `<branch>/skill/fresh` (re-estimated) or `<branch>/skill/invalid`: what a verdict taught, in `skills/<skill>/`."""
+
+    round: int
+    branch: str
+    skill: str
+    """Folder name."""
+    bottleneck: str
+    factor: str
+    direction: str
+    trial: SkillTrial
+    sha256: str
+    """Content hash of the skill's folder from here on."""
+
+
+class GapSeen(Frozen):
+    """id `gap/<branch>`: a diagnostic gap. Something moved, and no finding of the harness in force says why."""
+
+    round: int
+    branch: str
+    against: str
+    """Branch whose rollouts it was compared with: the parent, or `base`."""
+    trigger: Literal["score_move", "behaviour_shift", "contradiction", "agent"]
+    harness: str
+    """Version in force."""
+    claim: str
+    numbers: dict[str, float] = {}
+    mined: tuple[str, ...] = ()
+    """Trials whose search rollouts candidates were looked for in; held-out ones are with each candidate."""
+    candidates: int = 0
+    """Predicates that were compared; the level of the mining's test is divided by it."""
+    considered: tuple[Admission, ...] = ()
+    """The best of them, each admitted or refused with a reason."""
+    reason: str = ""
+    """Why nothing could be mined, where that is so."""
+    kept: dict[str, str] = {}
+    """Detectors that an agent wanted retired and that stay, with the reason."""
+
+
+class HarnessEvolved(Frozen):
+    """id `harness/<at>`: a version of the harness; h0 where the run opened, later ones with all that led to them."""
+
+    version: str
+    parent: str = ""
+    hash: str
+    round: int = 0
+    harness: dict[str, Any]
+    """The version whole: metrics, detectors, thresholds, authored detectors."""
+    trigger: str
+    """opened, score_move, behaviour_shift, contradiction, agent, audit or retirement."""
+    reason: str
+    added: tuple[DetectorSpec, ...] = ()
+    dropped: tuple[str, ...] = ()
+    changed: dict[str, str] = {}
+    """Detector -> its new standing."""
+    thresholds: dict[str, float] = {}
+    gap: str = ""
+    """Id of the gap's event."""
+    branches: tuple[str, ...] = ()
+    quotes: tuple[Quote, ...] = ()
+    admissions: tuple[Admission, ...] = ()
+    """Every proposed detector with its backtest, the refused ones as well."""
+    flips: tuple[Flip, ...] = ()
+    """Past verdicts that would read differently under this version."""
 
 
 class HumanGate(Frozen):
@@ -279,9 +436,16 @@ BODIES: dict[str, type[Frozen]] = {
     "refused": Refused,
     "planned": Planned,
     "judged": Judged,
+    "topup": ToppedUp,
+    "reestimated": Reestimated,
+    "audited": Audited,
+    "gap": GapSeen,
+    "harness": HarnessEvolved,
     "promoted": Promoted,
     "invalidated": Invalidated,
     "gate": HumanGate,
+    "library": LibraryOpened,
+    "skill": SkillDistilled,
     "escalated": Escalated,
     "certified": Certified,
     "resumed": Resumed,

@@ -8,6 +8,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from evotrainer.records.recipe import Frozen, Recipe
+from evotrainer.records.skills import SkillAdvice, SkillUse
+
+SHORTCUT = "shortcut"
+"""Kind of a finding that names no failure: a behaviour that came with a score. Every shortcut that can be closed answers it."""
 
 Layer = Literal["score", "signal", "behaviour"]
 Severity = Literal["info", "warn", "critical"]
@@ -88,6 +92,17 @@ class Prediction(Frozen):
     size: float
 
 
+class Forecast(Frozen):
+    """What an agent expects of a branch, before it is trained; scored after the verdict."""
+
+    mean: float
+    """Of the gain on the gate split, score units (0..1)."""
+    sd: float
+    """Standard deviation of the true gain; the judge's own error comes on top."""
+    promote: float | None = None
+    """Probability of a promotion."""
+
+
 class Intervention(Frozen):
     """Exactly one factor of a recipe, changed for a reason that can turn out wrong."""
 
@@ -101,6 +116,13 @@ class Intervention(Frozen):
     bottleneck: str = ""
     move: str = ""
     """Name of the catalogue move it came from, or of the agent's own."""
+    forecast: Forecast | None = None
+    skills: tuple[SkillUse, ...] = ()
+    """Skills that moved the agent's prior, in order, and by how much."""
+    reopens: str = ""
+    """Branch that tried the same value of the factor before: needed to try it again."""
+    changed: str = ""
+    """The assumption that changed since: `recipe.<factor>`, `closed.<knob>`, `harness`, `noise` or `seeds`."""
 
 
 class Backtest(Frozen):
@@ -111,6 +133,66 @@ class Backtest(Frozen):
     reason: str
     numbers: dict[str, float] = {}
     rollouts: int = 0
+    forecast: float | None = None
+    """Ordering score of what training will show, 0: no change (harness/forecast.py); None: the replay says nothing."""
+    prediction: Literal["", "agrees", "open", "contradicts"] = ""
+    """The intervention's own prediction against what is replayed; empty: the replay does not see its metric."""
+
+
+class DetectorCase(Frozen):
+    """What a detector said of one version whose truth is known."""
+
+    version: str
+    bad: bool
+    seen: bool
+    """Was the version looked at when the detector was made?"""
+    fired: bool
+    severity: Severity | None = None
+    share: float | None = None
+    """Share of the version's rollouts that were flagged."""
+    step: int | None = None
+    """First training step at which it fired."""
+    damage: int | None = None
+    """Training step from which the damage is visible in score or verdict."""
+    lead: int | None = None
+    """`damage` - `step`: negative where it fired too late."""
+
+
+class DetectorCounts(Frozen):
+    """Firings against the truth, over versions or over rollouts. A rate is None where nothing is there to divide by."""
+
+    n: int = 0
+    bad: int = 0
+    fired: int = 0
+    caught: int = 0
+    """Fired and bad."""
+    precision: float | None = None
+    precision_low: float | None = None
+    """One-sided lower bound at 95%, exact; the others likewise."""
+    recall: float | None = None
+    recall_low: float | None = None
+    false_positive_rate: float | None = None
+    """Of what is not bad."""
+    false_positive_high: float | None = None
+    """One-sided upper bound at 95%."""
+    lead_steps: float | None = None
+    """Median lead over caught versions of which it is known."""
+    leads: int = 0
+    """How many these are."""
+
+
+class DetectorTest(Frozen):
+    """Backtest of a detector over versions of which the truth is known (harness/detector_test.py)."""
+
+    detector: str
+    whole: DetectorCounts
+    seen: DetectorCounts
+    """Over versions looked at when it was made ..."""
+    unseen: DetectorCounts
+    """... and over the others, which alone say what it is worth."""
+    rollouts: DetectorCounts | None = None
+    """Over single rollouts, where these carry labels."""
+    cases: tuple[DetectorCase, ...] = ()
 
 
 class GateResult(Frozen):
@@ -154,6 +236,137 @@ class Verdict(Frozen):
     """1-based number of this look within the run."""
 
 
+class Capability(Frozen):
+    """What a policy may use as a shortcut, as the environment declares it: `knob` = `closed` closes it."""
+
+    name: str
+    knob: str
+    open: Any
+    closed: Any
+    about: str = ""
+    kinds: tuple[str, ...] = ()
+    """Finding kinds that closing it can confirm or clear; empty: any."""
+    honest: bool = False
+    """Honest work uses it, too: a score that falls when it is closed proves nothing. Audited on request, to be read."""
+
+    def answers(self, kind: str) -> bool:
+        return (kind == SHORTCUT and not self.honest) or not self.kinds or kind in self.kinds
+
+
+class Audit(Frozen):
+    """A counterfactual audit: the same policies on the same tasks, with one capability open and closed.
+
+    Scores are means over the tasks that all four evaluations scored. `excess` is how much more the branch loses by the
+    closing than the reference does, per task (branch open - closed) - (reference open - closed), with the seeds taken
+    as they are: the claim is about these policies.
+    """
+
+    branch: str
+    reference: str
+    """The policy before reinforcement learning: `base`."""
+    capability: str
+    knob: str
+    open: Any
+    closed: Any
+    trigger: str
+    """Why it was done: a detector's name, `promotion`, `certification` or `asked`."""
+    verdict: Literal["confirmed", "not_confirmed"]
+    reason: str
+    split: str
+    score_open: float
+    score_closed: float
+    reference_open: float
+    reference_closed: float
+    excess: float
+    low: float
+    """One-sided lower bound of the excess at `confidence`, corrected for looking at every seed as well."""
+    high: float
+    confidence: float
+    tasks: int
+    per_seed: dict[str, float] = {}
+    """Seed -> its excess."""
+    per_seed_low: dict[str, float] = {}
+    gain_lost: float | None = None
+    """Share of the branch's gain over the reference that closing takes away; None where there was no gain."""
+    trials_open: tuple[str, ...] = ()
+    """Trials or evaluations of the branch with the capability open, ..."""
+    trials: tuple[str, ...] = ()
+    """... and with it closed; the same of the reference."""
+    reference_trials_open: tuple[str, ...] = ()
+    reference_trials: tuple[str, ...] = ()
+    measure: str = ""
+    """Reward component that was compared in place of the outcome: the proxy, where a finding says that only it rose."""
+
+    @property
+    def confirmed(self) -> bool:
+        return self.verdict == "confirmed"
+
+
+class DetectorSpec(Frozen):
+    """A detector as data: mined from contrasts, or written by an agent or a user. It flags single rollouts and speaks where
+    the share of flagged ones in a reading reaches `warn`.
+
+    pattern: a regular expression (Rust syntax, linear time) is found in `where`. sequence: actions that match `steps` one
+    after the other, each at most `within` actions after the one before. threshold: `feature` (harness/features.py) lies at or
+    beyond `value`. python: `flag(rollouts)` of `source` answers one boolean per rollout, in the sandbox.
+    """
+
+    name: str
+    form: Literal["pattern", "sequence", "threshold", "python"]
+    about: str = ""
+    kind: str = SHORTCUT
+    where: Literal["answer", "actions", "observations"] = "answer"
+    pattern: str = ""
+    steps: tuple[str, ...] = ()
+    within: int = 1
+    feature: str = ""
+    op: Literal[">=", "<="] = ">="
+    value: float = 0.0
+    source: str = ""
+    warn: float = 0.1
+    """Share of flagged rollouts from which a reading has a finding."""
+    standing: Literal["suspect", "confirmed", "informational"] = "informational"
+    """suspect: its findings question the branch, an audit decides. confirmed: an audit said so once. informational: notes only."""
+    origin: Literal["mined", "agent", "user"] = "user"
+
+
+class Admission(Frozen):
+    """What became of a proposed detector: its numbers on history that was not used to find it."""
+
+    detector: DetectorSpec
+    admitted: bool
+    reason: str
+    """Why it was refused or admitted, with the number that decided."""
+    bad: tuple[str, ...] = ()
+    """Held-out trials it should speak of, `<trial> <split>` each, ..."""
+    clean: tuple[str, ...] = ()
+    """... and those on which it should be silent."""
+    numbers: dict[str, float] = {}
+    """share_bad, share_clean, their bounds, p, false_alarm, overlap, cpu_s_per_1000, precision, recall, ..."""
+    overlaps: str = ""
+    """Detector in force whose flagged rollouts are most alike."""
+
+
+class HarnessEdit(Frozen):
+    """What an agent wants changed in the harness; the same admission as for mined detectors decides."""
+
+    add: tuple[DetectorSpec, ...] = ()
+    retire: tuple[str, ...] = ()
+    """Names of detectors."""
+    reason: str = ""
+
+
+class Flip(Frozen):
+    """A past verdict that would have read differently under a new harness version."""
+
+    branch: str
+    was: str
+    would: str
+    detector: str
+    share: float
+    """Flagged rollouts of the branch."""
+
+
 class BranchRecord(Frozen):
     """A branch as agents and views see it: never gate or cert scores of single tasks."""
 
@@ -169,6 +382,21 @@ class BranchRecord(Frozen):
     """Search-split metrics, mean over its trials."""
 
 
+class Considered(Frozen):
+    """A change an agent thought of and what it made of it."""
+
+    factor: str
+    new: Any
+    move: str = ""
+    mean: float
+    """Expected gain, score units."""
+    sd: float
+    chance: float
+    """Probability of a worthwhile gain."""
+    fate: Literal["proposed", "vetoed", "set aside"]
+    reason: str = ""
+
+
 class Proposal(Frozen):
     """What an agent answers: interventions in order of preference, with its reasoning."""
 
@@ -177,6 +405,46 @@ class Proposal(Frozen):
     reasoning: str = ""
     stop: str = ""
     """Non-empty: the agent advises to end the run, and why."""
+    harness_edits: tuple[HarnessEdit, ...] = ()
+    """Detectors to admit or to retire."""
+    considered: tuple[Considered, ...] = ()
+    """The changes it looked at most closely, best first."""
+
+
+class Case(Frozen):
+    """One branch as a case: what was seen, what was tried, what was expected, what happened."""
+
+    branch: str
+    parent: str
+    round: int
+    seen: dict[str, float]
+    """Diagnosis it answered: bottleneck -> severity in [0, 1]."""
+    factor: str
+    old: Any
+    new: Any
+    bottleneck: str = ""
+    move: str = ""
+    forecast: Forecast | None = None
+    prediction: Prediction
+    kind: str = ""
+    """Verdict; empty where there is none yet. A branch that lost its standing later is `invalid`."""
+    effect: Effect | None = None
+    came_true: bool | None = None
+    """Did the predicted metric move as predicted? None: not measured."""
+    reason: str = ""
+    skills: tuple[str, ...] = ()
+    reopens: str = ""
+    likeness: float | None = None
+    """Overlap of its diagnosis with the present one, in [0, 1]."""
+
+
+class Bar(Frozen):
+    """What the judge will ask of the next branches, as far as it can be known: score units of the gate split."""
+
+    gain: float
+    """Observed gain that would be promoted."""
+    se: float
+    """Expected standard error of an observed gain."""
 
 
 class Briefing(Frozen):
@@ -201,3 +469,10 @@ class Briefing(Frozen):
     feedback: str = ""
     """What a human answered at the last REVISE."""
     notes: dict[str, str] = {}
+    skills: tuple[SkillAdvice, ...] = ()
+    """Skills of the run's library whose trigger is diagnosed now."""
+    cases: tuple[Case, ...] = ()
+    """What this run tried so far, with what came of it."""
+    bar: Bar | None = None
+    reopenable: dict[str, tuple[str, ...]] = {}
+    """Branch -> assumptions that changed since it was proposed: what `reopens` and `changed` may cite."""

@@ -20,8 +20,18 @@ from evotrainer.records.chain import GENESIS, Event, Row, broken, canonical, cha
 from evotrainer.records.durable import WriterLock, os_errors
 from evotrainer.records.events import BODIES
 from evotrainer.records.faults import fault_point
+from evotrainer.records.head import (
+    bytes_problem,
+    head_problem,
+    lag_problem,
+    read_head,
+    seal_bytes,
+    sealed_bytes,
+    unseal_bytes,
+    write_head,
+)
 from evotrainer.records.recipe import Frozen
-from evotrainer.records.sqlite_file import TRIGGERS, missing, open_database, sqlite_errors
+from evotrainer.records.sqlite_file import missing, open_database, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
 __all__ = ["Event", "Journal", "Ledger"]
@@ -41,7 +51,10 @@ class Ledger:
         self._mutex = threading.RLock()
         self._events: list[Event] = []
         self._by_id: dict[str, Event] = {}
-        self._head = GENESIS
+        self.version: int = db.execute("PRAGMA user_version").fetchone()[0]
+        """Schema version of the file."""
+        self._genesis = self._head = GENESIS[self.version]
+        self._noted = 0
 
     @classmethod
     def open(cls, path: Path | str, create: bool = False, readonly: bool = False) -> Ledger:
@@ -69,8 +82,44 @@ class Ledger:
 
     @classmethod
     def _ready(cls, path: Path, lock: WriterLock | None, create: bool) -> Ledger:
+        unlike = bytes_problem(path) if lock is not None else None  # compared before SQLite touches the file
         db = open_database(path, readonly=lock is None, create=create)
-        return cls(path, db, lock)
+        try:
+            ledger = cls(path, db, lock)
+            if lock is not None:
+                ledger._take_up(unlike)
+        except BaseException:
+            db.close()
+            raise
+        return ledger
+
+    def _take_up(self, unlike: str | None) -> None:
+        """Refuse to write behind a cut end; catch up where the last writer was killed before it noted its event."""
+        if unlike:
+            raise IntegrityError(
+                f"ledger {self.path}: {unlike}; where the change is known and `evotrainer verify` finds nothing else, "
+                f"delete {self.path.name}.sha256 and go on"
+            )
+        noted, hashes, closed = read_head(self.path), self._hashes(), sealed_bytes(self.path) is not None
+        if noted is not None or (hashes and self.version > 1):
+            problem = head_problem(noted, hashes, self._genesis) or lag_problem(noted, len(hashes), closed)
+            if problem:
+                last = hashes[-1] if hashes else self._genesis
+                raise IntegrityError(
+                    f"ledger {self.path}: {problem}; restore a copy of the run. Only where you know that no event is "
+                    f"missing, write `{len(hashes)} {last}` into ledger.head and go on"
+                )
+        self._noted = noted[0] if noted else -1
+        self._note_head(len(hashes), hashes[-1] if hashes else self._genesis)
+
+    def _note_head(self, events: int, digest: str) -> None:
+        if self._noted != events:
+            write_head(self.path, (events, digest))
+            self._noted = events
+
+    def _hashes(self) -> list[str]:
+        with sqlite_errors(self.path):
+            return [str(r[0]) for r in self._db.execute("SELECT hash FROM event ORDER BY seq")]
 
     def append(self, kind: str, id: str, body: Frozen) -> Event:
         """Record an event; durable when this returns. The same id, kind and body again is a no-op.
@@ -94,14 +143,17 @@ class Ledger:
                     "a correction must be a new event with its own id"
                 )
             fault_point(f"before:{id}")
+            self._note_head(len(self._events), self._head)  # where the disk took the last event and not its note
             self._insert(kind, id, text)
             fault_point(f"after:{id}")
             self._refresh()
+            self._note_head(len(self._events), self._head)
             return self._by_id[id]
 
     def _insert(self, kind: str, id: str, text: str) -> None:
         seq, time = len(self._events) + 1, datetime.now(UTC).isoformat(timespec="milliseconds")
         row = (seq, id, kind, time, text, self._head, chain_hash(self._head, seq, id, kind, time, text))
+        unseal_bytes(self.path)
         with sqlite_errors(self.path):
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -125,6 +177,11 @@ class Ledger:
             self._refresh()
             return [e for e in self._events if kind is None or e.kind == kind]
 
+    def row(self, id: str) -> Row | None:
+        """The event of this id as stored, with the hash of the one before; None where it is not recorded."""
+        event = self.get(id)
+        return self._rows(after=event.seq - 1)[0] if event else None
+
     @property
     def head(self) -> tuple[int, str]:
         """Number of events and the last one's hash: note it elsewhere to prove later that no tail was cut off."""
@@ -147,21 +204,34 @@ class Ledger:
     def _rows(self, after: int = 0) -> list[Row]:
         query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? ORDER BY seq"
         with sqlite_errors(self.path):
-            return [Row(*r) for r in self._db.execute(query, (after,))]
+            rows = [Row(*r) for r in self._db.execute(query, (after,))]
+        for r in rows:
+            if any(not isinstance(v, str) for v in (r.id, r.kind, r.time, r.body, r.prev_hash, r.hash)):
+                raise IntegrityError(f"ledger {self.path} is corrupt (event {r.seq} holds no text); restore a copy")
+        return rows
 
     def verify(self) -> list[str]:
-        """Problems found by recomputing everything: file structure, triggers, chain, hashes, kinds, bodies."""
+        """Problems found by recomputing everything: file, schema, chain, hashes, kinds, bodies, and the noted head."""
         problems: list[str] = []
         try:
             with self._mutex, sqlite_errors(self.path):
+                noted = read_head(self.path)  # before the events, which only grow
+                closed = sealed_bytes(self.path) is not None
                 rows = self._rows()
-                names = {r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE type='trigger'")}
+                problems += schema_problems(self._db)
                 checks = [str(r[0]) for r in self._db.execute("PRAGMA integrity_check")]
+                later = read_head(self.path)
+                closed = closed and sealed_bytes(self.path) is not None  # no writer came in between
+                if unlike := bytes_problem(self.path):
+                    problems.append(unlike)
         except StoreError as e:
-            return [str(e)]
+            return [*problems, str(e)]
         problems += [f"SQLite: {c}" for c in checks if c != "ok"]
-        problems += [f"trigger {t} is missing: events could have been changed" for t in sorted(TRIGGERS - names)]
-        expected, prev = 1, GENESIS
+        hashes = [r.hash for r in rows]
+        if noted is not None or (rows and self.version > 1):
+            found = head_problem(noted, hashes, self._genesis), lag_problem(later, len(hashes), closed)
+            problems += [p for p in found if p]
+        expected, prev = 1, self._genesis
         for row in rows:
             if problem := broken(row, expected, prev):
                 problems.append(problem)
@@ -170,11 +240,25 @@ class Ledger:
             expected, prev = row.seq + 1, row.hash
         return problems
 
+    def blind_spots(self) -> list[str]:
+        """What `verify` cannot see in this ledger as it lies there."""
+        out = []
+        if read_head(self.path) is None:
+            out.append("no ledger.head: events cut off its end would not be noticed")
+        if sealed_bytes(self.path) is None:
+            out.append("not closed by its writer: bytes of ledger.db that hold no event are not compared")
+        return out
+
     def close(self) -> None:
-        """Close the file and give the writer's lock back."""
+        """Close the file, note its checksum, and give the writer's lock back."""
         with self._mutex:
             self._db.close()
             if self._lock is not None:
+                with suppress(OSError, StoreError):  # a full disk: the events are safe, the notes are only missing
+                    if self._lock.held:
+                        if self._events:
+                            self._note_head(len(self._events), self._head)
+                        seal_bytes(self.path)
                 self._lock.release()
 
     def __enter__(self) -> Ledger:

@@ -9,6 +9,7 @@ from typing import Literal
 from evotrainer.errors import ConfigError
 from evotrainer.records.chain import Event
 from evotrainer.records.events import (
+    Audited,
     BranchOpened,
     Invalidated,
     Judged,
@@ -16,7 +17,7 @@ from evotrainer.records.events import (
     TrialFinished,
     TrialIntended,
 )
-from evotrainer.records.evidence import BranchRecord, Intervention, Verdict
+from evotrainer.records.evidence import Audit, BranchRecord, Intervention, Verdict
 from evotrainer.records.recipe import Recipe, single_factor
 
 BASE = "base"
@@ -63,6 +64,11 @@ class Branch:
     def verdict(self) -> Verdict | None:
         return self.verdicts[-1] if self.verdicts else None
 
+    @property
+    def trainings(self) -> list[Trial]:
+        """The trials that it is judged by, those that were added later last."""
+        return [t for t in self.trials if t.purpose in ("noise", "branch") and t.trial == f"{self.branch}-s{t.seed}"]
+
     def record(self) -> BranchRecord:
         """What agents and views may see: search means, never gate or cert scores of single tasks."""
         return BranchRecord(
@@ -73,7 +79,7 @@ class Branch:
             intervention=self.intervention,
             verdict=self.verdict,
             version=self.version,
-            search=search_means([t.finished for t in self.trials if t.finished]),
+            search=search_means([t.finished for t in self.trials if t.finished and t.purpose in ("noise", "branch")]),
         )
 
 
@@ -88,6 +94,12 @@ def search_means(trials: Iterable[TrialFinished]) -> dict[str, float]:
     values = {n: [s.components[n] for s in last if n in s.components] for n in sorted(names)}
     values["score"] = [s.score for s in last if s.score is not None]
     return {n: sum(v) / len(v) for n, v in values.items() if v}
+
+
+def last_audits(events: Iterable[Event], branch: str) -> list[Audit]:
+    """Audits of a branch, the last of each capability: it covers the seeds that were added since the one before."""
+    own = [e.body.audit for e in events if isinstance(e.body, Audited) and e.body.audit.branch == branch]
+    return list({a.capability: a for a in own}.values())
 
 
 @dataclass(frozen=True, slots=True)

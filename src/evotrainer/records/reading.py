@@ -236,6 +236,8 @@ def _check_part(path: Path) -> list[str]:
         return [f"{path}: its checksum file is missing"]
     if noted != sha256_file(path):
         return [f"{path} does not match its checksum; restore a copy"]
+    if path.with_name(path.name + ".sha256").read_bytes() != f"{noted}  {path.name}\n".encode():
+        return [f"{path}: its checksum file is damaged; restore a copy"]
     with open_part(path) as file:
         for g in range(file.num_row_groups):
             _row_group(file, path, g)

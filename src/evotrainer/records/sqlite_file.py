@@ -11,7 +11,8 @@ from pathlib import Path
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.durable import fsync_folder, os_errors
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""1: without `ledger.head`."""
 APPLICATION_ID = 0x45564F54  # "EVOT", shown by `file`
 
 _SCHEMA = f"""
@@ -31,6 +32,28 @@ PRAGMA user_version = {SCHEMA_VERSION};
 COMMIT;
 """
 TRIGGERS = {"event_no_update", "event_no_delete"}
+
+
+def schema_problems(db: sqlite3.Connection) -> list[str]:
+    """What a ledger file declares that `_SCHEMA` does not, and what it lacks."""
+    declared = {(r[0], r[1]): r[2] for r in db.execute("SELECT type, name, sql FROM sqlite_master WHERE sql NOT NULL")}
+    with sqlite3.connect(":memory:") as fresh:
+        fresh.executescript(_SCHEMA)
+        ours = {
+            (r[0], r[1]): r[2] for r in fresh.execute("SELECT type, name, sql FROM sqlite_master WHERE sql NOT NULL")
+        }
+    fresh.close()
+    problems = [
+        f"trigger {n} is missing: events could have been changed" for n in sorted(TRIGGERS - {n for _, n in declared})
+    ]
+    problems += [f"{kind} {name} is none of a ledger's" for kind, name in sorted(declared.keys() - ours.keys())]
+    problems += [
+        f"{k} {n} is not as a ledger declares it"
+        for k, n in sorted(ours)
+        if declared.get((k, n), ours[k, n]) != ours[k, n]
+    ]
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    return problems if application == APPLICATION_ID else [*problems, f"its application id is {application:#x}"]
 
 
 def missing(path: Path) -> StoreError:
@@ -78,6 +101,8 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
             f"ledger {path} has schema version {version}, this evotrainer reads up to {SCHEMA_VERSION}; "
             "upgrade evotrainer"
         )
+    if version < 1 and db.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name='event'").fetchone():
+        raise IntegrityError(f"ledger {path} is corrupt (its schema version is {version}); restore a copy")
     if not db.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name='event'").fetchone():
         raise StoreError(f"{path} is a database but not an EvoTrainer ledger; give the ledger.db of a run folder")
 

@@ -95,7 +95,7 @@ def pick_uid() -> int | None:
     return uid
 
 
-def _system_binds() -> list[str]:
+def system_binds() -> list[str]:
     args = ["--ro-bind", "/usr", "/usr"]
     for folder in ("/lib", "/lib64", "/lib32"):
         path = Path(folder)
@@ -114,7 +114,7 @@ def _hidden() -> list[str]:
     return [argument for path in folders if Path(path).is_dir() for argument in ("--tmpfs", path)]
 
 
-def _inside(interpreter: Interpreter) -> Interpreter:
+def as_inside(interpreter: Interpreter) -> Interpreter:
     """The interpreter as the sandbox sees it: a folder of its own is shown at a place that tells nothing of ours."""
     if interpreter.prefix is None:
         return interpreter
@@ -133,9 +133,9 @@ def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> li
     """Everything unshared, the system's libraries read-only, an empty working folder; the zygote is process 1."""
     args = [bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
     args += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
-    for name, value in (*_environment(_inside(interpreter)).items(), ("HOME", "/w")):
+    for name, value in (*_environment(as_inside(interpreter)).items(), ("HOME", "/w")):
         args += ["--setenv", name, value]
-    args += _system_binds() + _hidden()
+    args += system_binds() + _hidden()
     if interpreter.prefix:
         args += ["--ro-bind", interpreter.prefix, str(_HOME)]
     args += ["--proc", "/proc", "--dir", "/dev", "--dir", "/w", "--symlink", "/w", "/tmp"]
@@ -148,6 +148,16 @@ def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> li
 def _python_command(interpreter: Interpreter, token: str) -> list[str]:
     # Not -I: it would ignore PYTHONHASHSEED, and the same program should print its sets in the same order every time.
     return [interpreter.executable, "-s", "-S", "-P", "-B", "-c", _BOOTSTRAP, token]
+
+
+def end(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    """Close, kill and reap; what runs below it ends with it."""
+    control.close()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+    if process.stderr:
+        process.stderr.close()
 
 
 @dataclass(slots=True)
@@ -174,17 +184,12 @@ class Launched:
 
     def stop(self) -> None:
         """Close, kill and reap; remove the working folder of a zygote without namespaces."""
-        self.control.close()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            self.process.kill()
-        self.process.wait()
-        if self.process.stderr:
-            self.process.stderr.close()
+        end(self.control, self.process)
         if self.work:
             shutil.rmtree(self.work, ignore_errors=True)
 
 
-def _spawn(
+def spawn(
     command: Sequence[str], stdin: socket.socket, uid: int | None, fds: tuple[int, ...], environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
     drop: dict[str, object] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
@@ -201,7 +206,7 @@ def _spawn(
     )
 
 
-def _child_pid(info: int) -> int:
+def child_pid(info: int) -> int:
     """The zygote's process id as bubblewrap reports it; 0 when bubblewrap gave up first."""
     text = b""
     while piece := os.read(info, 4096):
@@ -211,7 +216,7 @@ def _child_pid(info: int) -> int:
     return 0
 
 
-def _complaint(process: subprocess.Popen[bytes]) -> str:
+def complaint(process: subprocess.Popen[bytes]) -> str:
     process.kill()
     process.wait()
     text = process.stderr.read().decode("utf-8", "replace").strip() if process.stderr else ""
@@ -235,16 +240,16 @@ def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> L
     if mechanism.namespaces:
         if bwrap is None:
             raise SandboxError("bubblewrap (bwrap) is not installed; install the package 'bubblewrap'")
-        command = bubblewrap_command(bwrap, interpreter, info_write) + _python_command(_inside(interpreter), token)
+        command = bubblewrap_command(bwrap, interpreter, info_write) + _python_command(as_inside(interpreter), token)
     else:
         work = tempfile.mkdtemp(prefix="evotrainer-sandbox-")
         if uid is not None:
             os.chown(work, uid, uid)
     fds = (info_write,) if mechanism.namespaces else ()
-    process = _spawn(command, theirs, uid, fds, _environment(interpreter))
+    process = spawn(command, theirs, uid, fds, _environment(interpreter))
     theirs.close()
     os.close(info_write)
-    pid = _child_pid(info_read) if mechanism.namespaces else process.pid
+    pid = child_pid(info_read) if mechanism.namespaces else process.pid
     os.close(info_read)
     launched = Launched(ours, process, pid, os.geteuid() if uid is None else uid, work, token)
     _hand_over(launched, mechanism)
@@ -281,13 +286,13 @@ def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
     except OSError:
         ready = b""
     if ready != b"R":
-        reason = _complaint(launched.process)
+        reason = complaint(launched.process)
         launched.stop()
-        raise SandboxError(f"the sandbox did not start: {reason}{_remedy(reason)}")
+        raise SandboxError(f"the sandbox did not start: {reason}{remedy(reason)}")
     control.settimeout(None)
 
 
-def _remedy(reason: str) -> str:
+def remedy(reason: str) -> str:
     if "ermission denied" in reason or "not permitted" in reason or "namespace" in reason:
         return (
             "; allow unprivileged user namespaces (kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0, "

@@ -48,9 +48,21 @@ _INSIDE = """
     open:2:- creat:85:- openat:257:56 kill:62:129 tkill:200:130 tgkill:234:131 setsid:112:157
     setpgid:109:154 sendmsg:46:211 recvmsg:47:212 pidfd_open:434:434 capset:126:91
 """
+_COMMANDS = """
+    execve:59:221 execveat:322:281 setrlimit:160:164 setpriority:141:140 sched_setaffinity:203:122
+    chown:92:- fchown:93:55 lchown:94:- fchownat:260:54 fchmodat2:452:452 mknod:133:- mknodat:259:33
+    getxattr:191:8 lgetxattr:192:9 fgetxattr:193:10 listxattr:194:11 llistxattr:195:12
+    flistxattr:196:13 splice:275:76 preadv2:327:286 pwritev2:328:287 readahead:187:213
+    pidfd_send_signal:424:424 inotify_init:253:- inotify_init1:294:26 inotify_add_watch:254:27
+    inotify_rm_watch:255:28
+"""
+_LOOPBACK = """
+    bind:49:200 listen:50:201 accept:43:202 accept4:288:242 connect:42:203 sendmmsg:307:269
+    recvmmsg:299:243
+"""
 _SPECIAL = """
     clone:56:220 clone3:435:435 ioctl:16:29 prctl:157:167 socketpair:53:199 prlimit64:302:261
-    open:2:- openat:257:56 mount:165:40
+    open:2:- openat:257:56 mount:165:40 socket:41:198
 """
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -69,6 +81,10 @@ _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTLS = (3, 15, 16, 21, 39, 0x53564D41)
 """GET_DUMPABLE, SET_NAME, GET_NAME, GET_SECCOMP, GET_NO_NEW_PRIVS, SET_VMA (names of memory areas)."""
+_COMMAND_PRCTLS = (*_PRCTLS, 1, 2, 4, 23, 36, 37, 38)
+"""And SET_PDEATHSIG, GET_PDEATHSIG, SET_DUMPABLE, CAPBSET_READ, SET/GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS."""
+_FAMILIES = (1, 2, 10)
+"""AF_UNIX, AF_INET, AF_INET6: those that end at the borders of a network namespace (AF_VSOCK does not)."""
 
 Block = list[bytes]
 
@@ -137,6 +153,21 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
     return rules
 
 
+def _command_rules(machine: str, loopback: bool) -> dict[int, Block]:
+    """What the commands of an episode shell may call: a program's calls without any namespace, and starting programs."""
+    column = 1 if machine == "x86_64" else 2
+    special = _numbers(_SPECIAL, column)
+    rules = _rules(machine, own_world=True)
+    del rules[special["mount"]]
+    rules |= {n: [_YES] for n in _numbers(_COMMANDS, column).values()}
+    rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES)
+    rules[special["prctl"]] = _one_of(0, _COMMAND_PRCTLS)
+    if loopback:
+        rules |= {n: [_YES] for n in _numbers(_LOOPBACK, column).values()}
+        rules[special["socket"]] = _one_of(0, _FAMILIES)
+    return rules
+
+
 def _tree(ranges: list[tuple[int, Block]]) -> Block:
     """Code for `(first number, code)` ranges in order: halve until one is left."""
     if len(ranges) == 1:
@@ -173,11 +204,25 @@ def build_filter(own_world: bool, machine: str | None = None) -> bytes:
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:
         return b""
+    return _assemble(machine, _rules(machine, own_world))
+
+
+def build_command_filter(loopback: bool = False, machine: str | None = None) -> bytes:
+    """The BPF program for commands of an episode shell; empty for a machine without table.
+
+    They may start programs and change files (of their own mount namespace); `loopback`: and use sockets, which reach
+    nothing but their own network namespace.
+    """
+    machine = machine or platform.machine()
+    return _assemble(machine, _command_rules(machine, loopback)) if machine in _AUDIT_ARCH else b""
+
+
+def _assemble(machine: str, rules: dict[int, Block]) -> bytes:
     code = [
         _op(_LOAD, 4),
         _op(_EQUAL, _AUDIT_ARCH[machine], 1, 0),
         _op(_RETURN, _KILL),
         _op(_LOAD, 0),
-        *_tree(_ranges(_rules(machine, own_world))),
+        *_tree(_ranges(rules)),
     ]
     return b"".join(code)

@@ -36,6 +36,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
             ("result", summary.headline(view)),
             ("round", str(max(view.rounds, default=0))),
             ("champion", view.champion or "none yet"),
+            *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
             ("noise floor", summary.noise_line(view)),
             ("sandbox", view.opened.isolation.removeprefix("sandbox ") if view.opened else "not probed yet"),
@@ -81,7 +82,7 @@ def render_lineage(run_folder: Path | str) -> RenderableType:
 
 def _branch_line(b: BranchView) -> list[tuple[str, str]]:
     kind = b.standing
-    e = b.verdict.effect if b.verdict else None
+    e, was = b.effect, b.at_selection
     score = b.mean("search")
     parts = [(f"{MARK[kind]} {b.name}", f"bold {STYLE[kind]}"), (f" {b.version}" if b.version else "", "bold")]
     parts.append((f"  {summary.change_of(b)}", ""))
@@ -89,6 +90,8 @@ def _branch_line(b: BranchView) -> list[tuple[str, str]]:
         parts.append((f"  {BRIEF[kind]}", STYLE[kind]))
     if e:
         parts.append((f"  {points(e.mean)} pt {point_range(e.low, e.high)}", "bold"))
+    if was:
+        parts.append((f" on fresh seeds, {points(was.mean)} at selection", "dim"))
     if score is not None:
         parts.append((f"  search {percent(score)}", "dim"))
     return [(one_line(text, 200) if text.strip() == text else text, style) for text, style in parts if text]
@@ -157,16 +160,24 @@ def _branch_facts(b: BranchView) -> list[tuple[str, str]]:
     if b.backtest:
         out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
     if b.verdict:
+        for k, v in enumerate(b.looks[:-1], 1):
+            out.append((f"look {k}", f"{BRIEF[v.kind]}: {v.reason}"))
+        out += [("more seeds", text) for text in summary.topup_lines(b)]
         out.append(("verdict", f"{BRIEF[b.verdict.kind]}: {b.verdict.reason}"))
     if b.withheld:
         out.append(("withheld", f"a human sent the promotion back: {b.withheld.feedback}"))
+    if b.fresh:
+        out.append(("effect", summary.fresh_line(b.fresh)))
     if b.verdict and (e := b.verdict.effect):
         out.append(
             (
-                "effect",
+                "at selection" if b.fresh else "effect",
                 f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)}, noise floor at that confidence {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
             )
         )
+    for a in b.audits:
+        word = "shortcut confirmed" if a.confirmed else "no shortcut confirmed"
+        out.append((f"audit: {a.capability}", f"{word}: {a.reason}"))
     if b.invalidated:
         out.append(("invalidated", b.invalidated.reason))
     if b.recipe:

@@ -20,6 +20,16 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ("proxy gap", "The reward component that is paid minus the one that is meant, e.g. visible minus hidden tests."),
     ("layers of evidence", "Score: how good. Signal: does the group give a gradient. Behaviour: what the policy does."),
     ("finding", "A detector's claim about rollouts, with numbers, thresholds and quotes."),
+    (
+        "harness",
+        "The metrics, detectors and thresholds that interpret training, as versions: h0, h1, … Each says what changed and why.",
+    ),
+    ("gap", "Something moved, and no finding of the harness says why: what new detectors are mined from."),
+    (
+        "suspect, confirmed",
+        "A new detector that questions a branch is a suspect until an audit which it asked for finds a shortcut.",
+    ),
+    ("counterfactual audit", "The same policies on the same tasks with one capability closed."),
     ("backtest", "Replay of a proposed change over stored rollouts, before compute is spent."),
     ("noise floor", "The smallest difference that repeated trials of one and the same recipe do not reach."),
     ("effect", "Branch minus control on the gate split, paired by task, in percentage points, with its interval."),

@@ -16,9 +16,10 @@ from evotrainer.errors import StoreError
 from evotrainer.records import events as ev
 from evotrainer.records.budget import Budget
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import Finding, Intervention, Verdict
+from evotrainer.records.evidence import Audit, Effect, Finding, Intervention, Verdict
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.rollout import Rollout
+from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
     FindingRow,
     MetricRow,
@@ -32,6 +33,7 @@ from evotrainer.views.evidence import (
     subject_branch,
 )
 from evotrainer.views.heartbeats import read_heartbeats
+from evotrainer.views.recall import Recall
 from evotrainer.views.rounds import ProposalLine as ProposalLine
 from evotrainer.views.rounds import RoundView as RoundView
 
@@ -81,9 +83,17 @@ class BranchView:
     intervention: Intervention | None = None
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
+    """The last look's, which counts."""
+    looks: list[Verdict] = field(default_factory=list)
+    """Every look's verdict, in order."""
+    topups: list[ev.ToppedUp] = field(default_factory=list)
+    fresh: ev.Reestimated | None = None
+    """Measured again on fresh seeds."""
     backtest: ev.Backtested | None = None
     version: str | None = None
     invalidated: ev.Invalidated | None = None
+    audits: list[Audit] = field(default_factory=list)
+    """Counterfactual audits, in order."""
     withheld: ev.HumanGate | None = None
     """The human's REVISE that kept a passing branch from being promoted."""
     readings: list[Reading] = field(default_factory=list)
@@ -96,6 +106,18 @@ class BranchView:
     recipe_diff: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     samples: list[tuple[str, str]] = field(default_factory=list)
     """(rollout id, why it was picked)"""
+
+    @property
+    def effect(self) -> Effect | None:
+        """The effect on gate: on fresh seeds where it was measured again, otherwise as the verdict saw it."""
+        if self.fresh:
+            return self.fresh.effect
+        return self.verdict.effect if self.verdict else None
+
+    @property
+    def at_selection(self) -> Effect | None:
+        """The effect that the branch was chosen by, where another one was measured since."""
+        return self.fresh.selected if self.fresh else None
 
     @property
     def standing(self) -> str:
@@ -144,6 +166,10 @@ class RunView:
     """Kind of budget -> amount, as `records.budget` counts it."""
     first_time: Any = None
     last_time: Any = None
+    recall: Recall | None = None
+    """Cases, trace, forecasts, skills."""
+    coevolution: Coevolution = field(default_factory=Coevolution)
+    """The harness's lineage, and what it had to do with branches."""
     event_count: int = 0
     head: str = ""
     """Hash of the last event."""
@@ -173,6 +199,8 @@ class RunView:
         for e in seen:
             view._take(e, heartbeats or {})
         view._conclude()
+        view.recall = Recall.of(seen)
+        view.coevolution = Coevolution.of(seen)
         view.spent = dict(Budget.from_events(seen, {}).spent)
         return view
 
@@ -252,10 +280,20 @@ class RunView:
             case ev.TrialFinished():
                 self._finish(body)
             case ev.NoiseMeasured():
-                self.noise.append(body)
+                if e.id.count("/") > 1 and len(self.noise) > 1:
+                    self.noise[-1] = body  # more seeds of branches that are in it already
+                else:
+                    self.noise.append(body)
             case ev.Judged():
                 self._branch(body.verdict.branch).verdict = body.verdict
+                self._branch(body.verdict.branch).looks.append(body.verdict)
                 self._round(body.round).judged.append(body.verdict)
+            case ev.ToppedUp():
+                self._branch(body.branch).topups.append(body)
+            case ev.Reestimated():
+                self._branch(body.branch).fresh = body
+            case ev.Audited():
+                self._branch(body.audit.branch).audits.append(body.audit)
             case ev.Promoted():
                 self.versions.append(body)
                 self.champion = body.branch

@@ -26,6 +26,7 @@ _QUOTA = (("passes the proxy, wrong", 4), ("wrong", 3), ("correct", 3), ("cut at
 def attach_rollouts(view: RunView, folder: Path) -> None:
     """Load quoted rollouts and samples into `view.rollouts`; folders that cannot be read are named in `view.unread`."""
     wanted = list(dict.fromkeys(q.rollout for b in view.branches.values() for f in b.findings for q in f.quotes))
+    wanted += [q.rollout for v in view.coevolution.versions for q in v.body.quotes if q.rollout not in wanted]
     trial_folders = [folder / "rollouts" / t.id for t in view.trials]
     for r in _load(view, trial_folders, ids=wanted[:QUOTED]):
         view.rollouts[r.id] = r

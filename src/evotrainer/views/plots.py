@@ -47,7 +47,8 @@ class Axis:
 
 def effect_axis(view: RunView) -> Axis:
     """One axis for the effects of all branches, 0 and the noise floor always on it."""
-    effects = [b.verdict.effect for b in view.branches.values() if b.verdict and b.verdict.effect]
+    both = ((b.effect, b.verdict.effect if b.verdict else None) for b in view.branches.values())
+    effects = [e for pair in both for e in pair if e]
     values = [x for e in effects for x in (e.low, e.high, e.noise_floor)]
     return Axis.over(values, include=(0.0, -0.02, 0.02))
 

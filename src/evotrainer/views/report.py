@@ -39,6 +39,39 @@ def write_report(run_folder: Path | str, out: Path | str | None = None) -> Path:
     return save(render(RunView.load(folder)), target, "give another path with --out")
 
 
+def check_report(run_folder: Path | str) -> tuple[str, str]:
+    """(problem, note) of a closed run's `report.html`: it is what the ledger gives, byte for byte, or why it was not compared."""
+    folder = Path(run_folder)
+    try:
+        there = (folder / "report.html").read_bytes()
+    except FileNotFoundError:
+        return "", ""
+    except OSError as e:
+        return f"report.html cannot be read: {e.strerror}", ""
+    view = RunView.load(folder)
+    again = "`evotrainer report` writes it again"
+    if view.closed is None:
+        return "", ""
+    if f'content="{generator()}"'.encode() not in there:
+        return "", f"report.html was written by another version of evotrainer, or edited: not compared; {again}"
+    if view.head.encode() not in there:
+        return "", f"report.html is older than the ledger: not compared; {again}"
+    same = render(view).encode("utf-8", "replace") == there
+    return ("", "") if same else (f"report.html does not say what the ledger gives: it was edited; {again}", "")
+
+
+@cache
+def generator() -> str:
+    """`evotrainer <version> <hash of all that makes the page>`: pages of equal generators and ledgers are equal."""
+    from evotrainer import __version__
+
+    root = Path(str(resources.files("evotrainer.views")))
+    made = hashlib.sha256()
+    for p in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".j2", ".js", ".css")):
+        made.update(p.read_bytes())
+    return f"evotrainer {__version__} {made.hexdigest()[:16]}"
+
+
 def save(page: str, target: Path, advice: str) -> Path:
     """Write a page whole or not at all; StoreError, with the advice, where that fails."""
     part = target.with_name(target.name + ".part")
@@ -77,6 +110,7 @@ def fill(template: str, data: dict[str, Any], scripts: tuple[str, ...] = _SCRIPT
         .get_template(template)
         .render(
             csp=policy(codes, styles),
+            generator=generator(),
             scripts=[Markup(s) for s in codes],
             styles=[Markup(s) for s in styles],
             data=Markup(text.script_json(data)),
@@ -171,7 +205,7 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
     for b in view.branches.values():
         if b.recipe is None:
             continue
-        effect = b.verdict.effect if b.verdict else None
+        effect = b.effect
         score = b.mean("search")
         nodes.append(
             {
@@ -247,6 +281,7 @@ def weights(view: RunView) -> dict[str, Mapping[str, float]]:
 def rollout_data(view: RunView) -> dict[str, Any]:
     """Rollout id -> what the dialog shows, quoted ones first, up to ROLLOUT_BYTES of JSON."""
     quoted = [q.rollout for b in view.branches.values() for f in b.findings for q in f.quotes]
+    quoted += [q.rollout for v in view.coevolution.versions for q in v.body.quotes]
     sampled = [i for b in view.branches.values() for i, _ in b.samples]
     out: dict[str, Any] = {}
     room = ROLLOUT_BYTES

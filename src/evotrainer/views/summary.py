@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from evotrainer.records.events import Reestimated
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, duration, percent, point_range, points
 
@@ -20,6 +21,12 @@ def headline(view: RunView) -> str:
     said = [f"{label} {percent(rows[k].score)}" for k, label in names.items() if k in rows]
     if not said:
         return "Certified"
+    certified = view.branches.get(cert.champion)
+    if "champion" in rows and certified and certified.invalidated:
+        return (
+            f"The certified champion {cert.champion} was invalidated afterwards ({certified.invalidated.reason}); the last "
+            f"valid version is {view.champion}"
+        )
     if "champion" in rows:
         said[0] = f"The champion solves {percent(rows['champion'].score)} of unseen tasks"
         return f"{said[0]}; " + ", ".join(said[1:]) if said[1:] else said[0]
@@ -73,6 +80,31 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
     return out
 
 
+def topup_lines(b: BranchView) -> list[str]:
+    """What became of each verdict that asked for more seeds."""
+    return [
+        f"{t.wanted} asked for: {t.refused}"
+        if t.refused
+        else f"{t.wanted} asked for: {b.name} {_seeds(t.seeds)}, {t.control} {_seeds(t.control_seeds)}"
+        for t in b.topups
+    ]
+
+
+def _seeds(seeds: Iterable[int]) -> str:
+    return "+ " + (", ".join(map(str, seeds)) or "none")
+
+
+def fresh_line(r: Reestimated) -> str:
+    """The effect on fresh seeds in one sentence."""
+    e = r.effect
+    text = f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)} against {r.control} on fresh seeds"
+    if not r.control_fresh:
+        text += f" ({r.control}'s seeds are those of the selection)"
+    if r.start:
+        text += f"; {points(r.start.mean)} {point_range(r.start.low, r.start.high)} against the starting recipe"
+    return text
+
+
 def state(view: RunView) -> tuple[str, str]:
     """(`closed` or `open`, sentence)."""
     if view.closed:
@@ -92,7 +124,9 @@ def change_of(b: BranchView) -> str:
     """`factor: old → new`, or what the branch is instead."""
     if b.intervention:
         return change(b.intervention.factor, b.intervention.old, b.intervention.new)
-    return "base policy, before any training" if b.recipe is None else "starting recipe"
+    if b.recipe is None:
+        return "base policy, before any training"
+    return "starting recipe again, the shortcut closed" if b.round else "starting recipe"
 
 
 def not_measured(view: RunView) -> list[str]:
@@ -111,6 +145,22 @@ def _run_gaps(view: RunView) -> list[str]:
         out.append(f"Certification of {', '.join(thin)} rests on fewer than {MIN_SEEDS} seeds.")
     if view.opened and view.proxy is None:
         out.append("Proxy gap: the environment names no proxy and true reward component to compare.")
+    named = (
+        [str(c["name"]) for c in (view.opened.environment.get("capabilities") or ()) if not c.get("honest")]
+        if view.opened
+        else []
+    )
+    champion = view.branches.get(view.champion)
+    if (
+        named
+        and champion
+        and champion.recipe
+        and not any(a.capability in named for a in champion.audits)
+        and not view.invalidated
+    ):
+        out.append(
+            f"Shortcuts: {view.champion} was never evaluated with {', '.join(named)} closed (evotrainer audit-branch)."
+        )
     if view.opened and view.opened.sandbox_tier in ("B", "C", "D", "E"):
         out.append(
             f"Isolation: programs ran in sandbox tier {view.opened.sandbox_tier}, not A (see evotrainer doctor)."

@@ -106,8 +106,8 @@ def _repository_work(batch: Batch, context: HarnessContext) -> bool:
 
 @metric("edit_ratio", "behaviour", "share of actions", healthy=(0.15, None), needs=["actions"])
 def edit_ratio(batch: Batch, context: HarnessContext) -> Reading:
-    """Editing actions among a rollout's actions, mean over rollouts that act. Healthy: 15% or more. Only in
-    repository work: some rollout of the batch edits or tests."""
+    """Edits that did not fail among a rollout's actions, mean over rollouts that act: an edit that is refused changes
+    nothing. Healthy: 15% or more. Only in repository work: some rollout of the batch edits or tests."""
     if not _repository_work(batch, context):
         return NO_REPOSITORY_WORK
     return _action_share(batch, "edits")

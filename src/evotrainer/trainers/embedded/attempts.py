@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.rollout import Finish
 from evotrainer.trainers.base import World
 from evotrainer.trainers.embedded.packing import Row
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.sampler import Samples, SamplingParams, sample
+from evotrainer.trainers.embedded.sampler import ROWS, Dialogue, Replay, Samples, SamplingParams, draw_uniforms
+from evotrainer.trainers.embedded.shape import Shape
 from evotrainer.trainers.embedded.tokenizer import BOS, Tokenizer
+from evotrainer.trainers.embedded.weights import Weights
+
+CACHE_BYTES = 384 << 20
+"""Caches of several turns kept at once; more rows are sampled one block after the other."""
 
 
 @dataclass(slots=True)
@@ -32,6 +38,8 @@ class Attempt:
     logprobs: list[float] = field(default_factory=list)
     """Of the sampled tokens."""
     entropies: list[float] = field(default_factory=list)
+    said: int = 0
+    """Tokens of the last action."""
     finish: Finish = "stop"
     score: Any = None
     cut: int = 0
@@ -79,38 +87,27 @@ def run_attempts(
             if over and over < len(prompt) - 1:
                 prompt = [BOS, *prompt[over + 1 :]]
             out.append(Attempt(task, k, episode, tuple(prompt), cut=over))
-    group = len(plan[0][1])
     clock("grade")
-    active = out
-    for turn in range(max_turns):
-        shared = turn == 0 and all(a.prompt == out[i - i % group].prompt for i, a in enumerate(out))
-        contexts = [(*a.prompt, *a.ids) for a in (active[::group] if shared else active)]
-        samples = sample(policy, contexts, group if shared else 1, params, generator)
-        _take(active, samples)
-        clock("sample")
-        texts = [tokenizer.decode(a.ids[-n:]) for a, n in zip(active, samples.lengths.tolist(), strict=True)]
-        seen = [len(a.episode.turns) for a in active]
-        world.step([a.episode for a in active], texts, [a.finish for a in active])
-        going = []
-        for a, n in zip(active, seen, strict=True):
-            if a.episode.done:
-                continue
-            if turn + 1 == max_turns:
-                a.finish = a.episode.finish = "turn_limit"
-                a.episode.done = True
-                continue
-            obs = observation(tokenizer, a.episode.turns[n:])
-            if len(a.prompt) + len(a.ids) + len(obs) + params.max_tokens > policy.shape.context:
-                a.finish = a.episode.finish = "length"
-                a.episode.done = True
-                continue
-            a.ids += obs
-            a.loss += [False] * len(obs)
-            going.append(a)
-        clock("grade")
-        active = going
-        if not active:
-            break
+    uniforms = Uniforms(len(out), params.max_tokens, max_turns, generator)
+    weights = Weights(policy, params.dtype)
+    for rows, group in blocks(out, len(plan[0][1]), rows_at_once(policy.shape, params, max_turns)):
+        prompts = [out[i].prompt for i in rows[::group]]
+        talk: Dialogue | Replay = (
+            Dialogue(weights, prompts, group, params, max_turns > 1)
+            if params.reuse
+            else Replay(weights, prompts, group, params)
+        )
+        for turn in range(max_turns):
+            _take([out[i] for i in rows], talk.sample(uniforms.turn(turn)[rows]))
+            clock("sample")
+            going = _respond(world, [out[i] for i in rows], tokenizer, policy.shape.context - params.max_tokens,
+                             turn + 1 == max_turns)  # fmt: skip
+            clock("grade")
+            if not going:
+                break
+            talk.hear(list(going), list(going.values()))
+            rows = [rows[i] for i in going]
+            clock("sample")
     scores = world.score([a.episode for a in out])
     if len(scores) != len(out):
         raise TrainerError(f"the environment scored {len(scores)} of {len(out)} episodes; mend its score()")
@@ -118,6 +115,61 @@ def run_attempts(
         a.score = s
     clock("grade")
     return out
+
+
+def rows_at_once(shape: Shape, params: SamplingParams, max_turns: int) -> int:
+    """Rows whose caches stay in memory together."""
+    if max_turns == 1:
+        return ROWS
+    bytes_per_row = 2 * shape.layers * shape.kv_heads * shape.head_dim * shape.context * params.dtype.itemsize
+    return max(1, min(ROWS, CACHE_BYTES // bytes_per_row))
+
+
+def blocks(attempts: Sequence[Attempt], group: int, rows: int) -> Iterator[tuple[list[int], int]]:
+    """(indices of attempts, size of the groups among them that share a prompt), neighbours in prompt length together."""
+    shared = all(a.prompt == attempts[i - i % group].prompt for i, a in enumerate(attempts))
+    g = group if shared else 1
+    order = sorted(range(0, len(attempts), g), key=lambda i: len(attempts[i].prompt))
+    each = max(1, rows // g)
+    for at in range(0, len(order), each):
+        yield [i + k for i in order[at : at + each] for k in range(g)], g
+
+
+class Uniforms:
+    """Random numbers of every attempt, turn and step, whoever is sampled together."""
+
+    def __init__(self, rows: int, steps: int, turns: int, generator: torch.Generator) -> None:
+        self.rows, self.steps = rows, steps
+        self.first = draw_uniforms(rows, steps, generator)
+        self.seed = int(torch.randint(1 << 62, (), generator=generator)) if turns > 1 else 0
+
+    def turn(self, turn: int) -> Tensor:
+        """[rows, steps]"""
+        if turn == 0:
+            return self.first
+        return draw_uniforms(self.rows, self.steps, torch.Generator().manual_seed(self.seed + turn))
+
+
+def _respond(
+    world: World, active: Sequence[Attempt], tokenizer: Tokenizer, room: int, last: bool
+) -> dict[int, list[int]]:
+    """Let the environment answer; observation by index of the attempts that go on. `room`: longest next context."""
+    texts = [tokenizer.decode(a.ids[-a.said :]) for a in active]
+    seen = [len(a.episode.turns) for a in active]
+    world.step([a.episode for a in active], texts, [a.finish for a in active])
+    going = {}
+    for i, (a, n) in enumerate(zip(active, seen, strict=True)):
+        if a.episode.done:
+            continue
+        obs = observation(tokenizer, a.episode.turns[n:])
+        if last or len(a.prompt) + len(a.ids) + len(obs) > room:
+            a.finish = a.episode.finish = "turn_limit" if last else "length"
+            a.episode.done = True
+            continue
+        a.ids += obs
+        a.loss += [False] * len(obs)
+        going[i] = obs
+    return going
 
 
 def _take(active: Sequence[Attempt], s: Samples) -> None:
@@ -128,4 +180,5 @@ def _take(active: Sequence[Attempt], s: Samples) -> None:
         a.loss += [True] * n
         a.logprobs += lp[:n]
         a.entropies += ent[:n]
+        a.said = n
         a.finish = "stop" if stop else "length"

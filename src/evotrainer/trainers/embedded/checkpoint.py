@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from evotrainer.errors import StoreError, TrainerError
+from evotrainer.records.durable import write_trouble
 from evotrainer.trainers.embedded.folder import fsync, recover_folder, replace_folder
 
 FORMAT = 1
@@ -25,8 +26,9 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
         fsync(temp / "state.pt")
         replace_folder(temp, folder)
     except (OSError, RuntimeError) as e:
+        trouble = write_trouble(f"checkpoint {folder}", e, folder.parent)
         shutil.rmtree(temp, ignore_errors=True)
-        raise StoreError(f"checkpoint {folder}: cannot be written ({e}); free space or choose another place") from e
+        raise trouble from e
 
 
 def load_checkpoint(folder: Path, request: str) -> dict[str, Any] | None:

@@ -15,7 +15,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from evotrainer.errors import StoreError, TrainerError
+from evotrainer.errors import TrainerError
+from evotrainer.records.durable import write_trouble
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import Shape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
@@ -54,8 +55,9 @@ def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Preci
             fsync(f)
         replace_folder(temp, folder)
     except (OSError, SafetensorError) as e:
+        trouble = write_trouble(f"policy {folder}", e, folder.parent)
         shutil.rmtree(temp, ignore_errors=True)
-        raise StoreError(f"policy {folder}: cannot be written ({e}); free space or choose another place") from e
+        raise trouble from e
 
 
 def load_policy(folder: Path, trainable: bool = False) -> Loaded:

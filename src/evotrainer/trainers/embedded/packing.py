@@ -32,6 +32,11 @@ class Row:
     """What follows the prompt; at least one token."""
     loss: tuple[bool, ...] | None = None
 
+    @property
+    def counted(self) -> int:
+        """Tokens that enter the loss."""
+        return len(self.tokens) if self.loss is None else sum(self.loss)
+
 
 @dataclass(frozen=True, slots=True)
 class Pack:

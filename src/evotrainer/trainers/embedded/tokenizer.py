@@ -85,7 +85,7 @@ def build_tokenizer(words: Sequence[str], name: str) -> Tokenizer:
     tokens = [*SPECIALS, *CHARS, *extra]
     vocab = {t: i for i, t in enumerate(tokens)}
     tk = HFTokenizer(models.WordLevel(vocab, unk_token=SPECIALS[UNK]))
-    longest_first = "|".join(re.escape(w).replace("\n", r"\n") for w in sorted(extra, key=lambda w: (-len(w), w)))
+    longest_first = "|".join(re.escape(w).replace("\\\n", r"\n") for w in sorted(extra, key=lambda w: (-len(w), w)))
     pattern = (longest_first + "|" if extra else "") + r"[\s\S]"
     tk.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
     tk.decoder = decoders.Fuse()

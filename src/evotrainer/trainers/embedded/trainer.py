@@ -20,6 +20,7 @@ from evotrainer.trainers.embedded.curriculum import TaskStream
 from evotrainer.trainers.embedded.curve import curve_entry
 from evotrainer.trainers.embedded.folder import file_sha256, load_policy, save_policy
 from evotrainer.trainers.embedded.groups import Group, collect
+from evotrainer.trainers.embedded.memory import keep_memory
 from evotrainer.trainers.embedded.optim import Optimizer, learning_rate
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.records import Provenance, environment_facts, rollout, salt
@@ -116,6 +117,7 @@ class EmbeddedTrainer:
     ) -> TrainResult:
         """Train `recipe.steps` steps, or the rest of them where `work_dir` holds a checkpoint of this request."""
         torch.set_num_threads(1)
+        keep_memory()
         recipe = request.recipe
         check_components(recipe, world.components)
         s, resumed = self._open(request, world)
@@ -200,6 +202,7 @@ class EmbeddedTrainer:
     def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[Rollout]:
         """Rollouts in task order; the seed, not the branch, decides the random numbers, so that branches pair up."""
         torch.set_num_threads(1)
+        keep_memory()
         recipe, i = request.recipe, request.identity
         loaded = load_policy(request.policy_dir)
         tasks = list(world.tasks(request.split))

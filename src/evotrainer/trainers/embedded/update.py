@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.embedded.attempts import Attempt
 from evotrainer.trainers.embedded.forward import score
@@ -39,16 +40,34 @@ class Anchor:
     rng: random.Random
 
     @classmethod
-    def build(cls, demos: Sequence[tuple[str, str]], tokenizer: Tokenizer, seed: int) -> Anchor:
+    def build(cls, demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer, seed: int) -> Anchor:
         return cls(demo_rows(demos, tokenizer), random.Random(seed))
 
     def draw(self) -> list[Row]:
         return self.rng.sample(self.rows, min(ANCHOR_BATCH, len(self.rows)))
 
 
-def demo_rows(demos: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list[Row]:
-    """(prompt, completion) pairs as rows: <bos> prompt, completion <eos>; the loss counts the completion."""
-    return [Row(i, (BOS, *tokenizer.encode(p)), (*tokenizer.encode(c), EOS)) for i, (p, c) in enumerate(demos)]
+def demo_rows(demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[Row]:
+    """(prompt, action, observation, action, ...) as rows, in the layout of `attempts.Attempt`; the loss counts actions.
+
+    TrainerError for a demonstration of odd length or without an action.
+    """
+    return [_demo_row(i, d, tokenizer) for i, d in enumerate(demos)]
+
+
+def _demo_row(index: int, demo: Sequence[str], tokenizer: Tokenizer) -> Row:
+    if isinstance(demo, str) or len(demo) < 2 or len(demo) % 2:
+        raise TrainerError(
+            f"demonstration {index} has {'no' if isinstance(demo, str) else len(demo)} texts: {str(demo)[:120]!r}; give "
+            "(prompt, action, observation, action, ...), of even length, the last one an action"
+        )
+    tokens: list[int] = []
+    loss: list[bool] = []
+    for i, text in enumerate(demo[1:]):
+        part = [BOS, *tokenizer.encode(text)] if i % 2 else [*tokenizer.encode(text), EOS]
+        tokens += part
+        loss += [i % 2 == 0] * len(part)
+    return Row(index, (BOS, *tokenizer.encode(demo[0])), tuple(tokens), None if all(loss) else tuple(loss))
 
 
 @dataclass(slots=True)
@@ -176,8 +195,8 @@ def _accumulate(
 
 
 def sft_backward(policy: Policy, rows: Sequence[Row], weight: float = 1.0) -> float:
-    """Accumulate the gradient of weight * mean token loss over the rows; returns the mean loss, nats."""
-    total = sum(len(r.tokens) for r in rows)
+    """Accumulate the gradient of weight * mean loss of the counted tokens; returns the mean loss, nats."""
+    total = sum(r.counted for r in rows)
     loss = 0.0
     for chunk in batches(rows, MICRO_TOKENS):
         logprob, _ = score(policy, pack(chunk, policy.shape), entropy=False)

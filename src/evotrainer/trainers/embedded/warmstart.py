@@ -13,6 +13,7 @@ import torch
 from evotrainer.errors import TrainerError
 from evotrainer.trainers.embedded.clock import cpu_now
 from evotrainer.trainers.embedded.folder import Precision, load_policy, save_policy
+from evotrainer.trainers.embedded.memory import keep_memory
 from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.packing import Row
 from evotrainer.trainers.embedded.policy import Policy
@@ -34,12 +35,12 @@ class WarmStartResult:
     loss: float
     """Mean token loss of the last 50 steps, nats."""
     tokens: int
-    """Completion tokens seen."""
+    """Action tokens seen."""
     cpu_s: float
 
 
 def warm_start(
-    demos: Sequence[tuple[str, str]],
+    demos: Sequence[tuple[str, ...]],
     words: Sequence[str],
     shape: Mapping[str, int],
     steps: int,
@@ -52,7 +53,7 @@ def warm_start(
     start: Path | None = None,
     dtype: Precision = "float32",
 ) -> WarmStartResult:
-    """Train on (prompt, completion) pairs, loss on completions, and save the policy in `out_dir`.
+    """Train on (prompt, action, observation, action, ...), loss on actions, and save the policy in `out_dir`.
 
     `words`: multi-character tokens of the vocabulary, named `vocabulary`; `shape`: sizes of `Shape` but the vocabulary's.
     With `start`, continue from that policy; words and shape are then its own. AdamW, linear warm-up, cosine to a tenth.
@@ -60,6 +61,7 @@ def warm_start(
     if not demos:
         raise TrainerError("warm start: no demonstrations; the environment must offer some")
     torch.set_num_threads(1)
+    keep_memory()
     if start is None:
         tokenizer = build_tokenizer(words, vocabulary)
         try:
@@ -88,7 +90,7 @@ def warm_start(
             FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * step / steps))
         )  # fmt: skip
         norm = optimizer.step(rate, 1.0)
-        tokens += sum(len(r.tokens) for r in chosen)
+        tokens += sum(r.counted for r in chosen)
         recent = [*recent[-49:], loss]
         on_step(
             {"step": step + 1.0, "loss": loss, "lr": rate, "grad_norm": norm, "tokens": float(tokens),

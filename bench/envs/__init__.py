@@ -1,0 +1,1 @@
+"""Environments: what their tasks and grading cost."""

@@ -1,0 +1,5 @@
+"""python -m bench.leak"""
+
+from bench.leak.run import main
+
+main()

@@ -1,0 +1,27 @@
+"""Maths: generated problems with short chains of thought, and GSM8K."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evotrainer.envs.maths.env import MathEnv
+    from evotrainer.envs.maths.rewards import Component
+
+
+def open_math(options: Mapping[str, object], components: Mapping[str, Component] | None = None) -> MathEnv:
+    """`[environment]` with name = "math": generated problems; see `source.MathConfig`. Raises TaskSetError."""
+    from evotrainer.envs.maths.env import MathEnv
+    from evotrainer.envs.maths.source import GeneratedSource, MathConfig
+    from evotrainer.envs.options import parse_options
+
+    return MathEnv(GeneratedSource(parse_options(MathConfig, options, "math")), components=components)
+
+
+def open_gsm8k(options: Mapping[str, object], components: Mapping[str, Component] | None = None) -> MathEnv:
+    """`[environment]` with name = "gsm8k": rows of a file or folder; see `gsm8k.Gsm8kConfig`. Raises TaskSetError."""
+    from evotrainer.envs.maths.env import MathEnv
+    from evotrainer.envs.maths.gsm8k import Gsm8kSource, parse_config
+
+    return MathEnv(Gsm8kSource(parse_config(options)), components=components)

@@ -1,0 +1,106 @@
+"""The maths environment: single-turn, a short chain of thought and an answer, graded without running anything.
+
+Where tasks come from is a `TaskSource`: the generators, or GSM8K's rows. How attempts are scored is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered
+from evotrainer.envs.components import compute, describe_component, with_own
+from evotrainer.envs.maths.rewards import COMPONENTS, Attempt, Component
+from evotrainer.errors import TaskSetError
+from evotrainer.records.rollout import Finish, Outcome, Turn
+
+VERSION = "1"
+
+
+class TaskSource(Protocol):
+    """Tasks with their splits, and who says what is right."""
+
+    name: str
+    proxy: tuple[str, str] | None
+    vocabulary_version: str
+    marks: Sequence[str]
+    fallback: bool
+
+    def sizes(self) -> dict[str, int]: ...
+
+    def tasks(self, split: str) -> Sequence[Task]: ...
+
+    def correct(self, task: Task, answer: str) -> bool: ...
+
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
+
+    def drills(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
+
+    def vocabulary(self) -> tuple[str, ...]: ...
+
+    def about(self) -> dict[str, Any]:
+        """`hash` and versions for `describe`."""
+        ...
+
+
+class MathEnv:
+    """Environment over a task source; see envs/base.py for the contract. `components` adds a user's own."""
+
+    knobs: Mapping[str, tuple[Any, ...]] = {}
+    capabilities: Sequence[Capability] = ()
+
+    def __init__(self, source: TaskSource, *, components: Mapping[str, Component] | None = None) -> None:
+        self.source = source
+        self.name = source.name
+        self.version = VERSION
+        self._components = with_own(COMPONENTS, components)
+        self.components: Mapping[str, str] = {n: describe_component(f) for n, f in self._components.items()}
+        self.proxy = source.proxy
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in (sizes := self.source.sizes()):
+            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
+        return self.source.tasks(split)
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        if knobs:
+            raise TaskSetError(f"environment {self.name} has no knob {next(iter(knobs))!r}; it has none")
+        return Episode(task=task, knobs={}, turns=[Turn("user", task.prompt)])
+
+    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
+        answered(episodes, actions, finishes)
+
+    def score(self, episodes: Sequence[Episode]) -> list[Score]:
+        return [self._score(e) for e in episodes]
+
+    def _score(self, e: Episode) -> Score:
+        text = e.turns[-1].text if e.done else ""
+        a = Attempt(e.task, text, self.source.correct, self.source.marks, self.source.fallback)
+        values = compute(self._components, a, e.task.id)
+        outcome: Outcome = "correct" if values["correct"] == 1.0 else "incorrect"
+        return Score(values, outcome, detail={**e.task.tags, "right_answer": str(e.task.data["answer"])[:80]})
+
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
+        return self.source.demonstrations(n, seed)
+
+    def drills(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
+        """Arithmetic facts for a warm start; empty for GSM8K."""
+        return self.source.drills(n, seed)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Multi-character tokens for a policy trained from scratch; single characters are always there."""
+        return self.source.vocabulary()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.version,
+            **self.source.about(),
+            "sandbox_tier": "none needed",
+            "components": dict(self.components),
+            "splits": self.source.sizes(),
+            "proxy": list(self.proxy) if self.proxy else None,
+            "vocabulary": self.source.vocabulary_version,
+        }
+
+    def close(self) -> None: ...

@@ -1,0 +1,275 @@
+"""reasoning-gym's generators and scorers: sums, greatest common divisors, equations, countdown.
+
+Items of reasoning-gym follow from (seed, index); each is classified by template and difficulty from its metadata.
+Countdown's items are drawn here, because its generator takes 13 ms an item; its wording and its scorer are
+reasoning-gym's.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from itertools import permutations, product
+from typing import Any
+
+from evotrainer.envs.maths.expressions import evaluate, integers
+from evotrainer.envs.maths.problems import Problem, level_of
+from evotrainer.errors import TaskSetError
+
+FULL = 0.999
+"""reasoning-gym pays partial credit for near misses; only its full score is a right answer."""
+MISSING = "the maths domain needs reasoning-gym; pip install 'evotrainer[math]'"
+
+
+@cache
+def load() -> Any:
+    """reasoning-gym; TaskSetError where it is not installed."""
+    try:
+        import reasoning_gym
+    except ImportError as e:
+        raise TaskSetError(f"{MISSING} ({e})") from None
+    return reasoning_gym
+
+
+def gym_version() -> str:
+    """Version of the installed reasoning-gym; TaskSetError where there is none. Does not import it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("reasoning-gym")
+    except PackageNotFoundError:
+        raise TaskSetError(MISSING) from None
+
+
+@cache
+def _dataset(name: str, seed: int, options: tuple[tuple[str, int], ...]) -> Any:
+    return load().create_dataset(name, size=10**9, seed=seed, **dict(options))
+
+
+class _Gym(ABC):
+    """A reasoning-gym data set as a generator: its items from a random place on."""
+
+    name: str
+    dataset: str
+    version = "1"
+    held_by: tuple[str, ...] = ("template", "level")
+    options: tuple[tuple[str, int], ...]
+
+    def problems(self, rng: random.Random) -> Iterator[Problem]:
+        data = _dataset(self.dataset, 0, self.options)
+        while True:
+            p = self.classify(data[rng.randrange(10**9)])
+            if p is not None:
+                yield p
+
+    @abstractmethod
+    def classify(self, item: Mapping[str, Any]) -> Problem | None:
+        """The problem of an item, None where it fits none of the templates and levels."""
+
+    def held_template(self, p: Problem) -> bool:
+        return False
+
+    def held_level(self, p: Problem) -> bool:
+        return False
+
+    def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:
+        return _score(self.dataset, self.options, answer, p_answer)
+
+
+@lru_cache(maxsize=20_000)
+def _score(dataset: str, options: tuple[tuple[str, int], ...], answer: str, gold: str) -> bool:
+    entry = {"answer": gold, "metadata": {}}
+    return bool(_dataset(dataset, 0, options).score_answer(answer, entry) >= FULL)
+
+
+class ChainSum(_Gym):
+    """`1 - 3 + 9 =`. Template: the sequence of signs. Difficulty: the largest number in the working.
+
+    Held out are the sequences `-+`, and those of three and more signs with `+-+` or `-+-` in them.
+    """
+
+    name = dataset = "chain_sum"
+    options = (("min_terms", 2), ("max_terms", 5), ("min_digits", 1), ("max_digits", 1))
+    held = ("+-+", "-+-")
+    bounds = (8, 15, 45)
+    """Largest number in the working of levels 1, 2 and 3; level 3 is held out."""
+
+    def classify(self, item: Mapping[str, Any]) -> Problem:
+        terms = item["metadata"]["expression"].split()
+        total, steps = int(terms[0]), []
+        for sign, b in zip(terms[1::2], terms[2::2], strict=True):
+            new = total + int(b) if sign == "+" else total - int(b)
+            steps.append(f"{total}{sign}{b}={new}")
+            total = new
+        template, level = "".join(terms[1::2]), level_of(steps, self.bounds)
+        return Problem(self.name, item["question"], item["answer"], tuple(steps), template, level)
+
+    def held_template(self, p: Problem) -> bool:
+        return p.template == "-+" or any(x in p.template for x in self.held)
+
+    def held_level(self, p: Problem) -> bool:
+        return p.level == len(self.bounds)
+
+
+class Gcd(_Gym):
+    """Two numbers. Template: which of them is larger. Difficulty: the number of steps of Euclid's algorithm."""
+
+    name = dataset = "gcd"
+    held_by: tuple[str, ...] = ("level",)
+    options = (("min_numbers", 2), ("max_numbers", 2), ("min_value", 2), ("max_value", 40))
+    train_steps = 3
+
+    def classify(self, item: Mapping[str, Any]) -> Problem:
+        a, b = item["metadata"]["numbers"]
+        template = "first" if a > b else "second" if b > a else "equal"
+        a, b = max(a, b), min(a, b)
+        steps = []
+        while b:
+            steps.append(f"{a}%{b}={a % b}")
+            a, b = b, a % b
+        return Problem(self.name, item["question"], item["answer"], tuple(steps), template, len(steps))
+
+    def held_level(self, p: Problem) -> bool:
+        return p.level > self.train_steps
+
+
+class Equations(_Gym):
+    """One unknown. Template: form of the left side with the question's wording. Difficulty: size of the right side."""
+
+    name, dataset = "equation", "simple_equations"
+    options = (("min_terms", 2), ("max_terms", 2), ("min_value", 1), ("max_value", 9))
+    bounds = (15, 30, 60)
+    """Largest |right side| of levels 1, 2 and 3; level 3 is held out."""
+    held = frozenset({"ax:Solve", "ax+b:Find", "ax-b:Determine", "b-ax:Solve"})
+
+    def classify(self, item: Mapping[str, Any]) -> Problem | None:
+        left, right = item["metadata"]["equation"].split(" = ")
+        r = int(right)
+        level = next((i for i, most in enumerate(self.bounds, 1) if abs(r) <= most), None)
+        parsed = _linear(left)
+        if level is None or parsed is None:
+            return None
+        form, a, b = parsed
+        steps, rest = [], r
+        if form == "ax+b":
+            rest = r - b
+            steps.append(f"{r}-{b}={rest}")
+        elif form == "ax-b":
+            rest = r + b
+            steps.append(f"{r}+{b}={rest}")
+        elif form == "b-ax":
+            rest = b - r
+            steps.append(f"{b}-{r}={rest}" if r >= 0 else f"{b}+{-r}={rest}")
+        if a != 1:
+            steps.append(f"{rest}/{a}={rest // a}")
+        if not steps or str(rest // a) != item["answer"]:
+            return None
+        template = f"{form}:{item['question'].split()[0]}"
+        return Problem(self.name, item["question"], item["answer"], tuple(steps), template, level)
+
+    def held_template(self, p: Problem) -> bool:
+        return p.template in self.held
+
+    def held_level(self, p: Problem) -> bool:
+        return p.level == len(self.bounds)
+
+
+_TERM = r"(?:(\d+)\*)?[a-z]"
+
+
+def _linear(left: str) -> tuple[str, int, int] | None:
+    """(form, coefficient, constant) of `3*x + 5`, `3*x - 5`, `5 - 3*x` or `3*x`."""
+    if m := re.fullmatch(rf"{_TERM}(?: ([+-]) (\d+))?", left):
+        a, sign, b = m.groups()
+        return ("ax" if sign is None else f"ax{sign}b"), int(a or 1), int(b or 0)
+    if m := re.fullmatch(rf"(\d+) - {_TERM}", left):
+        return "b-ax", int(m.group(2) or 1), int(m.group(1))
+    return None
+
+
+OPS = "+-*/"
+WORDINGS = (
+    "Using all the numbers {numbers}, create an expression that equals {target}.\nYou can only use each number once.",
+    "Find a way to make {target} using all of these numbers: {numbers}.\nEach number can only be used once.",
+    "Calculate {target} using all of these numbers: {numbers}.\nEach number may be used at most once.",
+)
+RULES = (
+    "\n\nFinal answer format instructions:\n1. Provide your solution as a arithmetic expression (no '=' sign).\n"
+    "2. Do not include the target number in the expression.\n3. Use '*' for multiplication.\n"
+    "4. Use '/' for division.\n5. Do not include any other text or formatting.\n"
+)
+"""Wordings as reasoning-gym has them; a test compares."""
+
+
+def expressions(values: tuple[int, ...]) -> Iterator[tuple[str, str, int]]:
+    """(expression, its operators, value) of bracket-free expressions over all the numbers with whole-number values."""
+    for order in sorted(set(permutations(values))):
+        for ops in product(OPS, repeat=len(values) - 1):
+            text = str(order[0]) + "".join(f"{o}{v}" for o, v in zip(ops, order[1:], strict=True))
+            value = evaluate(text)
+            if value is not None and value.denominator == 1:
+                yield text, "".join(sorted(ops)), int(value)
+
+
+@lru_cache(maxsize=4096)
+def _makes(values: tuple[int, ...]) -> Mapping[int, tuple[frozenset[str], tuple[str, ...]]]:
+    """Target -> (operator sets of all its solutions, the solutions)."""
+    found: dict[int, tuple[set[str], list[str]]] = {}
+    for text, ops, value in expressions(values):
+        if 1 <= value <= 30:
+            kinds, texts = found.setdefault(value, (set(), []))
+            kinds.add(ops)
+            texts.append(text)
+    return {v: (frozenset(k), tuple(t)) for v, (k, t) in found.items()}
+
+
+class Countdown:
+    """Make a target of two or three numbers. Template: the operators of its solutions. Difficulty: how many numbers.
+
+    A problem is held out where every solution without brackets needs operators of `held`, and trained on where none does.
+    """
+
+    name = "countdown"
+    version = "1"
+    held_by: tuple[str, ...] = ("template",)
+    held = frozenset({"*-"})
+
+    def problems(self, rng: random.Random) -> Iterator[Problem]:
+        while True:
+            n = 2 if rng.random() < 0.25 else 3
+            values = tuple(sorted(rng.randint(1, 9) for _ in range(n)))
+            makes = _makes(values)
+            targets = sorted(t for t in makes if t not in values)
+            if not targets:
+                continue
+            target = rng.choice(targets)
+            kinds, solutions = makes[target]
+            if kinds & self.held and kinds - self.held:
+                continue
+            shown = list(values)
+            rng.shuffle(shown)
+            text = rng.choice(WORDINGS).format(numbers=", ".join(map(str, shown)), target=target) + RULES
+            answer = rng.choice(solutions)
+            entry = {"numbers": shown, "target": target}
+            yield Problem(self.name, text, answer, (f"{answer}={target}",), "|".join(sorted(kinds)), n - 1, entry)
+
+    def held_template(self, p: Problem) -> bool:
+        return bool(set(p.template.split("|")) & self.held)
+
+    def held_level(self, p: Problem) -> bool:
+        return False
+
+    def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:
+        """reasoning-gym evaluates an answer as Python: it only gets what our own arithmetic found right."""
+        if evaluate(answer) != entry["target"] or sorted(integers(answer)) != sorted(entry["numbers"]):
+            return False
+        return _countdown_score(answer, tuple(entry["numbers"]), int(entry["target"]))
+
+
+@lru_cache(maxsize=20_000)
+def _countdown_score(answer: str, numbers: tuple[int, ...], target: int) -> bool:
+    data = _dataset("countdown", 0, ())
+    return bool(data.score_answer(answer, {"metadata": {"numbers": list(numbers), "target": target}}) >= FULL)

@@ -1,0 +1,105 @@
+"""The generators as a task source, and `[environment]` with name = "math"."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from evotrainer.envs.base import SPLITS, Task
+from evotrainer.envs.maths.demos import Teacher, demonstrations, drills
+from evotrainer.envs.maths.expressions import evaluate, plain_number
+from evotrainer.envs.maths.gym import gym_version
+from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits
+from evotrainer.envs.maths.rewards import ANSWER_CHARS, MARK
+from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary
+from evotrainer.errors import TaskSetError
+from evotrainer.records.recipe import Frozen
+
+HELD_OUT = tuple(s for s in SPLITS if s != "train")
+
+
+class MathConfig(Frozen):
+    """`[environment]` of a task file with name = "math"."""
+
+    name: Literal["math"] = "math"
+    seed: int = 0
+    train: int = Field(4000, ge=1)
+    """Tasks per split."""
+    search: int = Field(200, ge=1)
+    gate: int = Field(300, ge=1)
+    cert: int = Field(400, ge=1)
+    mix: dict[str, float] = dict(SHARES)
+    """Generator -> share of every split and of the demonstrations."""
+    direct: float = Field(0.3, ge=0, le=1)
+    """Demonstrations without working."""
+    slip: float = Field(0.08, ge=0, le=1)
+    """Demonstrations with working in which one result is wrong."""
+
+    @field_validator("mix")
+    @classmethod
+    def _known(cls, v: dict[str, float]) -> dict[str, float]:
+        unknown = sorted(set(v) - set(GENERATORS))
+        if unknown or not v:
+            what = f"no generator {unknown[0]!r}" if unknown else "no generator in it"
+            raise TaskSetError(f"environment.mix has {what}; give shares of {', '.join(GENERATORS)}")
+        for name, share in v.items():
+            if share <= 0:
+                raise TaskSetError(
+                    f"environment.mix.{name} is {share:g}, but a share must be above 0; to leave {name} out, "
+                    "give the whole table without it, such as environment.mix={chain_sum=0.5,story=0.5}"
+                )
+        return v
+
+
+class GeneratedSource:
+    """Tasks of the generators; the same for the same configuration and the same reasoning-gym, on every machine."""
+
+    name = "math"
+    proxy: tuple[str, str] | None = ("answer_anywhere", "correct")
+    vocabulary_version = VOCABULARY_VERSION
+    marks: Sequence[str] = (MARK,)
+    fallback = False
+
+    def __init__(self, config: MathConfig | None = None) -> None:
+        self.config = config or MathConfig()
+        self.gym_version = gym_version()
+        self._splits: dict[str, tuple[Task, ...]] = {}
+
+    def sizes(self) -> dict[str, int]:
+        return {s: int(getattr(self.config, s)) for s in SPLITS}
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in self._splits:
+            wanted = ("train",) if split == "train" else HELD_OUT
+            self._splits |= make_splits(wanted, self.sizes(), self.config.mix, self.config.seed)
+        return self._splits[split]
+
+    def correct(self, task: Task, answer: str) -> bool:
+        """Only one plain number reaches a scorer, in countdown one expression: no other text can be meant or do harm."""
+        d = task.data
+        read = evaluate if "target" in d["entry"] else plain_number
+        if len(answer) > ANSWER_CHARS or read(answer) is None:
+            return False
+        return GENERATORS[d["generator"]].correct(answer, d["answer"], d["entry"])
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
+        teacher = Teacher(direct=self.config.direct, slip=self.config.slip)
+        return demonstrations(n, seed, self.config.mix, teacher)
+
+    def drills(self, n: int, seed: int) -> list[tuple[str, ...]]:
+        return drills(n, seed, self.config.mix)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        return vocabulary()
+
+    def about(self) -> dict[str, Any]:
+        """The hash is of what decides every task; a test pins the content behind it to the versions."""
+        versions = {n: g.version for n, g in GENERATORS.items()}
+        c = self.config
+        key = [TASKS_VERSION, versions, self.gym_version, c.seed, self.sizes(), sorted(c.mix.items())]
+        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+        return {"hash": digest, "generators": versions, "reasoning_gym": self.gym_version}

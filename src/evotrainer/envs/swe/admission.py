@@ -1,0 +1,192 @@
+"""Admission: a task is used only if its reference fix passes, doing nothing fails, and cheating fails.
+
+`admit` tries each task in the world it will be used in; verdicts are kept by the task's hash, refusals with reasons.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evotrainer.envs.base import Task
+from evotrainer.envs.swe.cheats import Change, cheats
+from evotrainer.envs.swe.instances import Instance, InstanceRepo
+from evotrainer.envs.swe.world import Action, Grade, Repo
+from evotrainer.errors import SandboxError, TaskSetError
+from evotrainer.sandbox.interpreter import _cache_root
+from evotrainer.sandbox.shell import Entry
+
+VERSION = 2
+"""Goes up when an attempt or the grading changes: kept verdicts are then void."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one task. `reasons`: why it was refused; empty when it is admitted."""
+
+    task: str
+    admitted: bool
+    reasons: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+    """Names of the attempts, in order: fix, nothing, cheats."""
+    kept: bool = False
+    """Read from an earlier run."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionReport:
+    """Verdicts in the order of the tasks; `str()` renders it."""
+
+    verdicts: tuple[Verdict, ...]
+    world: str
+
+    @property
+    def admitted(self) -> frozenset[str]:
+        """Ids of admitted tasks."""
+        return frozenset(v.task for v in self.verdicts if v.admitted)
+
+    @property
+    def refused(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if not v.admitted)
+
+    def __str__(self) -> str:
+        kept = sum(v.kept for v in self.verdicts)
+        tried = next((v.tried for v in self.verdicts if v.admitted), ())
+        lines = [
+            f"admission ({self.world}): {len(self.admitted)} of {len(self.verdicts)} tasks, {kept} from earlier runs"
+        ]
+        if tried:
+            lines.append(f"  tried on each: {', '.join(tried)}")
+        for v in self.refused:
+            lines += [f"  refused {v.task}", *(f"    {reason}" for reason in v.reasons)]
+        return "\n".join(lines)
+
+
+class Cache:
+    """Verdicts by hash in one folder, a JSON file each."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or _cache_root() / "admission"
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """None where there is none, or a broken one."""
+        try:
+            found = json.loads((self.folder / f"{key}.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
+
+    def put(self, key: str, verdict: Verdict) -> None:
+        """Kept where the folder can be written; a cache that cannot is no error."""
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            fd, name = tempfile.mkstemp(dir=self.folder)
+            with os.fdopen(fd, "w") as file:
+                json.dump({"task": verdict.task, "reasons": verdict.reasons, "tried": verdict.tried}, file)
+            os.replace(name, self.folder / f"{key}.json")
+
+
+def admit(
+    tasks: Sequence[Task],
+    world: Any,
+    cache: Cache | None = None,
+    progress: Callable[[Verdict], None] | None = None,
+) -> AdmissionReport:
+    """Try every task in `world` (memory, real, or instances). SandboxError where the world itself breaks."""
+    kept = cache or Cache()
+    verdicts = []
+    for task in tasks:
+        verdict = _judged(task, world, kept)
+        verdicts.append(verdict)
+        if progress is not None:
+            progress(verdict)
+    return AdmissionReport(tuple(verdicts), type(world).__name__)
+
+
+def _judged(task: Task, world: Any, cache: Cache) -> Verdict:
+    key = _key(task, world)
+    if (found := cache.get(key)) is not None:
+        reasons = tuple(map(str, found["reasons"]))
+        return Verdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
+    try:
+        repo = _repo(task, world)
+        tried, found_reasons = _try(repo, world)
+    except TaskSetError as error:
+        return Verdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
+    verdict = Verdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
+    cache.put(key, verdict)
+    return verdict
+
+
+def _key(task: Task, world: Any) -> str:
+    instance = task.data.get("instance")
+    what = instance.hash if isinstance(instance, Instance) else repr(task.data["repo"])
+    command = getattr(world, "command", None)
+    text = repr([VERSION, type(world).__name__, repr(command), what])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _repo(task: Task, world: Any) -> Repo:
+    instance = task.data.get("instance")
+    repo: Repo = world.prepare(instance) if isinstance(instance, Instance) else task.data["repo"]
+    return repo
+
+
+def _try(repo: Repo, world: Any) -> tuple[list[str], list[str]]:
+    """Names of the attempts, and reasons against the task."""
+    tried, reasons = ["fix", "nothing"], []
+    fix: Change = repo.fix if isinstance(repo, InstanceRepo) else {p: _entry(p, t) for p, t in repo.gold.items()}
+    nothing = _grade(repo, world, {})
+    good = _grade(repo, world, fix)
+    if failed := _failed(repo, good):
+        reasons.append(f"the reference fix does not pass: {_names(failed, nothing)}")
+    if not _failed(repo, nothing):
+        reasons.append("doing nothing passes: no test shows the bug")
+    if reasons:  # refused already
+        return tried, reasons
+    for name, change in cheats(repo).items():
+        tried.append(name)
+        if not _failed(repo, _grade(repo, world, change)):
+            reasons.append(f"a cheat passes: {name}")
+    return tried, reasons
+
+
+def _failed(repo: Repo, grade: Grade) -> list[str]:
+    return [i for i in (*repo.fail_to_pass, *repo.pass_to_pass) if not grade.hidden.get(i, False)]
+
+
+def _names(failed: Sequence[str], nothing: Grade) -> str:
+    shown = failed[:3]
+    more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+    before = [i for i in shown if not nothing.hidden.get(i, False)]
+    note = f" (without it {', '.join(before)} {'fails' if len(before) == 1 else 'fail'} as well)" if before else ""
+    return ", ".join(shown) + more + note
+
+
+def _entry(path: str, text: str) -> Entry:
+    return Entry(path, "f", 0o644, text.encode("utf-8", "surrogatepass"))
+
+
+def _grade(repo: Repo, world: Any, change: Mapping[str, Entry | None]) -> Grade:
+    """The grade of an episode that made this change, with the tests open to it; SandboxError for a fault."""
+    handle = world.open(repo, {"tests": "writable"})
+    try:
+        if hasattr(world, "put"):
+            world.put(handle, change)
+        else:
+            for path, entry in change.items():
+                if entry is not None:
+                    world.act([handle], [Action("write", path, text=entry.data.decode("utf-8"))])
+        grade: Grade = world.grade([handle])[0]
+    finally:
+        world.close(handle)
+    if grade.fault is not None:
+        raise SandboxError(f"admission of {repo.id}: {grade.fault}; run it again")
+    return grade

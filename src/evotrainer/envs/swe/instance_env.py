@@ -1,0 +1,172 @@
+"""The environment of repository issues from a data set: `[environment] name = "swe-instances"`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from evotrainer.envs.base import Capability, Episode, Task
+from evotrainer.envs.options import parse_options
+from evotrainer.envs.swe.env import CAPABILITIES, SweConfig, SweEnv
+from evotrainer.envs.swe.instance_world import LIMITS, InstanceWorld
+from evotrainer.envs.swe.instances import Instance, load_instances
+from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
+from evotrainer.envs.swe.test_commands import TestCommand
+from evotrainer.envs.swe.world import Action
+from evotrainer.errors import TaskSetError
+from evotrainer.records.recipe import Frozen
+from evotrainer.records.rollout import Finish
+
+KNOBS: Mapping[str, tuple[Any, ...]] = {"history": ("scrubbed", "full"), "tests": ("protected", "writable")}
+
+
+class InstancesConfig(Frozen):
+    """`[environment]` of a task file with name = "swe-instances"."""
+
+    name: str = "swe-instances"
+    path: str
+    """A .jsonl, .json or .parquet file in SWE-bench's columns, or a Hugging Face id."""
+    repos: str
+    """Folder of mirrors: owner__name or owner/name, bare or not."""
+    splits: dict[str, float] | None = None
+    """Shares of the splits, by a stable hash of the instance's id; default: all in cert."""
+    hf_config: str | None = None
+    hf_split: str = "test"
+    limit: int | None = Field(None, ge=1)
+    """The first rows only."""
+    tests: str = "pytest"
+    """pytest, unittest, or a command line with {tests} in it, whose log is read."""
+    python: str = ""
+    """Folder of an environment (bin/python) with the repositories' dependencies; empty: the sandbox's Python and pytest."""
+    packages: tuple[str, ...] = ()
+    """Folders of packages (a site-packages of the sandbox's Python version) that tests may import."""
+    bash: bool = False
+    """A further tool: `bash COMMAND`."""
+    depth: int = Field(1, ge=0)
+    """Commits of a scrubbed history; 0: all up to the base."""
+    admit: bool = True
+    """Check every instance before use: the fix passes, no change and cheats fail."""
+    cpu_s: float = Field(300.0, gt=0)
+    """CPU-seconds of one run of the tests."""
+    memory_mb: int = Field(LIMITS.memory_mb, ge=128)
+    disk_mb: int = Field(LIMITS.disk_mb, ge=16)
+
+
+class InstancesEnv(SweEnv):
+    """Instances in the real world; those that admission refuses are left out (`admission` says why)."""
+
+    name = "swe-instances"
+    knobs = KNOBS
+    capabilities: Sequence[Capability] = tuple(c for c in CAPABILITIES if c.knob in KNOBS)
+
+    def __init__(self, config: InstancesConfig, components: Mapping[str, Any] | None = None) -> None:
+        from evotrainer.envs.swe.admission import AdmissionReport, admit
+
+        self.options = config
+        folder = Path(config.repos).expanduser()
+        if not folder.is_dir():
+            raise TaskSetError(f"environment swe-instances: no folder {folder}; give repos, the folder of the mirrors")
+        instances = load_instances(config.path, config.splits, config.hf_config, config.hf_split, config.limit)
+        limits = replace(LIMITS, memory_mb=config.memory_mb, disk_mb=config.disk_mb)
+        command, binds = _command(config)
+        self.instances = InstanceWorld(folder, command, depth=config.depth, limits=limits, binds=binds)
+        super().__init__(SweConfig(), components=components, world=self.instances)
+        tasks = [as_task(i) for i in instances]
+        self.admission: AdmissionReport | None = None
+        if config.admit:
+            self.admission = admit(tasks, self.instances)
+            admitted = self.admission.admitted
+            tasks = [t for t in tasks if t.id in admitted]
+            if not tasks:
+                self.close()
+                raise TaskSetError(f"environment swe-instances: no instance is admitted\n{self.admission}")
+        self._splits = {}
+        for task in tasks:
+            self._splits[task.split] = (*self._splits.get(task.split, ()), task)
+        key = repr([sorted(i.hash for i in instances), config.tests, config.depth])
+        self.hash = hashlib.sha256(key.encode()).hexdigest()[:16]
+
+    def _sizes(self) -> dict[str, int]:
+        return {s: len(ts) for s, ts in getattr(self, "_splits", {}).items()}
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in self._splits:
+            raise TaskSetError(f"environment swe-instances has no split {split!r}; it has: {', '.join(self._splits)}")
+        return self._splits[split]
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        ready = self.instances.prepare(task.data["instance"])
+        return super().reset(replace(task, data={**task.data, "repo": ready}), knobs)
+
+    def parse(self, text: str, finish: Finish) -> Action:
+        """The tools of repository tasks, and `bash COMMAND` where that is open."""
+        stripped = text.strip("\n")
+        if self.options.bash and stripped.startswith("bash ") and finish != "length":
+            return Action("bash", text=stripped.removeprefix("bash "))
+        return super().parse(text, finish)
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
+        """None: instances teach no policy from scratch."""
+        return []
+
+    def drills(self, n: int, seed: int) -> list[tuple[str, ...]]:
+        """None."""
+        return []
+
+    def vocabulary(self) -> tuple[str, ...]:
+        return ()
+
+    def describe(self) -> dict[str, Any]:
+        found = super().describe() | {"vocabulary": "characters", "tests": self.options.tests}
+        if self.admission is not None:
+            found["refused"] = {v.task: list(v.reasons) for v in self.admission.verdicts if not v.admitted}
+        return found
+
+
+def as_task(instance: Instance) -> Task:
+    """The instance as a task; its tests and patches stay in `data`."""
+    return Task(instance.id, instance.split, instance.statement, {"instance": instance}, {"repo": instance.repo})
+
+
+def _command(config: InstancesConfig) -> tuple[TestCommand, list[tuple[str, str]]]:
+    """The test command and the folders that it needs, as (here, inside)."""
+    if config.tests not in ("pytest", "unittest") and "{tests}" not in config.tests:
+        raise TaskSetError(
+            f"environment swe-instances: tests is {config.tests!r}; pytest, unittest, or a command line with {{tests}} in it"
+        )
+    binds = [(str(_folder(f)), f"/opt/packages{i}") for i, f in enumerate(config.packages)]
+    path = tuple(place for _, place in binds)
+    if config.python:
+        folder = _folder(config.python)
+        real = (folder / "bin" / "python").resolve()
+        if not real.is_file():
+            raise TaskSetError(
+                f"environment swe-instances: no bin/python in {folder}; give the folder of an environment"
+            )
+        if not real.is_relative_to(folder) and not real.is_relative_to("/usr"):
+            raise TaskSetError(
+                f"environment swe-instances: the interpreter of {folder} lies at {real}, which a shell does not show; make "
+                "the environment with the system's Python, or give its site-packages as packages"
+            )
+        command = TestCommand(config.tests, "/opt/env/bin/python", path, cpu_s=config.cpu_s)
+        return command, [*binds, (str(folder), "/opt/env")]
+    if config.tests != "unittest":
+        path, binds = (PLACE, *path), [(str(pytest_folder()), PLACE), *binds]
+    return TestCommand(config.tests, path=path, cpu_s=config.cpu_s), binds
+
+
+def _folder(name: str) -> Path:
+    folder = Path(name).expanduser().resolve()
+    if not folder.is_dir():
+        raise TaskSetError(f"environment swe-instances: no folder {folder}; correct python or packages")
+    return folder
+
+
+def open_instances(options: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> InstancesEnv:
+    """The environment of a task file; TaskSetError."""
+    return InstancesEnv(parse_options(InstancesConfig, options, "swe-instances"), extra)

@@ -1,0 +1,218 @@
+"""The real world for instances: checkouts from mirrors, patches applied by git inside a shell, the repository's own tests."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evotrainer.envs.swe import tools
+from evotrainer.envs.swe.gitrepo import BuildCache, Built, find_mirror, from_mirror
+from evotrainer.envs.swe.grading import CONTROL
+from evotrainer.envs.swe.instances import Instance, InstanceRepo
+from evotrainer.envs.swe.real import RealHandle, RealWorld, Texts, overlaid
+from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, packed
+from evotrainer.envs.swe.strict_tests import strict, with_equality
+from evotrainer.envs.swe.test_commands import TestCommand, file_of, passed
+from evotrainer.envs.swe.world import Action, Grade, Observation, Repo
+from evotrainer.errors import SandboxError, TaskSetError
+from evotrainer.sandbox.shell import Entry, ShellLimits
+
+LIMITS = ShellLimits(
+    memory_mb=2048, disk_mb=1024, inodes=200_000, processes=128, output_kb=4096, idle_s=120.0, loopback=True
+)
+_LIBRARY = sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"}
+MAX_FILE = 1_000_000
+MAX_FILES = 100_000
+BASH_CPU_S = 60.0
+MAX_BASH = 4_000
+"""Characters of what a bash command prints."""
+
+
+class InstanceWorld(RealWorld):
+    """`repos`: folder of mirrors; `depth`: commits of a scrubbed history (0: all up to the base)."""
+
+    def __init__(
+        self,
+        repos: Path,
+        command: TestCommand,
+        *,
+        depth: int = 1,
+        limits: ShellLimits = LIMITS,
+        binds: Sequence[tuple[str, str]] = (),
+        keep: int = 4,
+    ) -> None:
+        super().__init__(limits, binds, keep)
+        self._repos = repos
+        self.command = command
+        self._depth = depth
+        self._built = BuildCache(keep=8)
+        self._ready: dict[str, InstanceRepo] = {}
+        self._classes: dict[str, frozenset[str]] = {}
+
+    def prepare(self, instance: Instance) -> InstanceRepo:
+        """The instance with both patches applied, once; TaskSetError where one does not apply or there is no mirror."""
+        if (found := self._ready.get(instance.id)) is not None:
+            return found
+        bare = InstanceRepo(
+            id=instance.id,
+            files={},
+            issue=instance.statement,
+            history=(),
+            future=(),
+            visible={},
+            hidden={},
+            fail_to_pass=instance.fail_to_pass,
+            pass_to_pass=instance.pass_to_pass,
+            gold={},
+            tags={"repo": instance.repo, **({"version": instance.version} if instance.version else {})},
+            mirror=find_mirror(self._repos, instance.repo),
+            base_commit=instance.base_commit,
+        )
+        built = self.build(bare, {})
+        fix = self._applied(built, instance, "patch", instance.patch)
+        tests = self._applied(built, instance, "test_patch", instance.test_patch)
+        before = {p: e for p in fix if (e := built.tree.get(p)) is not None}
+        after = {p: e for p, e in fix.items() if e is not None}
+        ready = replace(bare, files=dict(Texts(before)), gold=dict(Texts(after)), tests=tests, fix=fix)
+        self._ready[instance.id] = ready
+        return ready
+
+    def _applied(self, built: Built, instance: Instance, name: str, patch: str) -> dict[str, Entry | None]:
+        """What a patch makes of the paths that it touches."""
+        shell = self.fresh(built.files)
+        shell.write({"tmp/change.diff": patch.encode("utf-8", "surrogateescape")})
+        ran = shell.run(["git", "apply", "--whitespace=nowarn", "/w/tmp/change.diff"], env=GIT_ENVIRONMENT)
+        if ran.exit:
+            words = ran.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise TaskSetError(
+                f"instance {instance.id}: {name} does not apply to its base ({words[:1]}); correct the row"
+            )
+        now = {e.path: e for e in shell.tree()}
+        touched = {p for p in {*now, *built.tree} if _differ(now.get(p), built.tree.get(p))}
+        return {p: now.get(p) for p in sorted(touched)}
+
+    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> Built:
+        if not isinstance(repo, InstanceRepo):
+            raise TaskSetError(f"{repo.id} is no instance; open it in a world of generated repositories")
+        scrubbed = knobs.get("history") != "full"
+        key = f"{repo.mirror}:{repo.base_commit}:{scrubbed}"
+        depth = self._depth if scrubbed else 0
+        try:
+            return self._built.get(key, lambda: from_mirror(repo.mirror, repo.base_commit, scrubbed, depth))
+        except SandboxError as error:
+            raise TaskSetError(
+                f"instance {repo.id}: commit {repo.base_commit[:12]} cannot be had from {repo.mirror}: {error}"
+            ) from error
+
+    def is_test(self, repo: Repo, path: str) -> bool:
+        return isinstance(repo, InstanceRepo) and repo.is_test(path)
+
+    def put(self, handle: RealHandle, files: Mapping[str, Entry | None]) -> None:
+        """Try a patch: write files into an episode's checkout, None removes one; its own tests are then not asked."""
+        handle.trial = True
+        if there := {p: e for p, e in files.items() if e is not None}:
+            with packed(there) as template:
+                handle.shell.write(template)
+        handle.shell.remove([f"repo/{p}" for p, e in files.items() if e is None])
+
+    def do(self, handle: RealHandle, action: Action) -> Observation:
+        if action.tool == "bash":
+            ran = handle.shell.run(["bash", "-c", action.text], cpu_s=BASH_CPU_S, env=GIT_ENVIRONMENT, merge=True)
+            text = ran.text if len(ran.text) <= MAX_BASH else ran.text[: MAX_BASH - 4] + "\n..."
+            if ran.timed_out:
+                text += f"\nstopped: {ran.why} limit"
+            elif ran.exit:
+                text += f"\nexit code {ran.exit}"
+            return Observation(text.strip("\n") or tools.DONE, ok=not ran.exit and not ran.timed_out)
+        return super().do(handle, action)
+
+    def changed(self, files: Mapping[str, str], action: Action) -> str | Observation:
+        return tools.changed(files, action, MAX_FILES, MAX_FILE)
+
+    def test(self, handle: RealHandle) -> Observation:
+        """The repository's tests as they are now; `name Failed` for up to three that do not pass."""
+        files = sorted(p for p in self.tree(handle, contents=False) if re.fullmatch(r"(?:.*/)?test_[^/]*\.py", p))
+        results, ran = self.command.run(handle.shell, files)
+        bad = [name for name, good in results.items() if not good]
+        if not results:
+            return Observation(
+                f"{tools.NO_TESTS} ({'Timeout' if ran.timed_out else f'exit code {ran.exit}'})", ok=False
+            )
+        rows = [f"{len(results) - len(bad)} passed" + (f" {len(bad)} failed" if bad else "")]
+        return tools.clipped("\n".join(rows + [f"{name} Failed" for name in bad[: tools.FAILED_LINES]]))
+
+    def grade_tree(self, handle: RealHandle, left: Mapping[str, Entry]) -> Grade:
+        """Fresh checkout, the policy's tree without test and control files, the test patch's files on top."""
+        repo, base = handle.repo, handle.built.tree
+        assert isinstance(repo, InstanceRepo)
+        touched = sorted(p for p in {*left, *base} if _differ(left.get(p), base.get(p)))
+        patch = tools.git_patch(
+            Texts({p: base[p] for p in touched if p in base}), Texts({p: left[p] for p in touched if p in left})
+        )
+        changed = tuple(p for p in touched if repo.is_test(p))
+        files = {
+            p: e
+            for p, e in left.items()
+            if e.kind in ("f", "l") and not _is_ours(repo, p) and not _shadows(p, repo, base)
+        }
+        ours = {p: e for p, e in base.items() if _is_ours(repo, p) and p not in repo.tests}
+        known = self._known(repo, base)
+        for path, entry in repo.tests.items():
+            if entry is not None:
+                ours[path] = self._strict(entry, known) if path.endswith(".py") else entry
+        files = overlaid(files, ours)
+        ids = (*repo.fail_to_pass, *repo.pass_to_pass)
+        results, _ = self.command.run(self.fresh(files), self._paths(repo, files))
+        return Grade(
+            {i: passed(results, i) for i in ids}, {}, not handle.trial and self._own(repo, left), changed, patch
+        )
+
+    def _own(self, repo: InstanceRepo, left: Mapping[str, Entry]) -> bool:
+        """Do the tests in the policy's own checkout pass, with its own control files? What a trusting grader would read."""
+        results, _ = self.command.run(self.fresh(left), self._paths(repo, left))
+        return bool(results) and all(results.values())
+
+    def _paths(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> list[str]:
+        """Test files of the test patch and of the ids, as far as they are there."""
+        named = {*repo.tests, *(file_of(i) for i in (*repo.fail_to_pass, *repo.pass_to_pass))}
+        wanted = {p for p in named if re.fullmatch(r"(?:.*/)?(?:test_[^/]*|[^/]*_tests?|tests?)\.py", p)}
+        return sorted(p for p in wanted if p in files and files[p].kind == "f")
+
+    def _known(self, repo: InstanceRepo, base: Mapping[str, Entry]) -> frozenset[str]:
+        """Classes with an equality of their own in the base, the reference fix or the test patch."""
+        if repo.id not in self._classes:
+            entries = [*base.values(), *repo.fix.values(), *repo.tests.values()]
+            files = [e for e in entries if e is not None and e.kind == "f" and e.path.endswith(".py")]
+            self._classes[repo.id] = with_equality(e.data.decode("utf-8", "replace") for e in files)
+        return self._classes[repo.id]
+
+    def _strict(self, entry: Entry, known: frozenset[str]) -> Entry:
+        try:
+            text = strict(entry.data.decode("utf-8"), known)
+        except UnicodeDecodeError:
+            return entry
+        return replace(entry, data=text.encode("utf-8"))
+
+
+def _is_ours(repo: InstanceRepo, path: str) -> bool:
+    """Not the policy's to change: tests, and files that steer how tests run (unless the reference fix touches them)."""
+    return repo.is_test(path) or (CONTROL.fullmatch(path) is not None and path not in repo.fix)
+
+
+def _shadows(path: str, repo: InstanceRepo, base: Mapping[str, Entry]) -> bool:
+    """A new file that would be imported in the place of the library's or of the test runner's modules."""
+    if path in base or path in repo.fix:
+        return False
+    first, _, rest = path.partition("/")
+    name = (rest.partition("/")[0] if first == "src" and rest else first).partition(".")[0]
+    return name in _LIBRARY and not any(p.startswith((f"{name}/", f"src/{name}/")) for p in base)
+
+
+def _differ(a: Entry | None, b: Entry | None) -> bool:
+    if a is None or b is None:
+        return (a or b) is not None and "d" not in {e.kind for e in (a, b) if e is not None}
+    return (a.kind, a.data, a.mode & 0o100) != (b.kind, b.data, b.mode & 0o100)

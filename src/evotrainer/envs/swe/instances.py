@@ -1,0 +1,170 @@
+"""Task sets of repository issues in SWE-bench's columns, run on local mirrors in the real world.
+
+A row: instance_id, repo (owner/name), base_commit, problem_statement, FAIL_TO_PASS, PASS_TO_PASS (lists, or lists as
+JSON text), patch (the reference fix) and test_patch. Further columns are ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evotrainer.envs.base import SPLITS
+from evotrainer.envs.rows import Row, check_shares, load_rows, split_of
+from evotrainer.envs.rows import field as column
+from evotrainer.envs.swe.world import Repo
+from evotrainer.errors import TaskSetError
+from evotrainer.sandbox.shell import Entry
+
+EVALUATION_ONLY: Mapping[str, float] = {"cert": 1.0}
+_TEST_PATH = re.compile(r"(?:.*/)?(?:tests?|testing)/.*|(?:.*/)?(?:test_[^/]*|[^/]*_tests?)\.\w+|(?:.*/)?tests?\.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One checked row."""
+
+    id: str
+    repo: str
+    base_commit: str
+    statement: str
+    fail_to_pass: tuple[str, ...]
+    pass_to_pass: tuple[str, ...]
+    patch: str
+    test_patch: str
+    split: str = "cert"
+    version: str = ""
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits over everything that decides its grade."""
+        parts = [self.repo, self.base_commit, self.patch, self.test_patch, self.fail_to_pass, self.pass_to_pass]
+        return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRepo(Repo):
+    """An instance with its patches applied: `files` and `gold` hold the text files that the reference fix touches."""
+
+    mirror: Path = field(default=Path())
+    base_commit: str = ""
+    tests: Mapping[str, Entry | None] = field(default_factory=dict)
+    """What the test patch makes of the paths that it touches; None: it removes the file."""
+    fix: Mapping[str, Entry | None] = field(default_factory=dict)
+    """The same for the reference fix."""
+
+    def is_test(self, path: str) -> bool:
+        """Does it look like a test, or does the test patch touch it? What the reference fix touches is none."""
+        return path in self.tests or (path not in self.fix and _TEST_PATH.fullmatch(path) is not None)
+
+
+def test_list(row: Row, name: str, where: str) -> tuple[str, ...]:
+    """A column of test names: a list, or a list as JSON text."""
+    if name not in row:
+        raise TaskSetError(f"{where}: field {name!r} is missing; it has: {', '.join(map(str, row))}")
+    value = row[name]
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise TaskSetError(f"{where}: field {name!r} is no JSON list of test names; correct the row") from None
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)) or not all(isinstance(x, str) and x for x in value):
+        raise TaskSetError(f"{where}: field {name!r} must be a list of test names; correct the row")
+    return tuple(dict.fromkeys(value))
+
+
+test_list.__test__ = False  # type: ignore[attr-defined]
+
+
+def parse_instance(row: Row, where: str, shares: Mapping[str, float]) -> Instance:
+    """TaskSetError with the row and the field where something is missing or malformed."""
+    texts = {
+        n: column(row, n, str, where)
+        for n in ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch")
+    }
+    for name in ("instance_id", "problem_statement", "patch", "test_patch"):
+        if not texts[name].strip():
+            raise TaskSetError(f"{where}: field {name!r} is empty; correct the row")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", texts["repo"], re.ASCII) or ".." in texts["repo"]:
+        raise TaskSetError(f"{where}: field 'repo' is {texts['repo'][:60]!r}, owner/name expected")
+    if not re.fullmatch(r"[0-9a-f]{40}", texts["base_commit"]):
+        raise TaskSetError(f"{where}: field 'base_commit' is {texts['base_commit'][:60]!r}, 40 hex digits expected")
+    wanted = test_list(row, "FAIL_TO_PASS", where)
+    if not wanted:
+        raise TaskSetError(f"{where}: field 'FAIL_TO_PASS' is empty: nothing could show that the issue is solved")
+    kept = test_list(row, "PASS_TO_PASS", where)
+    if both := set(wanted) & set(kept):
+        raise TaskSetError(f"{where}: {min(both)} is in FAIL_TO_PASS and in PASS_TO_PASS; correct the row")
+    split = row.get("split") or split_of(texts["instance_id"], shares)
+    if split not in SPLITS:
+        raise TaskSetError(f"{where}: split {split!r} is none of {', '.join(SPLITS)}")
+    return Instance(
+        texts["instance_id"],
+        texts["repo"],
+        texts["base_commit"],
+        texts["problem_statement"],
+        wanted,
+        kept,
+        _ended(texts["patch"]),
+        _ended(texts["test_patch"]),
+        str(split),
+        str(row.get("version") or ""),
+    )
+
+
+def _ended(patch: str) -> str:
+    return patch if patch.endswith("\n") else patch + "\n"
+
+
+def read_rows(path: str, hf_config: str | None = None, hf_split: str = "test") -> list[Row]:
+    """Rows of a .jsonl, .json (a list of objects) or .parquet file, or of a Hugging Face id."""
+    p = Path(path).expanduser()
+    if p.is_file() and p.suffix == ".parquet":
+        return _parquet(p)
+    if p.is_file() and p.suffix == ".json":
+        try:
+            rows = json.loads(p.read_text("utf-8"))
+        except (OSError, ValueError) as e:
+            raise TaskSetError(f"cannot read {p}: {e}; give a JSON list of objects") from None
+        if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):
+            raise TaskSetError(f"{p} is no JSON list of objects; write one object per instance")
+        return rows
+    return load_rows(path, hf_config, hf_split)
+
+
+def _parquet(path: Path) -> list[Row]:
+    import polars as pl
+
+    try:
+        rows: list[Row] = list(pl.read_parquet(path).to_dicts())
+    except (OSError, pl.exceptions.PolarsError) as e:
+        raise TaskSetError(f"cannot read {path}: {str(e).splitlines()[0]}; give a Parquet file of instances") from None
+    if not rows:
+        raise TaskSetError(f"{path} has no rows; give a file with one instance per row")
+    return rows
+
+
+def load_instances(
+    path: str,
+    splits: Mapping[str, float] | None = None,
+    hf_config: str | None = None,
+    hf_split: str = "test",
+    limit: int | None = None,
+) -> list[Instance]:
+    """Checked rows in order, the first `limit` of them; `splits`: shares by a stable hash of the id (default: all cert)."""
+    shares = check_shares(splits or EVALUATION_ONLY)
+    rows: list[Any] = list(read_rows(path, hf_config, hf_split))[:limit]
+    found: dict[str, Instance] = {}
+    for n, row in enumerate(rows, 1):
+        instance = parse_instance(row, f"{path}, row {n}", shares)
+        if instance.id in found:
+            raise TaskSetError(f"{path}, row {n}: instance_id {instance.id!r} occurs twice; remove one row")
+        found[instance.id] = instance
+    return list(found.values())

@@ -1,0 +1,172 @@
+"""The world in memory: files are texts, git is a list, tests run in the sandbox. Thousands of episodes per minute.
+
+The network is closed: nothing here opens a connection, and the sandbox has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.envs.swe import tools
+from evotrainer.envs.swe.grading import graded_texts, own_visible
+from evotrainer.envs.swe.runner import call_results, program, test_results
+from evotrainer.envs.swe.world import CHANGING, Action, Commit, Grade, Observation, Repo, TestResult
+from evotrainer.errors import TaskSetError
+
+if TYPE_CHECKING:
+    from evotrainer.sandbox import RunResult, Sandbox
+
+KEEP = 8192
+"""Test runs that are remembered, by content."""
+
+
+@dataclass(slots=True)
+class MemoryHandle:
+    """An opened repository."""
+
+    repo: Repo
+    protected: bool
+    """Test files cannot be written."""
+    base: dict[str, str]
+    tree: dict[str, str]
+    commits: tuple[Commit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Results of one content: its test files and the hidden calls; or a fault of the sandbox."""
+
+    tests: tuple[TestResult, ...] = ()
+    hidden: Mapping[str, bool] = field(default_factory=dict)
+    fault: str | None = None
+
+
+class MemoryWorld:
+    """`World` in memory. `open_sandbox` is called when tests first run."""
+
+    def __init__(self, open_sandbox: Callable[[], Sandbox], keep: int = KEEP) -> None:
+        self._open_sandbox = open_sandbox
+        self._sandbox: Sandbox | None = None
+        self._kept: OrderedDict[bytes, _Run] = OrderedDict()
+        self._keep = keep
+        self.ran = 0
+        """Programs really run so far."""
+
+    @property
+    def sandbox(self) -> Sandbox:
+        if self._sandbox is None:
+            self._sandbox = self._open_sandbox()
+        return self._sandbox
+
+    def open(self, repo: Repo, knobs: Mapping[str, Any]) -> MemoryHandle:
+        """TaskSetError where a scrubbed history shows more than the base, or a hidden test is no call."""
+        commits = tools.commits_shown(repo, knobs)
+        tools.check_reachable(repo, knobs, commits)
+        missing = [i for i in (*repo.fail_to_pass, *repo.pass_to_pass) if i not in repo.calls]
+        if missing:
+            raise TaskSetError(
+                f"repository {repo.id}: hidden test {missing[0]} has no call; in memory hidden tests are calls: "
+                "give one, or use the real world"
+            )
+        base = {**repo.files, **({} if knobs.get("visible_tests") == "hidden" else repo.visible)}
+        return MemoryHandle(repo, knobs.get("tests") != "writable", base, dict(base), commits)
+
+    def close(self, handle: MemoryHandle) -> None:
+        """Nothing to give back."""
+
+    def files(self, handle: MemoryHandle) -> dict[str, str]:
+        return dict(handle.tree)
+
+    def shutdown(self) -> None:
+        if self._sandbox is not None:
+            self._sandbox.close()
+            self._sandbox = None
+
+    def act(self, handles: Sequence[MemoryHandle], actions: Sequence[Action]) -> list[Observation]:
+        out: list[Observation | None] = [self._alone(h, a) for h, a in zip(handles, actions, strict=True)]
+        waiting = [i for i, o in enumerate(out) if o is None]
+        runs = self._run([(handles[i].repo, handles[i].tree) for i in waiting])
+        for i, run in zip(waiting, runs, strict=True):
+            if run.fault is not None:
+                out[i] = Observation(tools.FAULT, ok=False, fault=run.fault)
+            else:
+                out[i] = Observation(tools.tests_text(run.tests))
+        return [o for o in out if o is not None]
+
+    def _alone(self, handle: MemoryHandle, action: Action) -> Observation | None:
+        """What an action prints that runs no program; None for `test`."""
+        if action.tool == "test":
+            return None
+        if action.tool == "submit":
+            return Observation(tools.SUBMITTED, done=True)
+        if action.tool not in CHANGING:
+            return tools.looked(action, handle.tree, handle.base, handle.commits)
+        if handle.protected and action.path in handle.repo.visible:
+            return Observation(tools.PROTECTED, ok=False)
+        new = tools.changed(handle.tree, action)
+        if isinstance(new, Observation):
+            return new
+        handle.tree[action.path] = new
+        return Observation(tools.DONE)
+
+    def grade(self, handles: Sequence[MemoryHandle]) -> list[Grade]:
+        canonical = self._run([(h.repo, graded_texts(h.repo, h.base, h.tree)) for h in handles])
+        changed = [tools.changed_tests(h.repo, h.base, h.tree) for h in handles]
+        own = iter(self._run([(h.repo, h.tree) for h, c in zip(handles, changed, strict=True) if c]))
+        return [
+            _grade(h, c, run, next(own) if c else run) for h, c, run in zip(handles, changed, canonical, strict=True)
+        ]
+
+    def _run(self, wanted: Sequence[tuple[Repo, Mapping[str, str]]]) -> list[_Run]:
+        """One result per (repository, tree), each distinct content run once."""
+        keys = [_key(repo, tree) for repo, tree in wanted]
+        todo: dict[bytes, tuple[Repo, Mapping[str, str]]] = {}
+        found: dict[bytes, _Run] = {}
+        for key, item in zip(keys, wanted, strict=True):
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                found[key] = self._kept[key]
+            else:
+                todo.setdefault(key, item)
+        if todo:
+            self.ran += len(todo)
+            programs = [program(t, _test_files(t), list(r.calls.values())) for r, t in todo.values()]
+            for (key, (repo, tree)), result in zip(todo.items(), self.sandbox.run(programs), strict=True):
+                found[key] = run = _read(repo, tree, result)
+                if run.fault is None:
+                    self._kept[key] = run
+            while len(self._kept) > self._keep:
+                self._kept.popitem(last=False)
+        return [found[k] for k in keys]
+
+
+def _grade(h: MemoryHandle, changed: tuple[str, ...], canonical: _Run, own: _Run) -> Grade:
+    patch = tools.git_patch(h.base, h.tree)
+    if fault := canonical.fault or own.fault:
+        return Grade({}, {}, False, changed, patch, fault)
+    passed = {r.id: not r.error for r in canonical.tests if r.path in h.repo.visible}
+    return Grade(canonical.hidden, passed, own_visible(h.repo, own.tests), changed, patch)
+
+
+def _test_files(tree: Mapping[str, str]) -> list[str]:
+    """Test files of a tree, by name: `test_*.py` in any folder."""
+    return sorted(p for p in tree if p.rpartition("/")[2].startswith("test_") and p.endswith(".py"))
+
+
+def _key(repo: Repo, tree: Mapping[str, str]) -> bytes:
+    text = json.dumps([sorted(tree.items()), repr(list(repo.calls.items()))])
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _read(repo: Repo, tree: Mapping[str, str], result: RunResult) -> _Run:
+    broken = next((c for c in result.cases if c.status == "sandbox"), None)
+    if broken is not None:
+        return _Run(fault=": ".join(broken.error) if broken.error else "sandbox fault")
+    paths = _test_files(tree)
+    tests = [r for p, case in zip(paths, result.cases, strict=False) for r in test_results(p, tree[p], case)]
+    return _Run(tuple(tests), call_results(repo.calls, result.cases[len(paths)]))

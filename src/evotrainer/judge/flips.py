@@ -1,0 +1,141 @@
+"""Backtest of a gate: which recorded verdicts would be others under another rule.
+
+Every verdict is given again from what it rested on, with its own control and its share of alpha. What a run would have
+done after a flipped verdict (other branches, another champion) is not simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evotrainer.errors import ConfigError
+from evotrainer.judge.gates import JudgeConfig, Kind, judge
+from evotrainer.judge.spending import Look, next_look
+from evotrainer.records.events import NoiseMeasured, TrialFinished
+from evotrainer.records.evidence import Verdict
+from evotrainer.records.recipe import Frozen
+
+GATES = ("validity", "seeds", "errors", "coverage", "effect", "min_effect", "noise_floor", "proxy", "best_of_round")
+"""Gates that a rule may drop, in the order in which the judge asks them."""
+SCORE_ONLY = GATES
+"""The rule that people use: whatever scores better on the mean is kept."""
+DECIDING = ("effect", "min_effect", "noise_floor")
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """All that a recorded verdict rests on."""
+
+    round: int
+    stored: Verdict
+    branch_trials: Sequence[TrialFinished]
+    control_trials: Sequence[TrialFinished]
+    noise: NoiseMeasured | None
+    config: JudgeConfig
+    more: Mapping[str, Any]
+    """The judge's keyword arguments: findings, audits, proxy, ahead, ..."""
+
+
+class Flip(Frozen):
+    """A verdict as it was and as another rule would give it."""
+
+    branch: str
+    control: str
+    round: int
+    was: Kind
+    now: Kind
+    mean: float | None = None
+    """Effect in score units, where it was measured."""
+    reason_was: str
+    reason: str
+    because: tuple[str, ...] = ()
+    """Gates that answer differently or were dropped."""
+
+    @property
+    def flipped(self) -> bool:
+        return self.was != self.now
+
+
+def flips(bases: Sequence[Basis], config: JudgeConfig, drop: Sequence[str] = ()) -> list[Flip]:
+    """Every verdict of a run, in the order in which they were given, under `config` without the dropped gates.
+
+    ConfigError for a gate that does not exist or cannot be dropped.
+    """
+    unknown = sorted(set(drop) - set(GATES))
+    if unknown:
+        raise ConfigError(f"no gate {', '.join(unknown)} to drop; there are: {', '.join(GATES)}")
+    lenient = config.model_copy(update={k: v for g in drop for k, v in LENIENT.get(g, {}).items()})
+    fresh: list[Verdict] = []
+    out: list[Flip] = []
+    for b in bases:
+        rivals = [v.branch for v, x in zip(fresh, bases, strict=False) if v.kind == "promote" and x.round == b.round]
+        v = _again(b, lenient, drop, fresh, rivals)
+        fresh.append(v)
+        out.append(_flip(b, v, drop))
+    return out
+
+
+LENIENT: dict[str, dict[str, float]] = {
+    "seeds": {"min_seeds": 2},
+    "errors": {"max_error_share": 1.0},
+    "coverage": {"min_task_share": 1e-9},
+    "min_effect": {"min_effect": 0.0},
+}
+"""Gate -> the setting that lets everything pass."""
+
+
+def _again(b: Basis, config: JudgeConfig, drop: Sequence[str], fresh: Sequence[Verdict], rivals: list[str]) -> Verdict:
+    more = dict(b.more)
+    trials, control = list(b.branch_trials), list(b.control_trials)
+    if "validity" in drop:
+        more |= {"findings": (), "control_findings": (), "audits": {}, "shortcuts": ()}
+        trials, control = ([t.model_copy(update={"health": ()}) for t in side] for side in (trials, control))
+    if "proxy" in drop:
+        more["proxy"] = None
+    was_ahead = str(more.get("ahead") or "")
+    ahead = was_ahead if was_ahead in rivals else next(iter(rivals), "")
+    more["ahead"] = "" if "best_of_round" in drop else ahead
+    if b.stored.look and b.stored.alpha:
+        look = Look(number=b.stored.look, alpha=min(0.499, b.stored.alpha * config.alpha / b.config.alpha))
+    else:
+        look = next_look(fresh, config.alpha)
+    v = judge(b.stored.branch, b.stored.control, trials, control, b.noise, look, config, **more)
+    return _decided(v, config, drop)
+
+
+def _decided(v: Verdict, config: JudgeConfig, drop: Sequence[str]) -> Verdict:
+    """The verdict where gates on the effect were dropped: what is left of them decides."""
+    if v.kind == "promote" or v.effect is None or not set(drop) & {"effect", "noise_floor"}:
+        return v
+    answers = {g.gate: g.passed for g in v.gates}
+    held = all(answers.get(g) for g in DECIDING if g not in drop)
+    barred = (
+        answers.get("validity") is not True or answers.get("proxy") is False or answers.get("best_of_round") is False
+    )
+    if not held or barred or v.effect.mean <= 0 or "identical" in {g.gate for g in v.gates if g.passed is False}:
+        return v
+    points = f"{100 * v.effect.mean:+.1f} points"
+    return v.model_copy(
+        update={"kind": "promote", "reason": f"gate score {points}, better on the mean; nothing else is asked"}
+    )
+
+
+def _flip(b: Basis, v: Verdict, drop: Sequence[str]) -> Flip:
+    old = {g.gate: g.passed for g in b.stored.gates}
+    new = {g.gate: g.passed for g in v.gates}
+    changed = [g for g in (*old, *(k for k in new if k not in old)) if g not in drop and old.get(g) is not new.get(g)]
+    dropped = [f"{g} dropped" for g in drop if old.get(g) is not True and g in old]
+    effect = v.effect or b.stored.effect
+    return Flip(
+        branch=b.stored.branch,
+        control=b.stored.control,
+        round=b.round,
+        was=b.stored.kind,
+        now=v.kind,
+        mean=None if effect is None else effect.mean,
+        reason_was=b.stored.reason,
+        reason=v.reason,
+        because=tuple(dict.fromkeys((*changed, *dropped))),
+    )

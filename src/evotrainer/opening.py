@@ -1,0 +1,67 @@
+"""What a run is checked against when it opens and when it is taken up again: recipe, files, base policy, machine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evotrainer.config import default_workers
+from evotrainer.errors import ConfigError
+from evotrainer.records.durable import sha256_file
+from evotrainer.records.recipe import Recipe
+
+
+def check_recipe(
+    recipe: Recipe, name: str, components: Mapping[str, str], knobs: Mapping[str, Sequence[Any] | str]
+) -> None:
+    """Reward components, knobs and their values must exist in the environment; ConfigError lists what there is."""
+    unknown = sorted(recipe.rewards.keys() - components.keys())
+    if unknown:
+        raise ConfigError(
+            f"unknown reward component {', '.join(unknown)}; {name} offers: {', '.join(sorted(components))}"
+        )
+    unknown = sorted(recipe.knobs.keys() - knobs.keys())
+    if unknown:
+        raise ConfigError(
+            f"unknown environment knob {', '.join(unknown)}; {name} has: {', '.join(sorted(knobs)) or 'none'}"
+        )
+    for knob, value in recipe.knobs.items():
+        allowed = knobs[knob]
+        values = allowed.split(", ") if isinstance(allowed, str) else [str(v) for v in allowed]
+        if str(value) not in values:
+            raise ConfigError(f"knobs.{knob} = {value!r} is not allowed by {name}; one of: {', '.join(values)}")
+
+
+def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of every file the environment's section names: user modules, data sets, reward files."""
+    out: dict[str, str] = {}
+    for value in environment.values():
+        if not isinstance(value, str):
+            continue
+        name = value.removeprefix("python:")
+        path = Path(name.split(".py:")[0] + ".py" if ".py:" in name else name)
+        if path.is_file():
+            out[str(path)] = sha256_file(path)
+    return out
+
+
+def weights_sha256(policy: Path) -> str:
+    """SHA-256 of a policy folder's weights; ConfigError where there are none."""
+    path = policy / "model.safetensors"
+    if not path.is_file():
+        raise ConfigError(
+            f"policy.base {policy}: no model.safetensors there; give a folder written by `evotrainer base`"
+        )
+    return sha256_file(path)
+
+
+def machine() -> dict[str, str]:
+    """What the run ran on."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "cores": str(default_workers()),
+    }

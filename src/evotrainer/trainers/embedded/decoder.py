@@ -1,0 +1,306 @@
+"""Key/value caches of rows being sampled: prompts shared per group, own tokens per node.
+
+A node is a distinct transcript of one group, however many rows share it. All nodes write the same column of their own
+cache at the same step. Between turns caches are aligned at the right, so that only their left ends differ, and the
+observation is fed in slabs of columns. Nodes whose rows have ended this turn are parked behind the active ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from evotrainer.trainers.embedded.forward import rms, silu
+from evotrainer.trainers.embedded.packing import NEG
+from evotrainer.trainers.embedded.tokenizer import PAD
+from evotrainer.trainers.embedded.weights import Weights, prefill, rotate
+
+LONG = 48
+"""Columns from which caches are copied node by node."""
+SLAB_SCORES = 4_000_000
+"""Attention scores computed at once while an observation is fed."""
+
+
+class Decoder:
+    """Caches of the nodes alive. With `turns`, those of ended rows survive until `realign`."""
+
+    def __init__(
+        self, w: Weights, prompts: Sequence[Sequence[int]], rows: int, max_tokens: int, turns: bool = False
+    ) -> None:
+        s = self.s = w.shape
+        self.w, self.turns, self.max_tokens = w, turns, max_tokens
+        self.prefix = self.active = prefill(w, [p[:-1] for p in prompts])
+        self.P = len(prompts)
+        self.group_of = torch.arange(self.P)
+        self.pos = torch.tensor([len(p) - 1 for p in prompts])
+        self.rows = max(rows, self.P)
+        size = (2, self.rows, s.kv_heads, max_tokens, s.head_dim)
+        self.own = [torch.empty(size, dtype=w.dtype) for _ in range(s.layers)]
+        self._memory = [x.view(-1) for x in self.own]
+        self._spare = torch.empty(0, dtype=w.dtype)
+        self.t = 0
+        """Columns written."""
+        self.left: Tensor | None = None
+        """[nodes] first column of each node's cache; None: 0."""
+        self.parked = 0
+        self._arrange()
+
+    @property
+    def nodes(self) -> int:
+        return self.pos.shape[0]
+
+    def _arrange(self) -> None:
+        """Assign every node a slot [P, G] in its group, for attention over the shared prefix; mask what is left of caches."""
+        n, K = self.nodes, self.s.kv_heads
+        counts = torch.bincount(self.group_of, minlength=self.P)
+        self.G = int(counts.max())
+        order = self.group_of.argsort(stable=True)
+        first = torch.cumsum(counts, 0) - counts
+        within = torch.empty_like(order)
+        within[order] = torch.arange(n) - first[self.group_of[order]]
+        slot = self.group_of * self.G + within
+        in_order = n == self.P * self.G and bool((slot[1:] > slot[:-1]).all())
+        self.slot = None if in_order else slot
+        self._bias = self.active[2].expand(self.P, K, -1).reshape(self.P * K, 1, -1)
+        self._own_bias = None
+        if self.left is not None:
+            hidden = torch.arange(self.own[0].shape[3]) < self.left.unsqueeze(1)
+            bias = torch.zeros(hidden.shape, dtype=self.w.dtype).masked_fill_(hidden, NEG)
+            self._own_bias = bias.unsqueeze(1).expand(n, K, -1).reshape(n * K, 1, -1)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Logits [nodes, V] after feeding one token to every node."""
+        s, w, t = self.s, self.w, self.t
+        n, K, D = tokens.shape[0], s.kv_heads, s.head_dim
+        H, rep = s.heads, s.heads // s.kv_heads
+        cis = w.cis.index_select(0, self.pos)
+        h = w.embed.index_select(0, tokens)
+        bias = None if self._own_bias is None else self._own_bias[..., : t + 1]
+        for i, (qkv, out, gate, up, down) in enumerate(w.layers):
+            own = self.own[i]
+            x = rotate((rms(h)[0] @ qkv).view(n, s.qkv_heads, D), cis, s)
+            own[:, :n, :, t] = x[:, H:].view(n, 2, K, D).transpose(0, 1)
+            keys, values = (own[j, :n].view(n * K, -1, D)[:, : t + 1] for j in (0, 1))
+            q = x[:, :H].reshape(n * K, rep, D)
+            scores = (
+                torch.bmm(q, keys.transpose(1, 2)) if bias is None else torch.baddbmm(bias, q, keys.transpose(1, 2))
+            )
+            h.addmm_(self._attend(q, scores, values, i).view(n, H * D), out)
+            y = rms(h)[0]
+            h.addmm_(silu(y @ gate).mul_(y @ up), down)
+        self.pos += 1
+        self.t += 1
+        return (rms(h)[0] @ w.head).float()
+
+    def _attend(self, q: Tensor, own: Tensor, values: Tensor, i: int) -> Tensor:
+        """Output [n*K, rep, D] of scaled queries over the group's prefix and, with scores `own`, the node's own cache."""
+        pk, pv, _ = self.active
+        P, K, Tp, D = pk.shape[1:]
+        if Tp == 0:
+            return torch.bmm(torch.softmax(own, -1), values)
+        n = q.shape[0] // K
+        pre = torch.baddbmm(self._bias, self._to_slots(q), pk[i].view(P * K, Tp, D).transpose(1, 2))
+        probs = torch.softmax(torch.cat([self._from_slots(pre, n), own], -1), -1)
+        att = self._from_slots(torch.bmm(self._to_slots(probs[..., :Tp]), pv[i].view(P * K, Tp, D)), n)
+        return att.baddbmm_(probs[..., Tp:], values)
+
+    def _to_slots(self, x: Tensor) -> Tensor:
+        """[n*K, rep, m] of the first n nodes -> [P*K, G*rep, m]; unused slots hold zeros."""
+        P, G, K = self.P, self.G, self.s.kv_heads
+        rep, m = x.shape[1:]
+        n = x.shape[0] // K
+        if self.slot is None and G == 1 and n == P:
+            return x
+        x = x.reshape(-1, K, rep, m)
+        if self.slot is not None or n < P * G:
+            slot = torch.arange(n) if self.slot is None else self.slot[:n]
+            x = x.new_zeros(P * G, K, rep, m).index_copy_(0, slot, x)
+        return x.view(P, G, K, rep, m).transpose(1, 2).reshape(P * K, G * rep, m)
+
+    def _from_slots(self, x: Tensor, n: int) -> Tensor:
+        """[P*K, G*rep, m] -> [n*K, rep, m]."""
+        P, G, K = self.P, self.G, self.s.kv_heads
+        if self.slot is None and G == 1 and n == P:
+            return x
+        m = x.shape[2]
+        x = x.view(P, K, G, -1, m).transpose(1, 2).reshape(P * G, K, -1, m)
+        if self.slot is not None or n < P * G:
+            x = x[:n] if self.slot is None else x.index_select(0, self.slot[:n])
+        return x.flatten(0, 1)
+
+    def branch(self, parent: Tensor) -> Tensor:
+        """Node of each child, given its parent (ascending): the first child takes its parent's place."""
+        n, m = self.nodes, parent.shape[0]
+        later = torch.zeros(m, dtype=torch.bool)
+        later[1:] = parent[1:] == parent[:-1]
+        extra = int(later.sum())
+        place = parent.clone()
+        if extra == 0:
+            return place
+        if self.turns:  # a node without children is remembered by rows that have ended
+            target = torch.arange(n, n + extra)
+        else:
+            free = torch.ones(n + extra, dtype=torch.bool)
+            free[parent] = False
+            target = free.nonzero().squeeze(1)[:extra]
+        source = parent[later]
+        place[later] = target
+        grown = max(n, int(target[-1]) + 1)
+        if grown > n:
+            self.pos = torch.cat([self.pos, self.pos.new_empty(grown - n)])
+            self.group_of = torch.cat([self.group_of, self.group_of.new_empty(grown - n)])
+            if self.left is not None:
+                self.left = torch.cat([self.left, self.left.new_empty(grown - n)])
+        self.pos[target], self.group_of[target] = self.pos[source], self.group_of[source]
+        if self.left is not None:
+            self.left[target] = self.left[source]
+        self._copy(source, target)
+        self._arrange()
+        return place
+
+    def _copy(self, source: Tensor, target: Tensor) -> None:
+        """Caches of nodes to other places; no place is in both."""
+        if self.t < LONG:
+            for own in self.own:
+                own[:, target, :, : self.t] = own[:, source, :, : self.t]
+            return
+        pairs = list(zip(source.tolist(), target.tolist(), strict=True))
+        for own in self.own:
+            used = own[..., : self.t, :]
+            for a, b in pairs:
+                used[:, b] = used[:, a]
+
+    def keep(self, live: Tensor) -> Tensor:
+        """Drop or park all nodes but `live` (ascending), and the prefixes of groups without any.
+
+        Returns the new place of each node so far; that of a dropped one means nothing.
+        """
+        n, m = self.nodes, live.shape[0]
+        dead = torch.ones(n, dtype=torch.bool)
+        dead[live] = False
+        gone = dead.nonzero().squeeze(1)
+        holes, tails = gone[gone < m], live[live >= m]
+        moved = torch.arange(n)
+        moved[tails] = holes
+        if self.turns:
+            end = self.rows - self.parked
+            slots = torch.arange(end - gone.shape[0], end)
+            away, to = gone[~torch.isin(gone, slots)], slots[~torch.isin(slots, gone)]
+            moved[away] = to
+            self.parked += gone.shape[0]
+            self._exchange(away, to, tails, holes)
+        else:
+            self._copy(tails, holes)
+        order = torch.arange(m)
+        order[holes] = tails
+        self.pos = self.pos[order]
+        self.left = None if self.left is None else self.left[order]
+        groups, self.group_of = self.group_of[order].unique(return_inverse=True)
+        if groups.shape[0] < self.P:
+            self._select_groups(groups)
+        self._arrange()
+        return moved
+
+    def _exchange(self, away: Tensor, to: Tensor, tails: Tensor, holes: Tensor) -> None:
+        """Caches at `away` to `to`, while those at `tails` take the place of `holes`."""
+        filled = list(zip(tails.tolist(), holes.tolist(), strict=True))
+        for own in self.own:
+            used = own[..., : self.t, :]
+            aside = [used[:, a].clone() for a in away.tolist()]
+            for a, b in filled:
+                used[:, b] = used[:, a]
+            for x, b in zip(aside, to.tolist(), strict=True):
+                used[:, b] = x
+
+    def _select_groups(self, groups: Tensor) -> None:
+        pk, pv, bias = self.active
+        self.active = pk.index_select(1, groups), pv.index_select(1, groups), bias.index_select(0, groups)
+        self.P = groups.shape[0]
+        if not self.turns:
+            self.prefix = self.active
+
+    def realign(self, node: Tensor, left: Tensor, length: Tensor, group: Tensor, pos: Tensor, rows: int,
+                feeds: Sequence[Sequence[int]]) -> None:  # fmt: skip
+        """Begin the next turn with new nodes, each going on from a node of the last, and feed them tokens.
+
+        For each new node: the old one's place, the first column and the number of columns to keep, its group (of those the
+        decoder was made with or last kept here), the position of its next token, and at least one token to feed; longest
+        `feeds` first. `rows`: how many nodes it may become.
+        """
+        s, n = self.s, node.shape[0]
+        K, D = s.kv_heads, s.head_dim
+        fed = torch.tensor([len(f) for f in feeds])
+        t = int((length + fed).max())
+        new_left = t - length - fed
+        C, width = self.own[0].shape[3], t + self.max_tokens
+        column = torch.arange(width) + (left - new_left).unsqueeze(1)
+        column = torch.minimum(column.clamp_(min=0), (left + length - 1).unsqueeze(1))
+        column = torch.maximum(column, left.unsqueeze(1))
+        at = ((node.unsqueeze(1) * K + torch.arange(K)) * C).unsqueeze(2) + column.unsqueeze(1)
+        at, size = at.view(-1), 2 * rows * K * width * D
+        for i, old in enumerate(self.own):
+            if self._spare.shape[0] < size:
+                self._spare = old.new_empty(size * 3 // 2)
+            new = self._spare[:size].view(2, rows, K, width, D)
+            for j in (0, 1):
+                torch.index_select(old[j].view(-1, D), 0, at, out=new[j, :n].view(-1, D))
+            self.own[i] = new
+            self._memory[i], self._spare = self._spare, self._memory[i]
+        self.active = self.prefix
+        self.P = self.prefix[0].shape[1]
+        groups, self.group_of = group.unique(return_inverse=True)
+        self.rows, self.parked = rows, 0
+        self.left, self.pos = new_left, pos.clone()
+        if groups.shape[0] < self.P:
+            self._select_groups(groups)
+            self.prefix = self.active
+        self.t = t
+        self._arrange()
+        self._feed(feeds, fed)
+
+    def _feed(self, feeds: Sequence[Sequence[int]], fed: Tensor) -> None:
+        """Keys and values of the tokens, which end at column `t`."""
+        n, longest = len(feeds), int(fed[0])
+        tokens = torch.full((n, longest), PAD)
+        for row, f in zip(tokens, feeds, strict=True):
+            row[longest - len(f) :] = torch.tensor(f)
+        inside = torch.arange(longest) >= (longest - fed).unsqueeze(1)
+        positions = self.pos.unsqueeze(1) + torch.arange(longest) - (longest - fed).unsqueeze(1)
+        columns = self.t + self.prefix[0].shape[3]
+        slab = max(1, SLAB_SCORES // (n * self.s.heads * columns))
+        for a in range(0, longest, slab):
+            b = min(a + slab, longest)
+            m = int((fed > longest - b).sum())
+            row, col = inside[:m, a:b].nonzero().unbind(1)
+            self._feed_slab(tokens[row, a + col], positions[row, a + col], row, col, m, self.t - longest + a, b - a)
+        self.pos += fed
+
+    def _feed_slab(self, tokens: Tensor, pos: Tensor, row: Tensor, col: Tensor, m: int, start: int, width: int) -> None:
+        """Flat tokens of the first m nodes; token i belongs to node row[i], column start + col[i]."""
+        s, w = self.s, self.w
+        K, D, H = s.kv_heads, s.head_dim, s.heads
+        assert self.left is not None
+        end = start + width
+        cis = w.cis.index_select(0, pos)
+        h = w.embed.index_select(0, tokens)
+        seen = torch.arange(end)
+        hidden = (seen > torch.arange(start, end).unsqueeze(1)) | (seen < self.left[:m].view(-1, 1, 1))
+        bias = torch.zeros(hidden.shape, dtype=w.dtype).masked_fill_(hidden, NEG).view(m, 1, 1, width, end)
+        for i, (qkv, out, gate, up, down) in enumerate(w.layers):
+            own = self.own[i]
+            x = rotate((rms(h)[0] @ qkv).view(-1, s.qkv_heads, D), cis, s)
+            own[0][row, :, start + col], own[1][row, :, start + col] = x[:, H : H + K], x[:, H + K :]
+            if i == s.layers - 1:
+                break
+            q = x.new_zeros(m, width, H, D)
+            q[row, col] = x[:, :H]
+            q = q.transpose(1, 2).reshape(m * K, -1, D)
+            keys, values = (own[j, :m].view(m * K, -1, D)[:, :end] for j in (0, 1))
+            scores = torch.bmm(q, keys.transpose(1, 2))
+            scores.view(m, K, H // K, width, end).add_(bias)
+            att = self._attend(q, scores, values, i).view(m, H, width, D).transpose(1, 2)[row, col]
+            h.addmm_(att.reshape(-1, H * D), out)
+            y = rms(h)[0]
+            h.addmm_(silu(y @ gate).mul_(y @ up), down)

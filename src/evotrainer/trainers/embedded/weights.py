@@ -1,0 +1,74 @@
+"""Weights as decoding wants them, and the caches of prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from evotrainer.trainers.embedded.forward import rms, rotate_, silu
+from evotrainer.trainers.embedded.packing import NEG, causal
+from evotrainer.trainers.embedded.policy import Policy
+from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.tokenizer import PAD
+
+
+class Weights:
+    """Decoding weights: norms and the attention scale folded in, projections transposed for GEMM, in the sampler's precision."""
+
+    def __init__(self, policy: Policy, dtype: torch.dtype) -> None:
+        def t(w: Tensor, norm: Tensor | None = None) -> Tensor:
+            return (w if norm is None else w * norm).t().to(dtype).contiguous()
+
+        self.shape, self.dtype = policy.shape, dtype
+        self.cis = policy.cis
+        self.embed = (policy.embed * policy.shape.embed_scale).to(dtype)
+        self.head = t(policy.embed, policy.norm)
+        self.layers = []
+        queries = policy.shape.heads * policy.shape.head_dim
+        for w in policy.layers:
+            gate, up = w.gate_up.chunk(2)
+            qkv = w.qkv.clone()
+            qkv[:queries] *= policy.shape.attn_scale
+            self.layers.append(
+                (t(qkv, w.norm1), t(w.out), t(gate, w.norm2), t(up, w.norm2), t(w.down)),
+            )
+
+
+def prefill(w: Weights, prefixes: list[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Caches of the prefixes: keys and values [L, P, Hkv, Tp, D], additive mask [P, 1, Tp]."""
+    s = w.shape
+    P, T = len(prefixes), max(len(x) for x in prefixes)
+    K, D, H = s.kv_heads, s.head_dim, s.heads
+    ids = torch.full((P, T), PAD)
+    bias = torch.full((P, 1, T), NEG)
+    for i, prefix in enumerate(prefixes):
+        ids[i, : len(prefix)] = torch.tensor(prefix, dtype=torch.int64)
+        bias[i, 0, : len(prefix)] = 0.0
+    keys = torch.empty(s.layers, P, K, T, D, dtype=w.dtype)
+    values = torch.empty_like(keys)
+    if T == 0:
+        return keys, values, bias
+    cis = w.cis[:T].repeat(P, 1)
+    h = w.embed[ids.view(-1)]
+    mask = causal(T).to(w.dtype).repeat(H // K, 1)
+    for i, (qkv, out, gate, up, down) in enumerate(w.layers):
+        last = i == s.layers - 1
+        x = rotate((rms(h)[0] @ qkv).view(-1, s.qkv_heads, D), cis, s).view(P, T, s.qkv_heads, D).transpose(1, 2)
+        keys[i], values[i] = x[:, H : H + K], x[:, H + K :]
+        if last:
+            break
+        q = x[:, :H].reshape(P * K, -1, D)
+        k, v = keys[i].view(P * K, T, D), values[i].view(P * K, T, D)
+        att = torch.softmax(torch.baddbmm(mask, q, k.transpose(1, 2)), -1) @ v
+        h = torch.addmm(h, att.view(P, H, T, D).transpose(1, 2).reshape(P * T, H * D), out)
+        y = rms(h)[0]
+        h.addmm_(silu(y @ gate).mul_(y @ up), down)
+    return keys, values, bias.to(w.dtype)
+
+
+def rotate(qkv: Tensor, cis: Tensor, s: Shape) -> Tensor:
+    if qkv.dtype == torch.float32:
+        return rotate_(qkv, cis, s)
+    return rotate_(qkv.float(), cis, s).to(qkv.dtype)

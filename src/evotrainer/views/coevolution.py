@@ -1,0 +1,326 @@
+"""The harness's lineage beside the policy's: which branch made which detector, which detector stopped or steered which branch.
+
+Everything here is read from ledger events; the report draws it as two lanes, `why` and `status` tell it in lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evotrainer.records import events as ev
+from evotrainer.records.chain import Event
+from evotrainer.records.evidence import Audit, DetectorSpec
+from evotrainer.views.text import change, one_line, points
+
+OWN_TRIGGERS = ("promotion", "certification", "asked")
+"""Audits that no detector asked for."""
+TRIGGERS = {
+    "opened": "as the run began",
+    "score_move": "the score moved and no finding said why",
+    "behaviour_shift": "behaviour shifted and no finding said why",
+    "contradiction": "signals contradicted one another",
+    "agent": "proposed by the agent",
+    "audit": "settled by audits",
+    "retirement": "detectors that told nothing were retired",
+}
+"""Why a version came about, in words."""
+WORDS = {"promote": "passes", "reject": "rejected"}
+"""Verdicts that are named otherwise than by their kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a branch and a harness version had to do with one another."""
+
+    branch: str
+    version: str
+    kind: str
+    """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped, cleared (what an
+    audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the story, in the lane of the policy or of the harness."""
+
+    lane: str
+    """policy, harness or round (a heading)."""
+    kind: str
+    """Standing for the mark: promote, reject, invalid, ..., start, open."""
+    title: str
+    href: str
+    text: str
+    refs: tuple[tuple[str, str], ...] = ()
+    """(label, href) of what it points to, usually in the other lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A harness version with what led to it and what it did."""
+
+    body: ev.HarnessEvolved
+    gap: ev.GapSeen | None
+    links: tuple[Link, ...] = ()
+    speaks: tuple[tuple[str, str], ...] = ()
+    """(branch, detector) of readings in which its new detectors have a finding."""
+
+    @property
+    def name(self) -> str:
+        return self.body.version
+
+    @property
+    def why(self) -> str:
+        return TRIGGERS.get(self.body.trigger, self.body.trigger.replace("_", " "))
+
+    @property
+    def builtin(self) -> int:
+        """Built-in detectors in force."""
+        return len(self.body.harness.get("detectors", ()))
+
+    @property
+    def own(self) -> list[dict[str, Any]]:
+        """Specifications of authored detectors in force."""
+        return list(self.body.harness.get("authored", ()))
+
+    @property
+    def size(self) -> str:
+        """`24 built-in detectors, 2 of its own`."""
+        own = f", {len(self.own)} of its own" if self.own else ""
+        return f"{self.builtin} built-in detector{'' if self.builtin == 1 else 's'}{own}"
+
+    @property
+    def changes(self) -> list[tuple[str, str, str]]:
+        """(+, - or ~, detector, what) of its difference to its parent."""
+        out = [("+", s.name, f"{s.standing}: rollouts that {says(s)}") for s in self.body.added]
+        out += [("-", name, "dropped") for name in self.body.dropped]
+        out += [("~", name, standing) for name, standing in self.body.changed.items()]
+        return [*out, *(("~", name, f"threshold {x:g}") for name, x in self.body.thresholds.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class Coevolution:
+    """Versions, gaps, links and the story of a run."""
+
+    versions: tuple[Version, ...] = ()
+    open_gaps: tuple[ev.GapSeen, ...] = ()
+    """Gaps that no version answered."""
+    links: tuple[Link, ...] = ()
+    steps: tuple[Step, ...] = ()
+    origin: dict[str, str] = field(default_factory=dict)
+    """Authored detector -> version that admitted it."""
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Coevolution:
+        """Read the story from all events of a run, in order."""
+        origin = {s.name: e.body.version for e in events if e.kind == "harness" for s in e.body.added}
+        gaps = {e.id: e.body for e in events if e.kind == "gap"}
+        links = tuple(_links(events, origin))
+        answered = {e.body.gap for e in events if e.kind == "harness"}
+        versions = tuple(
+            Version(
+                e.body,
+                gaps.get(e.body.gap),
+                tuple(x for x in links if x.version == e.body.version),
+                tuple(_speaks(events, {s.name for s in e.body.added})),
+            )
+            for e in events
+            if e.kind == "harness"
+        )
+        return cls(
+            versions,
+            tuple(g for i, g in gaps.items() if i not in answered),
+            links,
+            tuple(_steps(events, origin)),
+            origin,
+        )
+
+    @property
+    def current(self) -> Version | None:
+        """The version in force."""
+        return self.versions[-1] if self.versions else None
+
+    def of_branch(self, branch: str) -> list[Link]:
+        """What the harness had to do with a branch."""
+        return [x for x in self.links if x.branch == branch]
+
+    def line(self) -> str:
+        """The state of the harness in one line; empty where no version was recorded."""
+        v = self.current
+        if v is None:
+            return ""
+        stands = [f"{s['name']} ({s.get('standing', '')})" for s in v.own]
+        told = f": {', '.join(stands)}" if stands else ""
+        came = (
+            f"; {len(self.versions) - 1} change{'' if len(self.versions) == 2 else 's'}, the last: {v.why}"
+            if v.body.parent
+            else ""
+        )
+        return one_line(f"{v.name}, {v.size}{told}{came}", 300)
+
+
+def says(spec: DetectorSpec) -> str:
+    """What a flagged rollout does, in words."""
+    if spec.about:
+        return spec.about
+    if spec.form == "threshold":
+        return f"have {spec.feature} {spec.op} {spec.value:g}"
+    if spec.form == "pattern":
+        return f"show /{spec.pattern}/ in their {spec.where}"
+    if spec.form == "sequence":
+        return "do " + ", then ".join(f"/{s}/" for s in spec.steps)
+    return f"are flagged by a function of {len(spec.source.splitlines())} lines"
+
+
+def _audit_text(a: Audit) -> str:
+    return f"{a.capability} closed: {points(a.excess)} points lost beyond {a.reference}, at least {points(a.low)}"
+
+
+def _links(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Link]:
+    """Every link, in the order of events."""
+    in_force = ""
+    diagnosis: dict[int, ev.Diagnosed] = {}
+    for e in events:
+        b = e.body
+        if isinstance(b, ev.HarnessEvolved):
+            in_force = b.version
+            yield from _made(b)
+        elif isinstance(b, ev.Diagnosed) and e.id.endswith("/diagnosed"):
+            diagnosis[b.round] = b
+        elif isinstance(b, ev.BranchOpened) and b.intervention is not None and b.round in diagnosis:
+            yield from _steered(b, diagnosis[b.round])
+        elif isinstance(b, ev.Audited) and b.audit.trigger not in OWN_TRIGGERS:
+            a = b.audit
+            version = origin.get(a.trigger, in_force)
+            if version:
+                kind = "stopped" if a.confirmed else "cleared"
+                end = "the branch is stopped" if a.confirmed else "the branch may go on"
+                yield Link(a.branch, version, kind, f"{a.trigger} asked for the audit with {_audit_text(a)}; {end}")
+
+
+def _made(h: ev.HarnessEvolved) -> Iterable[Link]:
+    named = ", ".join(s.name for s in h.added)
+    for branch in h.branches:
+        if h.trigger == "audit":
+            stand = ", ".join(f"{k} is now {v}" for k, v in h.changed.items())
+            yield Link(branch, h.version, "settled", f"its audit made {h.version}: {stand}")
+        else:
+            yield Link(branch, h.version, "made", f"its evidence made {h.version}" + (f": {named}" if named else ""))
+    for f in h.flips:
+        text = f"{f.detector} would have changed its verdict from {f.was} to {f.would} ({f.share:.0%} of its rollouts flagged)"
+        yield Link(f.branch, h.version, "flips", text)
+
+
+def _steered(b: ev.BranchOpened, d: ev.Diagnosed) -> Iterable[Link]:
+    """The diagnosis that a branch answers."""
+    iv, h = b.intervention, d.health
+    found = next((x for x in h.bottlenecks if iv is not None and x.name == iv.bottleneck), None)
+    if iv is None or found is None or not h.harness:
+        return
+    who = f" ({', '.join(found.findings)})" if found.findings else ""
+    yield Link(
+        b.branch,
+        h.harness,
+        "steered",
+        f"{h.harness} diagnosed {found.name} at {found.score:.2f}{who}; answered by {iv.factor}",
+    )
+
+
+def _speaks(events: Sequence[Event], added: set[str]) -> Iterable[tuple[str, str]]:
+    seen: dict[tuple[str, str], None] = {}
+    for e in events:
+        if isinstance(e.body, ev.Diagnosed):
+            branch = e.body.health.subject.split("@")[0].split("/")[0]
+            for f in e.body.health.findings:
+                if f.detector in added and not f.missing:
+                    seen[branch, f.detector] = None
+    return seen
+
+
+def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Step]:
+    """The two lanes, in order: one line per decision."""
+    opened: dict[str, ev.BranchOpened] = {}
+    in_force = ""
+    for e in events:
+        b = e.body
+        if isinstance(b, ev.BranchOpened):
+            opened[b.branch] = b
+            if b.intervention is None:
+                yield Step(
+                    "policy",
+                    "start",
+                    b.branch,
+                    f"#{b.branch}",
+                    "starting recipe" + (" again, shortcuts closed" if b.round else ""),
+                )
+        elif isinstance(b, ev.RoundOpened):
+            refs = ((b.harness, f"#harness-{b.harness}"),) if in_force else ()
+            yield Step(
+                "round", "open", f"Round {b.round}", f"#round-{b.round}", f"champion {b.champion}, read by", refs
+            )
+        elif isinstance(b, ev.HarnessEvolved):
+            in_force = b.version
+            yield _version_step(b)
+        elif isinstance(b, ev.GapSeen):
+            yield _gap_step(b)
+        elif isinstance(b, ev.Audited):
+            yield _audit_step(b.audit, origin, in_force)
+        elif isinstance(b, ev.Judged):
+            yield _verdict_step(b, opened.get(b.verdict.branch))
+        elif isinstance(b, ev.Promoted) and b.previous is not None:
+            yield Step("policy", "promote", b.version, f"#{b.branch}", f"{b.branch} is champion")
+        elif isinstance(b, ev.Invalidated):
+            fallen = ", ".join((b.branch, *b.descendants))
+            yield Step(
+                "policy",
+                "invalid",
+                fallen,
+                f"#{b.branch}",
+                f"no standing any more; {b.capability or 'the shortcut'} stays closed, champion {b.champion}",
+            )
+        elif isinstance(b, ev.Certified):
+            yield Step("policy", "start", "certified", "#summary", f"champion {b.champion}")
+
+
+def _version_step(h: ev.HarnessEvolved) -> Step:
+    v = Version(h, None)
+    what = "; ".join(f"{sign} {name} ({text.partition(':')[0]})" for sign, name, text in v.changes) or v.size
+    refs = tuple((b, f"#{b}") for b in h.branches)
+    return Step("harness", "start" if not h.parent else "promote", h.version, f"#harness-{h.version}", what, refs)
+
+
+def _gap_step(g: ev.GapSeen) -> Step:
+    admitted = sum(a.admitted for a in g.considered)
+    tried = f"{g.candidates} predicates compared, " if g.candidates else ""
+    end = (
+        f"{tried}{admitted} of {len(g.considered)} detectors admitted"
+        if g.considered
+        else (g.reason or "nothing mined")
+    )
+    title = "proposal" if g.trigger == "agent" else "gap"
+    return Step("harness", "open", title, "#harness", f"{one_line(g.claim, 160)}; {end}", ((g.branch, f"#{g.branch}"),))
+
+
+def _audit_step(a: Audit, origin: dict[str, str], in_force: str) -> Step:
+    version = origin.get(a.trigger, in_force)
+    asked = ((f"{a.trigger} ({version})", f"#harness-{version}"),) if a.trigger not in OWN_TRIGGERS and version else ()
+    by = "" if asked else f", asked by {a.trigger}"
+    word = "shortcut confirmed" if a.confirmed else "no shortcut"
+    return Step(
+        "policy",
+        "invalid" if a.confirmed else "inconclusive",
+        f"audit of {a.branch}",
+        f"#{a.branch}",
+        f"{word}: {_audit_text(a)}{by}",
+        asked,
+    )
+
+
+def _verdict_step(j: ev.Judged, b: ev.BranchOpened | None) -> Step:
+    v = j.verdict
+    iv = b.intervention if b else None
+    what = change(iv.factor, iv.old, iv.new) if iv else ""
+    gain = f"; {points(v.effect.mean)} points" if v.effect else ""
+    return Step("policy", v.kind, v.branch, f"#{v.branch}", f"{WORDS.get(v.kind, v.kind)}: {one_line(what, 90)}{gain}")

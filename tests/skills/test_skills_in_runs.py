@@ -1,0 +1,253 @@
+"""Skills in runs: distilled after verdicts, provable, looked up, and moving priors; with and without them compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api, commands
+from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.librarian import distilled_skills
+from evotrainer.proving import CHECKS
+from evotrainer.records.evidence import Proposal
+from evotrainer.records.verify import verify_run
+from evotrainer.skills import check_skill, find_skills, read_library, read_skill, write_skill
+
+from .conftest import COLD, MORE, WARM, Go
+
+
+def problems(run: api.Run) -> list[str]:
+    """What `verify` says of skills and library (trials on paper have no policies)."""
+    return [p.message for p in verify_run(run.folder, CHECKS).problems if p.area in ("skill", "library")]
+
+
+def test_every_verdict_teaches_also_a_negative_one(go: Go) -> None:
+    run = go("one", "run.rounds=2", changes=f"{WARM},{MORE}")
+    assert [v.kind for v in run.verdicts] == ["promote", "reject"]
+    skills = read_library(run.folder)
+    assert set(skills) == {"dead-groups-temperature-up", "dead-groups-group-size-up"}
+    warm, more = skills["dead-groups-temperature-up"], skills["dead-groups-group-size-up"]
+    assert warm.claim == "helps" and more.claim == "harms"
+    (c,) = warm.conditions
+    assert (c.detector, c.number, c.relation, c.threshold, c.value) == ("dead_groups", "dead", ">=", 0.3, 0.5)
+    assert "does harm when dead_groups is diagnosed" in (run.folder / "skills" / more.name / "SKILL.md").read_text()
+    (fresh,) = [e.body for e in run.events() if e.kind == "reestimated"]
+    assert warm.trials[0].mean == fresh.effect.mean != run.verdicts[0].effect.mean  # type: ignore[union-attr]
+    assert more.trials[0].mean == run.verdicts[1].effect.mean  # type: ignore[union-attr]
+    assert not problems(run)
+    assert all(check_skill(f) == ([], 0) for f in find_skills(run.folder))
+
+
+def test_evidence_on_one_change_joins_one_skill(go: Go) -> None:
+    run = go("one", "run.branches=2", changes=f'{MORE},{{factor="group_size",new=16}}')
+    (skill,) = read_library(run.folder).values()
+    assert sorted(t.new for t in skill.trials) == [12, 16]
+    assert skill.pooled is not None and skill.pooled.trials == 2 and skill.pooled.comparisons == 1, (
+        "one control, one noise"
+    )
+    a, b = (t.se or 0.0 for t in skill.trials)
+    assert skill.pooled.se == pytest.approx((a + b) / 2, abs=1e-6)
+    assert not problems(run)
+
+
+@pytest.mark.parametrize("file", ["SKILL.md", "evidence.json"])
+def test_a_changed_skill_is_found(go: Go, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run = go("one", changes=WARM)
+    path = run.folder / "skills" / "dead-groups-temperature-up" / file
+    text = path.read_text()
+    path.write_text(
+        text.replace("helps", "does not help") if file == "SKILL.md" else text.replace('"helps"', '"harms"')
+    )
+    assert any("SHA-256" in p for p in problems(run))
+    with pytest.raises(IntegrityError):
+        commands.skills_validate(run.folder, [], as_json=False)
+    assert "[FAIL]" in capsys.readouterr().out
+
+
+def test_an_effect_that_was_embellished_is_found_without_and_with_the_ledger(go: Go, tmp_path: Path) -> None:
+    run = go("one", changes=MORE)
+    (skill,) = read_library(run.folder).values()
+    trial = skill.trials[0]
+    better = trial.model_copy(update={"mean": 0.2, "low": 0.1, "high": 0.3})
+    folder = write_skill(skill.model_copy(update={"trials": (better,)}), tmp_path / "lib")
+    told, _ = check_skill(folder)
+    assert any("mean is 0.2, its ledger row says" in p for p in told)
+    moved = trial.model_copy(update={"domain": "elsewhere"})
+    folder = write_skill(skill.model_copy(update={"trials": (moved,)}), tmp_path / "lib")
+    assert check_skill(folder) == ([], 0), "the verdict's row says nothing of the domain ..."
+    with pytest.raises(IntegrityError):
+        commands.skills_validate(tmp_path / "lib", [run.folder], as_json=False)  # ... the ledger does
+
+
+def test_a_kill_between_event_and_file_is_made_good(go: Go) -> None:
+    run = go("one", changes=WARM)
+    folder = run.folder / "skills"
+    shutil.rmtree(folder)
+    assert problems(run), "the run is closed: its skill must be there"
+    from evotrainer.api import make_loop
+    from evotrainer.records.ledger import Ledger
+
+    with Ledger.open(run.folder / "ledger.db") as ledger:
+        make_loop(run.folder, run.task, ledger).librarian.distil(["b1"])
+    assert not problems(run) and (folder / "dead-groups-temperature-up" / "SKILL.md").is_file()
+
+
+def test_the_library_is_copied_and_its_skills_move_the_prior(go: Go, tmp_path: Path) -> None:
+    first = go("first", changes=WARM)
+    plain = go("without")
+    told = go("with", f'run.skills=["{first.folder}"]')
+    shutil.rmtree(first.folder)  # the run has its own copy
+    (library,) = [e.body for e in told.events() if e.kind == "library"]
+    assert set(library.skills) == {"dead-groups-temperature-up"} and not problems(told)
+
+    def considered(run: api.Run, new: float = 1.3) -> tuple[float, float]:
+        p: Proposal = next(e.body.proposal for e in run.events() if e.kind == "proposed")
+        return next((c.mean, c.sd) for c in p.considered if c.factor == "temperature" and c.new == new)
+
+    before, after = considered(plain), considered(told)
+    assert after[0] > before[0] + 0.01, "a skill that says +12 points raises what is expected"
+    b1 = told.lineage.branches["b1"]
+    assert b1.intervention is not None and b1.intervention.factor == "temperature"
+    (use,) = b1.intervention.skills
+    assert use.skill == "dead-groups-temperature-up" and use.after_mean > use.before_mean
+    reasoning = next(e.body.proposal.reasoning for e in told.events() if e.kind == "proposed")
+    assert f"skill {use.skill}" in reasoning and "moved its prior from" in reasoning
+    page = told.report(tmp_path / "r.html").read_text()
+    assert "Prior before" in page and use.skill in page
+
+
+def test_a_changed_copy_of_the_library_is_refused(go: Go) -> None:
+    first = go("first", changes=WARM)
+    run = go("with", f'run.skills=["{first.folder}"]', changes=COLD)
+    path = run.folder / "library" / "dead-groups-temperature-up" / "evidence.json"
+    path.write_text(path.read_text() + " ")
+    assert any("was changed" in p for p in problems(run))
+    from evotrainer.api import make_loop
+    from evotrainer.records.ledger import Ledger
+
+    with Ledger.open(run.folder / "ledger.db") as ledger, pytest.raises(IntegrityError, match="was changed"):
+        make_loop(run.folder, run.task, ledger).librarian.open()
+
+
+def test_controls_ignore_skills(go: Go) -> None:
+    first = go("first", changes=WARM)
+
+    def proposed(run: api.Run) -> list[tuple[str, object]]:
+        p = next(e.body.proposal for e in run.events() if e.kind == "proposed")
+        assert all(not i.skills for i in p.interventions)
+        return [(i.factor, i.new) for i in p.interventions]
+
+    library = f'run.skills=["{first.folder}"]'
+    assert proposed(go("a", "run.agent=random")) == proposed(go("b", "run.agent=random", library))
+
+
+def test_other_domains_local_skills_wait_for_the_own_options_to_fail(go: Go) -> None:
+    run = go("one", changes=WARM)
+    skill = read_skill(find_skills(run.folder)[0])
+    far = skill.model_copy(
+        update={"trials": (skill.trials[0].model_copy(update={"domain": "elsewhere", "run": "f" * 64}),)}
+    )
+    from evotrainer.api import make_loop
+    from evotrainer.records.ledger import Ledger
+
+    with Ledger.open(run.folder / "ledger.db") as ledger:
+        loop = make_loop(run.folder, run.task, ledger)
+        loop.recall()
+        loop.librarian._library = {far.name: far}
+        health = next(e.body.health for e in ledger.events("diagnosed"))
+        assert loop.librarian.advice(health) == ()
+        loop.failures = 3
+        (advice,) = loop.librarian.advice(health)
+    assert advice.foreign and advice.domains == ("elsewhere",)
+
+
+def test_libraries_merge_without_counting_twice(go: Go, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = go("a", changes=WARM)
+    b = go("b", "run.seeds=[4,5,6]", changes=f"{WARM},{MORE}")
+    lib = tmp_path / "lib"
+    commands.skills_import([a.folder], lib)
+    commands.skills_import([a.folder, b.folder], lib)
+    warm = read_library(lib)["dead-groups-temperature-up"]
+    assert len(warm.trials) == 2 and warm.pooled is not None and warm.pooled.comparisons == 2
+    commands.skills_validate(lib, [a.folder, b.folder], as_json=False)
+    capsys.readouterr()
+    commands.skills_list(lib, as_json=True)
+    assert [r["trials"] for r in json.loads(capsys.readouterr().out)] == [2]
+    commands.skills_export(lib, [], tmp_path / "out")
+    commands.skills_show(tmp_path / "out", None, as_json=False)
+    assert "## Trigger condition" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="no skill 'x'"):
+        commands.skills_show(lib, "x", as_json=False)
+
+
+def test_a_withdrawn_branch_speaks_against(go: Go) -> None:
+    run = go("one", changes=WARM)
+    from evotrainer.api import make_loop
+    from evotrainer.records.events import Invalidated
+    from evotrainer.records.ledger import Ledger
+
+    with Ledger.open(run.folder / "ledger.db") as ledger:
+        loop = make_loop(run.folder, run.task, ledger)
+        loop.recall()
+        gone = Invalidated(branch="b1", descendants=(), reason="a shortcut", champion="b0", capability="key")
+        ledger.append("invalidated", "b1/invalidated", gone)
+        loop.librarian.withdraw(["b1"])
+        (skill,) = distilled_skills(ledger.events()).values()
+    assert skill.claim == "invalid" and len(skill.trials) == 1
+    assert not problems(run)
+    assert all(check_skill(f) == ([], 0) for f in find_skills(run.folder))
+
+
+def test_with_and_without_is_one_command_and_goes_on(
+    go: Go, letters: Path, tmp_path: Path, paper: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from .conftest import QUICK
+
+    first = go("first", changes=WARM)
+    out = tmp_path / "cmp"
+    commands.skills_compare(letters, QUICK, [str(first.folder)], out, repeats=2, plain=True)
+    told = json.loads((out / "results.json").read_text())
+    arms = {(o["repeat"], o["arm"]): o for o in told["outcomes"]}
+    assert set(arms) == {(r, a) for r in (0, 1) for a in ("without", "with")}
+    assert all(arms[r, "with"]["used"] >= 1 and arms[r, "without"]["used"] == 0 for r in (0, 1))
+    assert arms[0, "with"]["promoted"] and arms[0, "with"]["first"] == 3
+    assert arms[0, "with"]["regret"] <= arms[0, "without"]["regret"]
+    text = (out / "results.md").read_text()
+    assert "with - without" in text and "trials until the first promotion" in text
+    specs = api.open_run(out / "r1-with").task.run
+    assert specs.seeds == (1001, 1002, 1003) and specs.seed == 1
+    n = len(paper)
+    commands.skills_compare(letters, QUICK, [str(first.folder)], out, repeats=2, plain=True)
+    assert len(paper) == n, "nothing is run twice"
+    with pytest.raises(ConfigError, match="another recipe section"):
+        commands.skills_compare(letters, [*QUICK, "recipe.lr=2e-3"], [str(first.folder)], out, repeats=2, plain=True)
+    capsys.readouterr()
+
+
+def test_a_library_that_does_not_hold_is_refused_before_anything_is_spent(
+    go: Go, letters: Path, tmp_path: Path, paper: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = go("first", changes=WARM)
+    n = len(paper)
+    path = first.folder / "skills" / "dead-groups-temperature-up" / "evidence.json"
+    path.write_text(path.read_text().replace('"claim": "helps"', '"claim": "harms"'))
+    with pytest.raises(IntegrityError, match="claim does not follow from the trials"):
+        go("next", f'run.skills=["{first.folder}"]')
+    with pytest.raises(StoreError, match="no such folder"):
+        commands.run(letters, ['run.skills=["nowhere"]'], None, dry_run=True, open_report=False, plain=True)
+    assert len(paper) == n and not (tmp_path / "next").exists()
+    assert commands.library_override(["a", "b"]) == ['run.skills=["a", "b"]']
+
+
+def test_a_task_file_names_libraries_from_its_own_folder(letters: Path, tmp_path: Path) -> None:
+    from evotrainer.config import load_task
+
+    here = tmp_path / "task.toml"
+    text = letters.read_text().replace("python:./environment.py", f"python:{letters.parent}/environment.py")
+    here.write_text(text.replace("[run]", '[run]\nskills = ["lib", "builtin"]'))
+    assert load_task(here).run.skills == (str(tmp_path / "lib"), "builtin")
+    plain = load_task(letters)
+    assert load_task(here).hash != plain.hash == load_task(letters, ["run.skills=[]"]).hash

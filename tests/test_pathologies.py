@@ -1,0 +1,103 @@
+"""Every shipped failure has a task file that holds, a page that names its finding, and a place in the index."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from evotrainer.config import load_task, resolve_base
+from evotrainer.envs import open_environment
+from evotrainer.harness import Harness
+from evotrainer.harness.kinds import KINDS
+from evotrainer.opening import check_recipe
+from evotrainer.records.recipe import lint
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "examples" / "pathologies"
+PAGES = ROOT / "docs" / "pathologies"
+FILES = sorted(FOLDER.glob("*.toml"))
+KIND = {"length-collapse": "efficiency_collapse"}
+"""Kinds of findings that are not called like their file."""
+FINDING = re.compile(r"\[(?:critical|warn)\] (\w+): .{20,}")
+
+
+def test_each_failure_of_the_method_is_shipped() -> None:
+    shipped = {p.stem for p in FILES}
+    assert shipped >= {"echo-trap", "laziness", "action-timidity", "tool-misuse", "dead-groups", "truncation"}
+
+
+@pytest.mark.parametrize("path", [*FILES, ROOT / "examples" / "leak.toml"], ids=lambda p: p.stem)
+def test_it_runs_as_shipped(path: Path) -> None:
+    task = load_task(path)
+    if task.environment["name"] == "math" and importlib.util.find_spec("reasoning_gym") is None:
+        pytest.skip("reasoning-gym is not installed")
+    assert task.policy.base.startswith("builtin:"), "a first run would have to train a base policy"
+    assert resolve_base(task.policy.base) is not None
+    world = open_environment(task.environment)
+    try:
+        check_recipe(task.recipe, world.name, world.components, world.knobs)
+    finally:
+        world.close()
+    assert f"evotrainer run {path.relative_to(ROOT)}" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_it_costs_minutes_and_nothing_is_evolved(path: Path) -> None:
+    task = load_task(path)
+    assert task.run.rounds == 0
+    assert len(task.run.seeds) >= 2, "one seed shows nothing"
+    assert task.budget.cpu_s is not None and task.budget.cpu_s <= 900
+    assert task.recipe.steps * task.recipe.prompts_per_step * task.recipe.group_size <= 40 * 32 * 8
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_its_page_gives_command_curve_and_finding(path: Path) -> None:
+    text = (PAGES / f"{path.stem}.md").read_text(encoding="utf-8")
+    kind = KIND.get(path.stem, path.stem.replace("-", "_"))
+    assert kind in KINDS
+    assert kind in text, f"the page does not name {kind}"
+    found = set(FINDING.findall(text))
+    assert found, "no finding is quoted"
+    assert found <= set(Harness.default().detectors), "a finding that no detector makes"
+    assert f"evotrainer run examples/pathologies/{path.name}" in text
+    assert text.count("\n| ") >= 3, "no curve"
+    assert "CPU-seconds" in text
+
+
+def test_the_index_names_all_of_them_and_what_did_not_emerge() -> None:
+    text = (PAGES / "README.md").read_text(encoding="utf-8")
+    for path in FILES:
+        assert f"({path.stem}.md)" in text
+    assert "examples/leak.toml" in text
+    linked = set(re.findall(r"\]\(([\w-]+)\.md\)", text))
+    assert linked == {p.stem for p in PAGES.glob("*.md")} - {"README"}
+    assert "did not emerge" in text and "seeded" in text
+
+
+def test_the_seeded_failure_says_that_it_is_seeded() -> None:
+    path = ROOT / "examples" / "hardcode.toml"
+    text, page = path.read_text(encoding="utf-8"), (PAGES / "hard-coding.md").read_text(encoding="utf-8")
+    task = load_task(path)
+    world = open_environment(task.environment)
+    try:
+        check_recipe(task.recipe, world.name, world.components, world.knobs)
+        shown = [program for _, program in world.demonstrations(400, task.policy.warm_start.seed)]
+        open_ones = {c.name for c in world.capabilities if task.recipe.knobs.get(c.knob) == c.open}
+    finally:
+        world.close()
+    share = sum(" if xs == [" in program for program in shown) / len(shown)
+    assert share == pytest.approx(task.environment["hard_coded"], abs=0.06) and share > 0.1
+    assert f"SEEDED: {100 * task.environment['hard_coded']:.0f}%" in text and "seeded" in page.lower()
+    assert set(task.recipe.rewards) == {"visible"} and open_ones == {"visible_tests"}
+    assert task.policy.base == "warm-start" and task.budget.cpu_s is not None and task.budget.cpu_s <= 900
+    command = "evotrainer run examples/hardcode.toml --harness minimal"
+    assert command in text and command in page
+
+
+def test_the_config_lint_warns_of_half_of_them_at_most() -> None:
+    """A penalty that outweighs the answer and rates far too high are seen before a run; the others come out of training."""
+    warned = {p.stem for p in FILES if lint(load_task(p).recipe)}
+    assert warned == {"length-collapse", "policy-collapse", "tool-misuse"}
