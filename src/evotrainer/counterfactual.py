@@ -151,7 +151,8 @@ class Auditor:
             scored = [self.scored(x, w) for x in (b, reference) for w in (opened, closed)]
             least = self.loop.task.judge.min_effect
             settled = settle_audit(b.name, c, trigger, *scored, min_effect=least)
-            if proxy := self.loop.evolver.proxy_questioned(b.name, trigger):
+            gain = settled.score_open - settled.reference_open
+            if proxy := self.loop.evolver.proxy_questioned(b.name, trigger, gain):
                 both = [
                     settle_audit(
                         b.name, c, trigger, *scored, min_effect=least, confidence=1 - (1 - CONFIDENCE) / 2, measure=m

@@ -17,7 +17,16 @@ from zlib import crc32
 from evotrainer.counterfactual import findings
 from evotrainer.errors import ConfigError, SandboxError
 from evotrainer.records.events import GapSeen, HarnessEvolved, TrialFinished
-from evotrainer.records.evidence import Admission, DetectorSpec, Finding, Flip, HealthReport, Proposal, Quote
+from evotrainer.records.evidence import (
+    OWN_TRIGGERS,
+    Admission,
+    DetectorSpec,
+    Finding,
+    Flip,
+    HealthReport,
+    Proposal,
+    Quote,
+)
 from evotrainer.records.lineage import BASE, Lineage
 
 if TYPE_CHECKING:
@@ -255,11 +264,13 @@ class Evolver:
             not c.honest and self.loop.auditor.is_open(c, b) for c in self.loop.auditor.capabilities
         )
 
-    def proxy_questioned(self, branch: str, trigger: str) -> str:
-        """The paid proxy component, where what asks for an audit says that only the proxy rose; else empty.
+    def proxy_questioned(self, branch: str, trigger: str, gain: float) -> str:
+        """The paid proxy component, where an audit has to compare it as well; else empty.
 
-        The outcome cannot fall then when the shortcut is closed; what was gained, the proxy, can. Who says so: a detector
-        that was mined for a contradiction, or a finding of a kind that parts the proxy from the truth.
+        Where only the proxy rose, the outcome cannot fall when the shortcut is closed; what was gained, the proxy, can.
+        Who says so: a detector that was mined for a contradiction; a finding of a kind that parts the proxy from the
+        truth; or no detector at all (before a promotion, a certificate), and the outcome is not above the reference's
+        (`gain`, score units): then the proxy is all that training bought.
         """
         from evotrainer.harness.gaps import DIVERGED
 
@@ -270,7 +281,8 @@ class Evolver:
         said = event.body.considered if event and event.body.trigger == "contradiction" else ()
         mined = any(a.admitted and a.detector.name == trigger for a in said)
         parted = any(f.detector == trigger and f.kind in DIVERGED for f in findings(b))
-        return pair[0] if mined or parted else ""
+        last = trigger in OWN_TRIGGERS and gain <= 0
+        return pair[0] if mined or parted or last else ""
 
     # -- rollouts, mined and held out ------------------------------------------------------------------------------
 

@@ -399,5 +399,8 @@ def test_a_finding_that_parts_the_proxy_from_the_truth_is_answered_by_the_proxy(
         branches={"b0": branch},
         ledger=SimpleNamespace(get=lambda key: None),
     )
-    assert Evolver(loop).proxy_questioned("b0", "says_so") == measured
-    assert Evolver(loop).proxy_questioned("b0", "promotion") == ""
+    asked = Evolver(loop).proxy_questioned
+    assert asked("b0", "says_so", 0.2) == measured
+    assert asked("b0", "promotion", 0.2) == "", "an outcome that rose is what is audited"
+    unpaid = "" if paid != "visible" else "visible"
+    assert asked("b0", "promotion", 0.0) == asked("b0", "certification", -0.1) == unpaid

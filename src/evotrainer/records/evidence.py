@@ -253,6 +253,10 @@ class Capability(Frozen):
         return (kind == SHORTCUT and not self.honest) or not self.kinds or kind in self.kinds
 
 
+OWN_TRIGGERS = ("promotion", "certification", "asked")
+"""Who asks for an audit without a detector: the loop before it trusts a branch, a person."""
+
+
 class Audit(Frozen):
     """A counterfactual audit: the same policies on the same tasks, with one capability open and closed.
 

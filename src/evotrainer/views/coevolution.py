@@ -11,11 +11,9 @@ from typing import Any
 
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import Audit, DetectorSpec
+from evotrainer.records.evidence import OWN_TRIGGERS, Audit, DetectorSpec
 from evotrainer.views.text import change, one_line, points
 
-OWN_TRIGGERS = ("promotion", "certification", "asked")
-"""Audits that no detector asked for."""
 TRIGGERS = {
     "opened": "as the run began",
     "score_move": "the score moved and no finding said why",
