@@ -200,7 +200,7 @@ def preflight(task: TaskFile) -> None:
         weights_sha256(base)
     agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
-    check_installed("embedded")
+    check_installed(task.trainer.name)
     check_world(task, children)
 
 

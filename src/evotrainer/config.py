@@ -27,6 +27,8 @@ LATER = (
     ("run", "evolve_harness"),
 )
 """Options that joined after 0.1.0's first runs: at their default they leave a task file's hash as it was."""
+LATER_SECTIONS = ("trainer", "executor", "tracking")
+"""Whole sections of that kind."""
 
 
 class TaskInfo(Frozen):
@@ -187,6 +189,33 @@ class BudgetConfig(Frozen):
         return {k: float(v) for k, v in d.items() if v is not None}
 
 
+class TrainerConfig(Frozen):
+    """What trains and evaluates policies."""
+
+    name: Literal["embedded", "trl"] = "embedded"
+    """embedded: EvoTrainer's own small policies, for CPUs. trl: any causal language model of the Hugging Face form."""
+    options: dict[str, Any] = {}
+    """The trainer's own options (docs/trainers.md)."""
+
+
+class ExecutorConfig(Frozen):
+    """Where trials run."""
+
+    name: Literal["local", "ray"] = "local"
+    """local: processes of this machine. ray: a Ray cluster."""
+    options: dict[str, Any] = {}
+    """The executor's own options (docs/cluster.md)."""
+
+
+class TrackingConfig(Frozen):
+    """Where a run's figures are exported to as well; the ledger stays the truth."""
+
+    to: tuple[Literal["trackio", "wandb", "mlflow", "tensorboard"], ...] = ()
+    project: str = "evotrainer"
+    options: dict[str, Any] = {}
+    """Options by target, e.g. `[tracking.options.mlflow]` (docs/tracking.md)."""
+
+
 class SandboxConfig(Frozen):
     accept_tier_e: bool = False
     """Run untrusted programs with no isolation at all. Only for code you trust."""
@@ -204,6 +233,9 @@ class TaskFile(Frozen):
     run: RunConfig = RunConfig()
     budget: BudgetConfig = BudgetConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    trainer: TrainerConfig = TrainerConfig()
+    executor: ExecutorConfig = ExecutorConfig()
+    tracking: TrackingConfig = TrackingConfig()
 
     @property
     def hash(self) -> str:
@@ -212,6 +244,9 @@ class TaskFile(Frozen):
         for section, name in LATER:
             if getattr(self, section).__class__.model_fields[name].default == getattr(getattr(self, section), name):
                 del values[section][name]
+        for section in LATER_SECTIONS:
+            if getattr(self, section) == self.__class__.model_fields[section].default:
+                del values[section]
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

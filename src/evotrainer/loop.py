@@ -294,6 +294,7 @@ class Loop(Trials):
             evals=tuple(p for s in splits if (p := self.plan_eval(s))),
             accept_tier_e=self.task.sandbox.accept_tier_e,
             sampler_dtype=self.sampler,
+            **self.trained_by,
         )
         (self.base,) = self.run_trials([spec])
         self.base_health = self.read("base/read", 0, "base", self.load("base", "search"), recipe=self.task.recipe)

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from evotrainer.config import TaskFile, default_workers, resolve_base
+from evotrainer.config import TaskFile, resolve_base
 from evotrainer.errors import BudgetError, IntegrityError, TrainerError
-from evotrainer.executors.local import LocalExecutor
+from evotrainer.executors import make_executor
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec
 from evotrainer.records.budget import Budget
 from evotrainer.records.events import TrialFinished, TrialIntended
@@ -94,7 +94,7 @@ class Trials:
     def __init__(self, folder: Path, task: TaskFile, ledger: Ledger, view: Observer) -> None:
         self.folder, self.task, self.ledger, self.view = folder, task, ledger, view
         self.journal = Journal(ledger)
-        self.executor = LocalExecutor(folder, task.run.workers or default_workers(), task.run.restarts)
+        self.executor = make_executor(folder, task)
         self.base: TrialFinished | None = None
         self.env: dict[str, Any] = {}
         self.closed: dict[str, Any] = {}
@@ -146,7 +146,13 @@ class Trials:
             cpu_limit_s=2 * self.task.budget.trial_cpu_s,
             accept_tier_e=self.task.sandbox.accept_tier_e,
             sampler_dtype=self.sampler,
+            **self.trained_by,
         )
+
+    @property
+    def trained_by(self) -> dict[str, Any]:
+        """The trainer in a specification."""
+        return {"trainer": self.task.trainer.name, "trainer_options": self.task.trainer.options}
 
     def read_by(self) -> dict[str, Any]:
         """The harness version that a trial reads itself with; empty for h0 as it comes."""
@@ -179,6 +185,7 @@ class Trials:
             evals=tuple(evals),
             accept_tier_e=self.task.sandbox.accept_tier_e,
             sampler_dtype=self.sampler,
+            **self.trained_by,
         )
 
     def run_trials(self, specs: Sequence[TrialSpec]) -> list[TrialFinished]:

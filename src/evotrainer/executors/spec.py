@@ -55,6 +55,8 @@ class TrialSpec(Frozen):
     accept_tier_e: bool = False
     sampler_dtype: Literal["fp32", "bf16"] = "fp32"
     """Numbers that sampling computes in; the update computes in fp32 either way."""
+    trainer: str = "embedded"
+    trainer_options: dict[str, Any] = {}
 
 
 class Heartbeat(Frozen):

@@ -143,7 +143,7 @@ class TrialProcess:
         from evotrainer.trainers import get_trainer
 
         spec = self.spec
-        trainer = get_trainer("embedded", spec.sampler_dtype)
+        trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
         with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
             start = self.start_policy(world)
             parts: list[SealedPart] = []

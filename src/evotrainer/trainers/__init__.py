@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.trainers.base import Trainer
@@ -44,12 +45,17 @@ def sampler_dtype(wanted: str) -> Literal["fp32", "bf16"]:
     return "fp32"
 
 
-def get_trainer(name: str, sampler: Literal["fp32", "bf16"] = "fp32") -> Trainer:
+def get_trainer(
+    name: str, sampler: Literal["fp32", "bf16"] = "fp32", options: Mapping[str, Any] | None = None
+) -> Trainer:
     """The trainer of this name; ConfigError for an unknown one, MissingDependencyError where its libraries lack.
 
-    `sampler`: the numbers that sampling computes in.
+    `sampler`: the numbers that the embedded trainer's sampling computes in. `options`: the trainer's own; ConfigError
+    for an unknown one.
     """
     if name == "embedded":
+        if options:
+            raise ConfigError(f"the embedded trainer has no option {', '.join(options)}; remove [trainer.options]")
         from evotrainer.trainers.embedded import EmbeddedTrainer
 
         return EmbeddedTrainer(bf16=sampler == "bf16")
