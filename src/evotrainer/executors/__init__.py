@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.executors.local import LocalExecutor
-
 if TYPE_CHECKING:
     from evotrainer.config import TaskFile
+    from evotrainer.executors.local import LocalExecutor
 
 
 def make_executor(folder: Path, task: TaskFile) -> LocalExecutor:
     """The executor that a task asks for, for the run in `folder`; ConfigError for an unknown option."""
     from evotrainer.config import default_workers
     from evotrainer.errors import ConfigError
+    from evotrainer.executors.local import LocalExecutor
 
     if task.executor.name == "local":
         if task.executor.options:

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from evotrainer.errors import BudgetError, EvoTrainerError, FaultsError, StoreError
 from evotrainer.executors.health import read_health
@@ -357,5 +357,15 @@ def tell(folder: Path, e: Exception) -> None:
         write_atomic(folder / "error", line)
 
 
+def leave(code: int) -> NoReturn:
+    """End a process whose work is done and durable; taking PyTorch down in order would cost 0.5 to 0.8 CPU-s a trial."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    done = main(sys.argv[1:])
+    if done:
+        raise SystemExit(done)
+    leave(done)

@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 import torch
+from torch.optim.adamw import adamw
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Schedule
 from evotrainer.trainers.embedded.policy import Policy
 
 BETAS = (0.9, 0.95)
+EPS = 1e-8
 
 
 def learning_rate(peak: float, schedule: Schedule, step: int, steps: int) -> float:
@@ -27,7 +29,11 @@ def learning_rate(peak: float, schedule: Schedule, step: int, steps: int) -> flo
 
 
 class Optimizer:
-    """AdamW; weight decay on matrices only, as Hugging Face's trainer does."""
+    """AdamW; weight decay on matrices only, as Hugging Face's trainer does.
+
+    PyTorch's functional form with a state of our own: the class `torch.optim.AdamW` imports the compiler when it is made,
+    1.2 CPU-s of every trial.
+    """
 
     def __init__(self, policy: Policy, weight_decay: float, betas: tuple[float, float] = BETAS) -> None:
         assert policy.grad is not None
@@ -36,11 +42,16 @@ class Optimizer:
         self.parts = [policy.flat[:n], policy.flat[n:]]
         for p, g in zip(self.parts, (policy.grad[:n], policy.grad[n:]), strict=True):
             p.grad = g
-        groups = [
-            {"params": [self.parts[0]], "weight_decay": weight_decay},
-            {"params": [self.parts[1]], "weight_decay": 0.0},
+        self.decay = (weight_decay, 0.0)
+        self.betas = betas
+        self.moments = [
+            {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": torch.zeros_like(p),
+            }
+            for p in self.parts
         ]
-        self.adam = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=1e-8, fused=True)
 
     def step(self, lr: float, clip: float) -> float:
         """Clip the global gradient norm to `clip`, update, clear gradients; returns the norm before clipping."""
@@ -49,14 +60,34 @@ class Optimizer:
             raise TrainerError("the gradient is not finite; lower lr or grad_clip and train again")
         if norm > clip:
             self.grad.mul_(clip / (norm + 1e-6))
-        for g in self.adam.param_groups:
-            g["lr"] = lr
-        self.adam.step()
+        with torch.no_grad():
+            for p, m, decay in zip(self.parts, self.moments, self.decay, strict=True):
+                assert p.grad is not None
+                adamw(
+                    [p],
+                    [p.grad],
+                    [m["exp_avg"]],
+                    [m["exp_avg_sq"]],
+                    [],
+                    [m["step"]],
+                    fused=True,
+                    amsgrad=False,
+                    beta1=self.betas[0],
+                    beta2=self.betas[1],
+                    lr=lr,
+                    weight_decay=decay,
+                    eps=EPS,
+                    maximize=False,
+                )
         self.grad.zero_()
         return norm
 
     def state(self) -> dict[str, Any]:
-        return self.adam.state_dict()
+        """As `torch.optim.AdamW.state_dict()` has it."""
+        return {"state": dict(enumerate(self.moments))}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.adam.load_state_dict(state)
+        """Go on with a saved state; those of `torch.optim.AdamW` will do."""
+        for i, m in enumerate(self.moments):
+            for k, v in m.items():
+                v.copy_(state["state"][i][k])
