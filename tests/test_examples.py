@@ -10,7 +10,7 @@ import pytest
 from evotrainer import api
 from evotrainer.config import load_task
 
-from .loop.conftest import SMALL
+from .loop.conftest import TINY
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.xdist_group("loop")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("loop")
 
 def test_the_python_api_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = runpy.run_path(str(ROOT / "examples" / "python_api.py"))["main"]
-    run = main(tmp_path, [*SMALL, "policy.warm_start.steps=60", "recipe.steps=2", "run.branches=1"])
+    run = main(tmp_path, [*TINY, "policy.warm_start.steps=60"])
     said = capsys.readouterr().out
     assert isinstance(run, api.Run)
     assert "champion: b" in said

@@ -27,6 +27,19 @@ SMALL = [
     "run.health_every=2",
 ]
 
+FEW = ["run.seeds=[1,2]", "judge.min_seeds=2", "run.certify_seeds=[101]"]
+"""As few trainings as a run can do with."""
+TINY = [*SMALL, *FEW, "recipe.steps=2", "recipe.prompts_per_step=4", "evaluation.search_tasks=8"]
+TINY += ["evaluation.gate_tasks=12", "evaluation.cert_tasks=12", "run.checkpoint_every=1", "run.branches=1"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever reads the finished run does so in one process, so that it is made once."""
+    for item in items:
+        if "finished" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("loop"))
+
 
 @pytest.fixture(scope="session")
 def task_file(tmp_path_factory: pytest.TempPathFactory) -> Path:

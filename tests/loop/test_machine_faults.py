@@ -24,11 +24,9 @@ from evotrainer.records.faults import VARIABLE
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trials import Quiet
 
-from .conftest import SMALL
+from .conftest import TINY
 
 pytestmark = pytest.mark.xdist_group("loop")
-
-TINY = [*SMALL, "recipe.steps=2", "run.branches=1", "evaluation.gate_tasks=20", "evaluation.cert_tasks=20"]
 
 
 def failed(folder: Path) -> list[str]:
@@ -211,7 +209,7 @@ def test_an_emptied_ledger_is_not_built_over(finished: api.Run, task_file: Path,
     for file in folder.glob("ledger.db*"):
         file.unlink()
     with pytest.raises(IntegrityError, match=r"trials, rollouts, sealed/ hold results.*restore ledger\.db"):
-        api.start(task_file, folder, SMALL)
+        api.start(task_file, folder, TINY)
     (folder / "ledger.db").touch()
     before = sorted(str(p) for p in folder.rglob("*.json"))
     with pytest.raises(IntegrityError, match=r"ends at event 0, its head file at \d+"):

@@ -17,11 +17,9 @@ import pytest
 from evotrainer import api
 from evotrainer.errors import AbortedError, ConfigError, IntegrityError, StoreError, TrainerError
 
-from .conftest import SMALL
+from .conftest import SMALL, TINY
 
-TINY = [*SMALL, "recipe.steps=2", "recipe.prompts_per_step=4", "evaluation.search_tasks=8", "evaluation.gate_tasks=12"]
-TINY += ["evaluation.cert_tasks=12", "run.checkpoint_every=1", "run.branches=1", "run.certify_seeds=[101]"]
-TINY += ["run.seeds=[1,2]", "judge.min_seeds=2"]
+ROOT = Path(__file__).parents[2]
 
 
 def command(args: list[str], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -76,19 +74,57 @@ def one_per_kind(points: list[str]) -> list[str]:
     return out
 
 
-@pytest.mark.timeout(900)
+def driver(folder: Path, task: Path, overrides: list[str], kill_at: str) -> int:
+    """Drive a run with trials on paper to its end, through all kills; returns how many there were."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.loop.kill_driver", str(folder), str(task), *overrides],
+        cwd=ROOT,
+        env={**os.environ, "EVOTRAINER_KILL_AT": kill_at},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return int(done.stdout.split()[-1])
+
+
 @pytest.mark.xdist_group("kills")
-def test_a_run_killed_at_every_named_step_ends_like_an_uninterrupted_one(
+def test_a_driver_killed_at_every_named_step_ends_like_an_uninterrupted_one(
     task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:
-    args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.workers=1", "run.restarts=99"]
-    listed = tmp_path / "points"
+    """Trials on paper: what is killed here is what decides and records."""
+    changes = "[{factor = 'group_size', new = 12}, {factor = 'lr', new = 1e-4}]"
+    overrides = [*TINY, f"policy.base={trained_base}", "run.rounds=2", "run.agent=fixed"]
+    overrides += [f"run.agent_options.interventions={changes}", "judge.max_seeds=4"]
+    listed, todo = tmp_path / "points", tmp_path / "todo"
     # The run's name goes into the rollouts' ids: both runs are called the same.
+    whole, killed = tmp_path / "whole" / "r", tmp_path / "killed" / "r"
+    assert driver(whole, task_file, overrides, f"list:{listed}") == 0
+    points = one_per_kind(listed.read_text().split("\n")[:-1])
+    assert len(points) > 80, points
+    todo.write_text("".join(f"{p}\n" for p in points))
+    assert driver(killed, task_file, overrides, f"once:{todo}") == len(points)
+    assert todo.read_text() == "", f"never reached: {todo.read_text().split()}"
+    assert outcome(api.Run(killed)) == outcome(api.Run(whole))
+    assert api.Run(killed).champion == "b1" and len(api.Run(killed).verdicts) >= 2
+    intended = [e.body.trial for e in api.Run(killed).events() if e.kind == "intended"]
+    assert len(intended) == len(set(intended)), "a trial was paid for twice"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.xdist_group("kills")
+def test_a_trial_killed_at_every_named_step_ends_like_an_uninterrupted_one(
+    task_file: Path, trained_base: Path, tmp_path: Path
+) -> None:
+    args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.rounds=0", "run.workers=1", "run.restarts=99"]
+    listed = tmp_path / "points"
     whole = tmp_path / "whole" / "r"
     done = command(["run", *args, "--out", str(whole)], {"EVOTRAINER_KILL_AT": f"list:{listed}"})
     assert done.returncode == 0, done.stderr
-    points = one_per_kind(listed.read_text().split("\n")[:-1])
-    assert len(points) > 40, points
+    reached = listed.read_text().split("\n")[:-1]
+    points = [p for p in one_per_kind(reached) if p.startswith(("trial:", "store:"))]
+    assert len(points) >= 12, points
+    points.append(next(p for p in reached if p.endswith("b0-s1/intended")))  # and the driver, while a trial begins
 
     todo = tmp_path / "todo"
     todo.write_text("".join(f"{p}\n" for p in points))

@@ -15,7 +15,7 @@ from evotrainer.executors.spec import read_spec
 from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
 from evotrainer.records.store import load
 
-from .conftest import SMALL
+from .conftest import TINY
 
 pytestmark = pytest.mark.xdist_group("loop")
 
@@ -136,7 +136,7 @@ class Stubborn:
 
 
 def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
-    overrides = [*SMALL, f"policy.base={trained_base}", "run.branches=2", "recipe.steps=2"]
+    overrides = [*TINY, f"policy.base={trained_base}", "run.branches=2"]
     run = api.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
     vetoed = {e.body.index: e.body.backtest.reason for e in run.events() if e.kind == "backtested" and e.body.vetoed}
     refused = {e.body.index: e.body.reason for e in run.events() if e.kind == "refused"} | vetoed
@@ -155,12 +155,12 @@ def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base:
 
 
 def test_a_budget_that_runs_out_ends_in_certification(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
-    overrides = [*SMALL, f"policy.base={trained_base}", "recipe.steps=2", "budget.trials=7", "run.rounds=3"]
+    overrides = [*TINY, f"policy.base={trained_base}", "budget.trials=5", "run.rounds=3"]
     run = api.start(task_file, tmp_path / "run", overrides)
     assert run.certification is not None
     assert run.closed is not None
     trained = [e for e in run.events() if e.kind == "intended" and e.body.train]
-    assert len(trained) <= 7
+    assert 4 <= len(trained) <= 5
     assert any("budget" in e.body.reason for e in run.events() if e.kind == "refused") or "budget" in run.closed.reason
 
 

@@ -15,7 +15,7 @@ import pytest
 from evotrainer import api
 from evotrainer.commands import parse_answer
 
-from .test_resume import TINY
+from .conftest import TINY
 
 pytestmark = pytest.mark.xdist_group("kills")
 
