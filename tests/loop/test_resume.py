@@ -16,8 +16,10 @@ import pytest
 
 from evotrainer import api
 from evotrainer.errors import AbortedError, ConfigError, IntegrityError, StoreError, TrainerError
+from tests.paper import on_paper
 
 from .conftest import SMALL, TINY
+from .kill_driver import finish
 
 ROOT = Path(__file__).parents[2]
 
@@ -257,7 +259,10 @@ def test_a_second_run_does_not_overwrite_the_first(finished: api.Run, task_file:
 
 
 @pytest.mark.xdist_group("loop")
-def test_a_human_can_send_back_abort_and_go_on(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+def test_a_human_can_send_back_abort_and_go_on(
+    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_paper(monkeypatch, finish)
     overrides = [*TINY, f"policy.base={trained_base}", "run.autonomy=human_gated"]
     asked: list[str] = []
 

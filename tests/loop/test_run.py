@@ -11,11 +11,12 @@ import pytest
 
 from evotrainer import api, commands
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
-from evotrainer.executors.spec import read_spec
 from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
 from evotrainer.records.store import load
+from tests.paper import on_paper
 
 from .conftest import TINY
+from .kill_driver import finish
 
 pytestmark = pytest.mark.xdist_group("loop")
 
@@ -135,7 +136,10 @@ class Stubborn:
         )
 
 
-def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+def test_bad_branches_are_refused_with_the_reason(
+    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = on_paper(monkeypatch, finish)
     overrides = [*TINY, f"policy.base={trained_base}", "run.branches=2"]
     run = api.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
     vetoed = {e.body.index: e.body.backtest.reason for e in run.events() if e.kind == "backtested" and e.body.vetoed}
@@ -148,13 +152,16 @@ def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base:
     assert "kindness" in refused[4]
     opened = [e.body for e in run.events() if e.kind == "branch"]
     assert [b.intervention.factor for b in opened if b.intervention] == ["temperature", "kl_beta"]
-    colder = read_spec(run.folder / "trials" / "b1-s1")
+    colder = next(s for s in ran if s.trial == "b1-s1")
     assert colder.recipe.temperature == 0.4
     assert colder.protocol.temperature == 1.0, "a branch that samples colder is evaluated like all others"
     assert {v.control for v in run.verdicts} == {"b0"}, "each branch is judged against what it was branched from"
 
 
-def test_a_budget_that_runs_out_ends_in_certification(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+def test_a_budget_that_runs_out_ends_in_certification(
+    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_paper(monkeypatch, finish)
     overrides = [*TINY, f"policy.base={trained_base}", "budget.trials=5", "run.rounds=3"]
     run = api.start(task_file, tmp_path / "run", overrides)
     assert run.certification is not None
