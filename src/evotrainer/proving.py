@@ -16,7 +16,7 @@ from evotrainer.errors import EvoTrainerError, IntegrityError
 from evotrainer.records import verify as records_verify
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.evidence import Capability
-from evotrainer.records.lineage import BASE, Lineage
+from evotrainer.records.lineage import BASE, Lineage, last_audits
 from evotrainer.records.verify import Check, Problem, Record, VerifyReport, verify_run
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def rejudge(record: Record, event: Event, then: Callable[..., Any] | None = None
     if not body.trials:  # a ledger that knew one look, and no effect worth more seeds
         config = config.model_copy(update={"worthwhile": None, "max_seeds": JudgeConfig().max_seeds})
     able = capabilities(run)
-    audits = [e.body.audit for e in before if e.kind == "audited" and e.body.audit.branch == stored.branch]
+    audits = last_audits(before, stored.branch)
     seen = [*reading(stored.branch), *findings_of(t for t in trials(stored.branch) if t.status == "complete")]
     closed = closed_then(record.events, event.seq, able, task.recipe.knobs)
     noise = next((e.body for e in reversed(before) if e.kind == "noise"), None)
