@@ -80,7 +80,8 @@ class WarmStart(Frozen):
 class PolicyConfig(Frozen):
     base: str = "warm-start"
     """`builtin:<name>` (ships with the package), a policy folder written by EvoTrainer (`evotrainer base`, or a trial's
-    `policy/`), or `warm-start`."""
+    `policy/`), or `warm-start`. With trainer.name = trl also any folder of transformers, or a Hugging Face id
+    (`org/name`, `org/name@revision`), pinned to its commit when the run begins."""
     warm_start: WarmStart = WarmStart()
 
 
@@ -384,8 +385,14 @@ def resolve_base(base: str) -> Path | None:
             known = sorted(x.name for x in p.parent.glob("*") if (x / "config.json").is_file())
             raise ConfigError(f"no base policy {base!r} ships with the package; there are: {known or 'none'}")
         return p
+    from evotrainer.hub import looks_like_id, parse_pinned, snapshot
+
+    if (pinned := parse_pinned(base)) is not None:
+        return snapshot(*pinned)
     p = Path(base).expanduser().resolve()
     if not (p / "config.json").is_file():
+        if (found := looks_like_id(base)) is not None:
+            return snapshot(*found)
         raise ConfigError(f"policy.base {base!r}: no config.json there; give a folder transformers can load")
     return p
 

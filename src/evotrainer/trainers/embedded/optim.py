@@ -1,4 +1,4 @@
-"""Optimizer on the flat weight buffer, learning-rate schedule, gradient clipping."""
+"""Optimizer on the flat weight buffer, gradient clipping."""
 
 from __future__ import annotations
 
@@ -9,23 +9,10 @@ import torch
 from torch.optim.adamw import adamw
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.recipe import Schedule
 from evotrainer.trainers.embedded.policy import Policy
 
 BETAS = (0.9, 0.95)
 EPS = 1e-8
-
-
-def learning_rate(peak: float, schedule: Schedule, step: int, steps: int) -> float:
-    """Rate of step `step` (0-based) of `steps`."""
-    if step < schedule.warmup:
-        return peak * (step + 1) / schedule.warmup
-    progress = (step - schedule.warmup) / max(1, steps - schedule.warmup)
-    if schedule.kind == "linear":
-        return peak * (1.0 - progress)
-    if schedule.kind == "cosine":
-        return peak * 0.5 * (1.0 + math.cos(math.pi * progress))
-    return peak
 
 
 class Optimizer:
