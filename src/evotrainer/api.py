@@ -133,6 +133,7 @@ def start(
             f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
         )
     refuse_results(folder)
+    resolved = _with_pinned_data(resolved)
     preflight(resolved)
     check_library(resolved)
     resolved = _with_absolute_base(resolved)
@@ -251,6 +252,14 @@ def _with_absolute_base(task: TaskFile) -> TaskFile:
     if base is None or task.policy.base.startswith("builtin:"):
         return task
     return task.model_copy(update={"policy": task.policy.model_copy(update={"base": str(base)})})
+
+
+def _with_pinned_data(task: TaskFile) -> TaskFile:
+    """A Hugging Face data set's revision as a commit, so that every trial and every resume reads the same rows."""
+    from evotrainer.envs.hub import pin
+
+    environment = pin(task.environment)
+    return task if environment == task.environment else task.model_copy(update={"environment": environment})
 
 
 def _go(
