@@ -153,7 +153,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
                 spent["budget/cpu_s"] += body.cpu_s
                 spent["budget/trials"] += body.steps > 0
                 values = dict(spent)
-                for s in body.scores:
+                for s in {s.split: s for s in sorted(body.scores, key=lambda s: s.step)}.values():  # after training
                     if s.score is not None and s.split in ("search", "gate"):
                         values[f"{s.split}/{body.branch}"] = s.score
                         scores.setdefault((s.split, body.branch), []).append(s.score)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -101,17 +103,20 @@ class MlflowOptions(Frozen):
     """`[tracking.options.mlflow]`"""
 
     uri: str = ""
-    """Tracking server, `sqlite:///FILE`, or a folder; default: MLflow's own (MLFLOW_TRACKING_URI)."""
+    """Tracking server (http...), database (`sqlite:///FILE`, needs the whole mlflow package) or folder; default:
+    MLFLOW_TRACKING_URI, else `tracking/mlflow` in the run folder."""
 
 
 class Mlflow:
     """MLflow: the project is the experiment; trials are runs of it, told by the tag `evotrainer.key`."""
 
     def __init__(self, folder: Path, project: str, o: MlflowOptions) -> None:
-        os.environ.setdefault("MLFLOW_ENABLE_ASYNC_LOGGING", "false")
+        uri = o.uri or os.environ.get("MLFLOW_TRACKING_URI") or str(folder.resolve() / "tracking" / "mlflow")
+        if "://" not in uri:  # a folder, which MLflow still writes where it is asked to
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         from mlflow import MlflowClient
 
-        self.client = MlflowClient(tracking_uri=o.uri or None)
+        self.client = MlflowClient(tracking_uri=uri)
         self.uri = str(self.client.tracking_uri)
         found = self.client.get_experiment_by_name(project)
         self.experiment = found.experiment_id if found else self.client.create_experiment(project)
@@ -229,7 +234,7 @@ class Wandb:
             reinit="create_new",
             settings=settings,
         )
-        self.url = run.url or self.url
+        self.url = self.url if run.offline else run.url or self.url
         return run
 
     def known(self, sheet: Sheet) -> set[int]:
@@ -259,36 +264,35 @@ class Trackio:
     def __init__(self, folder: Path, project: str, o: TrackioOptions) -> None:
         if o.dir:
             os.environ["TRACKIO_DIR"] = str(Path(o.dir).expanduser())
-        os.environ.setdefault("TRACKIO_TELEMETRY", "0")
         self.project, self.options = project, o
 
     def write(self, sheet: Sheet) -> None:
         import trackio
 
-        trackio.init(
-            project=self.project,
-            name=_trackio_name(sheet),
-            group=sheet.group,
-            space_id=self.options.space_id or None,
-            config=dict(
-                flat({**sheet.config, "evotrainer_key": sheet.key, **{f"said/{k}": v for k, v in sheet.texts.items()}})
-            ),
-            resume="allow",
-            embed=False,
-            auto_log_gpu=False,
-            auto_log_cpu=False,
-        )
-        try:
-            for p in sheet.points:
-                trackio.log(dict(p.values), step=p.step)
-            if sheet.summary:
+        texts = {f"said/{k}": v for k, v in sheet.texts.items()}
+        with redirect_stdout(StringIO()):  # it tells where its dashboard is, for every run
+            trackio.init(
+                project=self.project,
+                name=_trackio_name(sheet),
+                group=sheet.group,
+                space_id=self.options.space_id or None,
+                config=dict(flat({**sheet.config, "evotrainer_key": sheet.key, **texts})),
+                resume="allow",
+                embed=False,
+                auto_log_gpu=False,
+                auto_log_cpu=False,
+            )
+            try:
                 last = sheet.points[-1].step if sheet.points else 0
                 drawn = {k for p in sheet.points for k in p.values}
-                rest = {k: v for k, v in sheet.summary.items() if k not in drawn}
-                if rest and sheet.complete:
-                    trackio.log(rest, step=last)
-        finally:
-            trackio.finish()
+                rest = {k: v for k, v in sheet.summary.items() if k not in drawn} if sheet.complete else {}
+                rows = [(dict(p.values), p.step) for p in sheet.points] or [({}, 0)]
+                rows[-1] = ({**rows[-1][0], **rest}, last)
+                for values, step in rows:
+                    if values:
+                        trackio.log(values, step=step)
+            finally:
+                trackio.finish()
 
     def known(self, sheet: Sheet) -> set[int]:
         from trackio.sqlite_storage import SQLiteStorage
