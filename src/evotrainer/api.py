@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from evotrainer.records.verify import VerifyReport
     from evotrainer.trials import Observer
 
-RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=")
-"""Overrides that a resume may change: they change what a run may spend, not what it finds."""
+RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "tracking.")
+"""Overrides that a resume may change: what a run may spend and where its figures go, not what it finds."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,36 @@ class Run:
         found = verify(self.folder, head)
         return found if found.problems else found.joined("report", *check_report(self.folder))
 
+    def export(self, out: Path | str, branch: str | None = None, seed: int | None = None, anyway: bool = False) -> Path:
+        """Write a branch's policy (default: the champion's) as a Hugging Face folder with a model card; returns its path.
+
+        Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty; IntegrityError
+        where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
+        """
+        from evotrainer.exporting import choose, write_evidence, write_model
+        from evotrainer.views.card import evidence, model_card
+        from evotrainer.views.model import RunView
+
+        chosen = choose(self.folder, self.events(), branch, seed, anyway)
+        view = RunView.load(self.folder, rollouts=False)
+        told: dict[str, Any] = {
+            "trial": chosen.trial.trial,
+            "seed": chosen.trial.seed,
+            "certified": chosen.certified,
+            "invalid": chosen.invalid,
+            "rule": chosen.rule,
+        }
+        to = Path(out)
+
+        def finish(folder: Path, base: str) -> None:
+            sha = chosen.trial.policy_sha256
+            card = model_card(view, chosen.branch, **told, sha256=sha, base=base, name=to.absolute().name)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+            write_evidence(folder, evidence(view, chosen.branch, **told, policy_sha256=sha))
+
+        write_model(self.folder, chosen, to, finish)
+        return to
+
     def report(self, out: Path | None = None) -> Path:
         """Write the HTML report; returns its path."""
         from evotrainer.views.report import write_report
@@ -133,8 +163,10 @@ def start(
             f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
         )
     refuse_results(folder)
+    resolved = _with_pinned_data(resolved)
     preflight(resolved)
     check_library(resolved)
+    check_tracking(resolved)
     resolved = _with_absolute_base(resolved)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -214,6 +246,13 @@ def check_library(task: TaskFile) -> None:
         collect(task.run.skills)
 
 
+def check_tracking(task: TaskFile) -> None:
+    """The trackers a new run exports to are installed, their options understood; ConfigError, MissingDependencyError."""
+    from evotrainer.tracking import check_targets
+
+    check_targets(task.tracking.to, task.tracking.options)
+
+
 def agent_options(task: TaskFile) -> dict[str, Any]:
     """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
     own = {"min_effect": task.judge.min_effect} if task.run.agent == "statistical" else {}
@@ -257,6 +296,14 @@ def _with_absolute_base(task: TaskFile) -> TaskFile:
     return task.model_copy(update={"policy": task.policy.model_copy(update={"base": name})})
 
 
+def _with_pinned_data(task: TaskFile) -> TaskFile:
+    """A Hugging Face data set's revision as a commit, so that every trial and every resume reads the same rows."""
+    from evotrainer.envs.hub import pin
+
+    environment = pin(task.environment)
+    return task if environment == task.environment else task.model_copy(update={"environment": environment})
+
+
 def _go(
     folder: Path,
     task: TaskFile,
@@ -269,12 +316,15 @@ def _go(
 ) -> Run:
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
+    from evotrainer.tracking import following
+    from evotrainer.trials import Quiet
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
-        make_loop(folder, task, ledger, agent=agent, view=view, ask=ask, task_hash=task_hash).run()
+        with following(folder, task.tracking, view or Quiet()) as watched:
+            make_loop(folder, task, ledger, agent=agent, view=watched, ask=ask, task_hash=task_hash).run()
     return Run(folder)
 
 

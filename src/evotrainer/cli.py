@@ -158,6 +158,45 @@ def report(
 
 
 @app.command()
+def export(
+    run: RunArg,
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
+    branch: Annotated[str | None, typer.Option(help="Branch (b1) or version (v1); default: the champion.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The training with this seed; default: see the page.")] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Also an invalid branch; the card says so.")] = False,
+) -> None:
+    """The champion as a Hugging Face folder that transformers loads, with a model card: recipe, lineage, certification.
+
+    Example: evotrainer export runs/mine my-model
+    """
+    from evotrainer import commands
+
+    commands.export(run, out, branch=branch, seed=seed, anyway=anyway)
+
+
+@app.command()
+def track(
+    run: RunArg,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(help="tensorboard, trackio, wandb or mlflow, repeatable; default: the task file's."),
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="Project there; default: the task file's.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Option of the tracker, name=value or tracker.name=value, repeatable.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Export all, also what was exported before.")] = False,
+) -> None:
+    """Export a run's figures to a tracker; what is there already is not exported again. Works while it runs.
+
+    Example: evotrainer track runs/mine --to tensorboard --option dir=logs
+    """
+    from evotrainer import commands
+
+    commands.track(run, to or [], project, option or [], again=again)
+
+
+@app.command()
 def health(
     run: RunArg,
     what: Annotated[str | None, typer.Argument(help="Branch (b1) or trial (b1-s1); default: the champion.")] = None,

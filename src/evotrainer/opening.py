@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from evotrainer.config import default_workers
 from evotrainer.errors import ConfigError
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.recipe import Recipe
+
+DATA = re.compile(r"\.(?:jsonl|json|csv)(?:\.gz)?$|\.parquet$")
+"""Names of data files in a folder."""
 
 
 def check_recipe(
@@ -44,6 +48,10 @@ def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
         path = Path(name.split(".py:")[0] + ".py" if ".py:" in name else name)
         if path.is_file():
             out[str(path)] = sha256_file(path)
+    folder = Path(str(environment.get("source") or "")).expanduser()
+    if environment.get("source") and folder.is_dir():  # a folder of data files, as envs/tables.py reads it
+        files = (f for place in (folder, folder / "data") if place.is_dir() for f in place.iterdir())
+        out |= {str(f): sha256_file(f) for f in sorted(files) if f.is_file() and DATA.search(f.name)}
     return out
 
 

@@ -3,6 +3,7 @@
 from evotrainer.commands.auditing import audit_branch
 from evotrainer.commands.calibrating import calibrate
 from evotrainer.commands.explaining import rejudge, why
+from evotrainer.commands.exporting import export, track
 from evotrainer.commands.harnessing import admit_detector, harness
 from evotrainer.commands.making import admit, base, doctor, init
 from evotrainer.commands.reading import (
@@ -34,6 +35,7 @@ __all__ = [
     "calibrate",
     "cases",
     "doctor",
+    "export",
     "forecasts",
     "harness",
     "health",
@@ -55,6 +57,7 @@ __all__ = [
     "skills_validate",
     "status",
     "status_json",
+    "track",
     "verify",
     "why",
 ]

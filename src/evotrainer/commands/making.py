@@ -96,33 +96,44 @@ def base(task: Path, overrides: Sequence[str], out: Path, *, bf16: bool) -> None
 
 
 def admit(task: Path, overrides: Sequence[str], *, split: str | None, limit: int | None) -> None:
-    """Try every task with its fix, with nothing and with cheats; exit 1 where one is refused."""
+    """Try every repository task with its fix, with nothing and with cheats, every program's task with its own solution and
+    with nothing; exit 1 where one is refused."""
+    from rich.progress import Progress
+
     from evotrainer.config import load_task
     from evotrainer.envs import open_environment
+    from evotrainer.envs.code import CodeEnv
+    from evotrainer.envs.code_admission import admit_code
+    from evotrainer.envs.datasets import ListSource
     from evotrainer.envs.swe.admission import Verdict
     from evotrainer.envs.swe.admission import admit as tried
     from evotrainer.envs.swe.env import SweEnv
 
     resolved = load_task(task, overrides)
-    instances = resolved.environment.get("name") == "swe-instances"
-    described = {**resolved.environment, **({"admit": False} if instances else {})}  # tried here, with progress
-    world = open_environment(described, accept_tier_e=resolved.sandbox.accept_tier_e)
-    split = split or ("cert" if instances else "search")
+    name = resolved.environment.get("name")
+    rows = "source" in resolved.environment or name in ("swe-instances", "mbpp", "humaneval", "jsonl")
+    described = {**resolved.environment, **({"admit": False} if rows and name not in ("math", "gsm8k") else {})}
+    world = open_environment(described, accept_tier_e=resolved.sandbox.accept_tier_e)  # tried here, with progress
+    split = split or ("cert" if rows else "search")
     try:
-        if not isinstance(world, SweEnv):
+        programs = isinstance(world, CodeEnv) and isinstance(world.source, ListSource)
+        if not programs and not isinstance(world, SweEnv):
             raise ConfigError(
-                f"environment {world.name} has no repositories to admit; admission is for name = swe or swe-instances"
+                f"environment {world.name} has no repositories to admit, nor programs with solutions; admission is for name = swe, "
+                "swe-instances, or code with a source"
             )
         tasks = list(world.tasks(split))[:limit]
-        from rich.progress import Progress
-
         with Progress(console=console(stderr=True), transient=True) as bar:
             job = bar.add_task(f"admission of {split}", total=len(tasks))
 
             def show(v: Verdict) -> None:
                 bar.advance(job)
 
-            report = tried(tasks, world.world, progress=show)
+            if isinstance(world, CodeEnv):
+                report = admit_code(world, tasks, progress=show)
+            else:
+                assert isinstance(world, SweEnv)
+                report = tried(tasks, world.world, progress=show)
     finally:
         world.close()
     print(report)

@@ -31,6 +31,7 @@ def run(
     if dry_run:
         api.preflight(resolved)
         api.check_library(resolved)
+        api.check_tracking(resolved)
         print(resolved.to_toml().rstrip())
         print(f"# recipe {resolved.recipe.hash}, task file {resolved.hash}: nothing was run")
         return

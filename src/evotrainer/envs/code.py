@@ -47,6 +47,10 @@ class TaskSource(Protocol):
     hash: str
     cpu_s: float
     """CPU-seconds a program may use per test."""
+    memory_mb: int
+    output_kb: int
+    about: Mapping[str, Any]
+    """What `describe` says of where the tasks come from; empty: nothing."""
 
     def sizes(self) -> dict[str, int]: ...
 
@@ -67,6 +71,10 @@ def extract_program(completion: str) -> str:
 
 def assemble(task: Task, program: str) -> str:
     """What runs: for a function to be completed (HumanEval, MBPP), the prompt's header stands before the body."""
+    if task.data["form"] == "call":
+        from evotrainer.envs.code_formats import adapted
+
+        return adapted(program, str(task.data["entry_point"]), str(task.data["preamble"]))
     header = str(task.data.get("header") or "")
     if not header:
         return program
@@ -89,8 +97,15 @@ def assemble_header(header: str, body: str) -> str:
     return f"{header[:start]}{signature}{newline}{moved}{body}"
 
 
-def same_output(got: Any, expected: Any, form: str) -> bool:
-    """Printed text equal line by line, trailing blanks and blank end lines aside; values equal with exact types."""
+def same_output(got: Any, expected: Any, form: str, either: bool = False) -> bool:
+    """Printed text equal line by line, trailing blanks and blank end lines aside; values equal with exact types.
+
+    Values of a call are compared as JSON values (`code_formats.same_value`, `either` as there).
+    """
+    if form == "call":
+        from evotrainer.envs.code_formats import same_value
+
+        return same_value(got, expected, either)
     if form == "stdin":
         return isinstance(got, str) and _lines(got) == _lines(str(expected))
     from evotrainer.sandbox import same
@@ -138,7 +153,7 @@ class CodeEnv:
         self.knobs = source.knobs
         self.capabilities = source.capabilities
         self.proxy = source.proxy
-        limits = Limits(cpu_s=source.cpu_s, memory_mb=256, output_kb=256)
+        limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
         self.grader = Grader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
     @classmethod
@@ -201,7 +216,8 @@ class CodeEnv:
         if graded.fault is not None:
             nothing = dict.fromkeys(self._components)
             return Score(nothing, "unknown", error=graded.fault, error_kind="sandbox", detail={"form": a.form})
-        cases = [_case(a.form, p, r) for p, r in zip(plan, _spread(plan, graded.runs), strict=True)]
+        either = bool(a.task.data.get("either"))
+        cases = [_case(a.form, p, r, either) for p, r in zip(plan, _spread(plan, graded.runs), strict=True)]
         done = replace(a, cases=tuple(cases))
         values = compute(self._components, done, a.task.id)
         outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
@@ -225,6 +241,7 @@ class CodeEnv:
             "splits": self.source.sizes(),
             "proxy": list(self.proxy) if self.proxy else None,
             "vocabulary": self.source.vocabulary_version,
+            **({"data": dict(self.source.about)} if self.source.about else {}),
         }
 
     def close(self) -> None:
@@ -260,10 +277,10 @@ def _spread(plan: Sequence[tuple[str, Any, Any]], runs: Sequence[Ran]) -> list[R
     return [runs[order[_same(x)]] for _, x, _ in plan]
 
 
-def _case(form: str, plan: tuple[str, Any, Any], ran: Ran) -> CaseOutcome:
+def _case(form: str, plan: tuple[str, Any, Any], ran: Ran, either: bool) -> CaseOutcome:
     kind, x, y = plan
     ok = ran.status == "ok"
-    passed = ok if kind == "perturbed" or form == "check" else ok and same_output(ran.got, y, form)
+    passed = ok if kind == "perturbed" or form == "check" else ok and same_output(ran.got, y, form, either)
     return CaseOutcome(kind, x, y, ran.got, ran.status, passed, ran.error)
 
 

@@ -22,7 +22,8 @@ ERROR_CHARS = 120
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One program and its inputs. `form`: stdin texts; function: argument of `solve`; check: trusted test sources."""
+    """One program and its inputs. `form`: stdin texts; function: argument of `solve`; call: all arguments of the entry
+    point; check: trusted test sources."""
 
     form: str
     source: str
@@ -125,7 +126,11 @@ class Grader:
         programs = [
             Program(j.source, stdins=j.inputs, limits=self._limits)
             if j.form == "stdin"
-            else Program(j.source, calls=[Call(j.entry_point, (x,)) for x in j.inputs], limits=self._limits)
+            else Program(
+                j.source,
+                calls=[Call(j.entry_point, x if j.form == "call" else (x,)) for x in j.inputs],
+                limits=self._limits,
+            )
             for j in jobs
         ]
         return [

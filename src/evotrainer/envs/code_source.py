@@ -15,6 +15,8 @@ from evotrainer.envs.code_tasks import make_split, prompt_text
 from evotrainer.envs.code_vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.records.recipe import Frozen
 
+MEMORY_MB, OUTPUT_KB = 256, 256
+"""What a program may use and print."""
 KNOBS: Mapping[str, tuple[Any, ...]] = {"visible_tests": ("shown_and_graded", "fresh", "not_shown")}
 """shown_and_graded: the prompt's examples are the visible tests. fresh: others of the same kind are graded in their
 place. not_shown: graded, but the prompt has the specification only."""
@@ -64,6 +66,8 @@ class GrammarSource:
     def __init__(self, config: CodeConfig | None = None) -> None:
         self.config = config or CodeConfig()
         self.cpu_s = self.config.cpu_s
+        self.memory_mb, self.output_kb = MEMORY_MB, OUTPUT_KB
+        self.about: Mapping[str, Any] = {}
         c = self.config
         key = f"{GRAMMAR_VERSION}:{c.seed}:{sorted(self.sizes().items())}:{c.function_share}"
         self.hash = hashlib.sha256(key.encode()).hexdigest()[:16]

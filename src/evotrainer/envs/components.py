@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evotrainer.errors import TaskSetError
+from evotrainer.errors import EvoTrainerError, TaskSetError
 
 
 def describe_component(f: Callable[..., Any]) -> str:
@@ -17,12 +17,17 @@ def describe_component(f: Callable[..., Any]) -> str:
 def compute(
     components: Mapping[str, Callable[[Any], float | None]], attempt: Any, task: str
 ) -> dict[str, float | None]:
-    """Every component's value, None where it does not apply; TaskSetError names one that raises, and the task's id."""
+    """Every component's value, None where it does not apply; TaskSetError names one that raises, and the task's id.
+
+    Errors of ours travel: they have their own cause.
+    """
     out: dict[str, float | None] = {}
     for name, f in components.items():
         try:
             value = f(attempt)
             out[name] = None if value is None else float(value)
+        except EvoTrainerError:  # a fault of the grader behind it, not of the function
+            raise
         except Exception as e:
             raise TaskSetError(
                 f"reward component {name!r} failed on task {task}: {type(e).__name__}: {e}; correct the function"

@@ -8,12 +8,13 @@ import ast
 import hashlib
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.envs.base import SPLITS, Capability, Task
+from evotrainer.envs.code_source import MEMORY_MB, OUTPUT_KB
 from evotrainer.envs.code_tasks import content_hash
 from evotrainer.envs.rows import Row, check_shares, field, load_rows, read_jsonl, split_of
 from evotrainer.errors import TaskSetError
@@ -34,16 +35,31 @@ class ListSource:
     capabilities: Sequence[Capability] = ()
     vocabulary_version = NO_VOCABULARY
 
-    def __init__(self, name: str, tasks: Sequence[Task], *, cpu_s: float, shown: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[Task],
+        *,
+        cpu_s: float,
+        shown: bool = False,
+        memory_mb: int = MEMORY_MB,
+        output_kb: int = OUTPUT_KB,
+    ) -> None:
         """`shown`: prompts end in examples that the knob `visible_tests` may leave out."""
         self.name = name
-        self.cpu_s = cpu_s
+        self.cpu_s, self.memory_mb, self.output_kb = cpu_s, memory_mb, output_kb
+        self.about: Mapping[str, Any] = {}
         self._splits = {s: tuple(t for t in tasks if t.split == s) for s in SPLITS}
         self._refuse_overlap()
         self.knobs: Mapping[str, tuple[Any, ...]] = (
             {"visible_tests": ("shown_and_graded", "not_shown")} if shown else {}
         )
         self.proxy: tuple[str, str] | None = ("visible", "hidden") if any(t.data["visible"] for t in tasks) else None
+        self.hash = content_hash(self._splits)
+
+    def keep(self, ids: Collection[str]) -> None:
+        """Leave out every task whose id is not among these."""
+        self._splits = {s: tuple(t for t in ts if t.id in ids) for s, ts in self._splits.items()}
         self.hash = content_hash(self._splits)
 
     def _refuse_overlap(self) -> None:
@@ -179,7 +195,8 @@ def _helpers(p: _Problem) -> list[str]:
     return sorted((defined & used) - own)
 
 
-def _check_task(p: _Problem, name: str, split: str, visible: int) -> Task:
+def check_task(p: _Problem, name: str, split: str, visible: int) -> Task:
+    """The task; the first `visible` asserts stand above the prompt."""
     shown = p.asserts[:visible]
     prompt = "".join(f"# {a}\n" for a in shown) + p.prompt
     body = "".join(f"    {a}\n" for a in shown)
@@ -227,11 +244,12 @@ def dataset_source(
     tasks = []
     for n, row in enumerate(load_rows(path, hf_config, hf_split), 1):
         problem = KINDS[kind](row, f"{path}, row {n}")
-        tasks.append(_check_task(problem, kind, split_of(problem.id, shares), visible))
+        tasks.append(check_task(problem, kind, split_of(problem.id, shares), visible))
     return ListSource(kind, tasks, cpu_s=cpu_s, shown=visible > 0)
 
 
-def _pairs(value: Any, where: str) -> list[list[str]]:
+def pairs(value: Any, where: str) -> list[list[str]]:
+    """Pairs of texts (stdin, stdout); TaskSetError otherwise."""
     ok = (
         isinstance(value, list)
         and value
@@ -242,14 +260,15 @@ def _pairs(value: Any, where: str) -> list[list[str]]:
     return [list(p) for p in value]
 
 
-def _examples(prompt: str, visible: Sequence[Sequence[str]]) -> str:
+def examples(prompt: str, visible: Sequence[Sequence[str]]) -> str:
+    """The prompt with examples behind it."""
     blocks = [f"Input:\n{x.rstrip()}\nOutput:\n{y.rstrip()}\n" for x, y in visible]
     return prompt.rstrip("\n") + "\n\n" + "\n".join(blocks)
 
 
 def _stdin_task(row: Row, where: str, options: Mapping[str, Any], shares: Mapping[str, float]) -> Task:
     prompt = field(row, "prompt", str, where)
-    tests = _pairs(row.get("tests"), where)
+    tests = pairs(row.get("tests"), where)
     visible = field(row, "visible", int, where) if "visible" in row else options["visible"]
     heldout = options["heldout"]
     if not visible >= 0 or visible + heldout >= len(tests):
@@ -265,7 +284,7 @@ def _stdin_task(row: Row, where: str, options: Mapping[str, Any], shares: Mappin
     return Task(
         id=str(row.get("id", f"{options['name']}-{digest}")),
         split=str(split),
-        prompt=_examples(prompt, shown) if options["show"] and shown else prompt,
+        prompt=examples(prompt, shown) if options["show"] and shown else prompt,
         data={
             "form": "stdin",
             "spec": prompt,

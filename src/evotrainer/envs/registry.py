@@ -18,6 +18,7 @@ from evotrainer.records.recipe import Frozen
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from evotrainer.envs.code import CodeEnv
     from evotrainer.envs.code_rewards import Component
 
 
@@ -87,9 +88,27 @@ def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, C
     from evotrainer.envs.code import CodeEnv
     from evotrainer.envs.code_source import CodeConfig, GrammarSource
 
+    if "source" in options:
+        from evotrainer.envs.code_formats import CodeDataConfig, code_source
+
+        o = parse_options(CodeDataConfig, options, "code")
+        return _admitted(CodeEnv(code_source(o), components=extra, accept_tier_e=accept_tier_e), o.admit)
     return CodeEnv(
         GrammarSource(parse_options(CodeConfig, options, "code")), components=extra, accept_tier_e=accept_tier_e
     )
+
+
+def _admitted(world: CodeEnv, wanted: bool) -> Environment:
+    """The environment, without tasks that their own solutions do not solve."""
+    if wanted:
+        from evotrainer.envs.code_admission import keep_admitted
+
+        try:
+            keep_admitted(world)
+        except BaseException:
+            world.close()
+            raise
+    return world
 
 
 class _DatasetConfig(Frozen):
@@ -102,6 +121,8 @@ class _DatasetConfig(Frozen):
     hf_config: str | None = None
     hf_split: str = "test"
     cpu_s: float = Field(5.0, gt=0)
+    admit: bool = True
+    """Leave out tasks that their own solution does not solve."""
 
 
 class _JsonlConfig(Frozen):
@@ -115,6 +136,8 @@ class _JsonlConfig(Frozen):
     show: bool = False
     perturb: bool = False
     cpu_s: float = Field(2.0, gt=0)
+    admit: bool = True
+    """Leave out tasks that their own `solution` does not solve."""
 
 
 def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
@@ -122,7 +145,9 @@ def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str
     from evotrainer.envs.datasets import dataset_source
 
     o = parse_options(_DatasetConfig, options, options["name"]).model_dump()
-    return CodeEnv(dataset_source(o.pop("name"), o.pop("path"), **o), components=extra, accept_tier_e=accept_tier_e)
+    wanted = o.pop("admit")
+    source = dataset_source(o.pop("name"), o.pop("path"), **o)
+    return _admitted(CodeEnv(source, components=extra, accept_tier_e=accept_tier_e), wanted)
 
 
 def _jsonl(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
@@ -130,7 +155,8 @@ def _jsonl(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, 
     from evotrainer.envs.datasets import jsonl_source
 
     o = parse_options(_JsonlConfig, options, options["name"]).model_dump()
-    return CodeEnv(jsonl_source(o.pop("path"), **o), components=extra, accept_tier_e=accept_tier_e)
+    wanted = o.pop("admit")
+    return _admitted(CodeEnv(jsonl_source(o.pop("path"), **o), components=extra, accept_tier_e=accept_tier_e), wanted)
 
 
 def _math(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
@@ -148,6 +174,8 @@ def _gsm8k(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, 
 def _swe(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
     from evotrainer.envs.swe import open_swe
 
+    if "source" in options:
+        return _instances(options, accept_tier_e, extra)
     return open_swe(options, extra, accept_tier_e)
 
 

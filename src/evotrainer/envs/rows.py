@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
+import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +17,88 @@ from evotrainer.envs.base import SPLITS
 from evotrainer.errors import TaskSetError
 
 Row = Mapping[str, Any]
+SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+"""Files that are read here; all but Parquet also with .gz behind."""
+
+
+def form_of(path: Path) -> str:
+    """The suffix that says how a file is read, `.gz` aside; empty for another kind of file."""
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    return suffix if suffix in SUFFIXES and not (path.suffix == ".gz" and suffix == ".parquet") else ""
+
+
+def read_file(path: Path) -> list[Row]:
+    """Rows of a .jsonl, .json (a list of objects), .csv (also .gz) or .parquet file; TaskSetError names file and line."""
+    form = form_of(path)
+    if form == ".parquet":
+        return _parquet(path)
+    if form == ".csv":
+        return _csv(path, _text(path))
+    if form == ".json":
+        return _json(path, _text(path))
+    return read_jsonl(path)
 
 
 def read_jsonl(path: Path) -> list[Row]:
     """Objects of a .jsonl or .jsonl.gz file; TaskSetError names file and line."""
+    return list(_objects(path, _text(path).split("\n")))
+
+
+def _text(path: Path) -> str:
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        lines = raw.decode("utf-8").split("\n")
+        return raw.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as e:
-        raise TaskSetError(f"cannot read {path}: {e}; give a .jsonl file, UTF-8, or .jsonl.gz") from None
-    return list(_objects(path, lines))
+        raise TaskSetError(
+            f"cannot read {path}: {e}; give a {', '.join(SUFFIXES)} file, text as UTF-8, or .jsonl.gz"
+        ) from None
+
+
+def _json(path: Path, text: str) -> list[Row]:
+    """A list of objects, alone or under `data`; a file of one object a line is read as such."""
+    try:
+        found = json.loads(text)
+    except ValueError as e:
+        lines = text.split("\n")
+        if text.lstrip().startswith("{") and len(lines) > 1:
+            return list(_objects(path, lines))
+        raise TaskSetError(f"cannot read {path}: {e}; give a JSON list of objects") from None
+    if isinstance(found, dict):
+        found = found.get("data", [found])
+    if not isinstance(found, list) or not found or not all(isinstance(r, dict) for r in found):
+        raise TaskSetError(f"{path} is no JSON list of objects; write one object per row")
+    return found
+
+
+def _csv(path: Path, text: str) -> list[Row]:
+    """Rows of a CSV file with a header; every value is text, an empty one None."""
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[Row] = []
+    try:
+        header = next(reader, [])
+        if not header or len(set(header)) != len(header):
+            raise TaskSetError(f"{path}: the first line must hold the columns' names, each once; it is {header[:6]}")
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(header):
+                raise TaskSetError(
+                    f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} columns; correct the row"
+                )
+            rows.append({k: v or None for k, v in zip(header, cells, strict=True)})
+    except csv.Error as e:
+        raise TaskSetError(f"{path}, line {reader.line_num}: not CSV ({e}); correct the row") from None
+    return rows
+
+
+def _parquet(path: Path) -> list[Row]:
+    import polars as pl
+
+    try:
+        return list(pl.read_parquet(path).to_dicts())
+    except (OSError, pl.exceptions.PolarsError) as e:
+        raise TaskSetError(f"cannot read {path}: {str(e).splitlines()[0]}; give a Parquet file of rows") from None
 
 
 def _objects(path: Path, lines: Sequence[str]) -> Iterator[Row]:
@@ -44,7 +120,7 @@ def load_rows(path: str, hf_config: str | None = None, hf_split: str = "test") -
         raise TaskSetError("environment.path is empty; give a local .jsonl file or a Hugging Face id")
     p = Path(path).expanduser()
     if p.is_file():
-        rows = read_jsonl(p)
+        rows = read_file(p)
     elif p.is_dir() or not _looks_local(path):
         rows = _load_hf(path, hf_config, hf_split)
     else:
@@ -55,7 +131,7 @@ def load_rows(path: str, hf_config: str | None = None, hf_split: str = "test") -
 
 
 def _looks_local(path: str) -> bool:
-    return path.startswith((".", "/", "~")) or path.endswith((".jsonl", ".gz", ".json")) or path.count("/") > 1
+    return path.startswith((".", "/", "~")) or path.endswith((*SUFFIXES, ".gz")) or path.count("/") > 1
 
 
 def _load_hf(path: str, config: str | None, split: str) -> list[Row]:
@@ -79,11 +155,35 @@ def _load_hf(path: str, config: str | None, split: str) -> list[Row]:
 def field(row: Row, name: str, kind: type, where: str) -> Any:
     """A field of the given type; TaskSetError with the row otherwise."""
     if name not in row:
-        raise TaskSetError(f"{where}: field {name!r} is missing; it has: {', '.join(map(str, row))}")
+        raise TaskSetError(f"{where}: field {name!r} is missing; it has: {', '.join(map(str, row))}{near(name, row)}")
     value = row[name]
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TaskSetError(f"{where}: field {name!r} is {type(value).__name__}, {kind.__name__} expected")
     return value
+
+
+def near(name: str, there: Iterable[Any]) -> str:
+    """`; did you mean 'x'?` where a name is close to this one, else nothing."""
+    close = {str(x).lower(): str(x) for x in there}
+    found = get_close_matches(name.lower(), close, n=1, cutoff=0.6)
+    return f"; did you mean {close[found[0]]!r}?" if found else ""
+
+
+def listed(row: Row, name: str, where: str) -> list[Any]:
+    """A list, or a list as JSON text (as CSV and many published columns hold it)."""
+    if name not in row:
+        field(row, name, list, where)
+    value = row[name]
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise TaskSetError(f"{where}: field {name!r} is no list, nor one as JSON text; correct the row") from None
+    if not isinstance(value, (list, tuple)):
+        raise TaskSetError(f"{where}: field {name!r} is {type(value).__name__}, list expected")
+    return list(value)
 
 
 def check_shares(shares: Mapping[str, float]) -> dict[str, float]:

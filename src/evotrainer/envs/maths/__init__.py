@@ -1,4 +1,4 @@
-"""Maths: generated problems with short chains of thought, and GSM8K."""
+"""Maths: generated problems with short chains of thought, and data sets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ if TYPE_CHECKING:
 
 
 def open_math(options: Mapping[str, object], components: Mapping[str, Component] | None = None) -> MathEnv:
-    """`[environment]` with name = "math": generated problems; see `source.MathConfig`. Raises TaskSetError."""
+    """`[environment]` with name = "math": a data set where there is a `source` (`dataset.MathDataConfig`), otherwise
+    generated problems (`source.MathConfig`). Raises TaskSetError."""
     from evotrainer.envs.maths.env import MathEnv
+
+    if "source" in options:
+        from evotrainer.envs.maths.dataset import MathRows
+        from evotrainer.envs.maths.dataset import parse_config as parse_data
+
+        return MathEnv(MathRows(parse_data(options)), components=components)
     from evotrainer.envs.maths.source import GeneratedSource, MathConfig
     from evotrainer.envs.options import parse_options
 

@@ -1,6 +1,6 @@
 """The maths environment: single-turn, a short chain of thought and an answer, graded without running anything.
 
-Where tasks come from is a `TaskSource`: the generators, or GSM8K's rows. How attempts are scored is the same for both.
+Where tasks come from is a `TaskSource`: the generators, or a data set's rows. How attempts are scored is the same for all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.envs.maths.rewards import COMPONENTS, Attempt, Component
-from evotrainer.errors import TaskSetError
+from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, Turn
 
 VERSION = "1"
@@ -41,6 +41,8 @@ class TaskSource(Protocol):
     def about(self) -> dict[str, Any]:
         """`hash` and versions for `describe`."""
         ...
+
+    def close(self) -> None: ...
 
 
 class MathEnv:
@@ -76,7 +78,11 @@ class MathEnv:
     def _score(self, e: Episode) -> Score:
         text = e.turns[-1].text if e.done else ""
         a = Attempt(e.task, text, self.source.correct, self.source.marks, self.source.fallback)
-        values = compute(self._components, a, e.task.id)
+        try:
+            values = compute(self._components, a, e.task.id)
+        except SandboxError as fault:
+            nothing = dict.fromkeys(self._components)
+            return Score(nothing, "unknown", error=str(fault), error_kind="sandbox", detail=dict(e.task.tags))
         outcome: Outcome = "correct" if values["correct"] == 1.0 else "incorrect"
         return Score(values, outcome, detail={**e.task.tags, "right_answer": str(e.task.data["answer"])[:80]})
 
@@ -103,4 +109,5 @@ class MathEnv:
             "vocabulary": self.source.vocabulary_version,
         }
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.source.close()

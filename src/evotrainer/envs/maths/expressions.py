@@ -139,3 +139,14 @@ def numbers(text: str) -> list[Fraction]:
 def integers(expression: str) -> list[int]:
     """Integer literals of an expression."""
     return [int(n) for n in re.findall(r"\d{1,12}", expression[:SPAN])]
+
+
+def inside(text: str, start: int) -> str | None:
+    """The text from `start` to the brace that closes it; None where none does."""
+    depth = 1
+    for i in range(start, len(text)):
+        if text[i] in "{}" and (i == 0 or text[i - 1] != "\\"):
+            depth += 1 if text[i] == "{" else -1
+            if not depth:
+                return text[start:i].strip()
+    return None

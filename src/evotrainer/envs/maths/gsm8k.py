@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import random
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +9,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import SPLITS, Task
+from evotrainer.envs.base import Task
 from evotrainer.envs.maths.equality import same_number
 from evotrainer.envs.maths.expressions import evaluate
 from evotrainer.envs.maths.holdout import prompt
 from evotrainer.envs.maths.rewards import MARK
+from evotrainer.envs.maths.row_source import RowSource
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.rows import Row, check_shares, field, load_rows, read_jsonl, split_of
 from evotrainer.errors import TaskSetError
@@ -73,19 +71,12 @@ def plain(answer: str) -> str:
     return _CALCULATOR.sub("", answer)
 
 
-class Gsm8kSource:
+class Gsm8kSource(RowSource):
     """Tasks of a GSM8K-like data set."""
-
-    name = "gsm8k"
-    proxy: tuple[str, str] | None = ("answer_anywhere", "correct")
-    vocabulary_version = "characters"
 
     def __init__(self, config: Gsm8kConfig) -> None:
         self.config = config
-        self.marks: Sequence[str] = config.marks
-        self.fallback = config.unmarked
-        tasks = [t for rows in self._rows() for t in rows]
-        self._splits = {s: tuple(t for t in tasks if t.split == s) for s in SPLITS}
+        super().__init__("gsm8k", [t for rows in self._rows() for t in rows], config.marks, config.unmarked)
         self._refuse_overlap()
 
     def _rows(self) -> list[list[Task]]:
@@ -143,31 +134,5 @@ class Gsm8kSource:
                         f"{t.data['question'][:60]!r}; remove one, or split all rows by hash (environment.splits)"
                     )
 
-    def sizes(self) -> dict[str, int]:
-        """Splits that have tasks."""
-        return {s: len(ts) for s, ts in self._splits.items() if ts}
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        return self._splits[split]
-
     def correct(self, task: Task, answer: str) -> bool:
         return same_number(task.data["answer"], answer)
-
-    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
-        """The train split's own worked answers."""
-        pairs = [(t.prompt, str(t.data["worked"])) for t in self._splits["train"]]
-        rng = random.Random(f"demonstrations:{seed}")
-        out: list[tuple[str, str]] = []
-        while pairs and len(out) < n:
-            out += rng.sample(pairs, len(pairs))
-        return out[:n]
-
-    def drills(self, n: int, seed: int) -> list[tuple[str, ...]]:
-        return []
-
-    def vocabulary(self) -> tuple[str, ...]:
-        return ()
-
-    def about(self) -> dict[str, Any]:
-        text = json.dumps([[t.id, t.split, t.prompt, t.data["answer"]] for ts in self._splits.values() for t in ts])
-        return {"hash": hashlib.sha256(text.encode()).hexdigest()[:16]}

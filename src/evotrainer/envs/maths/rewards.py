@@ -12,9 +12,10 @@ from functools import cached_property
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.maths.answers import one_number
-from evotrainer.envs.maths.expressions import Equation, equations, evaluate, numbers, plain_number, tail
+from evotrainer.envs.maths.expressions import Equation, equations, evaluate, inside, numbers, plain_number, tail
 
 MARK = "####"
+BOX = "\\boxed{"
 ANSWER_CHARS = 64
 """Longest answer that is graded."""
 FULL_LENGTH = 120
@@ -35,9 +36,11 @@ class Attempt:
 
     @cached_property
     def answer(self) -> str | None:
-        """Text between the last mark and the end of its line; None without one."""
+        """Text between the last mark and the end of its line (of \\boxed{: its closing brace); None without one."""
         text = tail(self.completion)
         at, mark = max(((_last_mark(text, m), m) for m in self.marks), key=lambda x: x[0])
+        if at >= 0 and mark == BOX:
+            return inside(text, at + len(mark))
         if at >= 0:
             return text[at + len(mark) :].split("\n", 1)[0].strip()
         return text.strip().rsplit("\n", 1)[-1].strip() if self.fallback else None
@@ -65,12 +68,14 @@ Component = Callable[[Attempt], float | None]
 
 
 def correct(a: Attempt) -> float | None:
-    """1 when the answer after the last #### is right by the generator's own scorer."""
+    """1 when the answer after the last #### (or in the last \\boxed{}) is right by the generator's own scorer."""
     return float(a.right)
 
 
 def format(a: Attempt) -> float | None:
-    """1 when the text has exactly one ####, and ends with it and one number (countdown: one expression)."""
+    """1 when the text has exactly one ####, and ends with it and one number (countdown: one expression; or one \\boxed{})."""
+    if BOX in a.marks:
+        return float(a.completion.count(BOX) == 1 and bool(a.answer))
     head, mark, answer = a.completion.rstrip().rpartition(MARK)
     ends = bool(mark) and MARK not in head and "\n" not in answer.strip()
     read = evaluate if _by_expression(a.task) else plain_number

@@ -96,6 +96,9 @@ class GeneratedSource:
     def vocabulary(self) -> tuple[str, ...]:
         return vocabulary()
 
+    def close(self) -> None:
+        """Nothing to give back."""
+
     def about(self) -> dict[str, Any]:
         """The hash is of what decides every task; a test pins the content behind it to the versions."""
         versions = {n: g.version for n, g in GENERATORS.items()}

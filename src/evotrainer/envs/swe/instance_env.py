@@ -14,31 +14,28 @@ from evotrainer.envs.base import Capability, Episode, Task
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.swe.env import CAPABILITIES, SweConfig, SweEnv
 from evotrainer.envs.swe.instance_world import LIMITS, InstanceWorld
-from evotrainer.envs.swe.instances import Instance, load_instances
+from evotrainer.envs.swe.instances import Instance, load_data, load_instances
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Action
+from evotrainer.envs.tables import DataOptions
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
 from evotrainer.records.rollout import Finish
 
 KNOBS: Mapping[str, tuple[Any, ...]] = {"history": ("scrubbed", "full"), "tests": ("protected", "writable")}
 
 
-class InstancesConfig(Frozen):
-    """`[environment]` of a task file with name = "swe-instances"."""
+class InstancesConfig(DataOptions):
+    """`[environment]` of a task file with name = "swe" and a source, or "swe-instances"."""
 
     name: str = "swe-instances"
-    path: str
-    """A .jsonl, .json or .parquet file in SWE-bench's columns, or a Hugging Face id."""
+    source: str = ""
+    path: str = ""
+    """In the place of source: a file in SWE-bench's columns, or a Hugging Face id (with hf_config, hf_split)."""
     repos: str
     """Folder of mirrors: owner__name or owner/name, bare or not."""
-    splits: dict[str, float] | None = None
-    """Shares of the splits, by a stable hash of the instance's id; default: all in cert."""
     hf_config: str | None = None
     hf_split: str = "test"
-    limit: int | None = Field(None, ge=1)
-    """The first rows only."""
     tests: str = "pytest"
     """pytest, unittest, or a command line with {tests} in it, whose log is read."""
     python: str = ""
@@ -71,7 +68,13 @@ class InstancesEnv(SweEnv):
         folder = Path(config.repos).expanduser()
         if not folder.is_dir():
             raise TaskSetError(f"environment swe-instances: no folder {folder}; give repos, the folder of the mirrors")
-        instances = load_instances(config.path, config.splits, config.hf_config, config.hf_split, config.limit)
+        if bool(config.path) == bool(config.source):
+            raise TaskSetError("environment swe-instances: give either source or path, where the instances are")
+        self._data: dict[str, Any] = {}
+        if config.source:
+            instances, self._data = load_data(config)
+        else:
+            instances = load_instances(config.path, config.splits, config.hf_config, config.hf_split, config.limit)
         limits = replace(LIMITS, memory_mb=config.memory_mb, disk_mb=config.disk_mb)
         command, binds = _command(config)
         self.instances = InstanceWorld(folder, command, depth=config.depth, limits=limits, binds=binds)
@@ -125,7 +128,7 @@ class InstancesEnv(SweEnv):
         found = super().describe() | {"vocabulary": "characters", "tests": self.options.tests}
         if self.admission is not None:
             found["refused"] = {v.task: list(v.reasons) for v in self.admission.verdicts if not v.admitted}
-        return found
+        return found | ({"data": self._data} if self._data else {})
 
 
 def as_task(instance: Instance) -> Task:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,28 @@ from evotrainer.envs.base import SPLITS
 from evotrainer.envs.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.rows import field as column
 from evotrainer.envs.swe.world import Repo
+from evotrainer.envs.tables import DataOptions, Format, load_table, same_text
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox.shell import Entry
 
+FORMAT = Format(
+    "swe-bench",
+    {
+        n: (n, n.lower())
+        for n in (
+            "instance_id",
+            "repo",
+            "base_commit",
+            "problem_statement",
+            "FAIL_TO_PASS",
+            "PASS_TO_PASS",
+            "patch",
+            "test_patch",
+        )
+    },
+    {"version": ("version",)},
+)
+"""SWE-bench's columns, which SWE-rebench, SWE-Gym and their kin share."""
 EVALUATION_ONLY: Mapping[str, float] = {"cert": 1.0}
 _TEST_PATH = re.compile(r"(?:.*/)?(?:tests?|testing)/.*|(?:.*/)?(?:test_[^/]*|[^/]*_tests?)\.\w+|(?:.*/)?tests?\.py")
 
@@ -123,34 +142,6 @@ def _ended(patch: str) -> str:
     return patch if patch.endswith("\n") else patch + "\n"
 
 
-def read_rows(path: str, hf_config: str | None = None, hf_split: str = "test") -> list[Row]:
-    """Rows of a .jsonl, .json (a list of objects) or .parquet file, or of a Hugging Face id."""
-    p = Path(path).expanduser()
-    if p.is_file() and p.suffix == ".parquet":
-        return _parquet(p)
-    if p.is_file() and p.suffix == ".json":
-        try:
-            rows = json.loads(p.read_text("utf-8"))
-        except (OSError, ValueError) as e:
-            raise TaskSetError(f"cannot read {p}: {e}; give a JSON list of objects") from None
-        if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):
-            raise TaskSetError(f"{p} is no JSON list of objects; write one object per instance")
-        return rows
-    return load_rows(path, hf_config, hf_split)
-
-
-def _parquet(path: Path) -> list[Row]:
-    import polars as pl
-
-    try:
-        rows: list[Row] = list(pl.read_parquet(path).to_dicts())
-    except (OSError, pl.exceptions.PolarsError) as e:
-        raise TaskSetError(f"cannot read {path}: {str(e).splitlines()[0]}; give a Parquet file of instances") from None
-    if not rows:
-        raise TaskSetError(f"{path} has no rows; give a file with one instance per row")
-    return rows
-
-
 def load_instances(
     path: str,
     splits: Mapping[str, float] | None = None,
@@ -160,11 +151,37 @@ def load_instances(
 ) -> list[Instance]:
     """Checked rows in order, the first `limit` of them; `splits`: shares by a stable hash of the id (default: all cert)."""
     shares = check_shares(splits or EVALUATION_ONLY)
-    rows: list[Any] = list(read_rows(path, hf_config, hf_split))[:limit]
+    rows: list[Any] = list(load_rows(path, hf_config, hf_split))[:limit]
+    return _distinct((row, f"{path}, row {n}", shares) for n, row in enumerate(rows, 1))
+
+
+def load_data(o: DataOptions) -> tuple[list[Instance], dict[str, Any]]:
+    """Checked rows of a data set, and what to record of it. TaskSetError for one statement in two splits."""
+    table = load_table(o, [FORMAT], "swe")
+    instances = _distinct((item.row, item.where, item.shares) for item in table.items)
+    seen: dict[tuple[str, str], Instance] = {}
+    kept: dict[str, Instance] = {}
+    for i in instances:
+        other = seen.setdefault((i.repo, same_text(i.statement)), i)
+        if other.split != i.split:
+            if o.duplicates == "refuse":
+                raise TaskSetError(
+                    f"environment swe: {i.id} and {other.id} tell the same issue in splits {i.split} and {other.split}; remove "
+                    'one, or set environment.duplicates = "merge", which keeps the one in the more protected split'
+                )
+            if SPLITS.index(i.split) < SPLITS.index(other.split):
+                continue
+            kept.pop(other.id, None)
+            seen[(i.repo, same_text(i.statement))] = i
+        kept[i.id] = i
+    return list(kept.values()), {**table.about, "duplicates_left_out": len(instances) - len(kept)}
+
+
+def _distinct(rows: Iterable[tuple[Row, str, Mapping[str, float]]]) -> list[Instance]:
     found: dict[str, Instance] = {}
-    for n, row in enumerate(rows, 1):
-        instance = parse_instance(row, f"{path}, row {n}", shares)
+    for row, where, shares in rows:
+        instance = parse_instance(row, where, shares)
         if instance.id in found:
-            raise TaskSetError(f"{path}, row {n}: instance_id {instance.id!r} occurs twice; remove one row")
+            raise TaskSetError(f"{where}: instance_id {instance.id!r} occurs twice; remove one row")
         found[instance.id] = instance
     return list(found.values())

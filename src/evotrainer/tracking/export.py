@@ -1,0 +1,130 @@
+"""What of a run is exported already, and the rest exported: idempotent, whatever stops it in between."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evotrainer.errors import StoreError
+from evotrainer.records.chain import Event
+from evotrainer.records.durable import WriterLock, os_errors
+from evotrainer.records.ledger import Ledger
+from evotrainer.tracking.figures import Sheet, story, trial_sheets
+from evotrainer.tracking.targets import Target, open_target, parse_target
+
+
+@dataclass(slots=True)
+class Note:
+    """What a target holds: `tracking/<target>-<where>.json` in the run folder."""
+
+    path: Path
+    trials: dict[str, int] = field(default_factory=dict)
+    """Trial's key -> sequence number of its event."""
+    after: int = 0
+    """The last event that the evolution's figures were exported of."""
+    closed: bool = False
+    begun: str = ""
+    """Key of the sheet that is being written: what of it arrived is not known until it is noted."""
+
+    @classmethod
+    def read(cls, path: Path) -> Note:
+        """An empty one where there is none; StoreError for a damaged one."""
+        if not path.exists():
+            return cls(path)
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            return cls(path, dict(found["trials"]), int(found["after"]), bool(found["closed"]), str(found["begun"]))
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            raise StoreError(
+                f"{path} cannot be read ({e}); delete it, and what the tracker holds of this run, to export again"
+            ) from None
+
+    def write(self) -> None:
+        body = {"trials": self.trials, "after": self.after, "closed": self.closed, "begun": self.begun}
+        part = self.path.with_name(self.path.name + ".part")
+        with os_errors(f"cannot write {self.path}"):
+            part.write_text(json.dumps(body, indent=1) + "\n", "utf-8")
+            os.replace(part, self.path)
+
+
+class Exporter:
+    """Exports a run folder's figures to one target. Close it; StoreError where another process exports there."""
+
+    def __init__(
+        self, folder: Path, name: str, project: str, options: Mapping[str, Any], *, again: bool = False
+    ) -> None:
+        """`again`: forget what was exported before."""
+        self.folder, self.name = folder, name
+        settled = parse_target(name, options).model_dump(mode="json")
+        digest = hashlib.sha256(json.dumps([project, settled], sort_keys=True).encode()).hexdigest()[:8]
+        place = folder / "tracking"
+        with os_errors(f"cannot make {place}"):
+            place.mkdir(exist_ok=True)
+        self._lock = WriterLock(place / f"{name}-{digest}.lock", f"the export of {folder} to {name}")
+        try:
+            path = place / f"{name}-{digest}.json"
+            if again:
+                path.unlink(missing_ok=True)
+            self.note = Note.read(path)
+            self.target: Target = open_target(name, folder, project, options)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def export(self, events: Sequence[Event], about: Mapping[str, Any]) -> int:
+        """Everything that is not there yet; returns how many sheets were written. Raises what the client raises."""
+        written = 0
+        for seq, sheet in trial_sheets(events, about):
+            if sheet.key not in self.note.trials:
+                self._write(sheet)
+                self.note.trials[sheet.key] = seq
+                self._settle()
+                written += 1
+        whole = story(events, about, self.note.after)
+        if whole is not None and not self.note.closed and (whole.points or whole.complete):
+            self._write(whole)
+            self.note.after, self.note.closed = events[-1].seq, whole.complete
+            self._settle()
+            written += 1
+        return written
+
+    def _write(self, sheet: Sheet) -> None:
+        if self.note.begun == sheet.key:  # stopped in the middle: only what did not arrive
+            held = self.target.known(sheet)
+            sheet = replace(sheet, points=[p for p in sheet.points if p.step not in held])
+        self.note.begun = sheet.key
+        self.note.write()
+        self.target.write(sheet)
+
+    def _settle(self) -> None:
+        self.note.begun = ""
+        self.note.write()
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.target.close()
+        self._lock.release()
+
+
+def about_run(folder: Path) -> dict[str, Any]:
+    """What joins every configuration: task file, report."""
+    from evotrainer.config import load_task
+
+    task = load_task(folder / "task.toml")
+    return {
+        "task_file": task.model_dump(mode="json", exclude={"recipe", "tracking"}, exclude_none=True),
+        "task_hash": task.hash,
+        "report": str((folder / "report.html").resolve()),
+    }
+
+
+def read_events(folder: Path) -> list[Event]:
+    """The ledger as it stands."""
+    with contextlib.closing(Ledger.open(folder / "ledger.db", readonly=True)) as ledger:
+        return ledger.events()

@@ -1,0 +1,280 @@
+"""A model card (README.md of a Hugging Face folder) from what the run folder says: recipe, lineage, certificate, evidence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from evotrainer.errors import MissingDependencyError
+from evotrainer.records.recipe import diff
+from evotrainer.views.model import BranchView, RunView
+from evotrainer.views.text import one_line, percent, point_range, points, value
+
+
+def model_card(
+    view: RunView,
+    branch: str,
+    *,
+    trial: str,
+    seed: int,
+    rule: str,
+    certified: bool,
+    invalid: str,
+    sha256: str,
+    base: str,
+    name: str,
+) -> str:
+    """The card as Markdown with its YAML head. MissingDependencyError without huggingface_hub.
+
+    `name`: of the exported folder. `rule`: why this training. `base`: base model's id or path where one is known.
+    """
+    b = view.branches.get(branch)
+    status = "INVALID" if invalid else "certified" if certified else "not certified"
+    body = [
+        f"# {_md(name)}",
+        "",
+        *_standing(view, invalid, certified),
+        f"Branch `{branch}` of the run `{_md(_run(view))}`, task `{_md(view.opened.task if view.opened else '')}`: trained by "
+        "reinforcement learning and judged by [EvoTrainer](https://arxiv.org/abs/2606.03108).",
+        "",
+        "```python",
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        "",
+        f'model = AutoModelForCausalLM.from_pretrained("{_quoted(name)}")',
+        f'tokenizer = AutoTokenizer.from_pretrained("{_quoted(name)}")',
+        "```",
+        "",
+        *_certificate(view),
+        *_lineage(view, branch),
+        *_recipe(view, b),
+        *_evidence(view, b, trial, seed, rule, sha256),
+    ]
+    head = _head(view, branch, status, base, certified and not invalid, name)
+    return f"---\n{head}\n---\n\n" + "\n".join(body).rstrip() + "\n"
+
+
+def _run(view: RunView) -> str:
+    return view.opened.run if view.opened else ""
+
+
+def _head(view: RunView, branch: str, status: str, base: str, measured: bool, name: str) -> str:
+    try:
+        from huggingface_hub import EvalResult, ModelCardData
+    except ImportError:
+        raise MissingDependencyError("a model card needs huggingface_hub; pip install 'evotrainer[local]'") from None
+    results = []
+    if measured and view.certified:
+        for row in (r for r in view.certified.rows if r.branch == branch):
+            results.append(
+                EvalResult(
+                    task_type="text-generation",
+                    dataset_type="evotrainer",
+                    dataset_name=f"{view.opened.task if view.opened else ''} (cert split)",
+                    dataset_split="cert",
+                    metric_type="pass@1",
+                    metric_name=f"share of attempts solved, mean of {len(row.seeds)} trainings",
+                    metric_value=round(row.score, 4),
+                )
+            )
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["evotrainer", "reinforcement-learning", status.replace(" ", "-").lower()],
+        model_name=name,
+        eval_results=results[-1:] or None,
+        base_model=base if base.count("/") == 1 and not Path(base).exists() else None,
+    )
+    return str(data.to_yaml())
+
+
+def _standing(view: RunView, invalid: str, certified: bool) -> list[str]:
+    if invalid:
+        return [f"> **INVALID.** {_md(invalid)} Its scores do not measure what the task asks for.", ""]
+    if certified:
+        return []
+    why = (
+        "the run has not come to its certification" if not view.certified else "the certificate is about other branches"
+    )
+    return [f"> **Not certified:** {why}. What it scores on unseen tasks is not known.", ""]
+
+
+def _certificate(view: RunView) -> list[str]:
+    if not view.certified:
+        return []
+    out = [
+        "## Certification",
+        "",
+        "Share of attempts solved on the cert split, which was read once, after all decisions. Of trained policies: the mean over the "
+        "seeds, each trained anew; this folder holds one of them.",
+        "",
+        "| policy | branch | seeds | score | 95% interval | per seed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for r in view.certified.rows:
+        each = ", ".join(percent(x) for x in r.per_seed)
+        seeds = ", ".join(map(str, r.seeds))
+        out.append(
+            f"| {_md(r.name)} | {r.branch} | {seeds} | {percent(r.score)} | {percent(r.low)} to {percent(r.high)} | {each} |"
+        )
+    lines = [
+        f"- {_md(name)}: {points(c.get('mean'))} points, 95% interval {point_range(c.get('low'), c.get('high'))}"
+        for name, c in view.certified.comparisons.items()
+    ]
+    return [*out, "", *lines, ""]
+
+
+def _lineage(view: RunView, branch: str) -> list[str]:
+    path = view.path(branch)
+    if not path or branch == "base":
+        return ["## Lineage", "", "The base policy of the run; nothing was trained.", ""]
+    out = [
+        "## Lineage",
+        "",
+        "Each step changed one factor of its parent's recipe and was trained from the base policy.",
+        "",
+    ]
+    for b in path:
+        if b.recipe is None:
+            continue
+        version = f" ({b.version})" if b.version else ""
+        if b.intervention is None:
+            out.append(f"1. `{b.name}`{version}: the starting recipe")
+            continue
+        changed = "; ".join(f"{k}: {value(o)} → {value(n)}" for k, (o, n) in b.recipe_diff.items())
+        out.append(f"1. `{b.name}`{version}: {_md(changed)}. {_md(b.intervention.hypothesis)}")
+        if b.verdict:
+            e = b.effect
+            effect = (
+                f" {points(e.mean)} points {point_range(e.low, e.high)}{' on fresh seeds' if b.fresh else ''}."
+                if e
+                else ""
+            )
+            out.append(f"   Verdict: {b.verdict.kind}.{effect} {_md(b.verdict.reason)}")
+    return [*out, ""]
+
+
+def _recipe(view: RunView, b: BranchView | None) -> list[str]:
+    if b is None or b.recipe is None:
+        return []
+    start = view.start
+    changed = diff(start.recipe, b.recipe) if start and start.recipe and start is not b else {}
+    told = [f"- {k}: {_md(value(o))} → {_md(value(n))}" for k, (o, n) in changed.items()] or [
+        "The starting recipe itself."
+    ]
+    recipe = json.dumps(b.recipe.model_dump(mode="json"), indent=1)
+    return [
+        "## Recipe",
+        "",
+        f"Hash `{b.recipe_hash}`. Against the starting recipe:",
+        "",
+        *told,
+        "",
+        "<details><summary>whole recipe</summary>",
+        "",
+        "```json",
+        recipe,
+        "```",
+        "",
+        "</details>",
+        "",
+    ]
+
+
+def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: str, sha256: str) -> list[str]:
+    o = view.opened
+    rows: list[tuple[str, Any]] = [
+        ("trial", f"`{trial}`, seed {seed}: {rule}"),
+        ("policy's SHA-256", f"`{sha256}`"),
+    ]
+    if o:
+        env = o.environment
+        rows += [
+            ("environment", f"{env.get('name')} {env.get('version', '')}, hash `{env.get('hash')}`"),
+            ("splits", ", ".join(f"{k} {v}" for k, v in (env.get("splits") or {}).items())),
+        ]
+        if data := env.get("data"):
+            revision = f", revision `{data['revision']}`" if data.get("revision") else ""
+            rows.append(("data set", f"`{_place(data.get('source'))}`, format {data.get('format')}{revision}"))
+        rows += [
+            ("base policy", f"`{_place(o.base_policy.get('path'))}` `{o.base_policy.get('sha256', '')[:16]}`"),
+            ("task file's hash", f"`{o.task_hash}`"),
+            ("sandbox", o.isolation),
+            ("evotrainer", o.version),
+        ]
+    if view.coevolution.versions:
+        rows.append(("harness", view.coevolution.line()))
+    if view.noise:
+        rows.append(("noise floor (A/A trials)", f"{points(view.noise[-1].noise_floor, sign=False)} points"))
+    for a in b.audits if b else ():
+        rows.append((f"audit: {a.capability} closed", f"{a.verdict}: {a.reason}"))
+    rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))
+    table = [f"| {_md(k)} | {_md(v)} |" for k, v in rows]
+    return [
+        "## Evidence",
+        "",
+        "| | |",
+        "|---|---|",
+        *table,
+        "",
+        "To verify, with the run folder: every decision is computed again from its rollouts, and the hash chain must hold this head.",
+        "",
+        "```",
+        f"evotrainer verify {_run(view)} --head {view.head[:16]}",
+        "```",
+        "",
+        "What was measured is this task's splits; nothing is claimed beyond them. `evotrainer.json` says the same for machines.",
+    ]
+
+
+def evidence(view: RunView, branch: str, **told: Any) -> dict[str, Any]:
+    """The card's content for machines; `told`: what else is known."""
+    b = view.branches.get(branch)
+    return {
+        "run": _run(view),
+        "branch": branch,
+        **told,
+        "recipe": b.recipe.model_dump(mode="json") if b and b.recipe else None,
+        "recipe_hash": b.recipe_hash if b else "",
+        "lineage": [
+            {
+                "branch": x.name,
+                "version": x.version,
+                "intervention": x.intervention.model_dump(mode="json") if x.intervention else None,
+                "verdict": x.verdict.model_dump(mode="json") if x.verdict else None,
+                "audits": [a.model_dump(mode="json") for a in x.audits],
+            }
+            for x in view.path(branch)
+        ],
+        "certified": view.certified.model_dump(mode="json") if view.certified else None,
+        "opened": _opened(view),
+        "ledger": {"events": view.event_count, "head": view.head},
+    }
+
+
+def _opened(view: RunView) -> dict[str, Any] | None:
+    """How the run began, without paths of the machine it ran on."""
+    if view.opened is None:
+        return None
+    body = view.opened.model_dump(mode="json")
+    body["base_policy"]["path"] = _place(body["base_policy"].get("path"))
+    environment = body["environment"]
+    environment["files"] = {_place(k): v for k, v in environment.get("files", {}).items()}
+    if isinstance(environment.get("data"), dict):
+        environment["data"]["source"] = _place(environment["data"].get("source"))
+    return body
+
+
+def _place(path: Any) -> str:
+    """A Hub id or built-in as it is, of a path its last part."""
+    text = str(path or "")
+    return Path(text).name if Path(text).is_absolute() else text
+
+
+def _md(text: Any) -> str:
+    """One line in which nothing is markup of a table or of HTML."""
+    return one_line(text, 600).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _quoted(name: str) -> str:
+    return one_line(name).replace("\\", "\\\\").replace('"', '\\"')
