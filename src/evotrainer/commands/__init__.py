@@ -25,6 +25,16 @@ from evotrainer.commands.skilling import (
     skills_show,
     skills_validate,
 )
+from evotrainer.commands.verling import (
+    verl_checkpoints,
+    verl_import,
+    verl_launch,
+    verl_render,
+    verl_setup,
+    verl_stop,
+    verl_tail,
+    verl_validate,
+)
 
 __all__ = [
     "admit",
@@ -56,5 +66,13 @@ __all__ = [
     "status",
     "status_json",
     "verify",
+    "verl_checkpoints",
+    "verl_import",
+    "verl_launch",
+    "verl_render",
+    "verl_setup",
+    "verl_stop",
+    "verl_tail",
+    "verl_validate",
     "why",
 ]
