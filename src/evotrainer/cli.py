@@ -644,6 +644,177 @@ def skills_compare(
     commands.skills_compare(task, overrides or [], library, out, repeats=repeats, plain=plain)
 
 
+verl_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(
+    verl_app,
+    name="verl",
+    help="Train a task file on a cluster with verl, in its own environment: setup, render, validate, launch, tail, checkpoints, "
+    "import, stop.\n\nExample: evotrainer verl render tasks/math.toml --model Qwen/Qwen2.5-0.5B-Instruct --out runs/verl",
+)
+VerlFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that `evotrainer verl render` wrote.")]
+VerlVenv = Annotated[
+    Path | None, typer.Option(help="verl's environment; default: EVOTRAINER_VERL_PYTHON, then .venv-verl.")
+]
+
+
+@verl_app.command("setup")
+def verl_setup(
+    venv: Annotated[Path | None, typer.Option(help="Environment to make or complete; default: .venv-verl.")] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="What training needs too: vLLM, and its own PyTorch.")] = False,
+    python: Annotated[
+        Path | None, typer.Option(help="Python to make it with (3.11 or 3.12); default: this one.")
+    ] = None,
+    task: Annotated[Path | None, typer.Option(help="Task file; adds what its rewards need.")] = None,
+    pip: Annotated[
+        list[str] | None, typer.Option(help="Argument for pip, repeatable, e.g. --pip=--index-url=URL.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Make verl's own virtual environment. Without --gpu it can render and validate, not train.
+
+    Example: evotrainer verl setup --venv .venv-verl
+    """
+    from evotrainer import commands
+
+    commands.verl_setup(venv, gpu=gpu, python=python, task=task, pip=pip or [], as_json=as_json)
+
+
+@verl_app.command("render")
+def verl_render(
+    task: Annotated[Path, typer.Argument(help="Task file (TOML).")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    overrides: Overrides = None,
+    model: Annotated[str | None, typer.Option(help="Hugging Face id or folder; default: policy.base.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs per node; default 8.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes; default 1.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Rollout engine: vllm (default) or sglang.")] = None,
+    tensor_parallel: Annotated[int | None, typer.Option(min=1, help="GPUs a rollout replica spans; default 1.")] = None,
+    micro_batch: Annotated[int | None, typer.Option(min=1, help="Sequences a GPU holds at once; default 8.")] = None,
+    prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Longest prompt; default 1024.")] = None,
+    observation_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Room for an observation between two turns; default 512.")
+    ] = None,
+    lora_rank: Annotated[
+        int | None, typer.Option(min=0, help="LoRA instead of full training; default 0: full.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Default: the first of run.seeds.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Further verl setting key=value, repeatable; none that a factor owns."),
+    ] = None,
+) -> None:
+    """Write a task file as verl's configuration, prompts, plug-ins and launch script.
+
+    Example: evotrainer verl render my-task/task.toml --model Qwen/Qwen2.5-0.5B-Instruct --gpus 8 --out runs/verl
+    """
+    from evotrainer import commands
+
+    options = {
+        "gpus": gpus,
+        "nodes": nodes,
+        "engine": engine,
+        "tensor_parallel": tensor_parallel,
+        "micro_batch": micro_batch,
+        "prompt_tokens": prompt_tokens,
+        "observation_tokens": observation_tokens,
+        "lora_rank": lora_rank,
+        "seed": seed,
+    }
+    commands.verl_render(task, overrides or [], out, model, settings or [], options)
+
+
+@verl_app.command("validate")
+def verl_validate(
+    folder: VerlFolder,
+    venv: VerlVenv = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="As if with so many GPUs per node.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="As if with so many nodes.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Let verl compose and validate the configuration and load the plug-ins. Needs no GPU.
+
+    Example: evotrainer verl validate runs/verl --gpus 8 --nodes 2
+    """
+    from evotrainer import commands
+
+    commands.verl_validate(folder, venv, gpus=gpus, nodes=nodes, as_json=as_json)
+
+
+@verl_app.command("launch")
+def verl_launch(
+    folder: VerlFolder,
+    venv: VerlVenv = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Ray cluster to train on, e.g. 10.0.0.1:6379; default: this machine.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also where it was not validated.")] = False,
+) -> None:
+    """Train, or resume from the last checkpoint. Needs GPUs; verl goes on without this command.
+
+    Example: evotrainer verl launch runs/verl --ray-address 10.0.0.1:6379
+    """
+    from evotrainer import commands
+
+    commands.verl_launch(folder, venv, ray_address=ray_address, force=force, wait=wait)
+
+
+@verl_app.command("tail")
+def verl_tail(
+    folder: VerlFolder,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the training ends.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a step.")] = False,
+) -> None:
+    """Metrics step by step; fails where a resumed training did not go on where it was.
+
+    Example: evotrainer verl tail runs/verl --follow
+    """
+    from evotrainer import commands
+
+    commands.verl_tail(folder, follow=follow, as_json=as_json)
+
+
+@verl_app.command("stop")
+def verl_stop(folder: VerlFolder) -> None:
+    """End the running training; a launch resumes it.
+
+    Example: evotrainer verl stop runs/verl
+    """
+    from evotrainer import commands
+
+    commands.verl_stop(folder)
+
+
+@verl_app.command("checkpoints")
+def verl_checkpoints(
+    folder: VerlFolder,
+    venv: VerlVenv = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Saved steps with sizes, which one a launch resumes from, and the command that makes a Hugging Face folder.
+
+    Example: evotrainer verl checkpoints runs/verl
+    """
+    from evotrainer import commands
+
+    commands.verl_checkpoints(folder, venv, as_json=as_json)
+
+
+@verl_app.command("import")
+def verl_import(
+    folder: VerlFolder,
+    out: Annotated[Path, typer.Option(help="Store folder to write to; grows where there is one already.")],
+    workers: Annotated[int | None, typer.Option(help="Reading processes; default: one per core.")] = None,
+) -> None:
+    """Rollouts of training and validation, with all reward components, into a rollout store for `audit` and `backtest`.
+
+    Example: evotrainer verl import runs/verl --out store/
+    """
+    from evotrainer import commands
+
+    commands.verl_import(folder, out, workers=workers)
+
+
 def main() -> None:
     """Entry point: errors a user can act upon are one line; the exit code says which kind."""
     from evotrainer.errors import EvoTrainerError

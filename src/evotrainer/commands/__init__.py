@@ -26,6 +26,16 @@ from evotrainer.commands.skilling import (
     skills_show,
     skills_validate,
 )
+from evotrainer.commands.verling import (
+    verl_checkpoints,
+    verl_import,
+    verl_launch,
+    verl_render,
+    verl_setup,
+    verl_stop,
+    verl_tail,
+    verl_validate,
+)
 
 __all__ = [
     "admit",
@@ -59,5 +69,13 @@ __all__ = [
     "status_json",
     "track",
     "verify",
+    "verl_checkpoints",
+    "verl_import",
+    "verl_launch",
+    "verl_render",
+    "verl_setup",
+    "verl_stop",
+    "verl_tail",
+    "verl_validate",
     "why",
 ]
