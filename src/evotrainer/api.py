@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from evotrainer.records.verify import VerifyReport
     from evotrainer.trials import Observer
 
-RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=")
-"""Overrides that a resume may change: they change what a run may spend, not what it finds."""
+RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "executor.")
+"""Overrides that a resume may change: they change what a run may spend and where, not what it finds."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,7 @@ def preflight(task: TaskFile) -> None:
     from evotrainer.agents import make_agent
     from evotrainer.agents.fixed import FixedAgent
     from evotrainer.config import resolve_base
+    from evotrainer.executors import check_executor
     from evotrainer.opening import weights_sha256
     from evotrainer.trainers import check_installed
 
@@ -201,6 +202,7 @@ def preflight(task: TaskFile) -> None:
     agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_installed(task.trainer.name)
+    check_executor(task)
     check_world(task, children)
 
 
@@ -270,7 +272,9 @@ def _go(
         if ledger.get("run") is not None:
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
-        make_loop(folder, task, ledger, agent=agent, view=view, ask=ask, task_hash=task_hash).run()
+        loop = make_loop(folder, task, ledger, agent=agent, view=view, ask=ask, task_hash=task_hash)
+        with contextlib.closing(loop):
+            loop.run()
     return Run(folder)
 
 

@@ -274,8 +274,10 @@ def audit_branch(
     from evotrainer.records.ledger import Ledger
 
     run = api.open_run(folder)
-    with contextlib.closing(Ledger.open(folder / "ledger.db")) as ledger:
-        loop = api.make_loop(folder, run.task, ledger, view=view)
+    with (
+        contextlib.closing(Ledger.open(folder / "ledger.db")) as ledger,
+        contextlib.closing(api.make_loop(folder, run.task, ledger, view=view)) as loop,
+    ):
         loop.recall()
         if branch not in loop.branches:
             known = ", ".join(loop.branches) or "none yet"
