@@ -273,7 +273,7 @@ def _go(
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
         loop = make_loop(folder, task, ledger, agent=agent, view=view, ask=ask, task_hash=task_hash)
-        with contextlib.closing(loop):
+        with contextlib.closing(loop.executor):
             loop.run()
     return Run(folder)
 

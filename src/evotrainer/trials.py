@@ -102,10 +102,6 @@ class Trials:
         self.looked_at_budget = 0.0
         self.waited_since = time.monotonic()
 
-    def close(self) -> None:
-        """Give back what the executor holds."""
-        self.executor.close()
-
     def plan_eval(self, split: str) -> EvalPlan | None:
         e = self.task.evaluation
         if split not in self.env.get("splits", {split: 1}):

@@ -165,7 +165,11 @@ class Attempts:
         self.last: dict[str, int] = {}
         self.key = ""
         with contextlib.suppress(FileNotFoundError):
-            for line in self.path.read_text(encoding="utf-8").splitlines():
+            text = self.path.read_text(encoding="utf-8")
+            if text and not text.endswith("\n"):
+                with os_errors(f"cannot write {self.path}"), open(self.path, "a", encoding="utf-8") as f:
+                    f.write("\n")
+            for line in text.splitlines():
                 with contextlib.suppress(ValueError, KeyError, TypeError):  # a torn line
                     self._read(json.loads(line))
         if not self.key:
@@ -201,6 +205,7 @@ class ClusterExecutor:
         self.opened = False
         self.next_slots = 0.0
         self.places = 1
+        self.running: dict[str, Attempt] = {}
 
     # the interface of executors ---------------------------------------------------------------------------------------
 
@@ -215,7 +220,7 @@ class ClusterExecutor:
         if not waiting:
             return
         self._open()
-        running: dict[str, Attempt] = {}
+        running = self.running = {}
         fetching: dict[Future[TrialFinished], Attempt] = {}
         pool = ThreadPoolExecutor(FETCHES, thread_name_prefix="fetch")
         try:
