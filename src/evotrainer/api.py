@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from evotrainer.records.verify import VerifyReport
     from evotrainer.trials import Observer
 
-RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "tracking.")
-"""Overrides that a resume may change: what a run may spend and where its figures go, not what it finds."""
+RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "executor.", "tracking.")
+"""Overrides that a resume may change: what a run may spend and where it runs and is shown, not what it finds."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +224,7 @@ def preflight(task: TaskFile) -> None:
     from evotrainer.agents import make_agent
     from evotrainer.agents.fixed import FixedAgent
     from evotrainer.config import resolve_base
+    from evotrainer.executors import check_executor
     from evotrainer.opening import weights_sha256
     from evotrainer.trainers import check_installed, check_recipes
 
@@ -235,6 +236,7 @@ def preflight(task: TaskFile) -> None:
     agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
+    check_executor(task)
     check_world(task, children)
 
 
@@ -324,7 +326,9 @@ def _go(
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
         with following(folder, task.tracking, view or Quiet()) as watched:
-            make_loop(folder, task, ledger, agent=agent, view=watched, ask=ask, task_hash=task_hash).run()
+            loop = make_loop(folder, task, ledger, agent=agent, view=watched, ask=ask, task_hash=task_hash)
+            with contextlib.closing(loop.executor):
+                loop.run()
     return Run(folder)
 
 

@@ -170,8 +170,9 @@ def more_trials(folder: Path, n: int, view: Observer | None = None) -> list[Tria
     unlimited = task.model_copy(
         update={"budget": task.budget.model_copy(update={"cpu_s": None, "trials": None, "wall_s": None})}
     )
-    with contextlib.closing(Ledger.open(own / "ledger.db", create=True)) as ledger:
+    with contextlib.closing(Ledger.open(own / "ledger.db", create=True)) as ledger, contextlib.ExitStack() as stack:
         loop = api.make_loop(own, unlimited, ledger, view=view, task_hash=task.hash)
+        stack.callback(loop.executor.close)
         loop.open_run()
         loop.base = base.model_copy(update={"policy_path": str((folder / base.policy_path).resolve())})
         b0 = loop.branches[START]

@@ -274,8 +274,9 @@ def audit_branch(
     from evotrainer.records.ledger import Ledger
 
     run = api.open_run(folder)
-    with contextlib.closing(Ledger.open(folder / "ledger.db")) as ledger:
+    with contextlib.closing(Ledger.open(folder / "ledger.db")) as ledger, contextlib.ExitStack() as stack:
         loop = api.make_loop(folder, run.task, ledger, view=view)
+        stack.callback(loop.executor.close)
         loop.recall()
         if branch not in loop.branches:
             known = ", ".join(loop.branches) or "none yet"

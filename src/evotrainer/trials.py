@@ -192,6 +192,7 @@ class Trials:
         """Intent, effect, outcome: nothing finished is paid for twice."""
         done: dict[str, TrialFinished] = {}
         todo: list[TrialSpec] = []
+        budget, training = self.budget(), self.trial_reserve()
         for spec in specs:
             if (event := self.ledger.get(f"{spec.trial}/finished")) is not None:
                 done[spec.trial] = event.body
@@ -202,9 +203,9 @@ class Trials:
                     "run's certificate: start a new run to certify another policy"
                 )
             todo.append(spec)
-            reserve = self.trial_reserve() if spec.train else self.trial_reserve() / 4
+            reserve = training if spec.train else training / 4
             if self.ledger.get(f"{spec.trial}/intended") is None:
-                self.budget().check(cpu_s=reserve, trials=float(spec.train))
+                budget.reserve(spec.trial, cpu_s=reserve, trials=float(spec.train))
             self.record(
                 f"{spec.trial}/intended",
                 "intended",

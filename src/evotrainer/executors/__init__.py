@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from evotrainer.config import TaskFile
-    from evotrainer.executors.local import LocalExecutor
+    from evotrainer.executors.spec import Heartbeat, TrialSpec
+    from evotrainer.records.events import TrialFinished
 
 
-def make_executor(folder: Path, task: TaskFile) -> LocalExecutor:
+class Executor(Protocol):
+    """Runs trials and brings their results and files into the run folder."""
+
+    def run(
+        self,
+        specs: Sequence[TrialSpec],
+        on_progress: Callable[[list[tuple[TrialSpec, Heartbeat | None]]], None] = ...,
+    ) -> Iterator[TrialFinished]:
+        """Yield results as they come, finished ones first without running them again."""
+        ...
+
+    def forget(self, trial: str) -> None:
+        """Take back the result of a failed trial that nothing recorded."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+def make_executor(folder: Path, task: TaskFile) -> Executor:
     """The executor that a task asks for, for the run in `folder`; ConfigError for an unknown option."""
     from evotrainer.config import default_workers
-    from evotrainer.errors import ConfigError
     from evotrainer.executors.local import LocalExecutor
+
+    check_executor(task)
+    if task.executor.name == "ray":
+        from evotrainer.executors.cluster import ClusterExecutor, parse_cluster_options
+        from evotrainer.executors.ray import RayBackend
+
+        return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend())
+    return LocalExecutor(folder, task.run.workers or default_workers(), task.run.restarts)
+
+
+def check_executor(task: TaskFile) -> None:
+    """ConfigError for an unknown option, MissingDependencyError where the executor's library lacks; imports no library."""
+    from importlib.util import find_spec
+
+    from evotrainer.errors import ConfigError, MissingDependencyError
 
     if task.executor.name == "local":
         if task.executor.options:
@@ -22,5 +58,16 @@ def make_executor(folder: Path, task: TaskFile) -> LocalExecutor:
             raise ConfigError(
                 f"the local executor has no option {names}; run.workers and run.restarts are its settings"
             )
-        return LocalExecutor(folder, task.run.workers or default_workers(), task.run.restarts)
-    raise ConfigError(f"unknown executor {task.executor.name!r}")
+        return
+    from evotrainer.executors.cluster import parse_cluster_options
+
+    options = parse_cluster_options(task.executor.options)
+    if find_spec("ray") is None:
+        raise MissingDependencyError(
+            "executor.name=ray needs Ray, which is not installed; run: pip install 'evotrainer[ray]'"
+        )
+    if options.workers_per_trial > 1 and task.trainer.name == "embedded":
+        raise ConfigError(
+            f"executor.options.workers_per_trial={options.workers_per_trial}: the embedded trainer trains in one process; "
+            "set it to 1, or trainer.name=trl"
+        )

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,6 +63,9 @@ class LocalExecutor:
         write_atomic(folder / "spec.json", spec.model_dump_json(indent=1))
         return folder
 
+    def close(self) -> None:
+        """Nothing outlives `run`."""
+
     def forget(self, trial: str) -> None:
         """Take back the result of a failed trial that nothing recorded, so that a resume tries it again."""
         (trial_dir(self.run_dir, trial) / "result.json").unlink(missing_ok=True)
@@ -71,10 +74,13 @@ class LocalExecutor:
         """True where a signal ended the process (the machine's doing, not the trial's)."""
         return (r.process.poll() or 0) < 0
 
-    def start(self, spec: TrialSpec, restarts: int = 0) -> Running:
+    def start(
+        self, spec: TrialSpec, restarts: int = 0, *, threads: int = 1, env: Mapping[str, str] | None = None
+    ) -> Running:
+        """Start a trial's process. `threads`: of its arithmetic; `env`: variables for it alone."""
         folder = self.prepare(spec)
-        env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", POLARS_MAX_THREADS="1")
-        env["PYTHONUNBUFFERED"] = "1"
+        limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), str(threads))
+        env = {**os.environ, **limits, "PYTHONUNBUFFERED": "1", **(env or {})}
         with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())],
@@ -114,7 +120,7 @@ class LocalExecutor:
                     time.sleep(POLL_S)
         finally:
             for r in running:
-                _end(r.process)
+                end(r.process)
 
     def result(self, spec: TrialSpec) -> TrialFinished | None:
         """The recorded result of a finished trial."""
@@ -155,7 +161,7 @@ class LocalExecutor:
         """The result of an ended process; machine faults are raised, the trial's own faults become its result."""
         code = r.process.poll()
         if code is None:
-            _end(r.process)
+            end(r.process)
             return self.failed(r, "harness_abort", self.stopped_for(r))
         if code == 0 and (done := self.result(r.spec)) is not None:
             return done
@@ -182,21 +188,26 @@ class LocalExecutor:
         return self.failed(r, label, why)
 
     def failed(self, r: Running, label: FailureLabel, error: str) -> TrialFinished:
-        h = read_heartbeat(r.folder)
-        left = [r.folder / "spec.json", *(self.run_dir / kind / r.spec.trial for kind in ("rollouts", "sealed"))]
+        return self.record_failure(r.spec, r.folder, label, error, time.monotonic() - r.since, read_heartbeat(r.folder))
+
+    def record_failure(
+        self, spec: TrialSpec, folder: Path, label: FailureLabel, error: str, wall_s: float, h: Heartbeat | None
+    ) -> TrialFinished:
+        """Write the result of a trial that failed, `h`: its last sign of life, with checksums of what it left."""
+        left = [folder / "spec.json", *(self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed"))]
         finished = TrialFinished(
-            trial=r.spec.trial,
-            branch=r.spec.branch,
-            seed=r.spec.seed,
+            trial=spec.trial,
+            branch=spec.branch,
+            seed=spec.seed,
             status="failed",
             label=label,
             error=error,
             cpu_s=round(h.cpu_s if h else 0.0, 3),
-            wall_s=round(time.monotonic() - r.since, 3),
+            wall_s=round(wall_s, 3),
             steps=h.step if h else 0,
             files={k: v for p in left if p.exists() for k, v in sha256_tree(p, self.run_dir).items()},
         )
-        write_atomic(r.folder / "result.json", finished.model_dump_json())
+        write_atomic(folder / "result.json", finished.model_dump_json())
         return finished
 
     def why(self, r: Running) -> str:
@@ -229,7 +240,7 @@ def disk_full(folder: Path) -> str:
     return f"the disk is full ({free >> 10} KB free)" if free <= FULL_BYTES else ""
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Kill a trial's whole process group and reap it."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):

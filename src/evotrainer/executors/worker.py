@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from evotrainer.errors import BudgetError, EvoTrainerError, FaultsError, StoreError
 from evotrainer.executors.health import read_health
+from evotrainer.executors.places import asked_path, read_places, relocated_spec
 from evotrainer.executors.spec import (
     SEALED,
     EvalPlan,
@@ -107,7 +108,8 @@ class TrialProcess:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.run_dir = folder.parent.parent
-        self.spec: TrialSpec = read_spec(folder)
+        self.places = read_places(folder)
+        self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
         before = read_heartbeat(folder)
         self.resumed = before is not None
         self.clock = Clock(before.cpu_s if before else 0.0)
@@ -178,7 +180,7 @@ class TrialProcess:
             resumed=int(self.resumed),
             peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
             policy_sha256=sha,
-            policy_path=_relative(policy, self.run_dir),
+            policy_path=asked_path(_relative(policy, self.run_dir), self.places),
             scores=tuple(scores),
             curve=tuple(curve),
             health=health,
