@@ -327,7 +327,7 @@ def _libraries(v: Any, folder: Path) -> Any:
 def _absolute(v: Any, folder: Path) -> Any:
     """Paths relative to `folder` made absolute, so that the resolved copy runs from anywhere.
 
-    A path is what starts with `./` or `../`, also behind `python:`, or what names something that exists there.
+    A path is what starts with `./` or `../`, also behind `python:`, `trl:` or `trl-rewards:`, or what names something that exists there.
     """
     if isinstance(v, dict):
         return {k: _absolute(x, folder) for k, x in v.items()}
@@ -335,8 +335,9 @@ def _absolute(v: Any, folder: Path) -> Any:
         return [_absolute(x, folder) for x in v]
     if not isinstance(v, str) or not v:
         return v
-    if v.startswith("python:"):
-        return "python:" + str(_absolute(v.removeprefix("python:"), folder))
+    for prefix in ("python:", "trl:", "trl-rewards:"):
+        if v.startswith(prefix):
+            return prefix + str(_absolute(v.removeprefix(prefix), folder))
     file, colon, rest = v.partition(":") if ".py:" in v else (v, "", "")
     here = folder / file
     if file.startswith(("./", "../")) or (

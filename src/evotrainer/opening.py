@@ -41,10 +41,10 @@ def check_recipe(
 def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of every file the environment's section names: user modules, data sets, reward files."""
     out: dict[str, str] = {}
-    for value in environment.values():
+    for value in [x for v in environment.values() for x in (v if isinstance(v, list | tuple) else [v])]:
         if not isinstance(value, str):
             continue
-        name = value.removeprefix("python:")
+        name = value.removeprefix("python:").removeprefix("trl:").removeprefix("trl-rewards:")
         path = Path(name.split(".py:")[0] + ".py" if ".py:" in name else name)
         if path.is_file():
             out[str(path)] = sha256_file(path)

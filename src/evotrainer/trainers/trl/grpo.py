@@ -29,6 +29,7 @@ from evotrainer.trainers.schedule import learning_rate, seed_of
 from evotrainer.trainers.trl.attempts import Attempt
 from evotrainer.trainers.trl.generate import Said, sample
 from evotrainer.trainers.trl.session import Session
+from evotrainer.trainers.trl.tools import Logprob, Played, TrlWorld, blame, played_by_trl, read_back, rows_of
 
 REWARD = "evotrainer_reward"
 """Column that carries the composed reward through TRL, for its logs."""
@@ -91,19 +92,36 @@ class Grpo(GRPOTrainer):
         self.seen = Seen()
         self.pending = False
         self.logps: Tensor | None = None
+        self.played: Played | None = None
+        self.played_world = world = played_by_trl(session.world)
         rows = session.recipe.prompts_per_step
         super().__init__(
             train_dataset=Dataset.from_dict({"prompt": [""] * rows}),  # tasks are drawn by the session
-            rollout_func=self._rows_as_rollouts,
-            reward_funcs=[recorded_reward],
+            rollout_func=None if world else self._rows_as_rollouts,
+            reward_funcs=[recorded_reward, *(world.reward_functions.values() if world else ())],
+            environment_factory=world.environment_factory if world else None,
             **kwargs,
         )
         self.remove_callback(PrinterCallback)
+        self.tool_loop: dict[str, Any] = {}
+        if world:
+            self._put_the_tool_loop_aside()
+
+    def _put_the_tool_loop_aside(self) -> None:
+        """TRL plays the user's environment when attempts are sampled, and not again when they become a batch."""
+        names = ("tools", "environment_factories", "rollout_func", "environments", "reward_funcs", "reward_func_names",
+                 "reward_processing_classes", "reward_weights")  # fmt: skip
+        self.tool_loop = {k: getattr(self, k) for k in names}
+        # No loss follows upon it: reference and old log-probabilities are not wanted.
+        self.tool_loop |= {"beta": 0.0, "num_iterations": 1, "vllm_importance_sampling_correction": False}
+        self.tools, self.environment_factories, self.rollout_func = [], None, self._rows_as_rollouts
+        for k in ("reward_funcs", "reward_func_names", "reward_processing_classes", "reward_weights"):
+            setattr(self, k, getattr(self, k)[:1])
 
     # -- sampling ---------------------------------------------------------------------------------------------------
 
-    def say(self, contexts: Sequence[Sequence[int]]) -> list[Said]:
-        """One turn of the policy in training for each context."""
+    def say(self, contexts: Sequence[Sequence[int]], room: int = 1 << 30) -> list[Said]:
+        """One turn of the policy in training for each context; `room`: tokens that the longest of them leaves."""
         if self.use_vllm:
             return self._vllm(contexts)
         with (
@@ -117,7 +135,8 @@ class Grpo(GRPOTrainer):
             training = model.training
             model.eval()
             try:
-                return sample(model, contexts, self.session.sampling)
+                how = self.session.sampling
+                return sample(model, contexts, replace(how, max_tokens=min(how.max_tokens, room)))
             finally:
                 model.train(training)
 
@@ -138,7 +157,55 @@ class Grpo(GRPOTrainer):
 
     def attempts(self, plan: Sequence[tuple[Any, range]]) -> list[Attempt]:
         """Attempts of this process's share of a plan."""
-        return self.session.attempts(self.say, plan) if plan else []
+        if not plan:
+            return []
+        world = self.played_world
+        return self.session.attempts(self.say, plan) if world is None else self.play(plan, world)
+
+    def play(self, plan: Sequence[tuple[Any, Sequence[int]]], world: TrlWorld) -> list[Attempt]:
+        """The same, by TRL's tool loop in the user's environment."""
+        names = [*world.reward_functions, *(["reward"] if hasattr(world.environment_factory, "get_reward") else [])]
+        self.played = Played()
+        try:
+            with self._set(**self.tool_loop):
+                super()._generate_and_score_completions(rows_of(plan))
+        except EvoTrainerError:
+            raise
+        except Exception as e:
+            raise blame(e, world) from e
+        played, self.played = self.played, None
+        self.session.clock.mark("sample")
+        return read_back(played, plan, world, names, self.session.sampling.stops)
+
+    def _generate(self, prompts: Any) -> Any:
+        sampled = super()._generate(prompts)
+        if self.played is not None:
+            self.played.prompts, self.played.sampled = list(prompts), sampled
+        return sampled
+
+    def _generate_single_turn(
+        self, prompt_ids: Any, images: Any, multimodal_fields: Any, num_generations: int, has_tool_images: bool = False
+    ) -> Any:
+        if images is not None or multimodal_fields:
+            raise TrainerError("the trl trainer is for text only; give prompts and tools without images")
+        room = self.session.context - max(len(p) for p in prompt_ids)
+        if room < 1:
+            raise TrainerError(
+                f"a prompt of {self.session.context - room} tokens fills the policy's context; shorten the prompts"
+            )
+        said = self.say(prompt_ids, room)
+        ids = [s.ids for s in said]
+        return ids, [
+            [Logprob.of(lp, e) for lp, e in zip(s.logprobs, s.entropies, strict=True)] if s.entropies else s.logprobs
+            for s in said
+        ]
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self.played is not None:
+            at = self.accelerator.process_index * len(prompts)
+            self.played.rewards = rewards[at : at + len(prompts), 1:].tolist()
+        return rewards
 
     def sample_plan(self, plan: Sequence[tuple[Any, range]]) -> list[Attempt]:
         """Scored attempts for the whole plan, in order, on every process; each samples and scores its share."""

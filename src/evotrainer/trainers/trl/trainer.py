@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ from evotrainer.trainers.trl.generate import Sampling, sample
 from evotrainer.trainers.trl.mapping import check, config_fields
 from evotrainer.trainers.trl.options import TrlOptions, parse
 from evotrainer.trainers.trl.session import ANCHOR_DEMOS, WRITING, Anchor, Session
+from evotrainer.trainers.trl.tools import played_by_trl
 
 POLICY = "policy"
 
@@ -85,6 +87,8 @@ class TrlTrainer:
         check_components(recipe, world.components)
         check(recipe, options)
         processes = join_group()
+        if played_by_trl(world) and recipe.resample and processes > 1:
+            raise ConfigError("trainer trl: resample: TRL's tool loop needs equal shares in all processes; set it to 0")
         device = device_of(options)
         dtype = forward_dtype(options, device)
         fields = config_fields(recipe, options, processes, device.type == "cuda")
@@ -138,12 +142,19 @@ class TrlTrainer:
         }
 
     def _session(
-        self, request: TrainRequest, world: World, tokenizer: Any, model: Any, fields: dict[str, Any]
+        self,
+        request: TrainRequest,
+        world: World,
+        tokenizer: Any,
+        model: Any,
+        fields: dict[str, Any],
+        tasks: Sequence[Any] | None = None,
+        greedy: bool = False,
     ) -> Session:
         recipe, i = request.recipe, request.identity
         stops = stop_ids(model, tokenizer)
         transcript = Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
-        tasks = list(world.tasks("train"))
+        tasks = list(world.tasks("train")) if tasks is None else tasks
         anchor = None
         if recipe.sft_anchor > 0:
             demos = world.demonstrations(ANCHOR_DEMOS, i.seed)
@@ -160,7 +171,7 @@ class TrlTrainer:
             world=world,
             tasks=tasks,
             transcript=transcript,
-            sampling=self._sampling(recipe, stops, tokenizer),
+            sampling=self._sampling(recipe, stops, tokenizer, greedy),
             context=context_of(model),
             stream=TaskStream(tasks, recipe.curriculum, seed_of(i.seed, "tasks")),
             clock=Clock(budget=request.cpu_budget_s),
@@ -223,7 +234,8 @@ class TrlTrainer:
         )
         torch.manual_seed(seed_of(i.seed, request.split, "evaluation"))
         plan = [(t, range(request.attempts)) for t in tasks]
-        rollouts = [rollout(a, where, recipe) for a in self._attempts(request, world, plan, knobs)]
+        attempts = self._play if played_by_trl(world) else self._attempts
+        rollouts = [rollout(a, where, recipe) for a in attempts(request, world, plan, knobs)]
         sink(rollouts)
         return rollouts
 
@@ -246,6 +258,36 @@ class TrlTrainer:
             lambda phase: None,
             cut_prompts=True,
         )
+
+    def _play(
+        self, request: EvalRequest, world: World, plan: Sequence[tuple[Any, range]], knobs: Mapping[str, Any]
+    ) -> list[Attempt]:
+        """By the loop that plays them in training: a GRPOTrainer that does not train."""
+        from trl import GRPOConfig
+
+        from evotrainer.trainers.trl.grpo import Grpo
+
+        i = request.identity
+        with tempfile.TemporaryDirectory() as folder:
+            sampled = request.recipe.model_copy(update={"sft_anchor": 0.0, "kl_beta": 0.0})  # what only training needs
+            asked = TrainRequest(i, sampled, Path(request.policy_dir), Path(folder))
+            device = device_of(self.options)
+            plain = self.options.model_copy(update={"micro_batch": None, "vllm": False})
+            fields = config_fields(sampled, plain, 1, device.type == "cuda") | {
+                "num_generations_eval": request.attempts
+            }
+            args = GRPOConfig(**fields, **self._bookkeeping(asked, device, forward_dtype(self.options, device)))
+            args._n_gpu = min(1, args.n_gpu)
+            tokenizer, model = self._policy(asked.policy_dir)
+            tasks = [task for task, _ in plan]
+            session = self._session(asked, world, tokenizer, model, fields, tasks, request.greedy)
+            player = Grpo(session, lambda _: None, lambda _: None, model=model, args=args, processing_class=tokenizer)
+            model.eval()
+            torch.manual_seed(seed_of(i.seed, request.split, "evaluation"))
+            each = max(1, self.options.sample_batch // request.attempts)
+            found = [a for n in range(0, len(plan), each) for a in player.attempts(plan[n : n + each])]
+        self._loaded = None  # TRL has patched its forward
+        return found
 
     def _policy(self, folder: Path) -> tuple[Any, Any]:
         """(tokenizer, model) of a policy folder, on the device; the last one is kept for the next split."""
