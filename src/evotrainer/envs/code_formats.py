@@ -165,17 +165,16 @@ def _tested(form: str, item: Item, o: CodeDataConfig, left_out: dict[str, int]) 
     visible, hidden = list(p.visible), list(p.hidden)
     if o.visible and not visible:
         visible, hidden = hidden[: o.visible], hidden[o.visible :]
+    if not hidden:
+        raise TaskSetError(
+            f"{where}: {len(visible)} visible tests leave no hidden one; lower environment.visible, or remove the row"
+        )
     small = [t for t in hidden if len(str(t[1])) <= o.output_kb * 1000]
-    if len(small) < len(hidden):
-        left_out["tests beyond output_kb"] = left_out.get("tests beyond output_kb", 0) + len(hidden) - len(small)
+    for what, n in (("tests beyond output_kb", len(hidden) - len(small)), ("rows of such tests alone", int(not small))):
+        if n:
+            left_out[what] = left_out.get(what, 0) + n
     hidden = small[: o.tests]
     if not hidden:
-        why = "rows without hidden tests"
-        if not p.hidden or len(small) == len(p.hidden):
-            raise TaskSetError(
-                f"{where}: {len(visible)} visible tests leave no hidden one; lower environment.visible, or remove the row"
-            )
-        left_out[why] = left_out.get(why, 0) + 1
         return None
     starter = p.starter.strip("\n").rstrip()
     ask = o.ask if o.ask is not None else "" if form == "stdin" else ASKS[p.form].format(entry_point=p.entry_point)

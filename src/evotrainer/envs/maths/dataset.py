@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from evotrainer.envs.base import Task
+from evotrainer.envs.maths.equality import same_number
 from evotrainer.envs.maths.gsm8k import gold_answer, plain
 from evotrainer.envs.maths.holdout import ASK
 from evotrainer.envs.maths.latex import LatexJudge, boxed
@@ -65,10 +66,12 @@ class MathRows(RowSource):
         )
         super().__init__("math", tasks, marks, config.unmarked)
         self.judge = LatexJudge()
+        self._hashed = hashed
         self._about = {**table.about, "duplicates_left_out": dropped}
 
     def correct(self, task: Task, answer: str) -> bool:
-        return self.judge.same(task.data["answer"], answer)
+        gold = str(task.data["answer"])
+        return same_number(gold, answer) if self._hashed else self.judge.same(gold, answer)
 
     def close(self) -> None:
         self.judge.close()

@@ -25,7 +25,7 @@ from evotrainer.sandbox.shell import Entry
 FORMAT = Format(
     "swe-bench",
     {
-        n: (n, n.lower())
+        n: tuple(dict.fromkeys((n, n.lower())))
         for n in (
             "instance_id",
             "repo",
