@@ -304,3 +304,16 @@ def test_demonstrations_are_the_train_splits_solutions(tmp_path: Path) -> None:
     )
     prompts = {t.prompt for t in source.tasks("train")}
     assert {p for p, _ in source.demonstrations(50, 0)} <= prompts
+
+
+def test_rows_that_cannot_be_read_may_be_left_out_and_are_told(tmp_path: Path) -> None:
+    empty = {**STDIN, "input_output": json.dumps({"inputs": [], "outputs": []})}
+    path = jsonl(tmp_path / "t.jsonl", [STDIN, empty, {"question": "no tests"}, CALL])
+    source = code_source(CodeDataConfig(source=str(path), malformed="skip"))
+    assert [t.id for t in source.tasks("cert")] == ["taco-t-1", "taco-t-4"]
+    assert source.about["malformed_left_out"] == 2
+    assert "row 2: field 'input_output' has 0 inputs" in " ".join(source.about["malformed"])
+    with pytest.raises(
+        TaskSetError, match="no row is left of 1; the first: .*row 1: field 'input_output' has 0 inputs"
+    ):
+        code_source(CodeDataConfig(source=str(jsonl(tmp_path / "u.jsonl", [empty])), malformed="skip"))

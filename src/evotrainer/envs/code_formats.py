@@ -130,11 +130,9 @@ def code_source(o: CodeDataConfig) -> ListSource:
     form = table.format.name
     checked = form in KINDS
     left_out: dict[str, int] = {}
-    tasks = []
-    for item in table.items:
-        task = _checked(form, item, o) if checked else _tested(form, item, o, left_out)
-        if task is not None:
-            tasks.append(task)
+    tasks = table.each(
+        lambda item: _checked(form, item, o) if checked else _tested(form, item, o, left_out), o.malformed
+    )
     tasks, dropped = without_duplicates(
         "code", tasks, o.duplicates, of=lambda t: t, ask=lambda t: str(t.data["header"] or t.data["spec"])
     )
@@ -143,7 +141,7 @@ def code_source(o: CodeDataConfig) -> ListSource:
     cpu_s = o.cpu_s or (CHECK_CPU_S if checked else STDIN_CPU_S)
     shown = any(t.data["visible"] for t in tasks) and (checked or bool(o.show))
     source = ListSource("code", tasks, cpu_s=cpu_s, shown=shown, memory_mb=o.memory_mb, output_kb=o.output_kb)
-    source.about = {**table.about, "duplicates_left_out": dropped, "left_out": left_out}
+    source.about = table.told(duplicates_left_out=dropped, left_out=left_out)
     return source
 
 

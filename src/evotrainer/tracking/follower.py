@@ -28,7 +28,9 @@ LIVE_EVERY_S = 30.0
 
 
 def main() -> None:
-    """Follow a run to its end."""
+    """Follow a run to its end, behind its trials."""
+    with contextlib.suppress(OSError):
+        os.nice(10)
     out = os.fdopen(os.dup(1), "w", buffering=1)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)  # clients print as they like

@@ -60,14 +60,14 @@ class MathRows(RowSource):
         hashed = table.format.name == "gsm8k"
         marks = config.marks or ((MARK,) if hashed else (BOX,))
         ask = config.ask if config.ask is not None else ASK_BOXED if BOX in marks else ASK
-        tasks = [_task(table.format.name, item, ask) for item in table.items]
+        tasks = table.each(lambda item: _task(table.format.name, item, ask), config.malformed)
         tasks, dropped = without_duplicates(
             "math", tasks, config.duplicates, of=lambda t: t, ask=lambda t: str(t.data["question"])
         )
         super().__init__("math", tasks, marks, config.unmarked)
         self.judge = LatexJudge()
         self._hashed = hashed
-        self._about = {**table.about, "duplicates_left_out": dropped}
+        self._about = table.told(duplicates_left_out=dropped)
 
     def correct(self, task: Task, answer: str) -> bool:
         gold = str(task.data["answer"])
