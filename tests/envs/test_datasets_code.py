@@ -222,6 +222,7 @@ def test_refused_tasks_are_left_out_and_named(box: Sandbox, tmp_path: Path, monk
     before = w.describe()["hash"]
     keep_admitted(w)
     assert [t.id for t in w.tasks("cert")] == ["taco-t-1"]
+    assert w.tasks("cert")[0].data["gold"] == MAIN  # the second one, which passes
     assert list(w.describe()["data"]["refused"]) == ["taco-t-2"] and w.describe()["hash"] != before
     alone = world(box, tmp_path / "u.jsonl", wrong)
     monkeypatch.setattr(alone, "close", lambda: None)  # the sandbox is the session's
@@ -232,7 +233,7 @@ def test_refused_tasks_are_left_out_and_named(box: Sandbox, tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        (("mbpp", "mbpp_sanitized_for_code_generation.jsonl"), {"MbppEval/56"}),
+        (("mbpp", "mbpp_sanitized_for_code_generation.jsonl"), {"MbppEval/56"}),  # in HumanEval's columns
         (("humaneval", "HumanEval.jsonl.gz"), set()),
     ],
 )
@@ -241,6 +242,7 @@ def test_the_real_sets_are_recognised_and_admitted(
 ) -> None:
     """The first 58; all of them: docs/datasets.md."""
     w = CodeEnv(code_source(CodeDataConfig(source=str(shared_data(*parts)), limit=58)), open_sandbox=lambda: box)
+    assert w.describe()["data"]["format"] == parts[0]
     report = admit_code(w, list(w.tasks("cert")), Cache(tmp_path))
     assert len(report.verdicts) == 58 and {v.task for v in report.refused} == expected
 

@@ -46,16 +46,15 @@ _TAGS = {
     "of": ("source",),
     "date": ("contest_date", "date"),
 }
+_COMPLETION = {n: (n,) for n in ("task_id", "prompt", "entry_point", "canonical_solution", "test")}
 FORMATS = (
     Format(
         "mbpp",
         {"text": ("text", "prompt"), "code": ("code",), "test_list": ("test_list",)},
         {"task_id": _ID, "test_setup_code": ("test_setup_code",), "test_imports": ("test_imports",)},
     ),
-    Format(
-        "humaneval",
-        {n: (n,) for n in ("task_id", "prompt", "entry_point", "canonical_solution", "test")},
-    ),
+    Format("mbpp", _COMPLETION, told_by=lambda r: str(r["task_id"]).lower().startswith("mbpp")),
+    Format("humaneval", _COMPLETION),
     Format(
         "livecodebench",
         {"question": ("question_content",), "public_test_cases": ("public_test_cases",)},

@@ -57,7 +57,7 @@ class DataOptions(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A published form of rows: its columns, each with the names it is known under."""
+    """A published form of rows: its columns, each with the names it is known under. Two may share a name."""
 
     name: str
     needs: Mapping[str, tuple[str, ...]]
@@ -256,9 +256,10 @@ def _values(o: DataOptions, parts: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) -> Format:
-    names = [f.name for f in formats]
+    names = list(dict.fromkeys(f.name for f in formats))
     if o.format:
-        form = next((f for f in formats if f.name == o.format), None)
+        named = [f for f in formats if f.name == o.format]
+        form = next((f for f in named if not f.read(row, o.columns)[1]), named[0] if named else None)
         if form is None:
             raise TaskSetError(
                 f"environment {domain} knows no format {o.format!r}; one of: {', '.join(names)}{near(o.format, names)}"
