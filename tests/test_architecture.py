@@ -74,6 +74,7 @@ def test_layers_import_only_what_they_may(path: Path) -> None:
         "views": {"records", "judge", "config"},
         "importers": {"records"},
         "skills": {"records"},
+        "tracking": {"records", "config"},
     }.get(layer(path))
     if allowed is None:  # loop, cli, api, testing: they wire the layers together
         return
@@ -92,6 +93,14 @@ def test_only_trainers_import_heavy_libraries_and_never_at_start(path: Path) -> 
     if parts == ("executors", "ray.py"):
         return
     assert not heavy, f"{path} imports {heavy}; only trainers may"
+
+
+def test_trackers_clients_are_imported_when_they_are_written_to() -> None:
+    clients = {"tensorboard", "trackio", "wandb", "mlflow", "datasets", "huggingface_hub", "math_verify", "peft"}
+    for p in modules():
+        if p.name != "latex_worker.py":  # a process of its own
+            early = {n for n in imports(p, top_level_only=True) if n.split(".")[0] in clients}
+            assert not early, f"{p} imports {early} at start"
 
 
 def test_views_are_deletable_leaves() -> None:

@@ -186,6 +186,33 @@ def test_rows_are_read_from_every_format_and_split_by_hash(
     assert {as_task(i).split for i in load_instances(str(lines))} == {"cert"}
 
 
+def test_instances_by_source_with_their_own_splits_and_columns(
+    data: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    repos, found = data
+    named = [{("issue" if k == "problem_statement" else k): v for k, v in r.items()} for r in found]
+    swe_mirrors.write(tmp_path, named[:2], "train.jsonl")
+    swe_mirrors.write(tmp_path, named[2:], "test.jsonl")
+    config = {"name": "swe", "source": str(tmp_path), "repos": str(repos), "admit": False}
+    with pytest.raises(TaskSetError, match=r"split test, row 1: no column 'problem_statement' \(format swe-bench\)"):
+        open_environment({**config, "format": "swe-bench", "parts": {"test": "cert"}})
+    world = open_environment(
+        {**config, "columns": {"problem_statement": "issue"}, "parts": {"train": "train", "test": "cert"}}
+    )
+    assert [t.id for t in world.tasks("train")] == [r["instance_id"] for r in found[:2]]
+    assert world.describe()["data"]["rows"] == {"train": 2, "test": len(found) - 2}
+    world.close()
+    again = [{**named[0], "instance_id": "other"}]
+    swe_mirrors.write(tmp_path, [*named[2:], *again], "test.jsonl")
+    config |= {"columns": {"problem_statement": "issue"}, "parts": {"train": "train", "test": "cert"}}
+    with pytest.raises(TaskSetError, match="tell the same issue in splits cert and train"):
+        open_environment(config)
+    merged = open_environment({**config, "duplicates": "merge"})
+    assert [t.id for t in merged.tasks("train")] == [found[1]["instance_id"]]
+    assert "other" in {t.id for t in merged.tasks("cert")}
+    merged.close()
+
+
 def _list(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 

@@ -260,3 +260,39 @@ def test_the_command_exports_and_says_where(tmp_path: Path, capsys: pytest.Captu
     note.write_text("{")
     with pytest.raises(StoreError, match="cannot be read"):
         commands.track(folder, ["tensorboard"], None, [f"dir={tmp_path / 'logs'}"])
+
+
+def test_a_training_shows_while_it_runs_and_a_repeated_step_counts_once(tmp_path: Path) -> None:
+    from evotrainer.tracking.figures import Point, beat_point
+    from evotrainer.tracking.follower import listen
+
+    folder = write_run(tmp_path / "run", until="b1-s0/finished")  # b1-s1 is at work
+    events = read_events(folder)
+    beats: dict[str, list[Point]] = {}
+
+    def beat(trial: str, step: int) -> None:
+        place = folder / "trials" / trial
+        place.mkdir(parents=True, exist_ok=True)
+        body = {"step": step, "steps": 30, "score": step / 30, "cpu_s": 1.0, "time": 1e9 + step}
+        (place / "heartbeat").write_text(json.dumps(body))
+        listen(folder, events, beats)
+
+    logs = tmp_path / "logs"
+    with contextlib.closing(Exporter(folder, "tensorboard", "p", {"dir": str(logs)})) as exporter:
+        for step in (0, 1, 1, 2):
+            beat("b1-s1", step)
+        beat("b1-s0", 30)  # has ended: the ledger has its curve
+        assert {t: [p.step for p in ps] for t, ps in beats.items()} == {"b1-s1": [1, 2]}
+        exporter.live(events, beats)
+    beats.clear()
+    with contextlib.closing(Exporter(folder, "tensorboard", "p", {"dir": str(logs)})) as exporter:
+        for step in (2, 3):  # resumed from the checkpoint of step 1
+            beat("b1-s1", step)
+        exporter.live(events, beats)
+        write_run(folder)
+        exporter.live(read_events(folder), beats)
+        exporter.live(read_events(folder), beats)
+    shown = tensorboard_points(logs)
+    assert list(shown) == ["quickstart/b1-s1/live"]
+    assert [s for s, _ in shown["quickstart/b1-s1/live"]["live/score"]] == [1, 2, 3]
+    assert beat_point({"step": "x"}) is None

@@ -19,7 +19,7 @@ from evotrainer.envs.datasets import ListSource
 from evotrainer.envs.swe.admission import AdmissionReport, Cache, Verdict
 from evotrainer.errors import SandboxError, TaskSetError
 
-VERSION = 1
+VERSION = 2
 """Goes up when an attempt or the grading changes: kept verdicts are then void."""
 BATCH = 64
 """Tasks per call of the sandbox."""
@@ -68,21 +68,21 @@ def admit_code(
 
 def _judged(world: CodeEnv, tasks: Sequence[Task]) -> list[Verdict]:
     why: dict[str, str] = {}
-    solved: set[str] = set()
+    solved: dict[str, int] = {}
     for n in range(max(len(golds(t)) for t in tasks)):
         todo = [t for t in tasks if t.id not in solved and n < len(golds(t))]
         for task, failure in zip(todo, _graded(world, todo, [golds(t)[n] for t in todo]), strict=True):
             if failure:
                 why.setdefault(task.id, failure)
             else:
-                solved.add(task.id)
+                solved[task.id] = n + 1
     idle = [not failure for failure in _graded(world, tasks, [NOTHING] * len(tasks))]
     out = []
     for task, empty in zip(tasks, idle, strict=True):
         reasons = [] if task.id in solved else [f"its own solution does not pass: {why[task.id]}"]
         if empty:
             reasons.append("a program that does nothing passes: no test asks for anything")
-        out.append(Verdict(task.id, not reasons, tuple(reasons), ("solution", "nothing")))
+        out.append(Verdict(task.id, not reasons, tuple(reasons), (f"solution {solved.get(task.id, 1)}", "nothing")))
     return out
 
 
@@ -126,7 +126,9 @@ def keep_admitted(world: CodeEnv) -> AdmissionReport:
     if not report.admitted:
         world.close()
         raise TaskSetError(f"environment {world.name}: no task is admitted\n{report}")
-    source.keep(report.admitted)
+    source.keep(
+        report.admitted, {v.task: int(v.tried[0].split()[1]) - 1 for v in report.verdicts if "nothing" in v.tried}
+    )
     if report.refused:
         refused = {v.task: list(v.reasons) for v in report.refused}
         source.about = {**source.about, "refused": refused}

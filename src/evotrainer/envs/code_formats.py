@@ -46,16 +46,15 @@ _TAGS = {
     "of": ("source",),
     "date": ("contest_date", "date"),
 }
+_COMPLETION = {n: (n,) for n in ("task_id", "prompt", "entry_point", "canonical_solution", "test")}
 FORMATS = (
     Format(
         "mbpp",
         {"text": ("text", "prompt"), "code": ("code",), "test_list": ("test_list",)},
         {"task_id": _ID, "test_setup_code": ("test_setup_code",), "test_imports": ("test_imports",)},
     ),
-    Format(
-        "humaneval",
-        {n: (n,) for n in ("task_id", "prompt", "entry_point", "canonical_solution", "test")},
-    ),
+    Format("mbpp", _COMPLETION, told_by=lambda r: str(r["task_id"]).lower().startswith("mbpp")),
+    Format("humaneval", _COMPLETION),
     Format(
         "livecodebench",
         {"question": ("question_content",), "public_test_cases": ("public_test_cases",)},
@@ -130,11 +129,9 @@ def code_source(o: CodeDataConfig) -> ListSource:
     form = table.format.name
     checked = form in KINDS
     left_out: dict[str, int] = {}
-    tasks = []
-    for item in table.items:
-        task = _checked(form, item, o) if checked else _tested(form, item, o, left_out)
-        if task is not None:
-            tasks.append(task)
+    tasks = table.each(
+        lambda item: _checked(form, item, o) if checked else _tested(form, item, o, left_out), o.malformed
+    )
     tasks, dropped = without_duplicates(
         "code", tasks, o.duplicates, of=lambda t: t, ask=lambda t: str(t.data["header"] or t.data["spec"])
     )
@@ -143,7 +140,7 @@ def code_source(o: CodeDataConfig) -> ListSource:
     cpu_s = o.cpu_s or (CHECK_CPU_S if checked else STDIN_CPU_S)
     shown = any(t.data["visible"] for t in tasks) and (checked or bool(o.show))
     source = ListSource("code", tasks, cpu_s=cpu_s, shown=shown, memory_mb=o.memory_mb, output_kb=o.output_kb)
-    source.about = {**table.about, "duplicates_left_out": dropped, "left_out": left_out}
+    source.about = table.told(duplicates_left_out=dropped, left_out=left_out)
     return source
 
 
@@ -165,17 +162,16 @@ def _tested(form: str, item: Item, o: CodeDataConfig, left_out: dict[str, int]) 
     visible, hidden = list(p.visible), list(p.hidden)
     if o.visible and not visible:
         visible, hidden = hidden[: o.visible], hidden[o.visible :]
+    if not hidden:
+        raise TaskSetError(
+            f"{where}: {len(visible)} visible tests leave no hidden one; lower environment.visible, or remove the row"
+        )
     small = [t for t in hidden if len(str(t[1])) <= o.output_kb * 1000]
-    if len(small) < len(hidden):
-        left_out["tests beyond output_kb"] = left_out.get("tests beyond output_kb", 0) + len(hidden) - len(small)
+    for what, n in (("tests beyond output_kb", len(hidden) - len(small)), ("rows of such tests alone", int(not small))):
+        if n:
+            left_out[what] = left_out.get(what, 0) + n
     hidden = small[: o.tests]
     if not hidden:
-        why = "rows without hidden tests"
-        if not p.hidden or len(small) == len(p.hidden):
-            raise TaskSetError(
-                f"{where}: {len(visible)} visible tests leave no hidden one; lower environment.visible, or remove the row"
-            )
-        left_out[why] = left_out.get(why, 0) + 1
         return None
     starter = p.starter.strip("\n").rstrip()
     ask = o.ask if o.ask is not None else "" if form == "stdin" else ASKS[p.form].format(entry_point=p.entry_point)

@@ -9,7 +9,7 @@ import hashlib
 import random
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +57,14 @@ class ListSource:
         self.proxy: tuple[str, str] | None = ("visible", "hidden") if any(t.data["visible"] for t in tasks) else None
         self.hash = content_hash(self._splits)
 
-    def keep(self, ids: Collection[str]) -> None:
-        """Leave out every task whose id is not among these."""
-        self._splits = {s: tuple(t for t in ts if t.id in ids) for s, ts in self._splits.items()}
+    def keep(self, ids: Collection[str], solved: Mapping[str, int] | None = None) -> None:
+        """Leave out every task whose id is not among these. `solved`: id -> which of its solutions is the gold one."""
+
+        def settled(t: Task) -> Task:
+            n = (solved or {}).get(t.id, 0)
+            return replace(t, data={**t.data, "gold": t.data["golds"][n]}) if n else t
+
+        self._splits = {s: tuple(settled(t) for t in ts if t.id in ids) for s, ts in self._splits.items()}
         self.hash = content_hash(self._splits)
 
     def _refuse_overlap(self) -> None:

@@ -88,8 +88,9 @@ def pin(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 def _trouble(hub: HubSet, e: Exception, what: str) -> str:
     cause = next((line.strip() for line in str(e).split("\n") if line.strip()), type(e).__name__)[:300]
+    told = f"{type(e).__name__} {cause}"
     offline = re.search(
-        r"offline|connect|resolve|network|unreachable|max retries|timed? ?out", f"{type(e).__name__} {cause}", re.I
+        r"offline|connect|name resolution|getaddrinfo|unreachable|max retries|timed? ?out", told, re.IGNORECASE
     )
     if offline:
         remedy = (

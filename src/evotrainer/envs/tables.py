@@ -21,6 +21,7 @@ from evotrainer.envs.rows import SUFFIXES, Row, check_shares, form_of, near, rea
 from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Frozen
 
+T = TypeVar("T")
 Shares = Mapping[str, float]
 OF_TRAIN: Shares = {"train": 0.9, "search": 0.05, "gate": 0.05}
 """Shares of a data set's own train split where it has no validation split."""
@@ -48,13 +49,15 @@ class DataOptions(Frozen):
     """The data set's own split -> one of ours, or shares of it; own splits that are not named are not read."""
     duplicates: Literal["refuse", "merge"] = "refuse"
     """The same question in two splits: refused, or kept in the more protected one (cert, gate, search, train)."""
+    malformed: Literal["refuse", "skip"] = "refuse"
+    """A row that cannot be read: an error, or left out, counted and the first ones named in the description."""
     limit: int | None = Field(None, ge=1)
     """The first rows of each own split only, after `where`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A published form of rows: its columns, each with the names it is known under."""
+    """A published form of rows: its columns, each with the names it is known under. Two may share a name."""
 
     name: str
     needs: Mapping[str, tuple[str, ...]]
@@ -95,6 +98,30 @@ class Table:
     format: Format
     items: Sequence[Item]
     about: Mapping[str, Any]
+    skipped: list[str]
+    """What is wrong with rows that were left out."""
+
+    def each(self, make: Callable[[Item], T | None], malformed: str) -> list[T]:
+        """What `make` reads of every row (None: nothing); TaskSetError for the first it cannot, unless they are skipped."""
+        out = []
+        for item in self.items:
+            try:
+                made = make(item)
+            except TaskSetError as e:
+                if malformed == "refuse":
+                    raise
+                self.skipped.append(str(e))
+                continue
+            if made is not None:
+                out.append(made)
+        if not out and self.skipped:
+            raise TaskSetError(f"no row is left of {len(self.skipped)}; the first: {self.skipped[0]}")
+        return out
+
+    def told(self, **more: Any) -> dict[str, Any]:
+        """`about`, with what was left out."""
+        skipped = {"malformed_left_out": len(self.skipped), "malformed": self.skipped[:5]} if self.skipped else {}
+        return {**self.about, **more, **skipped}
 
 
 def load_table(o: DataOptions, formats: Sequence[Format], domain: str) -> Table:
@@ -111,16 +138,20 @@ def load_table(o: DataOptions, formats: Sequence[Format], domain: str) -> Table:
         raise TaskSetError(f"{o.source}: no row is left by where = {o.where}; {_values(o, parts)}")
     first = next(rows[0][1] for rows in kept.values() if rows)
     form = _format(o, formats, first, domain)
-    items = []
+    items: list[Item] = []
+    skipped: list[str] = []
     for name, rows in kept.items():
         for n, row in rows:
             where = f"{place}, split {name}, row {n}" if len(parts) > 1 else f"{place}, row {n}"
             read, missing = form.read(row, o.columns)
             if missing:
-                raise TaskSetError(_lacks(form, missing[0], row, where, o))
+                skipped.append(_lacks(form, missing[0], row, where, o))
+                if o.malformed == "refuse":
+                    raise TaskSetError(skipped[0])
+                continue
             items.append(Item(read, where, name, n, plan[name]))
     about = {**about, "format": form.name, "rows": {name: len(rows) for name, rows in kept.items()}}
-    return Table(form, items, about)
+    return Table(form, items, about, skipped)
 
 
 def _read_parts(o: DataOptions, domain: str) -> tuple[dict[str, list[Row]], str, dict[str, Any]]:
@@ -225,9 +256,10 @@ def _values(o: DataOptions, parts: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) -> Format:
-    names = [f.name for f in formats]
+    names = list(dict.fromkeys(f.name for f in formats))
     if o.format:
-        form = next((f for f in formats if f.name == o.format), None)
+        named = [f for f in formats if f.name == o.format]
+        form = next((f for f in named if not f.read(row, o.columns)[1]), named[0] if named else None)
         if form is None:
             raise TaskSetError(
                 f"environment {domain} knows no format {o.format!r}; one of: {', '.join(names)}{near(o.format, names)}"
@@ -264,9 +296,6 @@ def _lacks(form: Format, name: str, row: Row, where: str, o: DataOptions) -> str
 def same_text(text: str) -> str:
     """What two askings of one question share: letters without case, digits, signs; no difference of blanks."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-T = TypeVar("T")
 
 
 def without_duplicates(

@@ -15,7 +15,7 @@ from evotrainer.errors import StoreError
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import WriterLock, os_errors
 from evotrainer.records.ledger import Ledger
-from evotrainer.tracking.figures import Sheet, story, trial_sheets
+from evotrainer.tracking.figures import Point, Sheet, live_sheet, running, story, trial_sheets
 from evotrainer.tracking.targets import Target, open_target, parse_target
 
 
@@ -29,6 +29,8 @@ class Note:
     after: int = 0
     """The last event that the evolution's figures were exported of."""
     closed: bool = False
+    live: dict[str, int] = field(default_factory=dict)
+    """Trial -> last step of its heartbeats; -1 once it has ended."""
     begun: str = ""
     """Key of the sheet that is being written: what of it arrived is not known until it is noted."""
 
@@ -39,14 +41,18 @@ class Note:
             return cls(path)
         try:
             found = json.loads(path.read_text("utf-8"))
-            return cls(path, dict(found["trials"]), int(found["after"]), bool(found["closed"]), str(found["begun"]))
+            live = dict(found.get("live", {}))
+            return cls(
+                path, dict(found["trials"]), int(found["after"]), bool(found["closed"]), live, str(found["begun"])
+            )
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise StoreError(
                 f"{path} cannot be read ({e}); delete it, and what the tracker holds of this run, to export again"
             ) from None
 
     def write(self) -> None:
-        body = {"trials": self.trials, "after": self.after, "closed": self.closed, "begun": self.begun}
+        body: dict[str, Any] = {"trials": self.trials, "after": self.after, "closed": self.closed, "begun": self.begun}
+        body["live"] = self.live
         part = self.path.with_name(self.path.name + ".part")
         with os_errors(f"cannot write {self.path}"):
             part.write_text(json.dumps(body, indent=1) + "\n", "utf-8")
@@ -93,6 +99,17 @@ class Exporter:
             self._settle()
             written += 1
         return written
+
+    def live(self, events: Sequence[Event], beats: Mapping[str, Sequence[Point]]) -> None:
+        """Heartbeats of trials that run (or ran until now) that were not exported yet; a step counts once, also after a resume."""
+        at_work = running(events)
+        for trial, points in beats.items():
+            last, ended = self.note.live.get(trial, 0), trial not in at_work
+            new = [p for p in points if p.step > last >= 0]
+            if new or (ended and last > 0):
+                self._write(live_sheet(events, trial, new, ended))
+                self.note.live[trial] = -1 if ended else new[-1].step
+                self._settle()
 
     def _write(self, sheet: Sheet) -> None:
         if self.note.begun == sheet.key:  # stopped in the middle: only what did not arrive

@@ -220,6 +220,36 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     )
 
 
+def running(events: Sequence[Event]) -> set[str]:
+    """Trials that were begun and have not ended."""
+    begun = {e.body.trial for e in events if e.kind == "intended"}
+    return begun - {e.body.trial for e in events if e.kind == "finished"}
+
+
+def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], complete: bool) -> Sheet:
+    """What a trial's heartbeats say while it runs. Apart from its own sheet, which the ledger gives when it has ended."""
+    run = str(events[0].body.run)
+    return Sheet(
+        key=key_of(events[0].hash, f"{trial}/live"),
+        name=f"{run}/{trial}/live",
+        group=run,
+        config={"trial": trial},
+        points=points,
+        tags=("live",),
+        start=seconds(next(e for e in events if e.id == f"{trial}/intended")),
+        complete=complete,
+    )
+
+
+def beat_point(beat: Mapping[str, Any]) -> Point | None:
+    """A heartbeat as a point; None before the first step."""
+    step, time = beat.get("step"), beat.get("time")
+    if not isinstance(step, int) or step < 1 or not isinstance(time, (int, float)):
+        return None
+    values = {"live/score": beat.get("score"), "live/cpu_s": beat.get("cpu_s"), "live/steps": beat.get("steps")}
+    return Point(step, float(time), finite(values))
+
+
 def _champion(branch: str, scores: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, float]:
     found = {f"champion/{split}": scores.get((split, branch), ()) for split in ("search", "gate")}
     return {k: sum(v) / len(v) for k, v in found.items() if v}

@@ -16,6 +16,10 @@ LAST_S = 120.0
 """Seconds that the follower is given after the run's end; then it is ended, and `evotrainer track` does the rest."""
 
 
+STOPPED_S = 10.0
+"""The same where the run was stopped."""
+
+
 class Followed:
     """A follower at work."""
 
@@ -74,25 +78,27 @@ class Followed:
             f"evotrainer track {self.folder} --to {name} exports it later"
         )
 
-    def end(self) -> None:
-        """Let the follower export the rest; end it where it takes too long."""
+    def end(self, last_s: float = LAST_S) -> None:
+        """Let the follower export the rest; end it where it takes longer than `last_s`."""
         process = self._process
         if process is None:
             return
-        with contextlib.suppress(OSError):
-            assert process.stdin is not None
-            process.stdin.close()
         waited, slice_s = 0.0, 0.5
-        while waited < LAST_S and self.listen(slice_s):
-            waited += slice_s
-        if process.poll() is None and waited >= LAST_S:
-            process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-        self._process = None
+        try:
+            with contextlib.suppress(OSError):
+                assert process.stdin is not None
+                process.stdin.close()
+            while waited < last_s and self.listen(slice_s):
+                waited += slice_s
+        finally:
+            if waited >= last_s or sys.exc_info()[0] is not None:
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+            self._process = None
         for name in sorted(self._left):
-            self._warn(name, "not finished in time" if waited >= LAST_S else "the exporting process ended")
+            self._warn(name, "not finished in time" if waited >= last_s else "the exporting process ended")
 
 
 class _Watched:
@@ -122,5 +128,7 @@ def following(folder: Path, tracking: Any, view: Any) -> Iterator[Any]:
     followed = Followed(folder, tracking.to, tracking.project, tracking.options, view.note)
     try:
         yield _Watched(view, followed)
-    finally:
-        followed.end()
+    except BaseException:  # nobody who stopped a run should have to wait for a tracker
+        followed.end(STOPPED_S)
+        raise
+    followed.end()

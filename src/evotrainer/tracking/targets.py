@@ -218,7 +218,13 @@ class Wandb:
 
         o = self.options
         settings = wandb.Settings(
-            console="off", silent=True, x_disable_stats=True, x_disable_meta=True, init_timeout=60, disable_git=True
+            console="off",
+            silent=True,
+            disable_git=True,
+            init_timeout=120,
+            x_service_wait=120,
+            x_disable_stats=True,
+            x_disable_meta=True,
         )
         run = wandb.init(
             project=self.project,

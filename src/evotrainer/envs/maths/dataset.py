@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from evotrainer.envs.base import Task
+from evotrainer.envs.maths.equality import same_number
 from evotrainer.envs.maths.gsm8k import gold_answer, plain
 from evotrainer.envs.maths.holdout import ASK
 from evotrainer.envs.maths.latex import LatexJudge, boxed
@@ -59,16 +60,18 @@ class MathRows(RowSource):
         hashed = table.format.name == "gsm8k"
         marks = config.marks or ((MARK,) if hashed else (BOX,))
         ask = config.ask if config.ask is not None else ASK_BOXED if BOX in marks else ASK
-        tasks = [_task(table.format.name, item, ask) for item in table.items]
+        tasks = table.each(lambda item: _task(table.format.name, item, ask), config.malformed)
         tasks, dropped = without_duplicates(
             "math", tasks, config.duplicates, of=lambda t: t, ask=lambda t: str(t.data["question"])
         )
         super().__init__("math", tasks, marks, config.unmarked)
         self.judge = LatexJudge()
-        self._about = {**table.about, "duplicates_left_out": dropped}
+        self._hashed = hashed
+        self._about = table.told(duplicates_left_out=dropped)
 
     def correct(self, task: Task, answer: str) -> bool:
-        return self.judge.same(task.data["answer"], answer)
+        gold = str(task.data["answer"])
+        return same_number(gold, answer) if self._hashed else self.judge.same(gold, answer)
 
     def close(self) -> None:
         self.judge.close()

@@ -13,7 +13,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from evotrainer.envs.maths.equality import ANSWER_CHARS, same_number
+from evotrainer.envs.maths.answers import one_number
+from evotrainer.envs.maths.equality import ANSWER_CHARS
 from evotrainer.envs.maths.expressions import inside, plain_number
 from evotrainer.errors import SandboxError, TaskSetError
 
@@ -67,7 +68,8 @@ class LatexJudge:
         if want == got:
             return True
         if (number := plain_number(want)) is not None:
-            return same_number(str(number), _UNITS.sub("", answer).replace("\\mbox", "\\text"))
+            said = one_number(_WORDS.sub(r" \1 ", _UNITS.sub("", answer)))
+            return said is not None and round(said, 6) == round(number, 6)
         letters = want.strip("()")
         if letters.isalpha() and (len(letters) > 1 or want != letters):
             return letters.casefold() == got.strip("()").casefold()

@@ -25,7 +25,7 @@ from evotrainer.sandbox.shell import Entry
 FORMAT = Format(
     "swe-bench",
     {
-        n: (n, n.lower())
+        n: tuple(dict.fromkeys((n, n.lower())))
         for n in (
             "instance_id",
             "repo",
@@ -152,13 +152,15 @@ def load_instances(
     """Checked rows in order, the first `limit` of them; `splits`: shares by a stable hash of the id (default: all cert)."""
     shares = check_shares(splits or EVALUATION_ONLY)
     rows: list[Any] = list(load_rows(path, hf_config, hf_split))[:limit]
-    return _distinct((row, f"{path}, row {n}", shares) for n, row in enumerate(rows, 1))
+    places = ((row, f"{path}, row {n}") for n, row in enumerate(rows, 1))
+    return _distinct((parse_instance(row, where, shares), where) for row, where in places)
 
 
 def load_data(o: DataOptions) -> tuple[list[Instance], dict[str, Any]]:
     """Checked rows of a data set, and what to record of it. TaskSetError for one statement in two splits."""
     table = load_table(o, [FORMAT], "swe")
-    instances = _distinct((item.row, item.where, item.shares) for item in table.items)
+    read = table.each(lambda item: (parse_instance(item.row, item.where, item.shares), item.where), o.malformed)
+    instances = _distinct(read)
     seen: dict[tuple[str, str], Instance] = {}
     kept: dict[str, Instance] = {}
     for i in instances:
@@ -174,13 +176,12 @@ def load_data(o: DataOptions) -> tuple[list[Instance], dict[str, Any]]:
             kept.pop(other.id, None)
             seen[(i.repo, same_text(i.statement))] = i
         kept[i.id] = i
-    return list(kept.values()), {**table.about, "duplicates_left_out": len(instances) - len(kept)}
+    return list(kept.values()), table.told(duplicates_left_out=len(instances) - len(kept))
 
 
-def _distinct(rows: Iterable[tuple[Row, str, Mapping[str, float]]]) -> list[Instance]:
+def _distinct(instances: Iterable[tuple[Instance, str]]) -> list[Instance]:
     found: dict[str, Instance] = {}
-    for row, where, shares in rows:
-        instance = parse_instance(row, where, shares)
+    for instance, where in instances:
         if instance.id in found:
             raise TaskSetError(f"{where}: instance_id {instance.id!r} occurs twice; remove one row")
         found[instance.id] = instance
