@@ -79,7 +79,8 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
     from evotrainer.opening import check_recipe, fingerprints
 
     recipe = task.recipe
-    translate(recipe)  # refusals first: they cost nothing
+    folder = out.resolve()
+    keys, origin = configuration(task, folder, machine)  # refusals first: they cost nothing
     _check_free(out)
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
@@ -95,7 +96,7 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
         )
     if not rows["search"]:
         raise ConfigError(f"environment {world.name} has no tasks in split search, which verl validates on; add some")
-    folder = out.resolve()
+    _clear(folder)
     for name in ("plugins", "data"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
@@ -105,7 +106,6 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
     source = Path(__file__).parent / "plugins"
     for name in plugins_of(recipe):
         shutil.copyfile(source / name, folder / "plugins" / name)
-    keys, origin = configuration(task, folder, machine)
     (folder / CONFIG).write_text(_yaml(folder, keys), encoding="utf-8")
     script = folder / "launch.sh"
     script.write_text(_script(folder), encoding="utf-8")
@@ -151,9 +151,14 @@ def _check_free(out: Path) -> None:
         raise ConfigError(
             f"{out} holds a training that was launched; render to a new folder, nothing of it is overwritten"
         )
+
+
+def _clear(out: Path) -> None:
+    """Remove an earlier rendering, manifest first: a half-written folder is no rendered one."""
+    (out / MANIFEST).unlink(missing_ok=True)
+    (out / "validation.json").unlink(missing_ok=True)
     for name in ("plugins", "data"):
         shutil.rmtree(out / name, ignore_errors=True)
-    (out / MANIFEST).unlink()
 
 
 def _rows(world: Environment, task: TaskFile, split: str) -> Iterator[dict[str, Any]]:
