@@ -655,6 +655,9 @@ def verl_render(
     observation_tokens: Annotated[
         int | None, typer.Option(min=1, help="Room for an observation between two turns; default 512.")
     ] = None,
+    attention: Annotated[
+        str | None, typer.Option(help="flash_attention_2 (default, needs flash-attn) or sdpa (needs nothing).")
+    ] = None,
     lora_rank: Annotated[
         int | None, typer.Option(min=0, help="LoRA instead of full training; default 0: full.")
     ] = None,
@@ -678,6 +681,7 @@ def verl_render(
         "micro_batch": micro_batch,
         "prompt_tokens": prompt_tokens,
         "observation_tokens": observation_tokens,
+        "attention": attention,
         "lora_rank": lora_rank,
         "seed": seed,
     }

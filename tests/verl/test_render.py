@@ -36,7 +36,7 @@ def test_the_folder_holds_configuration_prompts_plugins_and_hashes(tmp_path: Pat
     }  # fmt: skip
     assert m["files"]["recipe.json"] == sha256_file(folder / "recipe.json")
     assert (m["recipe_hash"], m["task_hash"], m["tasks"]) == (t.recipe.hash, t.hash, {"train": 8, "search": 4})
-    assert list(m["environment_files"])[0].endswith("tests/verl/environment.py")
+    assert next(iter(m["environment_files"])).endswith("tests/verl/environment.py")
     (row, *_) = pq.read_table(folder / "data" / "train.parquet").to_pylist()
     assert row == {
         "data_source": "evotrainer/sums",
@@ -65,6 +65,13 @@ def test_the_configuration_lays_the_recipe_over_verls_own(tmp_path: Path) -> Non
     assert got["actor_rollout_ref.rollout.calculate_log_probs"] is True, "the mask is written back only with them"
 
 
+def test_lora_and_attention(tmp_path: Path) -> None:
+    render(task(), tmp_path / "v", machine(attention="sdpa", lora_rank=16))
+    model = yaml.safe_load((tmp_path / "v" / "config.yaml").read_text())["actor_rollout_ref"]["model"]
+    assert model == {"path": "org/name", "override_config": {"attn_implementation": "sdpa"}, "use_remove_padding": False,
+                     "lora_rank": 16, "lora_alpha": 32}  # fmt: skip
+
+
 def test_gate_and_cert_are_never_shown_to_verl(tmp_path: Path) -> None:
     render(task("guessing", prompts_per_step=4), tmp_path / "v", machine())
     raw = b"".join(p.read_bytes() for p in (tmp_path / "v" / "data").iterdir())
@@ -88,6 +95,8 @@ def test_what_cannot_be_trained_is_said_before_anything_is_written(tmp_path: Pat
         (lambda: render(task(rewards={"kindness": 1.0}), out, machine()), "unknown reward component kindness"),
         (lambda: render(task(knobs={"x": 1}), out, machine()), "unknown environment knob x"),
         (lambda: model_of(task(), None), "--model ORG/NAME or a folder"),
+        (lambda: render(task(), out, machine(engine="hf")), "--engine hf: choose vllm or sglang"),
+        (lambda: render(task(), out, machine(attention="eager")), "--attention eager: choose"),
     ]
     for call, said in cases:
         with pytest.raises(ConfigError, match=said):

@@ -45,8 +45,7 @@ class Verl:
         """One rollout a line, then those that only the evidence beside the dump knows."""
         count = Counters()
         evidence = Evidence(path)
-        for out in records(path, lambda r, n: _rollout(path, count, evidence, r, n)):
-            yield out
+        yield from records(path, lambda r, n: _rollout(path, count, evidence, r, n))
         yield from evidence.lost()
 
 

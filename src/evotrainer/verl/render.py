@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from evotrainer import __version__
 from evotrainer.config import TaskFile
@@ -50,6 +50,8 @@ class Machine:
     prompt_tokens: int = 1024
     """Longer prompts are left out by verl."""
     observation_tokens: int = OBSERVATION_TOKENS
+    attention: Literal["flash_attention_2", "sdpa"] = "flash_attention_2"
+    """flash_attention_2: verl's default, sequences without padding; needs flash-attn. sdpa: PyTorch's own, padded sequences."""
     lora_rank: int = 0
     """0: full training."""
     seed: int = 1
@@ -80,6 +82,10 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
 
     recipe = task.recipe
     folder = out.resolve()
+    if machine.attention not in ("flash_attention_2", "sdpa"):
+        raise ConfigError(f"--attention {machine.attention}: choose flash_attention_2 or sdpa")
+    if machine.engine not in ("vllm", "sglang"):
+        raise ConfigError(f"--engine {machine.engine}: choose vllm or sglang")
     keys, origin = configuration(task, folder, machine)  # refusals first: they cost nothing
     _check_free(out)
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
@@ -267,6 +273,9 @@ def _machine_keys(task: TaskFile, folder: Path, m: Machine) -> dict[str, Any]:
         "ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": "evo_advantage",
         "ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH": str(folder / "metrics" / "attempt-1.jsonl"),
     }
+    if m.attention == "sdpa":
+        keys["actor_rollout_ref.model.override_config.attn_implementation"] = "sdpa"
+        keys["actor_rollout_ref.model.use_remove_padding"] = False
     if m.lora_rank:
         keys["actor_rollout_ref.model.lora_rank"] = m.lora_rank
         keys["actor_rollout_ref.model.lora_alpha"] = 2 * m.lora_rank
