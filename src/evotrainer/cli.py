@@ -710,7 +710,8 @@ def verl_launch(
     folder: VerlFolder,
     venv: VerlVenv = None,
     ray_address: Annotated[
-        str | None, typer.Option(help="Ray cluster to train on, e.g. 10.0.0.1:6379; default: this machine.")
+        str | None,
+        typer.Option(envvar="RAY_ADDRESS", help="Ray cluster to train on, e.g. 10.0.0.1:6379; default: this machine."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where it was not validated.")] = False,

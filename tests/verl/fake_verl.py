@@ -4,7 +4,7 @@ trains nothing but writes what verl's trainer writes (metrics by its file logger
 lines; checkpoints with their tracker; dumps), resuming from the tracker as verl does.
 
 FAKE_VERL, a JSON object: gpus, steps, save_every, kill_at (dies by SIGKILL at this step of the first attempt), hang_at (waits
-there), forget (resumes from step 0 whatever the tracker says), fail (exit code), ray (GPUs of the cluster), no_file_logger.
+there), pip_fails, forget (resumes from step 0 whatever the tracker says), fail (exit code), ray (GPUs of the cluster), no_file_logger.
 """
 
 from __future__ import annotations
@@ -70,8 +70,19 @@ def train() -> int:
 
 
 def main() -> int:
+    if sys.argv[1:3] == ["-m", "pip"]:
+        (Path(os.environ["FAKE_PIP"])).write_text(json.dumps(sys.argv[3:]))
+        print(
+            "Collecting verl\n"
+            + ("ERROR: no space left" if WISH.get("pip_fails") else "Successfully installed verl-0.9.1")
+        )
+        return int(bool(WISH.get("pip_fails")))
     if "-I" in sys.argv:
-        have = {"verl": "0.9.1", "torch": "2.13.0", "TransferQueue": "0.1.11", "evotrainer": "0.1.0"}
+        have = (
+            {}
+            if WISH.get("pip_fails")
+            else {"verl": "0.9.1", "torch": "2.13.0", "TransferQueue": "0.1.11", "evotrainer": "0.1.0"}
+        )
         print(json.dumps({n: have.get(n) for n in VERSIONS}))
         return 0
     if "-P" in sys.argv:

@@ -21,7 +21,7 @@ from evotrainer.verl.checkpoints import checkpoints, latest_step, merge_command
 from evotrainer.verl.launch import Attempt, attempts, born, launch, state, stop
 from evotrainer.verl.render import render
 from evotrainer.verl.validate import validate
-from evotrainer.verl.venv import Venv, find
+from evotrainer.verl.venv import CPU_PACKAGES, RECORD, Venv, extras_of, find, setup
 from tests.verl.rendering import machine, task
 
 HERE = Path(__file__).resolve().parent
@@ -230,6 +230,26 @@ def test_commands_and_their_output(
     assert "latest: a launch resumes from it" in out and "as a Hugging Face folder: " in out
     commands.verl_tail(folder, follow=False, as_json=True)
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["metrics"]["critic/score/mean"] == 0.3
+
+
+def test_setup_completes_an_environment_and_records_it(
+    tmp_path: Path, venv: Venv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for pip; bench/verl/results.md has a real one."""
+    asked, said = tmp_path / "pip.json", []
+    monkeypatch.setenv("FAKE_PIP", str(asked))
+    home = venv.python.parent.parent
+    record = setup(home, gpu=False, python=None, extra=extras_of("math"), pip=["--index-url=x"], say=said.append)
+    assert record == json.loads((home / RECORD).read_text()) and record["versions"]["verl"] == "0.9.1"
+    words = json.loads(asked.read_text())
+    assert words[:3] == ["install", "--no-input", "--index-url=x"] and set(CPU_PACKAGES) <= set(words)
+    assert words[words.index("--editable") + 1] == str(HERE.parents[1]), "the plug-ins use the code that rendered them"
+    assert any(w.startswith("math-verify") for w in words) and "Successfully installed verl-0.9.1" in said
+    setup(home, gpu=True, python=None, extra=[], pip=[], say=said.append)
+    assert "verl[vllm]==0.9.1" in json.loads(asked.read_text())
+    wish(monkeypatch, pip_fails=True)
+    with pytest.raises(ConfigError, match=r"-m pip install failed with exit code 1: .*ERROR: no space left; mend that"):
+        setup(home, gpu=False, python=None, extra=[], pip=[], say=said.append)
 
 
 def test_no_environment_says_how_to_make_one(tmp_path: Path, venv: Venv, monkeypatch: pytest.MonkeyPatch) -> None:

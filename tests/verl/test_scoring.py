@@ -12,7 +12,7 @@ import pytest
 from evotrainer.errors import FaultsError, TaskSetError
 from evotrainer.trainers.embedded.rewards import compose
 from evotrainer.verl.render import render
-from evotrainer.verl.scoring import ATTEMPTS, Grader, Origin
+from evotrainer.verl.scoring import ATTEMPTS, Grader, Origin, lost
 from tests.verl.rendering import machine, task
 
 PLACE = Origin("00000000-0000-4000-8000-000000000001_0_0", 5, "train")
@@ -62,6 +62,17 @@ def test_a_fault_is_tried_again_and_is_never_a_reward(tmp_path: Path, monkeypatc
         "sandbox",
         {"role": "assistant", "text": "crash"},
     )
+
+
+def test_a_reward_function_that_raises_is_named_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    g = grader(tmp_path / "v")
+    g.grade("train-2", "4", [1], "stop", PLACE)
+    monkeypatch.delitem(g.task("train", "train-2").data, "answer")  # type: ignore[arg-type]
+    with pytest.raises(
+        TaskSetError, match=r"reward function 'right' of environment sums failed on task train-2: KeyError"
+    ):
+        g.grade("train-2", "4", [1], "stop", PLACE)
+    assert [r["error_kind"] for r in evidence(tmp_path / "v")] == [None, "task_set"] and lost(tmp_path / "v") == (1, 2)
 
 
 def test_an_episode_of_several_turns(tmp_path: Path) -> None:

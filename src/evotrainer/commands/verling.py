@@ -111,6 +111,7 @@ def verl_tail(folder: Path, *, follow: bool, as_json: bool) -> None:
     """Metrics step by step; TrainerError where a resumed training did not go on where it was."""
     from evotrainer.verl import tail
     from evotrainer.verl.folder import read_manifest
+    from evotrainer.verl.scoring import lost
 
     read_manifest(folder)
     for line in tail.follow(folder) if follow else tail.lines(folder):
@@ -122,6 +123,11 @@ def verl_tail(folder: Path, *, follow: bool, as_json: bool) -> None:
     if not as_json:
         done = ", ".join(f"attempt {n}: {k}" for n, k in trained.items())
         print(f"{tail.verdict(folder)}; steps trained: {done or 'none'}")
+        without, every = lost(folder)
+        if without:
+            print(
+                f"{without:,} of {every:,} rollouts were lost to faults and left out of their groups; see {folder / 'evidence'}"
+            )
 
 
 def verl_stop(folder: Path) -> None:
