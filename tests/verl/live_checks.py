@@ -209,6 +209,77 @@ def data(folder: Path) -> dict[str, Any]:
     return {"rows": len(rows), "task": first["reward_model"]["ground_truth"], "prompt": tokenizer.decode(ids).split()}
 
 
+def losses() -> dict[str, Any]:
+    """verl's policy loss under our keys beside ours, off policy, with KL on policy: [verl, ours, largest gradient difference]."""
+    import torch
+    from verl.trainer.ppo.core_algos import agg_loss, get_policy_loss_fn, kl_penalty
+    from verl.workers.config import ActorConfig, PolicyLossConfig
+
+    from evotrainer.records.recipe import parse_recipe
+    from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
+    from evotrainer.verl.mapping import ACTOR, translate
+
+    n, width, out = 6, 8, {}
+    lengths = torch.tensor([8, 3, 5, 1, 8, 6])
+    mask = (torch.arange(width)[None] < lengths[:, None]).long()
+    torch.manual_seed(0)
+    start = -torch.rand(n, width, dtype=torch.float64) - 0.1
+    moved, reference = start + 0.4 * torch.randn_like(start), start + 0.3 * torch.randn_like(start)
+    advantage = torch.randn(n, dtype=torch.float64)
+    for loss in ("grpo", "dapo", "bnpo", "dr_grpo", "gspo", "cispo"):
+        for beta in (0.0, 0.3):
+            # The KL gradients are equal where the ratio is 1; without KL, far from it.
+            now, old = (start, start) if beta else (moved, start)
+            recipe = parse_recipe(
+                {
+                    "loss": loss,
+                    "clip": {"low": 0.1, "high": 0.3},
+                    "kl_beta": beta,
+                    "rewards": {"right": 1.0},
+                    "max_tokens": width,
+                }
+            )
+            keys = {k.removeprefix(f"{ACTOR}."): v for k, v in translate(recipe)[0].items() if k.startswith(ACTOR)}
+            config = ActorConfig(
+                strategy="fsdp",
+                rollout_n=1,
+                ppo_micro_batch_size_per_gpu=1,
+                policy_loss=PolicyLossConfig(loss_mode=keys["policy_loss.loss_mode"]),
+                **{k: keys[k] for k in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c", "loss_agg_mode")},
+            )
+            shared = {
+                "dp_size": 1,
+                "batch_num_tokens": int(mask.sum()),
+                "global_batch_size": n,
+                "loss_scale_factor": keys.get("loss_scale_factor"),
+            }
+            config.global_batch_info.update(shared)
+            a = now.clone().requires_grad_()
+            theirs, _ = get_policy_loss_fn(keys["policy_loss.loss_mode"])(
+                old_log_prob=old,
+                log_prob=a,
+                advantages=advantage[:, None].expand(n, width),
+                response_mask=mask.bool(),
+                loss_agg_mode=keys["loss_agg_mode"],
+                config=config,
+            )
+            if keys["use_kl_loss"]:
+                kl = kl_penalty(logprob=a, ref_logprob=reference, kl_penalty=keys["kl_loss_type"])
+                theirs = theirs + keys["kl_loss_coef"] * agg_loss(kl, mask, keys["loss_agg_mode"], **shared)
+            theirs.backward()
+            b = now.clone().requires_grad_()
+            rows = torch.arange(n).repeat_interleave(lengths)
+            ours = policy_loss(
+                Tokens(b[mask.bool()], old[mask.bool()], rows, lengths.double(), advantage,
+                       reference=reference[mask.bool()] if beta else None),
+                recipe,
+                Normaliser(n, int(mask.sum()), width),
+            ).loss  # fmt: skip
+            ours.backward()
+            out[f"{loss} {beta}"] = [theirs.item(), ours.item(), (a.grad - b.grad).abs().max().item()]
+    return out
+
+
 def turns(folder: Path) -> dict[str, Any]:
     """The agent loop on an episode of several turns, with a scripted server and a tokenizer made on the spot."""
     import importlib
@@ -271,4 +342,5 @@ if __name__ == "__main__":
     os.environ["VERL_USE_EXTERNAL_MODULES"] = "evo_advantage"
     answer = {"advantage": advantage(), "reward": reward(filtered), "sampler": sampler(), "turns": turns(several)}
     answer["data"] = data(filtered)
+    answer["losses"] = losses()
     print(json.dumps(answer))

@@ -82,3 +82,7 @@ def test_the_plugins_work_inside_verl(venv: Venv, tmp_path: Path) -> None:
         "task": "train-0",
         "prompt": ["<user>", "0", "+", "0", "=", "<end>", "<assistant>"],
     }
+    assert len(seen["losses"]) == 12
+    for name, (theirs, ours, apart) in seen["losses"].items():
+        same = apart < (0.01 if name == "gspo 0.3" else 1e-9)  # ours passes gspo's KL through the sequence's ratio
+        assert theirs == pytest.approx(ours, abs=1e-9) and same, name
