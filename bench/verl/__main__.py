@@ -100,7 +100,10 @@ def main(python: Path) -> None:
         home = Path(d).resolve()
         model = home / "model"
         subprocess.run([python, "-c", MODEL, model], check=True, capture_output=True)
-        task = load_task(ROOT / "src/evotrainer/scaffold/task.toml", ['task.name="sort"'])
+        task = load_task(
+            ROOT / "src/evotrainer/scaffold/task.toml",
+            ['task.name="sort"', "recipe.group_filter.kind=zero_variance", "recipe.resample=1"],
+        )
         out = home / "v"
         m, s, c = timed(lambda: render(task, out, Machine(str(model), gpus=1)))
         rows.append(

@@ -57,3 +57,9 @@ def test_an_error_nobody_foresaw_is_passed_on_with_the_factors_it_names() -> Non
     assert f.factors == ("kl_beta",) and str(f).startswith(
         "ConfigKeyError at compose: bad value of kl_loss_coef [factor kl_beta]"
     )
+
+
+def test_an_environment_that_cannot_grade_there_is_found_before_a_gpu_is_paid_for() -> None:
+    error = {"type": "TaskSetError", "message": "needs math-verify, which is not installed"}
+    (f,) = explain({"ok": False, "stage": "environment", "error": error}, 1).findings
+    assert f.factors == ("rewards",) and "needs math-verify" in f.message and "verl setup --task" in f.remedy
