@@ -92,6 +92,8 @@ def test_only_trainers_import_heavy_libraries_and_never_at_start(path: Path) -> 
         return
     if parts == ("executors", "ray.py"):
         return
+    if parts[:2] in (("verl", "plugins"), ("verl", "inside")):  # run by verl's own Python, imported by nothing of ours
+        return
     assert not heavy, f"{path} imports {heavy}; only trainers may"
 
 
@@ -101,6 +103,15 @@ def test_trackers_clients_are_imported_when_they_are_written_to() -> None:
         if p.name != "latex_worker.py":  # a process of its own
             early = {n for n in imports(p, top_level_only=True) if n.split(".")[0] in clients}
             assert not early, f"{p} imports {early} at start"
+
+
+def test_verl_is_imported_by_its_own_python_only() -> None:
+    for p in modules():
+        if p.relative_to(SRC).parts[:2] in (("verl", "plugins"), ("verl", "inside")):
+            continue
+        names = imports(p)
+        assert not {n for n in names if n.split(".")[0] in ("verl", "transfer_queue", "hydra", "omegaconf")}, p
+        assert not {n for n in names if n.startswith(("evotrainer.verl.plugins", "evotrainer.verl.inside"))}, p
 
 
 def test_views_are_deletable_leaves() -> None:

@@ -694,6 +694,9 @@ def verl_render(
     observation_tokens: Annotated[
         int | None, typer.Option(min=1, help="Room for an observation between two turns; default 512.")
     ] = None,
+    attention: Annotated[
+        str | None, typer.Option(help="flash_attention_2 (default, needs flash-attn) or sdpa (needs nothing).")
+    ] = None,
     lora_rank: Annotated[
         int | None, typer.Option(min=0, help="LoRA instead of full training; default 0: full.")
     ] = None,
@@ -717,6 +720,7 @@ def verl_render(
         "micro_batch": micro_batch,
         "prompt_tokens": prompt_tokens,
         "observation_tokens": observation_tokens,
+        "attention": attention,
         "lora_rank": lora_rank,
         "seed": seed,
     }
@@ -745,7 +749,8 @@ def verl_launch(
     folder: VerlFolder,
     venv: VerlVenv = None,
     ray_address: Annotated[
-        str | None, typer.Option(help="Ray cluster to train on, e.g. 10.0.0.1:6379; default: this machine.")
+        str | None,
+        typer.Option(envvar="RAY_ADDRESS", help="Ray cluster to train on, e.g. 10.0.0.1:6379; default: this machine."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where it was not validated.")] = False,

@@ -65,8 +65,8 @@ def verl_render(
     print(f"  {m['gpus']} GPU(s) on each of {m['nodes']} node(s), model {m['model']}, {m['steps']} steps")
     if m["longest_prompt_characters"] > 3 * machine.prompt_tokens:
         print(
-            f"  the longest prompt has {m['longest_prompt_characters']:,} characters: verl leaves out what exceeds {machine.prompt_tokens} "
-            "tokens (--prompt-tokens)"
+            f"  the longest prompt has {m['longest_prompt_characters']:,} characters: verl leaves out what exceeds "
+            f"{machine.prompt_tokens} tokens (--prompt-tokens)"
         )
     print(f"next: evotrainer verl validate {out}")
 
@@ -87,7 +87,8 @@ def verl_validate(folder: Path, venv: Path | None, *, gpus: int | None, nodes: i
         print(notice)
     demand_valid(v)
     print(
-        f"valid: verl {v.verl} accepts the configuration for {v.gpus} GPU(s) and loads the plug-ins ({v.seconds:.0f} s, no GPU needed)"
+        f"valid: verl {v.verl} accepts the configuration for {v.gpus} GPU(s) and loads the plug-ins ({v.seconds:.0f} s, "
+        "no GPU needed)"
     )
 
 
@@ -103,7 +104,8 @@ def verl_launch(folder: Path, venv: Path | None, *, ray_address: str | None, for
         verl_tail(folder, follow=True, as_json=False)
     else:
         print(
-            f"it goes on without this command; follow it: evotrainer verl tail {folder} --follow; end it: evotrainer verl stop {folder}"
+            f"it goes on without this command; follow it: evotrainer verl tail {folder} --follow; end it: evotrainer verl "
+            f"stop {folder}"
         )
 
 
@@ -111,6 +113,7 @@ def verl_tail(folder: Path, *, follow: bool, as_json: bool) -> None:
     """Metrics step by step; TrainerError where a resumed training did not go on where it was."""
     from evotrainer.verl import tail
     from evotrainer.verl.folder import read_manifest
+    from evotrainer.verl.scoring import lost
 
     read_manifest(folder)
     for line in tail.follow(folder) if follow else tail.lines(folder):
@@ -122,6 +125,11 @@ def verl_tail(folder: Path, *, follow: bool, as_json: bool) -> None:
     if not as_json:
         done = ", ".join(f"attempt {n}: {k}" for n, k in trained.items())
         print(f"{tail.verdict(folder)}; steps trained: {done or 'none'}")
+        without, every = lost(folder)
+        if without:
+            print(
+                f"{without:,} of {every:,} rollouts were lost to faults and left out of their groups; see {folder / 'evidence'}"
+            )
 
 
 def verl_stop(folder: Path) -> None:

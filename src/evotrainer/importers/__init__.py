@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, EvoTrainerError
-from evotrainer.importers.base import Importer, Skipped, Source, imported_id
+from evotrainer.importers.base import Importer, Skipped, Source, given_id, imported_id, is_rendered
 from evotrainer.importers.tolerant import packed
 from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout
@@ -107,7 +107,7 @@ def check_readable(path: Path) -> None:
 def find_sources(paths: Iterable[Path | str]) -> Iterator[Path]:
     """Files and store folders under `paths`, each once: the paths in the order given, folders in sorted order.
 
-    A run folder or a store is one source. Hidden files and files that lie beside data (LICENSE, README,
+    A run folder or a store is one source; of a folder that `evotrainer verl render` wrote, the dumps are. Hidden files and files that lie beside data (LICENSE, README,
     metadata.json, ...) are passed over, unless given by name. ConfigError for a path that does not exist.
     """
     listed = [Path(p) for p in paths]
@@ -138,6 +138,8 @@ def _walk(path: Path) -> Iterator[Path]:
         return
     for folder, folders, files in os.walk(path):
         here = Path(folder)
+        if "manifest.json" in files and is_rendered(here):  # configuration, prompts, logs: only its dumps are rollouts
+            files, folders[:] = [], [f for f in folders if f in ("rollouts", "validation")]
         for name in sorted(files):
             if not _beside(name):
                 yield here / name
@@ -201,6 +203,8 @@ def relabelled(importer: Importer, r: Rollout, label: str) -> Rollout:
         and r.id != imported_id(Path(r.detail["source"]), r.detail["record"])
     ):
         return replace(r, group=f"{label}/{r.group}" if r.group else "")
+    if importer.name == "verl" and isinstance(uid := r.detail.get("uid"), str) and r.id == given_id("verl", uid):
+        return r  # verl's own name of it is in id and group
     key = hashlib.blake2b(f"{label}\x1f{r.id}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return replace(r, id=key, group=f"{label}/{r.group}" if r.group else "")
 

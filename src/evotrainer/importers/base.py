@@ -7,6 +7,7 @@ drops a record silently: what it cannot read becomes a `Skipped` with its place 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,6 +90,24 @@ def imported_id(path: Path, record: str | int) -> str:
     return hashlib.blake2b(
         f"import\x1f{path.name}\x1f{record}".encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()
+
+
+def given_id(format: str, name: str) -> str:
+    """Id of a rollout that its producer gave a unique name: the same in whatever file, folder or order it is read."""
+    return hashlib.blake2b(f"{format}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+RENDERED = "evotrainer-verl-1"
+"""Format named in the manifest of a folder that `evotrainer verl render` wrote."""
+
+
+def is_rendered(folder: Path) -> bool:
+    """Whether a folder is one of `evotrainer verl render`."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") == RENDERED
 
 
 def task_of(prompt: str) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.importers.base import RENDERED as FORMAT
 from evotrainer.records.durable import sha256_file
 
-FORMAT = "evotrainer-verl-1"
 MANIFEST = "manifest.json"
 CONFIG = "config.yaml"
 

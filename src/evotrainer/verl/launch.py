@@ -86,7 +86,7 @@ def exit_code(folder: Path, a: Attempt) -> int | None:
 
 
 def state(folder: Path, a: Attempt) -> State:
-    """running; ended (exit code 0); failed (another); lost: gone without an exit code, e.g. killed or the machine went down."""
+    """running; ended (exit code 0); failed (another code); lost: gone without one, killed or the machine went down."""
     code = exit_code(folder, a)
     if code is not None:
         return "ended" if code == 0 else "failed"

@@ -149,14 +149,16 @@ MAPPING: tuple[Mapped, ...] = (
         "kl_beta",
         _KEY,
         (f"{ACTOR}.use_kl_loss", f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type"),
-        "k3 as value, gradient of k2: on the first pass over a step the same as ours; on later passes ours also weighs by the ratio",
+        "k3 as value, gradient of k2: on the first pass over a step the same as ours (gspo: ours passes it through the "
+        "sequence's ratio); on later passes ours also weighs by the ratio",
         _kl,
     ),
     Mapped(
         "reward_scaling",
         _PLUGIN,
         ("algorithm.adv_estimator",),
-        "advantage estimator `evo_mean_norm`: centred by group; divided by the group's or batch's standard deviation + 1e-4, or not",
+        "advantage estimator `evo_mean_norm`: centred by group; divided by the group's or batch's standard deviation + 1e-4, "
+        "or not",
         lambda r: {"algorithm.adv_estimator": ESTIMATOR},
         plugins=("evo_advantage.py",),
     ),

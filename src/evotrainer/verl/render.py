@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from evotrainer import __version__
 from evotrainer.config import TaskFile
@@ -50,6 +50,8 @@ class Machine:
     prompt_tokens: int = 1024
     """Longer prompts are left out by verl."""
     observation_tokens: int = OBSERVATION_TOKENS
+    attention: Literal["flash_attention_2", "sdpa"] = "flash_attention_2"
+    """flash_attention_2: verl's default, sequences without padding; needs flash-attn. sdpa: PyTorch's own, padded sequences."""
     lora_rank: int = 0
     """0: full training."""
     seed: int = 1
@@ -79,7 +81,12 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
     from evotrainer.opening import check_recipe, fingerprints
 
     recipe = task.recipe
-    translate(recipe)  # refusals first: they cost nothing
+    folder = out.resolve()
+    if machine.attention not in ("flash_attention_2", "sdpa"):
+        raise ConfigError(f"--attention {machine.attention}: choose flash_attention_2 or sdpa")
+    if machine.engine not in ("vllm", "sglang"):
+        raise ConfigError(f"--engine {machine.engine}: choose vllm or sglang")
+    keys, origin = configuration(task, folder, machine)  # refusals first: they cost nothing
     _check_free(out)
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
@@ -95,7 +102,7 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
         )
     if not rows["search"]:
         raise ConfigError(f"environment {world.name} has no tasks in split search, which verl validates on; add some")
-    folder = out.resolve()
+    _clear(folder)
     for name in ("plugins", "data"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
@@ -105,7 +112,6 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
     source = Path(__file__).parent / "plugins"
     for name in plugins_of(recipe):
         shutil.copyfile(source / name, folder / "plugins" / name)
-    keys, origin = configuration(task, folder, machine)
     (folder / CONFIG).write_text(_yaml(folder, keys), encoding="utf-8")
     script = folder / "launch.sh"
     script.write_text(_script(folder), encoding="utf-8")
@@ -151,9 +157,14 @@ def _check_free(out: Path) -> None:
         raise ConfigError(
             f"{out} holds a training that was launched; render to a new folder, nothing of it is overwritten"
         )
+
+
+def _clear(out: Path) -> None:
+    """Remove an earlier rendering, manifest first: a half-written folder is no rendered one."""
+    (out / MANIFEST).unlink(missing_ok=True)
+    (out / "validation.json").unlink(missing_ok=True)
     for name in ("plugins", "data"):
         shutil.rmtree(out / name, ignore_errors=True)
-    (out / MANIFEST).unlink()
 
 
 def _rows(world: Environment, task: TaskFile, split: str) -> Iterator[dict[str, Any]]:
@@ -262,6 +273,9 @@ def _machine_keys(task: TaskFile, folder: Path, m: Machine) -> dict[str, Any]:
         "ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": "evo_advantage",
         "ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH": str(folder / "metrics" / "attempt-1.jsonl"),
     }
+    if m.attention == "sdpa":
+        keys["actor_rollout_ref.model.override_config.attn_implementation"] = "sdpa"
+        keys["actor_rollout_ref.model.use_remove_padding"] = False
     if m.lora_rank:
         keys["actor_rollout_ref.model.lora_rank"] = m.lora_rank
         keys["actor_rollout_ref.model.lora_alpha"] = 2 * m.lora_rank

@@ -25,6 +25,10 @@ ATTEMPTS = 3
 """Gradings of one completion before a fault of the infrastructure stands."""
 
 
+TASK_SET = "task_set"
+"""Kind of fault of a reward function that raises: not worth another attempt."""
+
+
 @dataclass(frozen=True, slots=True)
 class Graded:
     """A graded rollout."""
@@ -83,8 +87,8 @@ class Grader:
             for _ in range(ATTEMPTS):
                 episode = self.environment().reset(task, self.recipe.knobs)
                 self.environment().step([episode], [text], [finish])
-                (score,) = self.environment().score([episode])
-                if score.error_kind is None:
+                score = self._score(episode)
+                if score.error_kind in (None, TASK_SET):
                     break
             return self._graded(episode, score, ids, finish, origin)
 
@@ -106,8 +110,15 @@ class Grader:
             if finish != "stop":
                 episode.finish = finish
             episode.done = True
+            return self._graded(episode, self._score(episode), ids, finish, origin)
+
+    def _score(self, episode: Episode) -> Score:
+        """The environment's score; a reward function that raises is the task set's fault, and no score either."""
+        try:
             (score,) = self.environment().score([episode])
-            return self._graded(episode, score, ids, finish, origin)
+        except TaskSetError as e:
+            return Score({}, "unknown", str(e), TASK_SET)
+        return score
 
     def _graded(self, episode: Episode, score: Score, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
         r = self.recipe
@@ -130,6 +141,8 @@ class Grader:
         if fault:
             row["turns"] = [{"role": t.role, "text": t.text} for t in episode.turns]
         self._write(origin, row)
+        if score.error_kind == TASK_SET:
+            raise TaskSetError(str(score.error))
         if fault:
             raise FaultsError(
                 f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: {score.error}); "
@@ -148,3 +161,14 @@ class Grader:
             os.write(fd, line.encode())
         finally:
             os.close(fd)
+
+
+def lost(folder: Path) -> tuple[int, int]:
+    """(rollouts without a reward, rollouts graded or not) in the evidence of a training."""
+    every = without = 0
+    for path in (folder / "evidence").glob("*.jsonl"):
+        with path.open("rb") as f:
+            for line in f:
+                every += 1
+                without += b'"error_kind": null' not in line
+    return without, every

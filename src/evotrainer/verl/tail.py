@@ -150,8 +150,8 @@ class Advance:
         if line.step != self.last + 1:
             since = f"the checkpoint of step {self.last}" if not self.trained else f"step {self.last}"
             raise TrainerError(
-                f"attempt {self.attempt.number} logged step {line.step} after {since}: the training did not go on where it was; see "
-                f"logs/attempt-{self.attempt.number}.log and `evotrainer verl checkpoints`"
+                f"attempt {self.attempt.number} logged step {line.step} after {since}: the training did not go on where it "
+                f"was; see logs/attempt-{self.attempt.number}.log and `evotrainer verl checkpoints`"
             )
         self.last, self.trained = line.step, self.trained + 1
 
@@ -200,6 +200,8 @@ def verdict(folder: Path) -> str:
         case "ended":
             return f"attempt {a.number} ended well"
         case "failed":
-            return f"attempt {a.number} failed with exit code {exit_code(folder, a)}; see {a.log(folder)}, then launch again to resume"
+            code = exit_code(folder, a)
+            return f"attempt {a.number} failed with exit code {code}; see {a.log(folder)}, then launch again to resume"
         case _:
-            return f"attempt {a.number} is gone without an exit code (killed, or the machine went down); launch again to resume"
+            gone = "is gone without an exit code (killed, or the machine went down)"
+            return f"attempt {a.number} {gone}; launch again to resume"

@@ -152,6 +152,12 @@ def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> Fin
     for pattern, factors, remedy in CAUSES:
         if found := re.search(pattern, message):
             return Finding(message, factors, remedy.format(*found.groups()))
+    if stage == "environment":
+        return Finding(
+            f"the environment does not work in verl's: {kind}: {message}",
+            ("rewards",),
+            "missing libraries come with `evotrainer verl setup --task TASK`; a sandbox needs what `evotrainer doctor` names",
+        )
     named = tuple(dict.fromkeys(f for k, f in owner.items() if k in message or k.rsplit(".", 1)[-1] in message))
     return Finding(f"{kind} at {stage}: {message}", named, "see verl's documentation of that setting")
 

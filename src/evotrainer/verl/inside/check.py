@@ -62,9 +62,10 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
         config = compose("config", overrides=overrides)
 
     out["stage"] = "validate_config"
-    import verl
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
+
+    import verl
 
     out["versions"] = {"verl": verl.__version__}
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
@@ -94,6 +95,24 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
         missing = {"data_source", "prompt", "reward_model", "extra_info"} - set(pq.read_schema(name).names)
         if missing:
             raise ValueError(f"{name} lacks the columns {sorted(missing)}")
+    out["stage"] = "environment"
+    from evotrainer.verl.scoring import Grader
+
+    grader = Grader(folder)
+    first = pq.read_table(config.data.train_files, columns=["reward_model"]).slice(0, 1).to_pylist()[0]
+    world = grader.environment()
+    try:
+        task = grader.task("train", first["reward_model"]["ground_truth"])
+        for text in ("0", *(demo[1] for demo in world.demonstrations(3, 0))):  # right, wrong and malformed ones
+            episode = world.reset(task, grader.recipe.knobs)
+            world.step([episode], [text], ["stop"])
+            episode.done = True
+            (score,) = world.score([episode])
+            if score.error_kind:
+                raise RuntimeError(f"grading fails in verl's environment: {score.error_kind}: {score.error}")
+    finally:
+        world.close()
+
     out["stage"] = "done"
     out["gpus"] = int(config.trainer.n_gpus_per_node) * int(config.trainer.nnodes)
     tensor = int(config.actor_rollout_ref.rollout.tensor_model_parallel_size)

@@ -22,11 +22,13 @@ class EvoReplayBuffer(ReplayBuffer):
         kept: list[str] = []
         dropped: list[str] = []
         rounds = 0
+        rewards_seen: list[int] = []
         while True:
             self._wait(partition_id)
             terminal = self.finished_keys[partition_id] | self.failure_keys[partition_id]
             fresh = sorted(terminal - {*kept, *dropped})
             rewards = self._rewards(partition_id, fresh)
+            rewards_seen += [len(rewards[u]) for u in fresh]
             for uid, keep in SIGNAL.judge([(u, rewards[u]) for u in fresh]).items():
                 (kept if keep else dropped).append(uid)
             if len(kept) >= batch_size or rounds == SIGNAL.recipe.resample:
@@ -34,6 +36,8 @@ class EvoReplayBuffer(ReplayBuffer):
             rounds += 1
             self.refill_fn(batch_size - len(kept))
         chosen = (kept + dropped)[:batch_size]
+        if not any(rewards_seen):
+            raise RuntimeError("no rollout of this step was graded: see evidence/ in the folder of this training")
         SIGNAL.decided = {u: u in set(kept) for u in chosen}
         SIGNAL.save(global_steps)
         self._clear_groups(partition_id, {*kept, *dropped} - set(chosen))
