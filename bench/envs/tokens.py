@@ -22,9 +22,9 @@ import torch
 from bench.trainer.__main__ import commit, load
 from evotrainer.envs.base import Episode, Score, Task
 from evotrainer.records.rollout import Finish, Turn
+from evotrainer.trainers.clock import Clock
 from evotrainer.trainers.embedded import load_policy, warm_start
 from evotrainer.trainers.embedded.attempts import Attempt, run_attempts
-from evotrainer.trainers.embedded.clock import Clock
 from evotrainer.trainers.embedded.sampler import SamplingParams
 
 RESULTS = Path(__file__).parent / "results.md"

@@ -20,7 +20,7 @@ from bench.trainer.ours import gemm_rate, our_sampling, our_steps, unique_share,
 from bench.trainer.theirs import hf_generate, trl_steps
 from bench.trainer.workload import GROUP, PROMPTS, base_policy, problems
 from evotrainer.trainers import bf16_pays
-from evotrainer.trainers.embedded.clock import cpu_now
+from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.embedded.folder import load_policy
 
 

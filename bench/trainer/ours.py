@@ -11,8 +11,8 @@ import torch
 
 from bench.trainer.workload import GROUP, MAX_TOKENS, RECIPE, SumWorld
 from evotrainer.trainers.base import Identity, TrainRequest
+from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.embedded import EmbeddedTrainer, packing
-from evotrainer.trainers.embedded.clock import cpu_now
 from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.packing import Row, pack
 from evotrainer.trainers.embedded.sampler import Samples, SamplingParams, sample

@@ -13,7 +13,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
 
 from bench.trainer.workload import GROUP, MAX_TOKENS, PROMPTS, RECIPE, problems, reward
-from evotrainer.trainers.embedded.clock import cpu_now
+from evotrainer.trainers.clock import cpu_now
 
 
 def trl_steps(folder: Path, steps: int, out: Path) -> list[dict[str, float]]:

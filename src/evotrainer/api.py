@@ -194,14 +194,16 @@ def preflight(task: TaskFile) -> None:
     from evotrainer.config import resolve_base
     from evotrainer.executors import check_executor
     from evotrainer.opening import weights_sha256
-    from evotrainer.trainers import check_installed
+    from evotrainer.trainers import check_installed, check_recipes
 
+    check_installed(task.trainer.name)
+    check_recipes(task.trainer.name, task.trainer.options, [task.recipe], task.run.sampler_dtype)
     base = resolve_base(task.policy.base)
     if base is not None:
         weights_sha256(base)
     agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
-    check_installed(task.trainer.name)
+    check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
     check_executor(task)
     check_world(task, children)
 
@@ -246,13 +248,15 @@ def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
 
 
 def _with_absolute_base(task: TaskFile) -> TaskFile:
-    """The base policy's path made absolute, so that the run can be resumed from anywhere."""
+    """The base policy's path made absolute, a Hugging Face id pinned to its commit: a resume finds the same weights."""
     from evotrainer.config import resolve_base
+    from evotrainer.hub import pinned
 
     base = resolve_base(task.policy.base)
     if base is None or task.policy.base.startswith("builtin:"):
         return task
-    return task.model_copy(update={"policy": task.policy.model_copy(update={"base": str(base)})})
+    name = pinned(task.policy.base, base) or str(base)
+    return task.model_copy(update={"policy": task.policy.model_copy(update={"base": name})})
 
 
 def _go(

@@ -80,7 +80,8 @@ class WarmStart(Frozen):
 class PolicyConfig(Frozen):
     base: str = "warm-start"
     """`builtin:<name>` (ships with the package), a policy folder written by EvoTrainer (`evotrainer base`, or a trial's
-    `policy/`), or `warm-start`."""
+    `policy/`), or `warm-start`. With trainer.name = trl also any folder of transformers, or a Hugging Face id
+    (`org/name`, `org/name@revision`), pinned to its commit when the run begins."""
     warm_start: WarmStart = WarmStart()
 
 
@@ -326,7 +327,7 @@ def _libraries(v: Any, folder: Path) -> Any:
 def _absolute(v: Any, folder: Path) -> Any:
     """Paths relative to `folder` made absolute, so that the resolved copy runs from anywhere.
 
-    A path is what starts with `./` or `../`, also behind `python:`, or what names something that exists there.
+    A path is what starts with `./` or `../`, also behind `python:`, `trl:` or `trl-rewards:`, or what names something that exists there.
     """
     if isinstance(v, dict):
         return {k: _absolute(x, folder) for k, x in v.items()}
@@ -334,8 +335,9 @@ def _absolute(v: Any, folder: Path) -> Any:
         return [_absolute(x, folder) for x in v]
     if not isinstance(v, str) or not v:
         return v
-    if v.startswith("python:"):
-        return "python:" + str(_absolute(v.removeprefix("python:"), folder))
+    for prefix in ("python:", "trl:", "trl-rewards:"):
+        if v.startswith(prefix):
+            return prefix + str(_absolute(v.removeprefix(prefix), folder))
     file, colon, rest = v.partition(":") if ".py:" in v else (v, "", "")
     here = folder / file
     if file.startswith(("./", "../")) or (
@@ -384,8 +386,14 @@ def resolve_base(base: str) -> Path | None:
             known = sorted(x.name for x in p.parent.glob("*") if (x / "config.json").is_file())
             raise ConfigError(f"no base policy {base!r} ships with the package; there are: {known or 'none'}")
         return p
+    from evotrainer.hub import looks_like_id, parse_pinned, snapshot
+
+    if (pinned := parse_pinned(base)) is not None:
+        return snapshot(*pinned)
     p = Path(base).expanduser().resolve()
     if not (p / "config.json").is_file():
+        if (found := looks_like_id(base)) is not None:
+            return snapshot(*found)
         raise ConfigError(f"policy.base {base!r}: no config.json there; give a folder transformers can load")
     return p
 

@@ -29,7 +29,7 @@ from evotrainer.executors.spec import TrialSpec
 from evotrainer.judge import CertEntry, JudgeConfig, Look, certify, judge, measure_noise, next_looks, scores_of
 from evotrainer.librarian import Librarian
 from evotrainer.memory import Memory
-from evotrainer.opening import check_recipe, fingerprints, machine, weights_sha256
+from evotrainer.opening import base_identity, check_recipe, fingerprints, machine, weights_sha256
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import (
     Backtested,
@@ -226,7 +226,7 @@ class Loop(Trials):
                 machine=machine() | {"sampler_dtype": sampler_dtype(self.task.run.sampler_dtype)},
                 sandbox_tier=str(env.get("sandbox_tier") or ""),
                 environment=env,
-                base_policy={"path": str(base), "sha256": weights_sha256(base)} if base else {"path": "warm-start"},
+                base_policy=base_identity(self.task.policy.base, base),
             )
 
         run = self.record("run", "run", opened)

@@ -37,10 +37,10 @@ def check_recipe(
 def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of every file the environment's section names: user modules, data sets, reward files."""
     out: dict[str, str] = {}
-    for value in environment.values():
+    for value in [x for v in environment.values() for x in (v if isinstance(v, list | tuple) else [v])]:
         if not isinstance(value, str):
             continue
-        name = value.removeprefix("python:")
+        name = value.removeprefix("python:").removeprefix("trl:").removeprefix("trl-rewards:")
         path = Path(name.split(".py:")[0] + ".py" if ".py:" in name else name)
         if path.is_file():
             out[str(path)] = sha256_file(path)
@@ -49,12 +49,26 @@ def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
 
 def weights_sha256(policy: Path) -> str:
     """SHA-256 of a policy folder's weights; ConfigError where there are none."""
-    path = policy / "model.safetensors"
-    if not path.is_file():
+    from evotrainer.records import weights
+
+    if (sha := weights.weights_sha256(policy)) is None:
         raise ConfigError(
-            f"policy.base {policy}: no model.safetensors there; give a folder written by `evotrainer base`"
+            f"policy.base {policy}: no model.safetensors there; give a folder written by `evotrainer base`, or one that "
+            "transformers' save_pretrained wrote"
         )
-    return sha256_file(path)
+    return sha
+
+
+def base_identity(base: str, policy: Path | None) -> dict[str, str]:
+    """Where the base policy is from, for the ledger: path and SHA-256 of its weights; of a Hugging Face id, its commit too."""
+    from evotrainer.hub import parse_pinned
+
+    if policy is None:
+        return {"path": "warm-start"}
+    out = {"path": str(policy), "sha256": weights_sha256(policy)}
+    if (pinned := parse_pinned(base)) is not None:
+        out |= {"id": pinned[0], "commit": pinned[1]}
+    return out
 
 
 def machine() -> dict[str, str]:

@@ -10,10 +10,10 @@ from reverse_world import ReverseWorld
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe, Schedule
-from evotrainer.trainers.embedded.advantages import FilterState, advantages, group_std, keep_groups
-from evotrainer.trainers.embedded.curriculum import TaskStream
-from evotrainer.trainers.embedded.optim import learning_rate
-from evotrainer.trainers.embedded.rewards import check_components, compose, length_term, repeated_share
+from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
+from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.rewards import check_components, compose, length_term, repeated_share
+from evotrainer.trainers.schedule import learning_rate
 
 
 def test_the_reward_is_the_weighted_sum_and_names_what_did_not_apply() -> None:

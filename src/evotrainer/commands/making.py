@@ -78,7 +78,7 @@ def base(task: Path, overrides: Sequence[str], out: Path, *, bf16: bool) -> None
     resolved = load_task(task, overrides)
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty; choose a new folder")
-    trainer = get_trainer("embedded")
+    trainer = get_trainer(resolved.trainer.name, options=resolved.trainer.options)
     world = open_environment(resolved.environment, accept_tier_e=resolved.sandbox.accept_tier_e)
     from rich.progress import Progress
 
@@ -89,7 +89,7 @@ def base(task: Path, overrides: Sequence[str], out: Path, *, bf16: bool) -> None
             def show(row: dict[str, float]) -> None:
                 bar.update(job, completed=row["step"], description=f"warm start, loss {row['loss']:.3f}")
 
-            make_base(world, resolved.policy.warm_start, out, show, bf16=bf16)
+            make_base(world, resolved.policy.warm_start, out, show, bf16=bf16, trainer=resolved.trainer.name)
     finally:
         world.close()
     print(f"wrote {out} (sha256 {trainer.policy_sha256(out)[:16]}); use it with policy.base={json.dumps(str(out))}")

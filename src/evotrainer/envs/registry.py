@@ -173,7 +173,8 @@ FACTORIES: dict[str, Factory] = {
 def open_environment(config: Mapping[str, Any], *, accept_tier_e: bool = False) -> Environment:
     """The environment a task file's `[environment]` section describes; close it after use.
 
-    `name`: one of FACTORIES, or `python:path/to/file.py:factory`. `reward_file`: a Python file whose functions become
+    `name`: one of FACTORIES, `python:path/to/file.py:factory`, or of TRL `trl:path/to/file.py:Class` and
+    `trl-rewards:path/to/file.py:function`. `reward_file`: a Python file whose functions become
     further reward components. Other keys are the environment's own. Raises TaskSetError.
     """
     options = dict(config)
@@ -183,6 +184,10 @@ def open_environment(config: Mapping[str, Any], *, accept_tier_e: bool = False) 
     if name.startswith("python:"):
         options.pop("name")
         return _user_environment(name, options)
+    if name.startswith(("trl:", "trl-rewards:")):
+        from evotrainer.envs.trl_env import open_trl
+
+        return open_trl(options)
     if name not in FACTORIES:
         raise TaskSetError(
             f"unknown environment {name!r}; one of: {', '.join(FACTORIES)}, or python:path/to/file.py:factory"

@@ -21,8 +21,11 @@ def make_base(
     on_step: Callable[[dict[str, float]], None],
     *,
     bf16: bool = False,
+    trainer: str = "embedded",
 ) -> None:
     """Train a policy from scratch and save it in `out`; `step` of its entries counts to `options.all_steps`.
+
+    `trainer`: whose policy it is; that of trl is Qwen3's architecture with a chat template, in float32.
 
     ConfigError where the environment has no demonstrations, or no drills and `options.drill_steps` asks for them.
     """
@@ -47,6 +50,14 @@ def make_base(
         start: Path | None,
         dtype: Literal["float32", "bfloat16"],
     ) -> None:
+        def report(row: dict[str, float]) -> None:
+            on_step(row | {"step": row["step"] + done})
+
+        if trainer == "trl":
+            from evotrainer.trainers.trl import warm_start as chat_start
+
+            chat_start(texts, world.vocabulary(), shape, steps, options.batch, lr, options.seed, folder, report, start)
+            return
         warm_start(
             texts,
             world.vocabulary(),
@@ -56,7 +67,7 @@ def make_base(
             lr,
             options.seed,
             folder,
-            lambda row: on_step(row | {"step": row["step"] + done}),
+            report,
             vocabulary=str(world.describe().get("vocabulary") or world.name),
             start=start,
             dtype=dtype,

@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.trainers.base import Trainer
 
-TRAINERS = ("embedded",)
-LIBRARIES = {"embedded": ("torch", "safetensors", "tokenizers")}
+if TYPE_CHECKING:
+    from evotrainer.records.recipe import Recipe
+
+TRAINERS = ("embedded", "trl")
+LIBRARIES = {
+    "embedded": ("torch", "safetensors", "tokenizers"),
+    "trl": ("torch", "transformers", "trl", "accelerate", "datasets"),
+}
+REMEDY = {
+    "embedded": "pip install torch==2.13.0, then pip install 'evotrainer[local]'",
+    "trl": "pip install 'evotrainer[trl]'",
+}
 
 
 def check_installed(name: str) -> None:
     """MissingDependencyError where a library of this trainer is not installed; imports nothing."""
+    for library in LIBRARIES.get(name, ()):
+        if not _installed(library):
+            raise MissingDependencyError(
+                f"the {name} trainer needs {library}, which is not installed; run: {REMEDY[name]}"
+            )
+
+
+def _installed(library: str) -> bool:
     from importlib.util import find_spec
 
-    for library in LIBRARIES.get(name, ()):
-        try:
-            found = find_spec(library) is not None
-        except (ImportError, ValueError):
-            found = False
-        if not found:
-            raise MissingDependencyError(
-                f"the {name} trainer needs {library}, which is not installed; "
-                "run: pip install torch==2.13.0, then pip install 'evotrainer[local]'"
-            )
+    try:
+        return find_spec(library) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str = "fp32") -> None:
+    """ConfigError names what this trainer cannot carry out of the recipes and options; imports nothing heavy."""
+    if name == "embedded" and options:
+        raise ConfigError(f"the embedded trainer has no option {', '.join(options)}; remove [trainer.options]")
+    if name == "trl":
+        from evotrainer.trainers.trl.mapping import check
+        from evotrainer.trainers.trl.options import parse
+
+        if sampler == "bf16":
+            raise ConfigError("run.sampler_dtype is the embedded trainer's; for trl set trainer.options.dtype=bfloat16")
+        parsed = parse(options)
+        for recipe in recipes:
+            check(recipe, parsed)
+        for wanted, library in ((parsed.lora, "peft"), (parsed.vllm, "vllm")):
+            if wanted and not _installed(library):
+                raise MissingDependencyError(
+                    f"trainer.options.{'lora' if library == 'peft' else 'vllm'} needs {library}, which is not installed; "
+                    f"run: pip install {library}"
+                )
 
 
 def bf16_pays() -> bool:
@@ -59,4 +92,8 @@ def get_trainer(
         from evotrainer.trainers.embedded import EmbeddedTrainer
 
         return EmbeddedTrainer(bf16=sampler == "bf16")
+    if name == "trl":
+        from evotrainer.trainers.trl import TrlTrainer
+
+        return TrlTrainer(options)
     raise ConfigError(f"unknown trainer {name!r}; one of: {', '.join(TRAINERS)}")

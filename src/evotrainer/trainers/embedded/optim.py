@@ -1,4 +1,4 @@
-"""Optimizer on the flat weight buffer, learning-rate schedule, gradient clipping."""
+"""Optimizer on the flat weight buffer, gradient clipping."""
 
 from __future__ import annotations
 
@@ -8,22 +8,9 @@ from typing import Any
 import torch
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.recipe import Schedule
 from evotrainer.trainers.embedded.policy import Policy
 
 BETAS = (0.9, 0.95)
-
-
-def learning_rate(peak: float, schedule: Schedule, step: int, steps: int) -> float:
-    """Rate of step `step` (0-based) of `steps`."""
-    if step < schedule.warmup:
-        return peak * (step + 1) / schedule.warmup
-    progress = (step - schedule.warmup) / max(1, steps - schedule.warmup)
-    if schedule.kind == "linear":
-        return peak * (1.0 - progress)
-    if schedule.kind == "cosine":
-        return peak * 0.5 * (1.0 + math.cos(math.pi * progress))
-    return peak
 
 
 class Optimizer:

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.trainers.advantages import FilterState
 from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, TrainResult, World
-from evotrainer.trainers.embedded.advantages import FilterState
-from evotrainer.trainers.embedded.attempts import run_attempts
+from evotrainer.trainers.clock import Clock
+from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.curve import curve_entry
+from evotrainer.trainers.embedded.attempts import Attempt, run_attempts
 from evotrainer.trainers.embedded.checkpoint import load_checkpoint, save_checkpoint
-from evotrainer.trainers.embedded.clock import Clock
-from evotrainer.trainers.embedded.curriculum import TaskStream
-from evotrainer.trainers.embedded.curve import curve_entry
 from evotrainer.trainers.embedded.folder import file_sha256, load_policy, save_policy
-from evotrainer.trainers.embedded.groups import Group, collect
 from evotrainer.trainers.embedded.memory import keep_memory
-from evotrainer.trainers.embedded.optim import Optimizer, learning_rate
+from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.records import Provenance, environment_facts, rollout, salt
-from evotrainer.trainers.embedded.rewards import check_components
 from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import Tokenizer
 from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Anchor, Example, update
+from evotrainer.trainers.groups import Group, collect
+from evotrainer.trainers.records import Provenance, environment_facts, rollout, salt
+from evotrainer.trainers.rewards import check_components
+from evotrainer.trainers.schedule import learning_rate, seed_of
 
 POLICY = "policy"
 CHECKPOINT = "checkpoint"
-
-
-def seed_of(*parts: object) -> int:
-    """63-bit seed from its parts, the same in every process."""
-    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
 
 
 def sampling_params(recipe: Recipe, greedy: bool, dtype: torch.dtype) -> SamplingParams:
@@ -135,8 +130,8 @@ class EmbeddedTrainer:
                 sandbox_tier=tier,
                 keep_tokens=self.keep_tokens,
             )
-            groups = collect(s.policy, s.tokenizer, world, tasks, s.stream, s.filter, recipe, params, s.generator,
-                             where, s.clock.mark)  # fmt: skip
+            sample = partial(self._sample, s, world, params)
+            groups = collect(sample, tasks, s.stream, s.filter, recipe, where, s.clock.mark)
             sink([r for g in groups for r in g.rollouts])
             s.clock.mark("record")
             entry = self._update(s, groups, recipe)
@@ -148,6 +143,14 @@ class EmbeddedTrainer:
             s.clock.check(s.step, recipe.steps)
         save_policy(s.policy, s.tokenizer, request.work_dir / POLICY)
         return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
+
+    def _sample(
+        self, s: Session, world: World, params: SamplingParams, plan: Sequence[tuple[Any, range]]
+    ) -> list[Attempt]:
+        recipe = s.request.recipe
+        return run_attempts(
+            world, s.policy, s.tokenizer, plan, recipe.knobs, params, recipe.max_turns, s.generator, s.clock.mark
+        )
 
     def _open(self, request: TrainRequest, world: World) -> tuple[Session, bool]:
         recipe, i = request.recipe, request.identity
@@ -185,14 +188,14 @@ class EmbeddedTrainer:
             Example(a, r.advantage)
             for g in groups
             if g.kept
-            for a, r in zip(g.attempts, g.rollouts, strict=True)
+            for a, r in zip(cast("Sequence[Attempt]", g.attempts), g.rollouts, strict=True)
             if r.advantage is not None
         ]
         lr = learning_rate(recipe.lr, recipe.schedule, s.step, recipe.steps)
         sums = update(s.policy, s.optimizer, examples, recipe, lr, s.reference, s.anchor)
         s.clock.mark("update")
         s.tokens += sum(len(a.logprobs) for g in groups for a in g.attempts)
-        entry = curve_entry(s.step + 1, groups, sums, recipe, lr, s.tokens)
+        entry = curve_entry(s.step + 1, groups, sums.figures(recipe), recipe, lr, s.tokens)
         seconds = s.clock.take()
         for phase in ("sample", "grade", "record", "update"):
             entry[f"cpu_{phase}_s"] = seconds.get(phase, 0.0)

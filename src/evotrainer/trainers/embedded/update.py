@@ -87,6 +87,23 @@ class Sums:
     trained_rows: int = 0
     sft: list[float] = field(default_factory=list)
 
+    def figures(self, recipe: Recipe) -> dict[str, float]:
+        """For the step's curve entry. kl: mean k3 estimate against the start policy, only where kl_beta pays for it."""
+        out = {
+            "trained_rollouts": float(self.trained_rows),
+            "loss": self.loss,
+            "grad_norm": self.grad_norm,
+            "ratio_max": self.ratio_max,
+            "clip_ratio/region_mean": self.clipped / max(1.0, self.tokens),
+            "sampling/sampling_logp_difference/mean": self.gap / max(1.0, self.gap_tokens),
+            "sampling/sampling_logp_difference/max": self.gap_max,
+        }
+        if recipe.kl_beta > 0:
+            out["kl"] = self.kl / max(1.0, self.tokens)
+        if self.sft:
+            out["sft_loss"] = sum(self.sft) / len(self.sft)
+        return out
+
 
 @dataclass(slots=True)
 class _Micro:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from evotrainer.errors import TrainerError
-from evotrainer.trainers.embedded.clock import cpu_now
+from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.embedded.folder import Precision, load_policy, save_policy
 from evotrainer.trainers.embedded.memory import keep_memory
 from evotrainer.trainers.embedded.optim import Optimizer

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from evotrainer.records.recipe import Recipe
-from evotrainer.trainers.embedded.groups import Group
-from evotrainer.trainers.embedded.update import Sums
+from evotrainer.trainers.groups import Group
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -16,12 +15,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def curve_entry(
-    step: int, groups: Sequence[Group], sums: Sums, recipe: Recipe, lr: float, tokens: int
+    step: int, groups: Sequence[Group], update: Mapping[str, float], recipe: Recipe, lr: float, tokens: int
 ) -> dict[str, float]:
     """Numbers of one step over all its sampled groups, filtered ones included; infrastructure faults in no rate.
 
     dead_fail / dead_pass: share of groups without reward spread whose reward is below / at least half of what the
-    positive weights can pay. kl: mean k3 estimate against the start policy, only where kl_beta pays for it.
+    positive weights can pay. `update`: what the trainer saw of its update: loss, grad_norm, trained_rollouts, ...
     """
     rollouts = [r for g in groups for r in g.rollouts if r.error_kind is None]
     rewards = [r.reward for r in rollouts if r.reward is not None]
@@ -42,7 +41,6 @@ def curve_entry(
         "group_std": _mean([g.std for g in graded]),
         "groups": float(len(groups)),
         "kept_groups": float(sum(g.kept for g in groups)),
-        "trained_rollouts": float(sums.trained_rows),
         "entropy": _token_mean(groups, "entropies"),
         "mean_logprob": _token_mean(groups, "logprobs"),
         "completions/mean_length": _mean(lengths),
@@ -52,17 +50,8 @@ def curve_entry(
         "outside_band": float(sum(g.outside_band for g in groups)),
         "tokens": float(tokens),
         "lr": lr,
-        "loss": sums.loss,
-        "grad_norm": sums.grad_norm,
-        "ratio_max": sums.ratio_max,
-        "clip_ratio/region_mean": sums.clipped / max(1.0, sums.tokens),
-        "sampling/sampling_logp_difference/mean": sums.gap / max(1.0, sums.gap_tokens),
-        "sampling/sampling_logp_difference/max": sums.gap_max,
+        **update,
     }
-    if recipe.kl_beta > 0:
-        entry["kl"] = sums.kl / max(1.0, sums.tokens)
-    if sums.sft:
-        entry["sft_loss"] = _mean(sums.sft)
     for name in sorted({c for r in rollouts for c in r.components}):
         values = [v for r in rollouts if (v := r.components.get(name)) is not None]
         if values:

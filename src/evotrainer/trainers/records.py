@@ -5,13 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, rollout_id
 from evotrainer.trainers.base import Identity
-from evotrainer.trainers.embedded.attempts import Attempt
-from evotrainer.trainers.embedded.rewards import compose
+from evotrainer.trainers.rewards import compose
+
+
+class Attempt(Protocol):
+    """A scored attempt, as every trainer samples it."""
+
+    task: Any
+    k: int
+    episode: Any
+    """Its `turns` and `finish`."""
+    logprobs: list[float]
+    """Of the sampled tokens."""
+    entropies: list[float]
+    finish: Finish
+    score: Any
+    cut: int
+    """Prompt tokens left out at the front because the context is too short (evaluations only)."""
+
+    @property
+    def sampled(self) -> list[int]:
+        """Ids of the sampled tokens."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +102,8 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
         group=group,
         k=a.k,
         tokens=n,
-        mean_logprob=sum(a.logprobs) / n,
-        entropy=sum(a.entropies) / n,
+        mean_logprob=sum(a.logprobs) / n if n else None,
+        entropy=sum(a.entropies) / n if a.entropies else None,
         token_ids=tuple(sampled) if p.keep_tokens else None,
         logprobs=tuple(a.logprobs) if p.keep_tokens else None,
         sandbox_tier=p.sandbox_tier,

@@ -6,25 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.trainers.base import World
-from evotrainer.trainers.embedded.advantages import FilterState, advantages, group_std, keep_groups
-from evotrainer.trainers.embedded.attempts import Attempt, run_attempts
-from evotrainer.trainers.embedded.curriculum import TaskStream
-from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.records import Provenance, rollout
-from evotrainer.trainers.embedded.sampler import SamplingParams
-from evotrainer.trainers.embedded.tokenizer import Tokenizer
+from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
+from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.records import Attempt, Provenance, rollout
+
+Sample = Callable[[Sequence[tuple[Any, range]]], Sequence[Attempt]]
+"""Scored attempts for each (task, ks) of a plan, in order, k by k."""
 
 
 @dataclass(slots=True)
 class Group:
     """Attempts of one task in one step."""
 
-    attempts: list[Attempt]
+    attempts: Sequence[Attempt]
     rollouts: list[Rollout]
     kept: bool = True
     outside_band: bool = False
@@ -40,15 +36,11 @@ class Group:
 
 
 def collect(
-    policy: Policy,
-    tokenizer: Tokenizer,
-    world: World,
+    sample: Sample,
     tasks: Sequence[Any],
     stream: TaskStream,
     state: FilterState,
     recipe: Recipe,
-    params: SamplingParams,
-    generator: torch.Generator,
     where: Provenance,
     clock: Callable[[str], None],
 ) -> list[Group]:
@@ -72,9 +64,7 @@ def collect(
             draws[i] = n + 1
             numbers.append(n)
             plan.append((tasks[i], range(n * recipe.group_size, (n + 1) * recipe.group_size)))
-        attempts = run_attempts(
-            world, policy, tokenizer, plan, recipe.knobs, params, recipe.max_turns, generator, clock
-        )
+        attempts = sample(plan)
         fresh = []
         for j, n in enumerate(numbers):
             members = attempts[j * recipe.group_size : (j + 1) * recipe.group_size]

@@ -1,0 +1,184 @@
+"""Users' own TRL environments and reward functions, unchanged, over a file of tasks.
+
+TRL's own tool loop plays them, so they need trainer.name = "trl"; here are their tasks, splits, components and checksums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
+from evotrainer.envs.options import parse_options
+from evotrainer.envs.rows import Row, check_shares, load_rows, split_of
+from evotrainer.errors import TaskSetError
+from evotrainer.records.recipe import Frozen
+from evotrainer.records.rollout import Finish, Turn
+
+CLASS, FUNCTION = "trl:", "trl-rewards:"
+SHARES = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
+REWARD = "reward"
+"""Component of a class's own `get_reward`."""
+
+
+class TrlConfig(Frozen):
+    """`[environment]` with name = "trl:FILE.py:Class" or "trl-rewards:FILE.py:function"."""
+
+    name: str
+    path: str
+    """Rows: .jsonl, or a Hugging Face data set. Every column goes to `reset` and to reward functions; `prompt` is text or
+    messages, empty where `reset` says what the task is."""
+    rewards: tuple[str, ...] = ()
+    """Further TRL reward functions, FILE.py:function each."""
+    truth: str | None = None
+    """Component that says what is right; None: the first."""
+    correct_at: float = 1.0
+    """Value of `truth` from which an attempt counts as correct."""
+    split_column: str | None = None
+    """Column that names the split (train, search, gate, cert); None: by a hash of the row, in the shares of `splits`."""
+    splits: dict[str, float] | None = None
+    id_column: str | None = None
+    """Column that names the task; None: a hash of the row."""
+    hf_config: str | None = None
+    hf_split: str = "train"
+
+
+class TrlEnv:
+    """What the trl trainer needs of them. `environment_factory`: the class, None where there are reward functions only."""
+
+    version = "1"
+    capabilities: Sequence[Capability] = ()
+    knobs: Mapping[str, tuple[Any, ...]] = {}
+    proxy: tuple[str, str] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        rows: Sequence[Row],
+        factory: type | None,
+        functions: Mapping[str, Callable[..., Any]],
+        options: TrlConfig,
+        files: Sequence[Path] = (),
+    ) -> None:
+        self.name, self.environment_factory, self.reward_functions = name, factory, dict(functions)
+        self.files = tuple(files)
+        """The user's own files."""
+        own = {REWARD: getattr(factory, "get_reward", None)} if hasattr(factory, "get_reward") else {}
+        self.components: Mapping[str, str] = {k: _doc(f, k) for k, f in {**own, **functions}.items()}
+        if not self.components:
+            raise TaskSetError(
+                f"environment {name}: no reward; give the class a get_reward() method, or environment.rewards a function"
+            )
+        self.truth = options.truth or next(iter(self.components))
+        if self.truth not in self.components:
+            raise TaskSetError(f"environment {name}: truth {self.truth!r} is none of {', '.join(self.components)}")
+        self.correct_at = options.correct_at
+        self._tasks = _tasks(rows, options)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in SPLITS:
+            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(SPLITS)}")
+        return self._tasks[split]
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        return Episode(task, knobs, [Turn("user", task.prompt)])
+
+    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
+        raise TaskSetError(f'environment {self.name} is played by TRL\'s tool loop only; set trainer.name = "trl"')
+
+    def score(self, episodes: Sequence[Episode]) -> list[Score]:
+        raise TaskSetError(f'environment {self.name} is scored by TRL only; set trainer.name = "trl"')
+
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
+        return ()
+
+    def vocabulary(self) -> tuple[str, ...]:
+        return ()
+
+    def describe(self) -> dict[str, Any]:
+        text = json.dumps(
+            [[t.id, t.split, t.data] for ts in self._tasks.values() for t in ts], sort_keys=True, default=str
+        )
+        for f in self.files:
+            text += hashlib.sha256(f.read_bytes()).hexdigest()
+        return {
+            "name": self.name,
+            "version": self.version,
+            "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+            "sandbox_tier": "none needed",
+            "components": dict(self.components),
+            "splits": {k: len(v) for k, v in self._tasks.items()},
+            "proxy": None,
+            "vocabulary": self.name,
+        }
+
+    def close(self) -> None: ...
+
+
+def _doc(f: Any, name: str) -> str:
+    return ((inspect.getdoc(f) or "") if f else "").strip().split("\n")[0] or name
+
+
+def _tasks(rows: Sequence[Row], o: TrlConfig) -> dict[str, list[Task]]:
+    shares = check_shares(o.splits or SHARES)
+    out: dict[str, list[Task]] = {s: [] for s in SPLITS}
+    seen: set[str] = set()
+    for n, row in enumerate(rows, 1):
+        where = f"{o.path}, row {n}"
+        key = hashlib.blake2b(json.dumps(dict(row), sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
+        for column in (o.id_column, o.split_column):
+            if column and column not in row:
+                raise TaskSetError(f"{where}: field {column!r} is missing; it has: {', '.join(map(str, row))}")
+        task = str(row[o.id_column]) if o.id_column else key
+        split = str(row[o.split_column]) if o.split_column else split_of(key, shares)
+        if split not in SPLITS:
+            raise TaskSetError(f"{where}: {o.split_column} is {split!r}; one of: {', '.join(SPLITS)}")
+        if task in seen:
+            raise TaskSetError(f"{where}: task {task!r} occurs twice; ids must differ, also across splits")
+        seen.add(task)
+        out[split].append(Task(task, split, prompt_text(row.get("prompt", ""), where), dict(row)))
+    return out
+
+
+def prompt_text(prompt: Any, where: str) -> str:
+    """A prompt column as text: a string, or messages; TaskSetError for anything else."""
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, Sequence) and prompt and all(isinstance(m, Mapping) and "content" in m for m in prompt):
+        return "\n".join(str(m["content"]) for m in prompt)
+    raise TaskSetError(
+        f"{where}: field 'prompt' is {type(prompt).__name__}; give a text, or messages with role and content"
+    )
+
+
+def open_trl(config: Mapping[str, Any]) -> TrlEnv:
+    """`trl:FILE.py:Class` or `trl-rewards:FILE.py:function`; TaskSetError names what is missing."""
+    from evotrainer.envs.registry import load_module
+
+    o = parse_options(TrlConfig, config, str(config["name"]).partition(":")[0])
+    files: list[Path] = []
+
+    def find(spec: str, what: str) -> Any:
+        path, colon, attribute = spec.rpartition(":")
+        if not colon or not path:
+            raise TaskSetError(f"{spec!r} is not of the form FILE.py:{what}")
+        found = getattr(load_module(Path(path)), attribute, None)
+        if not callable(found):
+            raise TaskSetError(f"{path} has no {what} {attribute!r}; define it")
+        files.append(Path(path))
+        return found
+
+    factory, first = None, []
+    if o.name.startswith(CLASS):
+        factory = find(o.name.removeprefix(CLASS), "Class")
+        if not inspect.isclass(factory) or not callable(getattr(factory, "reset", None)):
+            raise TaskSetError(f"{o.name}: not a class with a reset method, as TRL's environment_factory wants it")
+    else:
+        first = [find(o.name.removeprefix(FUNCTION), "function")]
+    functions = {f.__name__: f for f in [*first, *(find(r, "function") for r in o.rewards)]}
+    name = (factory or first[0]).__name__
+    return TrlEnv(name, load_rows(o.path, o.hf_config, o.hf_split), factory, functions, o, files)

@@ -1,0 +1,64 @@
+"""Base policies from the Hugging Face hub: an id is resolved to a commit once, when a run begins."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from evotrainer.errors import ConfigError, MissingDependencyError
+
+PINNED = re.compile(r"hf:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
+ID = re.compile(r"(?:hf:)?([A-Za-z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
+WANTED = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py"]
+"""Files of a model that its tokenizer and weights need."""
+
+
+def parse_pinned(base: str) -> tuple[str, str] | None:
+    """(id, commit) of `hf:org/name@commit`."""
+    m = PINNED.fullmatch(base)
+    return (m[1], m[2]) if m else None
+
+
+def looks_like_id(base: str) -> tuple[str, str | None] | None:
+    """(id, revision) of `org/name` or `org/name@revision`; None for what can only be a path."""
+    m = ID.fullmatch(base)
+    return (m[1], m[2]) if m else None
+
+
+def snapshot(repo: str, revision: str | None = None) -> Path:
+    """Folder of a model in the local cache, fetched first where it is not there.
+
+    ConfigError where there is neither a copy nor a network, or no such model. A commit that is in the cache needs no network.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ImportError:
+        raise MissingDependencyError(
+            f"policy.base {repo} is a Hugging Face id, which needs huggingface_hub; pip install 'evotrainer[trl]'"
+        ) from None
+    try:
+        if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
+            try:
+                return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED, local_files_only=True))
+            except LocalEntryNotFoundError:
+                pass
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED))
+    except Exception as e:  # offline, unknown, gated, disk full: the library raises many types
+        cause = " ".join(str(e).split())[:200]
+        raise ConfigError(
+            f"policy.base {repo}{'@' + revision if revision else ''}: cannot be fetched ({type(e).__name__}: {cause}); check the "
+            "id, the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
+        ) from None
+
+
+def pinned(base: str, folder: Path) -> str | None:
+    """`hf:org/name@commit` for an id and its folder in the cache (`.../snapshots/<commit>`); None for a path."""
+    if parse_pinned(base):
+        return base
+    found = looks_like_id(base)
+    if found is None or (Path(base).expanduser() / "config.json").is_file():
+        return None
+    if not re.fullmatch(r"[0-9a-f]{40}", folder.name):
+        raise ConfigError(f"policy.base {base}: {folder} is no snapshot of one commit; give a local folder")
+    return f"hf:{found[0]}@{folder.name}"

@@ -1,0 +1,136 @@
+"""Attempts of a Hugging Face policy at tasks of an environment: reset -> say -> step -> ... -> score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evotrainer.errors import TrainerError
+from evotrainer.records.rollout import Finish
+from evotrainer.trainers.base import World
+from evotrainer.trainers.trl.chat import Transcript
+from evotrainer.trainers.trl.generate import Said
+
+Sampler = Callable[[Sequence[Sequence[int]]], list[Said]]
+"""One turn for each context, in order."""
+
+
+@dataclass(slots=True)
+class Ended:
+    """What is left of an episode once it is scored."""
+
+    turns: tuple[Any, ...]
+    finish: Finish
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt; `trainers.records.Attempt` says what its fields mean."""
+
+    task: Any
+    k: int
+    episode: Any
+    prompt: list[int]
+    ids: list[int] = field(default_factory=list)
+    """What follows the prompt: actions as sampled, observations between them."""
+    loss: list[bool] = field(default_factory=list)
+    """True at sampled tokens."""
+    logprobs: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
+    finish: Finish = "stop"
+    score: Any = None
+    cut: int = 0
+
+    @property
+    def sampled(self) -> list[int]:
+        return [t for t, b in zip(self.ids, self.loss, strict=True) if b]
+
+    def say(self, said: Said) -> None:
+        self.ids += said.ids
+        self.loss += [True] * len(said.ids)
+        self.logprobs += said.logprobs
+        self.entropies += said.entropies
+        self.finish = "stop" if said.stopped else "length"
+
+    def all_logprobs(self) -> list[float]:
+        """By position in `ids`, 0 at tokens the policy did not say."""
+        it = iter(self.logprobs)
+        return [next(it) if b else 0.0 for b in self.loss]
+
+
+def run_attempts(
+    world: World,
+    sampler: Sampler,
+    transcript: Transcript,
+    plan: Sequence[tuple[Any, Sequence[int]]],
+    knobs: Mapping[str, Any],
+    max_tokens: int,
+    max_turns: int,
+    context: int,
+    clock: Callable[[str], None],
+    cut_prompts: bool = False,
+) -> list[Attempt]:
+    """Attempts for each (task, ks) of the plan, in order, k by k, scored.
+
+    `context`: tokens that the policy can hold. `clock` is told when a phase ("sample", "grade") ends. `cut_prompts`: a
+    prompt that does not fit loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
+    """
+    room = context - max_tokens
+    out = [_begin(world, transcript, task, k, knobs, room, cut_prompts) for task, ks in plan for k in ks]
+    clock("grade")
+    active = list(out)
+    for turn in range(max_turns):
+        said = sampler([a.prompt + a.ids for a in active])
+        for a, s in zip(active, said, strict=True):
+            a.say(s)
+        clock("sample")
+        active = _respond(world, active, said, transcript, room, turn + 1 == max_turns)
+        clock("grade")
+        if not active:
+            break
+    scores = world.score([a.episode for a in out])
+    if len(scores) != len(out):
+        raise TrainerError(f"the environment scored {len(scores)} of {len(out)} episodes; mend its score()")
+    for a, s in zip(out, scores, strict=True):
+        a.score = s
+        a.episode = Ended(tuple(a.episode.turns), a.episode.finish)
+    clock("grade")
+    return out
+
+
+def _begin(
+    world: World, transcript: Transcript, task: Any, k: int, knobs: Mapping[str, Any], room: int, cut_prompts: bool
+) -> Attempt:
+    episode = world.reset(task, knobs)
+    prompt = transcript.prompt(episode.turns)
+    over = max(0, len(prompt) - room)
+    if over and (not cut_prompts or room < 1):
+        raise TrainerError(
+            f"task {task.id}: its prompt has {len(prompt)} tokens, the policy's context leaves {room} beside max_tokens; "
+            "lower max_tokens, shorten the prompts or take a policy with a longer context"
+        )
+    return Attempt(task, k, episode, prompt[over:], cut=over)
+
+
+def _respond(
+    world: World, active: Sequence[Attempt], said: Sequence[Said], transcript: Transcript, room: int, last: bool
+) -> list[Attempt]:
+    """Let the environment answer; those that go on, with its answer at their end. `room`: longest next context."""
+    seen = [len(a.episode.turns) for a in active]
+    world.step([a.episode for a in active], [transcript.decode(s.ids) for s in said], [a.finish for a in active])
+    going = []
+    for a, s, n in zip(active, said, seen, strict=True):
+        if a.episode.done:
+            continue
+        # The first of the new turns is the policy's own.
+        new = [t for t in a.episode.turns[n:] if t.role != "assistant"]
+        obs = transcript.observation(new, s.stopped)
+        if last or len(a.prompt) + len(a.ids) + len(obs) > room:
+            a.finish = a.episode.finish = "turn_limit" if last else "length"
+            a.episode.done = True
+            continue
+        a.ids += obs
+        a.loss += [False] * len(obs)
+        going.append(a)
+    return going

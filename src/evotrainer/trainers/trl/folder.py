@@ -1,0 +1,150 @@
+"""Policy folders of the Hugging Face form: whole weights (one file or shards) or peft adapters, with their tokenizer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from evotrainer.errors import TrainerError
+from evotrainer.records.durable import write_trouble
+from evotrainer.trainers.embedded.folder import fsync, replace_folder
+from evotrainer.trainers.trl.options import TrlOptions
+
+ADAPTER = "adapter_config.json"
+
+logging.disable_progress_bar()  # a trial's log is a file; loading takes a moment
+
+
+def device_of(options: TrlOptions) -> torch.device:
+    """The device of this process; TrainerError where cuda is asked for and missing."""
+    there = torch.cuda.is_available()
+    if options.device == "cuda" and not there:
+        raise TrainerError(
+            "trainer.options.device=cuda, but torch sees no GPU; set it to auto, or install torch with CUDA"
+        )
+    if options.device == "cpu" or not there:
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+
+
+def forward_dtype(options: TrlOptions, device: torch.device) -> torch.dtype:
+    """What forward passes compute in."""
+    if options.dtype == "auto":
+        good = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if good else torch.float32
+    return torch.bfloat16 if options.dtype == "bfloat16" else torch.float32
+
+
+def load_tokenizer(folder: Path, options: TrlOptions | None = None) -> Any:
+    """The policy's tokenizer, padding on the left; TrainerError where there is none."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=bool(options and options.trust_remote_code), padding_side="left"
+        )
+    except Exception as e:  # transformers raises many types
+        raise TrainerError(f"policy {folder}: no tokenizer that transformers can load ({_line(e)})") from e
+    if tokenizer.eos_token_id is None:
+        raise TrainerError(
+            f"policy {folder}: its tokenizer has no end-of-text token; set eos_token in tokenizer_config.json"
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_model(folder: Path, dtype: torch.dtype, options: TrlOptions | None = None, *, merge: bool = False) -> Any:
+    """The policy's model; adapters lie upon the base model that their folder names, or are merged into it.
+
+    TrainerError says what is wrong with the folder.
+    """
+    from transformers import AutoModelForCausalLM
+
+    options = options or TrlOptions()
+    kwargs: dict[str, Any] = {"dtype": dtype, "trust_remote_code": options.trust_remote_code}
+    if options.attention:
+        kwargs["attn_implementation"] = options.attention
+    adapters = (folder / ADAPTER).is_file()
+    model = load_model(adapter_base(folder), dtype, options, merge=True) if adapters else None
+    try:
+        if model is None:
+            model = AutoModelForCausalLM.from_pretrained(folder, **kwargs)
+        else:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, str(folder))
+            model = model.merge_and_unload() if merge else model
+    except Exception as e:  # transformers and peft raise many types
+        raise TrainerError(
+            f"policy {folder}: transformers cannot load it ({_line(e)}); restore the policy folder"
+        ) from e
+    model.config._name_or_path = str(folder)  # TRL loads its reference model from there
+    return model
+
+
+def adapter_base(folder: Path) -> Path:
+    """The base model's folder of adapters; TrainerError where it is gone."""
+    base = Path(str(json.loads((folder / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path") or ""))
+    if not (base / "config.json").is_file():
+        raise TrainerError(
+            f"policy {folder}: its adapters belong to {base}, which is not there any more; restore that folder, or correct "
+            f"base_model_name_or_path in {folder / ADAPTER}"
+        )
+    return base
+
+
+def stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Ids that end an action: the tokenizer's and all that the model declares."""
+    declared = model.generation_config.eos_token_id if model.generation_config else None
+    ids = [declared] if isinstance(declared, int) else list(declared or ())
+    return tuple(dict.fromkeys([tokenizer.eos_token_id, *ids]))
+
+
+def context_of(model: Any) -> int:
+    """Tokens that the model can hold."""
+    text = model.config.get_text_config()
+    return int(getattr(text, "max_position_embeddings", 0) or 1 << 20)
+
+
+def save_folder(folder: Path, parts: Sequence[Callable[[Path], Any]]) -> None:
+    """Write a policy folder, replacing an existing one only once the new one is complete on disk."""
+    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
+    shutil.rmtree(temp, ignore_errors=True)
+    try:
+        temp.mkdir(parents=True)
+        for write in parts:
+            write(temp)
+        for f in temp.iterdir():
+            fsync(f)
+        replace_folder(temp, folder)
+    except (OSError, RuntimeError) as e:
+        trouble = write_trouble(f"policy {folder}", e, folder.parent)
+        shutil.rmtree(temp, ignore_errors=True)
+        raise trouble from e
+
+
+def save_merged(folder: Path, out: Path, dtype: str = "auto") -> Path:
+    """A policy as whole weights that need nothing else, adapters merged into their base; returns `out`.
+
+    `dtype`: float32, bfloat16, or auto for that of the base model's own file.
+    """
+    own = json.loads((_weights_home(folder) / "config.json").read_text(encoding="utf-8")).get("dtype", "float32")
+    model = load_model(folder, getattr(torch, str(own if dtype == "auto" else dtype)), merge=True)
+    save_folder(out, [model.save_pretrained, load_tokenizer(folder).save_pretrained])
+    return out
+
+
+def _weights_home(folder: Path) -> Path:
+    return _weights_home(adapter_base(folder)) if (folder / ADAPTER).is_file() else folder
+
+
+def _line(e: Exception) -> str:
+    return " ".join(str(e).split())[:300] or type(e).__name__

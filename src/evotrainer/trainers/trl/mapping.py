@@ -1,0 +1,203 @@
+"""Recipe factors on TRL's GRPOConfig: one row per factor; docs/trainers.md has the same table. Loads no library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from evotrainer.errors import ConfigError
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.trl.options import TrlOptions
+
+BETAS = (0.9, 0.95)
+"""AdamW's, as the embedded trainer has them."""
+LOSS: dict[str, dict[str, str]] = {
+    "grpo": {"loss_type": "grpo"},
+    "dapo": {"loss_type": "dapo"},
+    "dr_grpo": {"loss_type": "dr_grpo"},
+    "bnpo": {"loss_type": "bnpo"},
+    "gspo": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
+    "cispo": {"loss_type": "cispo"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """Where a factor goes: GRPOConfig fields, or EvoTrainer's own code around the trainer."""
+
+    fields: tuple[str, ...]
+    """Fields of GRPOConfig; empty: EvoTrainer does it."""
+    how: str
+
+
+MAPPING: dict[str, Mapped] = {
+    "loss": Mapped(
+        ("loss_type", "importance_sampling_level"),
+        "same names; gspo is `grpo` with sequence-level importance sampling. `bnpo` normalises within a micro-batch",
+    ),
+    "clip": Mapped(("epsilon", "epsilon_high"), "low and high; for cispo the cap is 1 + high"),
+    "kl_beta": Mapped(("beta", "use_bias_correction_kl"), "against the start policy, k3 times the ratio"),
+    "reward_scaling": Mapped(
+        ("scale_rewards",),
+        "advantages are computed before TRL sees the batch, over the kept groups; TRL's are the same",
+    ),
+    "lr": Mapped(("learning_rate",), "AdamW, betas 0.9 and 0.95"),
+    "schedule": Mapped(
+        (), "by EvoTrainer, per step: linear warm-up from 1/warmup, then constant, linear or cosine to 0"
+    ),
+    "weight_decay": Mapped(("weight_decay",), "not on norms and biases"),
+    "grad_clip": Mapped(("max_grad_norm",), "a gradient that is not finite ends the training"),
+    "steps": Mapped(("max_steps",), "times updates_per_step"),
+    "prompts_per_step": Mapped(
+        ("per_device_train_batch_size", "gradient_accumulation_steps"),
+        "prompts x group_size rollouts over the processes, in micro-batches; must divide by the number of processes",
+    ),
+    "group_size": Mapped(("num_generations",), "rollouts per prompt"),
+    "updates_per_step": Mapped(("num_iterations",), "passes over each step's rollouts"),
+    "temperature": Mapped(("temperature",), ""),
+    "top_p": Mapped(("top_p",), "log-probabilities are those before the cut"),
+    "max_tokens": Mapped(("max_completion_length",), "per turn; GRPOConfig's is max_tokens x max_turns"),
+    "max_turns": Mapped(
+        ("max_tool_calling_iterations",), "turns of the environment; tool calls of a TRL class: max_turns - 1"
+    ),
+    "rewards": Mapped(("reward_weights",), "the environment's components, weighted by EvoTrainer into one reward"),
+    "length": Mapped((), "by EvoTrainer, in the reward"),
+    "repetition_penalty": Mapped((), "by EvoTrainer, in the reward (GRPOConfig's is a sampling rule, left at 1)"),
+    "group_filter": Mapped((), "by EvoTrainer: dropped groups leave loss and normalisers"),
+    "resample": Mapped((), "by EvoTrainer: further sampling rounds"),
+    "curriculum": Mapped((), "by EvoTrainer: which tasks a step draws"),
+    "sft_anchor": Mapped((), "by EvoTrainer: loss on demonstrations, added once per update"),
+    "entropy_bonus": Mapped(("entropy_coef",), "mean over the tokens of a micro-batch"),
+    "is_cap": Mapped(
+        ("vllm_importance_sampling_correction", "vllm_importance_sampling_mode", "vllm_importance_sampling_clip_max"),
+        "token_truncate; without vLLM EvoTrainer computes the same ratio from the sampler's log-probabilities",
+    ),
+    "mask_truncated": Mapped((), "by EvoTrainer: their tokens leave the loss, the rollouts stay in the normaliser"),
+    "knobs": Mapped((), "given to the environment"),
+}
+"""Factor -> where it goes."""
+
+OWN = frozenset(
+    {
+        *(f for m in MAPPING.values() for f in m.fields),
+        *(
+            "adam_beta1",
+            "adam_beta2",
+            "bf16",
+            "fp16",
+            "use_cpu",
+            "seed",
+            "data_seed",
+            "output_dir",
+            "use_vllm",
+            "vllm_mode",
+        ),
+        *(
+            "vllm_gpu_memory_utilization",
+            "gradient_checkpointing",
+            "activation_checkpointing",
+            "save_strategy",
+            "report_to",
+        ),
+        *("chat_template_kwargs", "repetition_penalty", "generation_batch_size", "steps_per_generation", "save_steps"),
+        *(
+            "num_generations_eval",
+            "logging_steps",
+            "logging_strategy",
+            "model_init_kwargs",
+            "lr_scheduler_type",
+            "warmup_steps",
+        ),
+        *("mask_truncated_completions", "num_train_epochs", "eval_strategy", "top_k", "min_p", "reward_weights"),
+        *("multi_objective_aggregation", "remove_unused_columns", "disable_dropout", "trust_remote_code"),
+    }
+)
+"""GRPOConfig fields that the recipe, the options or EvoTrainer's bookkeeping decide."""
+
+
+def check(recipe: Recipe, options: TrlOptions, *, demonstrations: bool = True) -> None:
+    """ConfigError names every factor and option that cannot be carried out together, and why."""
+    wrong = []
+    if taken := sorted(OWN & options.config.keys()):
+        wrong.append(
+            f"trainer.options.config: {', '.join(taken)} follow from the recipe and the other options; remove them"
+        )
+    if recipe.sft_anchor > 0 and not demonstrations:
+        wrong.append("sft_anchor: the environment offers no demonstrations; set it to 0")
+    rollouts = recipe.prompts_per_step * recipe.group_size
+    if options.micro_batch and rollouts % options.micro_batch:
+        wrong.append(
+            f"trainer.options.micro_batch={options.micro_batch} does not divide the {rollouts} rollouts of a step "
+            "(prompts_per_step x group_size); choose a divisor"
+        )
+    if options.lora and "lm_head" in options.lora.targets:
+        wrong.append("trainer.options.lora.targets: TRL cannot train an adapter on lm_head; remove it")
+    if wrong:
+        raise ConfigError("trainer trl: " + "; ".join(wrong))
+
+
+def micro_batch(rollouts: int, options: TrlOptions, gpu: bool) -> int:
+    """Rollouts of one forward and backward pass, of `rollouts` that a process has in a step."""
+    if options.micro_batch:
+        m = min(options.micro_batch, rollouts)
+        if rollouts % m:
+            raise ConfigError(
+                f"trainer.options.micro_batch={options.micro_batch} does not divide the {rollouts} rollouts that each "
+                "process has in a step; choose a divisor"
+            )
+        return m
+    return max(d for d in range(1, 17) if rollouts % d == 0) if gpu else rollouts
+
+
+def config_fields(recipe: Recipe, options: TrlOptions, processes: int = 1, gpu: bool = False) -> dict[str, Any]:
+    """Fields of GRPOConfig for a recipe; ConfigError where the step cannot be shared out among the processes."""
+    if recipe.prompts_per_step % processes:
+        raise ConfigError(
+            f"prompts_per_step={recipe.prompts_per_step} cannot be shared out among {processes} processes; "
+            "make it a multiple"
+        )
+    local = recipe.prompts_per_step * recipe.group_size // processes
+    micro = micro_batch(local, options, gpu)
+    cap = recipe.is_cap
+    fields: dict[str, Any] = {
+        **LOSS[recipe.loss],
+        "epsilon": recipe.clip.low,
+        "epsilon_high": recipe.clip.high + (1.0 if recipe.loss == "cispo" else 0.0),
+        "beta": recipe.kl_beta,
+        "use_bias_correction_kl": True,
+        "scale_rewards": recipe.reward_scaling,
+        "learning_rate": recipe.lr,
+        "weight_decay": recipe.weight_decay,
+        "adam_beta1": BETAS[0],
+        "adam_beta2": BETAS[1],
+        "max_grad_norm": recipe.grad_clip,
+        "max_steps": recipe.steps * recipe.updates_per_step,
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": local // micro,
+        "num_generations": recipe.group_size,
+        "num_iterations": recipe.updates_per_step,
+        "temperature": recipe.temperature,
+        "top_p": recipe.top_p,
+        "max_completion_length": recipe.max_tokens * recipe.max_turns,
+        "max_tool_calling_iterations": recipe.max_turns - 1,
+        "entropy_coef": recipe.entropy_bonus,
+        "vllm_importance_sampling_correction": cap is not None,
+        "chat_template_kwargs": options.chat_template_kwargs,
+        "trust_remote_code": options.trust_remote_code,
+        "use_vllm": options.vllm,
+    }
+    if cap is not None:
+        fields |= {"vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_clip_max": cap}
+    if options.vllm:
+        fields |= {
+            "vllm_mode": "colocate",
+            "vllm_gpu_memory_utilization": options.vllm_memory,
+            "generation_kwargs": {**options.config.get("generation_kwargs", {}), "max_tokens": recipe.max_tokens},
+        }
+    return {**options.config, **fields}
+
+
+def table() -> str:
+    """The mapping as a Markdown table."""
+    rows = [f"| `{k}` | {', '.join(f'`{f}`' for f in m.fields) or '-'} | {m.how} |" for k, m in MAPPING.items()]
+    return "\n".join(["| factor | GRPOConfig | how |", "|---|---|---|", *rows])

@@ -1,0 +1,175 @@
+"""The state of one training: all that changes between steps but weights and optimizer, and what it is made from."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evotrainer.errors import StoreError, TrainerError
+from evotrainer.records.durable import write_trouble
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.advantages import FilterState
+from evotrainer.trainers.base import TrainRequest, World
+from evotrainer.trainers.clock import Clock
+from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.curve import curve_entry
+from evotrainer.trainers.embedded.folder import fsync, recover_folder, replace_folder
+from evotrainer.trainers.groups import Group
+from evotrainer.trainers.records import Provenance, environment_facts
+from evotrainer.trainers.schedule import learning_rate
+from evotrainer.trainers.trl.attempts import Attempt, Sampler, run_attempts
+from evotrainer.trainers.trl.chat import Transcript
+from evotrainer.trainers.trl.generate import Sampling
+
+CHECKPOINT, WRITING, STATE = "checkpoint", ".trl", "evotrainer.pt"
+FORMAT = 1
+ANCHOR_DEMOS = 1024
+ANCHOR_BATCH = 32
+
+
+@dataclass(slots=True)
+class Anchor:
+    """Demonstrations for the SFT loss, drawn with a seeded generator: (ids, loss mask)."""
+
+    rows: list[tuple[list[int], list[bool]]]
+    rng: random.Random
+
+    def draw(self) -> list[tuple[list[int], list[bool]]]:
+        return self.rng.sample(self.rows, min(ANCHOR_BATCH, len(self.rows)))
+
+
+@dataclass(slots=True)
+class Session:
+    """`save` and `restore` keep what changes."""
+
+    request: TrainRequest
+    key: str
+    """Identifies request, start policy and options: a checkpoint of another is refused."""
+    config: dict[str, Any]
+    """GRPOConfig fields."""
+    world: World
+    tasks: Sequence[Any]
+    transcript: Transcript
+    sampling: Sampling
+    context: int
+    stream: TaskStream
+    clock: Clock
+    anchor: Anchor | None
+    keep_tokens: bool = True
+    filter: FilterState = field(default_factory=FilterState)
+    curve: list[dict[str, float]] = field(default_factory=list)
+    step: int = 0
+    tokens: int = 0
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.request.recipe
+
+    def attempts(self, sampler: Sampler, plan: Sequence[tuple[Any, range]]) -> list[Attempt]:
+        r = self.recipe
+        return run_attempts(
+            self.world,
+            sampler,
+            self.transcript,
+            plan,
+            r.knobs,
+            r.max_tokens,
+            r.max_turns,
+            self.context,
+            self.clock.mark,
+        )
+
+    def provenance(self, step: int) -> Provenance:
+        env_hash, tier = environment_facts(self.world.describe())
+        return Provenance(
+            identity=self.request.identity,
+            split="train",
+            step=step,
+            version=step - 1,
+            knobs=self.recipe.knobs,
+            env_hash=env_hash,
+            sandbox_tier=tier,
+            keep_tokens=self.keep_tokens,
+        )
+
+    def entry(self, groups: Sequence[Group], update: Mapping[str, float]) -> dict[str, float]:
+        """Count the step; its curve entry."""
+        self.clock.mark("update")
+        self.tokens += sum(len(a.logprobs) for g in groups for a in g.attempts)
+        lr = learning_rate(self.recipe.lr, self.recipe.schedule, self.step, self.recipe.steps)
+        self.step += 1
+        entry = curve_entry(self.step, groups, update, self.recipe, lr, self.tokens)
+        seconds = self.clock.take()
+        for phase in ("sample", "grade", "record", "update"):
+            entry[f"cpu_{phase}_s"] = seconds.get(phase, 0.0)
+        entry["cpu_s"] = self.clock.total
+        self.curve.append(entry)
+        return entry
+
+    def save(self, update: int) -> None:
+        """Add the session to the checkpoint that transformers wrote, and put it in the place of the last one."""
+        folder = self.request.work_dir / CHECKPOINT
+        written = self.request.work_dir / WRITING / f"checkpoint-{update}"
+        f = self.filter
+        state = {
+            "format": FORMAT,
+            "request": self.key,
+            "step": self.step,
+            "stream": self.stream.state(),
+            "filter": [f.mean, f.var, f.seen],
+            "anchor": None if self.anchor is None else self.anchor.rng.getstate(),
+            "curve": self.curve,
+            "tokens": self.tokens,
+            "cpu_s": self.clock.total,
+        }
+        try:
+            torch.save(state, written / STATE)
+            for file in written.iterdir():
+                fsync(file)
+            replace_folder(written, folder)
+        except (OSError, RuntimeError) as e:
+            raise write_trouble(f"checkpoint {folder}", e, folder.parent) from e
+
+    def restore(self) -> Path | None:
+        """The last complete checkpoint of this request, taken up; None where there is none.
+
+        TrainerError where it belongs to another request, StoreError where it cannot be read.
+        """
+        folder = self.request.work_dir / CHECKPOINT
+        recover_folder(folder)
+        shutil.rmtree(self.request.work_dir / WRITING, ignore_errors=True)
+        if not (folder / STATE).exists():
+            if folder.exists():
+                raise TrainerError(
+                    f"checkpoint {folder}: not one of the trl trainer; use a fresh work_dir or delete the folder"
+                )
+            return None
+        s = read_state(folder)
+        if s["request"] != self.key:
+            raise TrainerError(
+                f"checkpoint {folder}: belongs to another recipe, seed, start policy or other options; use a fresh "
+                "work_dir or delete it"
+            )
+        self.step, self.tokens, self.curve = s["step"], s["tokens"], s["curve"]
+        self.stream.load(s["stream"])
+        self.filter = FilterState(*s["filter"])
+        if self.anchor is not None:
+            self.anchor.rng.setstate(s["anchor"])
+        self.clock.before = s["cpu_s"]
+        return folder
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(folder / STATE, weights_only=True)
+    except Exception as e:  # torch.load raises many types for a damaged file
+        raise StoreError(f"checkpoint {folder}: cannot be read ({e}); delete the folder to train from the start") from e
+    if state.get("format") != FORMAT:
+        raise TrainerError(f"checkpoint {folder}: format {state.get('format')}, expected {FORMAT}; delete the folder")
+    return state

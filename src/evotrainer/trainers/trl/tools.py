@@ -1,0 +1,157 @@
+"""Users' own TRL environments: attempts by TRL's tool loop, unchanged, read back as EvoTrainer's attempts."""
+
+from __future__ import annotations
+
+import json
+import math
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from evotrainer.errors import TaskSetError
+from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
+from evotrainer.trainers.base import World
+from evotrainer.trainers.trl.attempts import Attempt, Ended
+
+
+class TrlWorld(Protocol):
+    """A world that TRL plays; `envs.trl_env.TrlEnv` fits."""
+
+    name: str
+    environment_factory: type | None
+    reward_functions: Mapping[str, Callable[..., Any]]
+    components: Mapping[str, str]
+    truth: str
+    correct_at: float
+    files: Sequence[Path]
+
+
+def played_by_trl(world: World | Any) -> TrlWorld | None:
+    """The world, where it is one that TRL plays."""
+    fits = hasattr(world, "environment_factory") and hasattr(world, "reward_functions")
+    return cast("TrlWorld", world) if fits else None
+
+
+class Logprob(float):
+    """A log-probability that carries its entropy through TRL's loop."""
+
+    entropy: float
+
+    @classmethod
+    def of(cls, logprob: float, entropy: float) -> Logprob:
+        out = cls(logprob)
+        out.entropy = entropy
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """What `trainers.records.rollout` reads of a score."""
+
+    components: Mapping[str, float | None]
+    outcome: Outcome
+    error: str | None = None
+    error_kind: str | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Played:
+    """What TRL's loop left behind for one batch."""
+
+    prompts: list[Any] = field(default_factory=list)
+    sampled: Any = None
+    rewards: list[list[float]] = field(default_factory=list)
+    """[rollout][reward function], nan where it does not apply."""
+
+
+def rows_of(plan: Sequence[tuple[Any, Sequence[int]]]) -> list[dict[str, Any]]:
+    """A row of the user's for each attempt; a prompt that is text becomes one message."""
+    out = []
+    for task, ks in plan:
+        row = dict(task.data)
+        prompt = row.get("prompt", "")
+        row["prompt"] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
+        out += [dict(row) for _ in ks]
+    return out
+
+
+def read_back(
+    played: Played,
+    plan: Sequence[tuple[Any, Sequence[int]]],
+    world: TrlWorld,
+    names: Sequence[str],
+    stops: Sequence[int],
+) -> list[Attempt]:
+    """Attempts of one batch, in the order of its rows. `names`: components by column of the rewards."""
+    prompt_ids, ids, masks, said, logprobs = played.sampled[:5]
+    out = []
+    for i, (task, k) in enumerate((task, k) for task, ks in plan for k in ks):
+        loss = [bool(m) for m in masks[i]] if masks is not None else [True] * len(ids[i])
+        own = [lp for lp, b in zip(logprobs[i], loss, strict=True) if b]
+        completion = said[i] if isinstance(said[i], list) else [{"role": "assistant", "content": said[i]}]
+        finish = _finish(completion, [t for t, b in zip(ids[i], loss, strict=True) if b], stops)
+        a = Attempt(
+            task=task,
+            k=k,
+            episode=Ended((*_turns(played.prompts[i]), *_turns(completion)), finish),
+            prompt=list(prompt_ids[i]),
+            ids=list(ids[i]),
+            loss=loss,
+            logprobs=[float(lp) for lp in own],
+            entropies=[lp.entropy for lp in own if isinstance(lp, Logprob)],
+            finish=finish,
+        )
+        values = {n: None if math.isnan(v) else v for n, v in zip(names, played.rewards[i], strict=True)}
+        true = values.get(world.truth)
+        outcome: Outcome = "unknown" if true is None else "correct" if true >= world.correct_at else "incorrect"
+        a.score = Graded(values, outcome)
+        out.append(a)
+    return out
+
+
+def _finish(completion: Sequence[Mapping[str, Any]], said: Sequence[int], stops: Sequence[int]) -> Finish:
+    if not said or said[-1] not in stops:
+        return "length"
+    return "turn_limit" if completion and completion[-1].get("tool_calls") else "stop"
+
+
+def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Turn]:
+    out = []
+    for i, m in enumerate(messages):
+        answers = _following(messages, i)
+        calls = tuple(
+            ToolCall(
+                str(c["function"].get("name", "")),
+                json.dumps(c["function"].get("arguments", {}), default=str),
+                None if j >= len(answers) else not str(answers[j].get("content", "")).startswith("{'error':"),
+            )
+            for j, c in enumerate(m.get("tool_calls") or ())
+            if isinstance(c.get("function"), Mapping)
+        )
+        out.append(Turn(m["role"], str(m.get("content") or ""), calls))
+    return out
+
+
+def _following(messages: Sequence[Mapping[str, Any]], i: int) -> list[Mapping[str, Any]]:
+    """The tools' answers right behind a message."""
+    out = []
+    for m in messages[i + 1 :]:
+        if m["role"] != "tool":
+            break
+        out.append(m)
+    return out
+
+
+def blame(e: Exception, world: TrlWorld) -> Exception:
+    """The error of the user's own class or function, as such; any other as it is."""
+    own = {str(f.resolve()) for f in world.files}
+    last = [f for f in traceback.extract_tb(e.__traceback__) if str(Path(f.filename).resolve()) in own]
+    if not last:
+        return e
+    return TaskSetError(
+        f"environment {world.name}: {Path(last[-1].filename).name}, line {last[-1].lineno}, {last[-1].name}: "
+        f"{type(e).__name__}: {e}; correct it"
+    )

@@ -1,0 +1,327 @@
+"""The trl trainer: any causal language model of the Hugging Face form, one process or several."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evotrainer.errors import ConfigError, TrainerError
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Rollout
+from evotrainer.records.weights import weights_sha256
+from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, TrainResult, World
+from evotrainer.trainers.clock import Clock
+from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.records import Provenance, environment_facts, rollout, salt
+from evotrainer.trainers.rewards import check_components
+from evotrainer.trainers.schedule import seed_of
+from evotrainer.trainers.trl.attempts import Attempt, run_attempts
+from evotrainer.trainers.trl.chat import Transcript
+from evotrainer.trainers.trl.folder import (
+    context_of,
+    device_of,
+    forward_dtype,
+    load_model,
+    load_tokenizer,
+    save_folder,
+    stop_ids,
+)
+from evotrainer.trainers.trl.generate import Sampling, sample
+from evotrainer.trainers.trl.mapping import check, config_fields
+from evotrainer.trainers.trl.options import TrlOptions, parse
+from evotrainer.trainers.trl.session import ANCHOR_DEMOS, WRITING, Anchor, Session
+from evotrainer.trainers.trl.tools import played_by_trl
+
+POLICY = "policy"
+
+
+class TrlTrainer:
+    """Trainer of causal language models through TRL's GRPOTrainer; `options`: see `TrlOptions`.
+
+    In a process of a torch.distributed group (torchrun, Ray Train) `train` is data parallel: every process calls it with
+    the same request and its own world; process 0 alone calls `sink` and `on_step` and writes checkpoints and policy.
+    """
+
+    name = "trl"
+
+    def __init__(self, options: Mapping[str, Any] | TrlOptions | None = None) -> None:
+        self.options = options if isinstance(options, TrlOptions) else parse(options or {})
+        os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+        self._loaded: tuple[str, Any, Any] | None = None
+
+    def policy_sha256(self, policy_dir: Path) -> str:
+        """SHA-256 of the weights (of adapters: theirs)."""
+        if (sha := weights_sha256(Path(policy_dir))) is None:
+            raise TrainerError(f"policy {policy_dir}: no safetensors weights there; restore the policy folder")
+        return sha
+
+    # -- training ---------------------------------------------------------------------------------------------------
+
+    def train(
+        self,
+        request: TrainRequest,
+        world: World,
+        sink: RolloutSink,
+        on_step: Callable[[dict[str, float]], None],
+    ) -> TrainResult:
+        """Train `recipe.steps` steps, or the rest of them where `work_dir` holds a checkpoint of this request.
+
+        TrainerError, ConfigError or the world's own errors; nothing is written but checkpoints and, at the end, the policy.
+        """
+        from trl import GRPOConfig
+
+        from evotrainer.trainers.trl.grpo import Grpo
+
+        self._loaded = None
+        recipe, options = request.recipe, self.options
+        check_components(recipe, world.components)
+        check(recipe, options)
+        processes = join_group()
+        if played_by_trl(world) and recipe.resample and processes > 1:
+            raise ConfigError("trainer trl: resample: TRL's tool loop needs equal shares in all processes; set it to 0")
+        device = device_of(options)
+        dtype = forward_dtype(options, device)
+        fields = config_fields(recipe, options, processes, device.type == "cuda")
+        args = GRPOConfig(**fields, **self._bookkeeping(request, device, dtype))
+        if args.world_size != processes or str(args.distributed_state.distributed_type).endswith(("FSDP", "DEEPSPEED")):
+            raise ConfigError(
+                "the trl trainer is data parallel only; launch it without FSDP, DeepSpeed or tensor parallelism"
+            )
+        args._n_gpu = min(1, args.n_gpu)  # one GPU a process: TRL refuses nn.DataParallel
+        tokenizer = load_tokenizer(request.policy_dir, options)
+        adapters = options.lora is not None
+        model = load_model(request.policy_dir, dtype if adapters else torch.float32, options, merge=True)
+        session = self._session(request, world, tokenizer, model, fields)
+        checkpoint = resume(session, args.process_index, args)
+        if session.step < recipe.steps:
+            trainer = Grpo(
+                session,
+                sink,
+                on_step,
+                model=model,
+                args=args,
+                processing_class=tokenizer,
+                peft_config=self._lora(),
+            )
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            model = trainer.accelerator.unwrap_model(trainer.model)
+        else:  # killed between the last checkpoint and the policy
+            assert checkpoint is not None
+            model = load_model(checkpoint, dtype if adapters else torch.float32, options)
+        with process_zero_first(args.process_index, processes):
+            if not args.process_index:
+                self._save(model, tokenizer, request.work_dir / POLICY)
+        shutil.rmtree(request.work_dir / WRITING, ignore_errors=True)
+        return TrainResult(session.step, request.work_dir / POLICY, session.curve, checkpoint is not None)
+
+    def _bookkeeping(self, request: TrainRequest, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+        """GRPOConfig fields that neither recipe nor user decides."""
+        o = self.options
+        again = device.type == "cuda" if o.gradient_checkpointing == "auto" else o.gradient_checkpointing
+        return {
+            "output_dir": str(request.work_dir / WRITING),
+            "use_cpu": device.type == "cpu",
+            "bf16": dtype is torch.bfloat16,
+            "gradient_checkpointing": again,
+            "seed": seed_of(request.identity.seed, "trl") % 2**32,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "report_to": [],
+            "disable_tqdm": True,
+            "lr_scheduler_type": "constant",
+        }
+
+    def _session(
+        self,
+        request: TrainRequest,
+        world: World,
+        tokenizer: Any,
+        model: Any,
+        fields: dict[str, Any],
+        tasks: Sequence[Any] | None = None,
+        greedy: bool = False,
+    ) -> Session:
+        recipe, i = request.recipe, request.identity
+        stops = stop_ids(model, tokenizer)
+        transcript = Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
+        tasks = list(world.tasks("train")) if tasks is None else tasks
+        anchor = None
+        if recipe.sft_anchor > 0:
+            demos = world.demonstrations(ANCHOR_DEMOS, i.seed)
+            check(recipe, self.options, demonstrations=bool(demos))
+            rows = [transcript.demonstration(n, d) for n, d in enumerate(demos)]
+            anchor = Anchor(rows, random.Random(seed_of(i.seed, "anchor")))
+        settings = hashlib.sha256(json.dumps(self.options.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+        return Session(
+            request=request,
+            key="/".join(
+                [i.run, i.branch, str(i.seed), recipe.hash, self.policy_sha256(request.policy_dir), settings[:16]]
+            ),
+            config=fields,
+            world=world,
+            tasks=tasks,
+            transcript=transcript,
+            sampling=self._sampling(recipe, stops, tokenizer, greedy),
+            context=context_of(model),
+            stream=TaskStream(tasks, recipe.curriculum, seed_of(i.seed, "tasks")),
+            clock=Clock(budget=request.cpu_budget_s),
+            anchor=anchor,
+            keep_tokens=self.options.keep_tokens,
+        )
+
+    def _sampling(self, recipe: Recipe, stops: tuple[int, ...], tokenizer: Any, greedy: bool = False) -> Sampling:
+        return Sampling(
+            max_tokens=recipe.max_tokens,
+            temperature=recipe.temperature,
+            top_p=recipe.top_p,
+            greedy=greedy,
+            stops=stops,
+            pad=tokenizer.pad_token_id,
+            batch=self.options.sample_batch,
+            extra=self.options.config.get("generation_kwargs", {}),
+        )
+
+    def _lora(self) -> Any:
+        """peft's configuration, None where all weights are trained."""
+        if (o := self.options.lora) is None:
+            return None
+        from peft import LoraConfig
+
+        targets = o.targets if o.targets == "all-linear" else list(o.targets)
+        return LoraConfig(
+            task_type="CAUSAL_LM", r=o.r, lora_alpha=o.alpha or 2 * o.r, lora_dropout=o.dropout, target_modules=targets
+        )
+
+    def _save(self, model: Any, tokenizer: Any, folder: Path) -> None:
+        """The policy folder; with adapters, the base model's config.json beside them."""
+        parts = [model.save_pretrained, tokenizer.save_pretrained]
+        if self.options.lora is not None:
+            parts.append(model.get_base_model().config.save_pretrained)
+        save_folder(folder, parts)
+
+    # -- evaluation -------------------------------------------------------------------------------------------------
+
+    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[Rollout]:
+        """Rollouts in task order; the seed, not the branch, decides the random numbers."""
+        recipe, i = request.recipe, request.identity
+        tasks = list(world.tasks(request.split))
+        if request.tasks is not None:
+            tasks = tasks[: request.tasks]
+        if not tasks:
+            return []
+        knobs = {**recipe.knobs, **request.knobs}
+        env_hash, tier = environment_facts(world.describe())
+        where = Provenance(
+            identity=i,
+            split=request.split,
+            step=request.step,
+            version=request.step,
+            knobs=knobs,
+            env_hash=env_hash,
+            sandbox_tier=tier,
+            salt=salt(request.split, request.greedy, request.knobs),
+            keep_tokens=self.options.keep_tokens,
+        )
+        torch.manual_seed(seed_of(i.seed, request.split, "evaluation"))
+        plan = [(t, range(request.attempts)) for t in tasks]
+        attempts = self._play if played_by_trl(world) else self._attempts
+        rollouts = [rollout(a, where, recipe) for a in attempts(request, world, plan, knobs)]
+        sink(rollouts)
+        return rollouts
+
+    def _attempts(
+        self, request: EvalRequest, world: World, plan: Sequence[tuple[Any, range]], knobs: Mapping[str, Any]
+    ) -> list[Attempt]:
+        recipe = request.recipe
+        tokenizer, model = self._policy(Path(request.policy_dir))
+        stops = stop_ids(model, tokenizer)
+        how = self._sampling(recipe, stops, tokenizer, request.greedy)
+        return run_attempts(
+            world,
+            lambda contexts: sample(model, contexts, how),
+            Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs),
+            plan,
+            knobs,
+            recipe.max_tokens,
+            recipe.max_turns,
+            context_of(model),
+            lambda phase: None,
+            cut_prompts=True,
+        )
+
+    def _play(
+        self, request: EvalRequest, world: World, plan: Sequence[tuple[Any, range]], knobs: Mapping[str, Any]
+    ) -> list[Attempt]:
+        """By the loop that plays them in training: a GRPOTrainer that does not train."""
+        from trl import GRPOConfig
+
+        from evotrainer.trainers.trl.grpo import Grpo
+
+        i = request.identity
+        with tempfile.TemporaryDirectory() as folder:
+            sampled = request.recipe.model_copy(update={"sft_anchor": 0.0, "kl_beta": 0.0})  # what only training needs
+            asked = TrainRequest(i, sampled, Path(request.policy_dir), Path(folder))
+            device = device_of(self.options)
+            plain = self.options.model_copy(update={"micro_batch": None, "vllm": False})
+            fields = config_fields(sampled, plain, 1, device.type == "cuda") | {
+                "num_generations_eval": request.attempts
+            }
+            args = GRPOConfig(**fields, **self._bookkeeping(asked, device, forward_dtype(self.options, device)))
+            args._n_gpu = min(1, args.n_gpu)
+            tokenizer, model = self._policy(asked.policy_dir)
+            tasks = [task for task, _ in plan]
+            session = self._session(asked, world, tokenizer, model, fields, tasks, request.greedy)
+            player = Grpo(session, lambda _: None, lambda _: None, model=model, args=args, processing_class=tokenizer)
+            model.eval()
+            torch.manual_seed(seed_of(i.seed, request.split, "evaluation"))
+            each = max(1, self.options.sample_batch // request.attempts)
+            found = [a for n in range(0, len(plan), each) for a in player.attempts(plan[n : n + each])]
+        self._loaded = None  # TRL has patched its forward
+        return found
+
+    def _policy(self, folder: Path) -> tuple[Any, Any]:
+        """(tokenizer, model) of a policy folder, on the device; the last one is kept for the next split."""
+        key = f"{folder.resolve()} {self.policy_sha256(folder)}"
+        if self._loaded is None or self._loaded[0] != key:
+            self._loaded = None
+            device = device_of(self.options)
+            model = load_model(folder, forward_dtype(self.options, device), self.options).to(device).eval()
+            self._loaded = (key, load_tokenizer(folder, self.options), model)
+        return self._loaded[1], self._loaded[2]
+
+
+def join_group() -> int:
+    """Number of processes that train together. A group that is initialised already is told to accelerate, too."""
+    dist = torch.distributed
+    if dist.is_available() and dist.is_initialized():
+        os.environ.setdefault("RANK", str(dist.get_rank()))
+        os.environ.setdefault("WORLD_SIZE", str(dist.get_world_size()))
+        os.environ.setdefault("LOCAL_RANK", str(dist.get_rank()))
+        return int(dist.get_world_size())
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def process_zero_first(rank: int, processes: int) -> Iterator[None]:
+    """Process 0 does it before the others do."""
+    if rank and processes > 1:
+        torch.distributed.barrier()
+    yield
+    if not rank and processes > 1:
+        torch.distributed.barrier()
+
+
+def resume(session: Session, rank: int, args: Any) -> Path | None:
+    """The checkpoint to go on from; process 0 mends what a kill left behind before the others look."""
+    with process_zero_first(rank, args.world_size):
+        return session.restore()
