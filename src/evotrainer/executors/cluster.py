@@ -334,7 +334,7 @@ class ClusterExecutor:
         return max(1, self.backend.slots()) + AHEAD
 
     def _send(self, a: Attempt) -> None:
-        folder = self.local.prepare(a.spec)
+        folder = self.local.prepare(a.spec, durable=False)
         a.beat = a.beat or read_heartbeat(folder)
         a.number, a.report, a.since = self.attempts.next(a.spec.trial), None, time.monotonic()
         o = self.options
