@@ -48,6 +48,8 @@ RETRY_S = 2.0
 """Wait before a keeper that cannot be reached is asked again; Ray says in the end whether it is gone."""
 TAKEOVER_S, TAKEOVER_CLIENT_S = 20.0, 60.0
 """How long a new driver waits for the old one's leader to go: Ray notices a dead driver at once, a client's after 30 s."""
+CLIENT_TRIES = 3
+"""Tries to reach a cluster from outside."""
 STOP_S = 15.0
 """Time that keepers have for ending their trials when the driver leaves."""
 
@@ -147,13 +149,24 @@ class RayBackend:
         else:
             known["address"] = address
         try:
-            self.ray.init(**known)
+            self._init(known, CLIENT_TRIES if str(address).startswith("ray://") else 1)
         except (ConnectionError, TimeoutError) as e:
             raise TrainerError(
                 f"no Ray cluster at {address}: {_line(e)}; start one (`ray start --head`), or give executor.options.address"
             ) from e
         except (RuntimeError, ValueError) as e:  # among them other versions of Ray or Python than the cluster's
             raise ConfigError(f"cannot join the Ray cluster at {address or 'this machine'}: {_line(e)}") from e
+
+    def _init(self, options: dict[str, Any], tries: int) -> None:
+        """`ray.init`; a busy head may need longer for a client's server than Ray waits."""
+        for left in reversed(range(tries)):
+            try:
+                self.ray.init(**options)
+                return
+            except ConnectionError:
+                if not left:
+                    raise
+                time.sleep(RETRY_S)
 
     def _lead(self) -> None:
         me = f"process {os.getpid()} on {socket.gethostname()}"
