@@ -1,4 +1,4 @@
-"""How trials scale on a cluster: `python -m bench.scaling [--workers 1 2] [--simulated 100 1000 2000] [--seconds 12]`.
+"""How trials scale on a cluster: `python -m bench.scaling [--workers 1 2] [--simulated 100 1000 2000] [--seconds 8]`.
 
 Three parts, each with the real driver (`executors.cluster`, ledger, plain view) in a process of its own:
 
@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.scaling.drive import DURATIONS, PARTS
+from bench.scaling.drive import DURATIONS
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -43,18 +43,18 @@ def part(name: str, **options: object) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--trials", type=int, default=6)
+    parser.add_argument("--trials", type=int, default=4)
     parser.add_argument("--simulated", type=int, nargs="*", default=[100, 1000, 2000])
     parser.add_argument("--slower", type=float, nargs="*", default=[1.0, 10.0])
-    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--keepers", type=int, nargs="*", default=[100, 1000])
     args = parser.parse_args()
-    assert set(PARTS) == {"local", "ray", "simulated", "calls"}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     print(f"{time.strftime('%Y-%m-%d')}, commit {commit}, {os.cpu_count()} cores, Python {platform.python_version()}, "
           f"load {os.getloadavg()[0]:.1f}\n", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="evotrainer-scaling-") as scratch:
         durations = Path(scratch) / DURATIONS
+        part("prepare", durations=durations, scratch=scratch)
         rows = []
         for kind in ("local", "ray"):
             for n in args.workers:

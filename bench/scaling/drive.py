@@ -1,4 +1,4 @@
-"""One measurement of bench.scaling, in its own process: `python -m bench.scaling.drive local|ray|simulated|calls ...`."""
+"""One measurement of bench.scaling, in its own process: `python -m bench.scaling.drive prepare|local|ray|simulated|calls ...`."""
 
 from __future__ import annotations
 
@@ -89,6 +89,12 @@ def ray_cluster(nodes: int) -> Iterator[str]:
 
 
 # 1. real trials -------------------------------------------------------------------------------------------------------
+
+
+def prepare(args: argparse.Namespace) -> dict[str, float]:
+    """The base policy, in a process that ends: none of its memory is the drivers'."""
+    task(args.scratch)
+    return {}
 
 
 def local(args: argparse.Namespace) -> dict[str, float]:
@@ -317,7 +323,7 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
     }
 
 
-PARTS = {"local": local, "ray": ray, "simulated": simulated, "calls": calls}
+PARTS = {"prepare": prepare, "local": local, "ray": ray, "simulated": simulated, "calls": calls}
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,12 +16,15 @@ from typing import Any
 import pytest
 
 from evotrainer import api
+from evotrainer.envs import open_environment
 from evotrainer.errors import AbortedError, ConfigError
 from evotrainer.executors.cluster import ClusterExecutor, Progress, parse_cluster_options
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray import RayBackend
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.store import load
+from evotrainer.records.weights import weights_sha256
 
 from .conftest import Make
 
@@ -255,3 +259,24 @@ def test_a_run_on_the_cluster_verifies(machines: Machines, task_file: Path, base
     run = api.start(task_file, tmp_path / "run", overrides)
     assert run.closed is not None
     assert run.verify().ok
+
+
+def test_two_processes_on_two_nodes_train_one_policy(machines: Machines, make_spec: Make, tmp_path: Path) -> None:
+    """Ray Train and gloo between the nodes; rollouts, scores and policy are recorded as those of one process."""
+    from evotrainer.trainers.trl import warm_start
+
+    plain = make_spec(SEED, 2, 1)
+    shape = {"d": 32, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 64, "context": 192}
+    with contextlib.closing(open_environment(plain.environment)) as world:
+        warm_start(world.demonstrations(64, 0), (), shape, 4, 16, 8e-3, 0, tmp_path / "base")
+    run_dir, own = tmp_path / "r", tmp_path / "r/trials/b0-s1"
+    recipe = plain.recipe.model_copy(update={"rewards": {"brevity": 1.0}})  # what an untrained policy differs in
+    spec = plain.model_copy(update={"policy_dir": str(tmp_path / "base"), "trainer": "trl", "recipe": recipe})
+    (done,) = second(run_dir, {"address": machines.address, "workers_per_trial": 2, "retries": 0}, spec)
+    assert (done.status, done.steps, done.error) == ("complete", 2, "")
+    assert len(load([run_dir / "rollouts/b0-s1"], split="train")) == 2 * 4 * 4
+    assert [s.split for s in done.scores] == ["search", "gate"]
+    beside = float((own / "cpu-1").read_text())
+    assert 0 < beside < done.cpu_s, "both processes count"
+    assert done.policy_sha256 == weights_sha256(own / "policy") != weights_sha256(tmp_path / "base")
+    assert not (own / "ray-train").exists()

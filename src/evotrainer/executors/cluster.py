@@ -91,8 +91,11 @@ def parse_cluster_options(options: Mapping[str, Any]) -> ClusterOptions:
         o = ClusterOptions.model_validate(dict(options))
     except ValidationError as e:
         raise ConfigError(f"executor.options: {explain(e, ClusterOptions)}") from None
-    if o.workers_per_trial > 1 and o.runtime_env.get("container"):
-        raise ConfigError("executor.options: workers_per_trial does not go with runtime_env.container; remove one")
+    if o.workers_per_trial > 1 and o.artifacts:
+        raise ConfigError(
+            "executor.options: the processes of a data-parallel trial share its folder, so workers_per_trial above 1 needs a "
+            "run folder on a file system that the nodes share; leave artifacts out, or set workers_per_trial to 1"
+        )
     return o
 
 
@@ -331,7 +334,7 @@ class ClusterExecutor:
         return max(1, self.backend.slots()) + AHEAD
 
     def _send(self, a: Attempt) -> None:
-        folder = self.local.prepare(a.spec)
+        folder = self.local.prepare(a.spec, durable=False)
         a.beat = a.beat or read_heartbeat(folder)
         a.number, a.report, a.since = self.attempts.next(a.spec.trial), None, time.monotonic()
         o = self.options
@@ -359,6 +362,7 @@ class ClusterExecutor:
                 threads=max(1, int(o.cpus)),
                 lease_s=o.lease_s,
                 workers=o.workers_per_trial,
+                runtime_env=o.runtime_env,
                 resources={"CPU": o.cpus, **({"GPU": o.gpus} if o.gpus else {})},
                 versions=versions(),
             )

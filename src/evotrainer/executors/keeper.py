@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import socket
+import subprocess
 import tempfile
 import threading
 import time
@@ -63,6 +64,7 @@ class Job:
     """Data-parallel processes."""
     resources: dict[str, float] = field(default_factory=dict)
     """CPU and GPU of each process, where there are several."""
+    runtime_env: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
     def pack(self) -> dict[str, Any]:
@@ -127,7 +129,9 @@ class Keeper:
     `start_group`: starts data-parallel processes in place of a single one (`executors.ray`).
     """
 
-    def __init__(self, job: Mapping[str, Any], start_group: Callable[[Job, Path], Any] | None = None) -> None:
+    def __init__(
+        self, job: Mapping[str, Any], start_group: Callable[[Job, Path], subprocess.Popen[bytes]] | None = None
+    ) -> None:
         given = job.get("versions", {})
         mine = versions()
         self.lease = Lease(float(job["lease_s"]))
@@ -137,6 +141,7 @@ class Keeper:
         self.asked = 0
         """Questions that are open now."""
         self.start_group = start_group
+        self.several = False
         if given != mine:
             said = ", ".join(
                 f"{k} {mine.get(k, 'none')} where the driver has {v}" for k, v in given.items() if mine.get(k) != v
@@ -263,7 +268,7 @@ class Keeper:
         r = self._start(local, spec, folder)
         saver = Saver(self, run_dir) if not j.run_dir else None
         try:
-            while r.process.poll() is None and not local.overdue(r):
+            while r.process.poll() is None and not self._late(local, r):
                 self._look(folder, saver)
                 if self.abandoned:
                     end(r.process)
@@ -276,12 +281,17 @@ class Keeper:
                 saver.close()
 
     def _start(self, local: LocalExecutor, spec: TrialSpec, folder: Path) -> Running:
-        if self.job.workers > 1 and spec.train and self.start_group is not None:
+        self.several = self.job.workers > 1 and spec.train and self.start_group is not None
+        if self.several and self.start_group is not None:
             local.prepare(spec)
-            with open(folder / "log.txt", "ab"):
-                pass
             return Running(spec, folder, self.start_group(self.job, folder), time.monotonic())
         return local.start(spec, threads=self.job.threads, env=self.job.env)
+
+    def _late(self, local: LocalExecutor, r: Running) -> bool:
+        """Hung or over its limit. The processes of a group are elsewhere: collectives have their own timeout."""
+        if self.several:
+            return local.over_limit(r, read_heartbeat(r.folder))
+        return local.overdue(r)
 
     def _look(self, folder: Path, saver: Saver | None) -> None:
         with contextlib.suppress(OSError):

@@ -53,14 +53,17 @@ class LocalExecutor:
         self.workers = max(1, workers)
         self.restarts = restarts
 
-    def prepare(self, spec: TrialSpec) -> Path:
-        """Write the trial's folder; a checkpoint that is there already is continued, under the limits of today."""
+    def prepare(self, spec: TrialSpec, *, durable: bool = True) -> Path:
+        """Write the trial's folder; a checkpoint that is there already is continued, under the limits of today.
+
+        Not `durable`: whoever starts the trial's process prepares again.
+        """
         folder = trial_dir(self.run_dir, spec.trial)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise StoreError(f"cannot make {folder}: {e.strerror}; free space or fix permissions, then resume") from e
-        write_atomic(folder / "spec.json", spec.model_dump_json(indent=1))
+        write_atomic(folder / "spec.json", spec.model_dump_json(indent=1), durable=durable)
         return folder
 
     def close(self) -> None:

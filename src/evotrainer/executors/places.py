@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from evotrainer.executors.artifacts import Item
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.durable import sha256_file
 
+SCHEME = re.compile(r"^[a-z]+:(?=/(?!/))")
+"""What may stand before a path: `python:/...`, `trl:/...`; no URL."""
 PLACES = "places.json"
 """In a trial's folder, where files lie elsewhere than the specification says: {"path it says": "path here"}."""
 MAX_BYTES, MAX_FILES = 64 << 20, 2_000
@@ -27,7 +30,7 @@ def read_places(folder: Path) -> dict[str, str]:
 
 
 def relocated(value: Any, places: Mapping[str, str]) -> Any:
-    """The value with every path below a key of `places` moved to its place here, also behind `python:`."""
+    """The value with every path below a key of `places` moved to its place here, also behind `python:` and the like."""
     if not places:
         return value
     if isinstance(value, Mapping):
@@ -36,8 +39,8 @@ def relocated(value: Any, places: Mapping[str, str]) -> Any:
         return [relocated(v, places) for v in value]
     if not isinstance(value, str):
         return value
-    if value.startswith("python:"):
-        return "python:" + relocated(value.removeprefix("python:"), places)
+    if scheme := SCHEME.match(value):
+        return scheme[0] + relocated(value[scheme.end() :], places)
     for root in sorted(places, key=len, reverse=True):
         rest = value.removeprefix(root)
         if value.startswith(root) and (not rest or rest[0] in "/:"):
@@ -127,7 +130,7 @@ class Inputs:
 
 
 def named_files(value: Any) -> Iterator[Path]:
-    """Absolute paths in a section's values that exist here: files, folders, modules behind `python:` or before `:name`."""
+    """Absolute paths in a section's values that exist here: files, folders, modules behind `python:` and the like or before `:name`."""
     if isinstance(value, Mapping):
         for v in value.values():
             yield from named_files(v)
@@ -135,7 +138,7 @@ def named_files(value: Any) -> Iterator[Path]:
         for v in value:
             yield from named_files(v)
     elif isinstance(value, str):
-        name = value.removeprefix("python:")
+        name = SCHEME.sub("", value)
         path = Path(name.split(".py:")[0] + ".py" if ".py:" in name else name)
         if path.is_absolute() and len(path.parts) > 2 and path.exists():
             yield path

@@ -7,17 +7,36 @@ the run finds it there. The leader dies with its driver, which frees its name fo
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
+import shutil
+import signal
 import socket
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from evotrainer.config import default_workers
-from evotrainer.errors import AbortedError, ConfigError, MissingDependencyError, TrainerError
+from evotrainer.errors import (
+    AbortedError,
+    ConfigError,
+    EvoTrainerError,
+    MissingDependencyError,
+    StoreError,
+    TrainerError,
+)
 from evotrainer.executors.cluster import ClusterOptions, Lost
-from evotrainer.executors.keeper import ENDED, Job, Keeper, Report
+from evotrainer.executors.keeper import ENDED, LOOK_S, Job, Keeper, Report
+from evotrainer.executors.local import LocalExecutor, end
+from evotrainer.executors.spec import read_spec, write_atomic
+from evotrainer.executors.worker import BESIDE, Clock, TrialProcess, die_with_parent, guarded, tell
 
 NAMESPACE = "evotrainer"
 LEADER = "leader"
@@ -29,6 +48,8 @@ RETRY_S = 2.0
 """Wait before a keeper that cannot be reached is asked again; Ray says in the end whether it is gone."""
 TAKEOVER_S, TAKEOVER_CLIENT_S = 20.0, 60.0
 """How long a new driver waits for the old one's leader to go: Ray notices a dead driver at once, a client's after 30 s."""
+CLIENT_TRIES = 3
+"""Tries to reach a cluster from outside."""
 STOP_S = 15.0
 """Time that keepers have for ending their trials when the driver leaves."""
 
@@ -61,7 +82,22 @@ class RayKeeper(Keeper):
         import ray
 
         os.environ["EVOTRAINER_NODE_IP"] = ray.util.get_node_ip_address()
-        super().__init__(job)
+        super().__init__(job, self._group)
+
+    def _group(self, job: Job, folder: Path) -> subprocess.Popen[bytes]:
+        """The process that leads a data-parallel trial, as a Ray job of its own: what it started dies with it."""
+        import ray
+
+        command = [sys.executable, "-m", "evotrainer.executors.ray", str(folder), str(os.getpid())]
+        command.append(ray.get_runtime_context().gcs_address)
+        with open(folder / "log.txt", "ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        assert process.stdin is not None
+        with process.stdin as f:  # not on the command line: the environment may hold secrets
+            f.write(json.dumps(job.pack()).encode())
+        return process
 
     def leave(self) -> None:
         os._exit(0)  # a detached actor ends by nothing else, and holds its resources until then
@@ -113,13 +149,24 @@ class RayBackend:
         else:
             known["address"] = address
         try:
-            self.ray.init(**known)
+            self._init(known, CLIENT_TRIES if str(address).startswith("ray://") else 1)
         except (ConnectionError, TimeoutError) as e:
             raise TrainerError(
                 f"no Ray cluster at {address}: {_line(e)}; start one (`ray start --head`), or give executor.options.address"
             ) from e
         except (RuntimeError, ValueError) as e:  # among them other versions of Ray or Python than the cluster's
             raise ConfigError(f"cannot join the Ray cluster at {address or 'this machine'}: {_line(e)}") from e
+
+    def _init(self, options: dict[str, Any], tries: int) -> None:
+        """`ray.init`; a busy head may need longer for a client's server than Ray waits."""
+        for left in reversed(range(tries)):
+            try:
+                self.ray.init(**options)
+                return
+            except ConnectionError:
+                if not left:
+                    raise
+                time.sleep(RETRY_S)
 
     def _lead(self) -> None:
         me = f"process {os.getpid()} on {socket.gethostname()}"
@@ -335,8 +382,160 @@ class RayBackend:
             self.started = False
 
 
+# data-parallel trials -------------------------------------------------------------------------------------------------
+
+CODE = "group-code"
+"""In a trial's folder: exit code of the first process of a group that failed by itself."""
+TICK_S = 2.0
+COLLECTIVE_S = 1800
+"""Longest wait of one process for the others."""
+COLLECTIVE = re.compile(r"gloo|nccl|connection (closed|reset) by peer|broken pipe", re.IGNORECASE)
+
+
+def lead(argv: Sequence[str]) -> int:
+    """`python -m evotrainer.executors.ray TRIAL_DIR PARENT ADDRESS`, the job on stdin: train by several, then finish.
+
+    Exit codes are those of `executors.worker`; a group that lost a process ends itself by SIGKILL: its keeper's driver tries
+    it again.
+    """
+    folder, job = Path(argv[0]), Job.unpack(json.loads(sys.stdin.read()))
+    die_with_parent(int(argv[1]))
+    ray = import_ray()
+    variables = {**job.runtime_env.get("env_vars", {}), **job.env, "OMP_NUM_THREADS": str(job.threads)}
+    ray.init(
+        address=argv[2],
+        namespace=NAMESPACE,
+        log_to_driver=False,
+        logging_level="ERROR",
+        runtime_env={**job.runtime_env, "env_vars": variables},
+    )
+    code = _train_group(job, folder)
+    if code == 0:
+        needs = {k: v for k, v in job.resources.items() if k not in ("CPU", "GPU")}
+        task = ray.remote(_finish).options(
+            num_cpus=job.resources.get("CPU", 0), num_gpus=job.resources.get("GPU", 0), resources=needs, max_retries=0
+        )
+        try:
+            code = ray.get(task.remote(str(folder), job.threads, job.env))
+        except ray.exceptions.RayError as e:
+            print(_line(e), flush=True)
+            code = -signal.SIGKILL
+    if code < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(code)
+
+
+def _train_group(job: Job, folder: Path) -> int:
+    """The training by Ray Train; 0, the code of the process that failed, or -9 where one was lost."""
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    (folder / CODE).unlink(missing_ok=True)
+    storage = folder / "ray-train"
+    trainer = TorchTrainer(
+        _rank,
+        train_loop_config={"folder": str(folder), "threads": job.threads},
+        scaling_config=ScalingConfig(
+            num_workers=job.workers, use_gpu=bool(job.resources.get("GPU")), resources_per_worker=dict(job.resources)
+        ),
+        torch_config=TorchConfig(timeout_s=COLLECTIVE_S),
+        run_config=RunConfig(
+            name=f"{job.trial}-a{job.attempt}", storage_path=str(storage), failure_config=FailureConfig(max_failures=0)
+        ),
+    )
+    try:
+        trainer.fit()
+        return 0
+    except Exception as e:  # Ray Train's own errors; whose fault it was stands in the folder
+        print(_line(e), flush=True)
+        with contextlib.suppress(OSError, ValueError):
+            return int((folder / CODE).read_text(encoding="utf-8"))
+        return -signal.SIGKILL
+    finally:
+        shutil.rmtree(storage, ignore_errors=True)
+
+
+def _rank(config: Mapping[str, Any]) -> None:
+    """One process of the group. The first one to fail by its own fault leaves its exit code."""
+    import torch
+    from ray.train import get_context
+
+    rank, folder = get_context().get_world_rank(), Path(config["folder"])
+    torch.set_num_threads(config["threads"])
+    try:
+        if rank == 0:
+            code = guarded(folder, lambda f: TrialProcess(f).train_only())
+        else:
+            code = _assist(folder, rank)
+    except Exception as e:
+        if _lost_peer(e):
+            raise
+        with open(folder / "log.txt", "a", encoding="utf-8") as log:
+            traceback.print_exc(file=log)
+        code = 1
+    if code:
+        if not (folder / CODE).exists():
+            write_atomic(folder / CODE, str(code))
+        raise TrainerError(f"process {rank} of trial {folder.name} ended with exit code {code}")
+
+
+def _assist(folder: Path, rank: int) -> int:
+    note = folder / f"{BESIDE}{rank}"
+    earlier = float(note.read_text(encoding="utf-8")) if note.is_file() else 0.0
+    clock, over = Clock(earlier), threading.Event()
+
+    def tick() -> None:
+        while True:
+            last = over.wait(TICK_S)
+            with contextlib.suppress(StoreError):
+                write_atomic(note, f"{clock.cpu_s():.3f}", durable=False)
+            if last:
+                return
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        TrialProcess(folder).assist()
+    except EvoTrainerError as e:
+        tell(folder, e)
+        return e.exit_code
+    finally:
+        over.set()
+        thread.join()
+    return 0
+
+
+def _lost_peer(e: BaseException) -> bool:
+    """True where a collective failed: another process is gone, or failed first."""
+    frames = traceback.extract_tb(e.__traceback__)
+    return bool(COLLECTIVE.search(str(e))) or any("/torch/distributed/" in f.filename for f in frames)
+
+
+def _finish(folder: str, threads: int, env: Mapping[str, str]) -> int:
+    """What follows the training, in one process with the resources of one."""
+    path = Path(folder)
+    local = LocalExecutor(path.parent.parent, workers=1, restarts=0)
+    r = local.start(read_spec(path), threads=threads, env=env)
+    try:
+        while r.process.poll() is None:
+            if local.overdue(r):
+                local.collect(r)  # writes its failure
+                return 0
+            time.sleep(LOOK_S)
+        return int(r.process.returncode)
+    finally:
+        end(r.process)
+
+
 def _line(e: BaseException) -> str:
     return " ".join(str(e).split())[:400] or type(e).__name__
 
 
 __all__ = ["RayBackend", "RayKeeper", "import_ray"]
+
+if __name__ == "__main__":
+    from evotrainer.executors.ray import (
+        lead as _lead,
+    )  # so that workers find its functions in this module, not in __main__
+
+    raise SystemExit(_lead(sys.argv[1:]))

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
     from evotrainer.records.rollout import Rollout
     from evotrainer.records.store import SealedPart
-    from evotrainer.trainers.base import Trainer
+    from evotrainer.trainers.base import Trainer, TrainRequest
 
 PR_SET_PDEATHSIG = 1
+BESIDE = "cpu-"
+"""Beginning of the names of files in which data-parallel processes but the first note their CPU-seconds."""
 EXIT_BUSY = 17
 """Another process works on this trial."""
 
@@ -70,15 +72,25 @@ def folder_lock(folder: Path) -> Iterator[bool]:
 class Clock:
     """CPU-seconds of this process and of all below it (the sandbox's included), plus those of earlier attempts."""
 
-    def __init__(self, earlier: float) -> None:
-        self.earlier = earlier
+    def __init__(self, earlier: float, folder: Path | None = None) -> None:
+        """`folder`: of a trial, where other processes of a data-parallel training note what they use."""
+        self.folder = folder
+        self.earlier = earlier - self.beside()
         self.below = 0.0
+
+    def beside(self) -> float:
+        """CPU-seconds of the other data-parallel processes, of all attempts."""
+        total = 0.0
+        for p in self.folder.glob(f"{BESIDE}*") if self.folder else ():
+            with contextlib.suppress(OSError, ValueError):
+                total += float(p.read_text(encoding="utf-8"))
+        return total
 
     def cpu_s(self) -> float:
         own, kids = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         # Live descendants are not in RUSAGE_CHILDREN yet; one that ended unseen must not turn the clock back.
         self.below = max(self.below, kids.ru_utime + kids.ru_stime + descendants_cpu_s(os.getpid()))
-        return self.earlier + own.ru_utime + own.ru_stime + self.below
+        return self.earlier + own.ru_utime + own.ru_stime + self.below + self.beside()
 
 
 def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:
@@ -112,7 +124,7 @@ class TrialProcess:
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
         before = read_heartbeat(folder)
         self.resumed = before is not None
-        self.clock = Clock(before.cpu_s if before else 0.0)
+        self.clock = Clock(before.cpu_s if before else 0.0, folder)
         self.started = time.time()
         self.step, self.phase = 0, "starting"
         self.score: float | None = None
@@ -209,11 +221,45 @@ class TrialProcess:
             make_base(world, w, out, lambda row: self.beat("warm start", int(row["step"])), trainer=trainer)
         return out
 
+    def train_only(self) -> None:
+        """The training without what comes after it: checkpoint and rollouts are there, an ordinary start goes on from them."""
+        from evotrainer.envs import open_environment
+        from evotrainer.records.store import RolloutStore
+        from evotrainer.trainers import get_trainer
+
+        spec = self.spec
+        self.beat("starting")
+        trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
+            with contextlib.closing(RolloutStore(self.run_dir / "rollouts" / spec.trial)) as store:
+                self.train(trainer, world, self.start_policy(world), store)
+        self.beat("trained")
+
+    def assist(self) -> None:
+        """A further process of a data-parallel training: trains along, and leaves all that is recorded to the first."""
+        from evotrainer.envs import open_environment
+        from evotrainer.trainers import get_trainer
+
+        spec = self.spec
+        trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
+            trainer.train(self.request(self.policy_path()), world, lambda _: None, lambda _: None)
+
+    def request(self, start: Path) -> TrainRequest:
+        from evotrainer.trainers.base import Identity, TrainRequest
+
+        spec = self.spec
+        return TrainRequest(
+            identity=Identity(spec.run, spec.branch, spec.seed),
+            recipe=spec.recipe,
+            policy_dir=start,
+            work_dir=self.folder,
+            checkpoint_every=spec.checkpoint_every,
+        )
+
     def train(
         self, trainer: Trainer, world: Environment, start: Path, store: Any
     ) -> tuple[Path, list[dict[str, float]]]:
-        from evotrainer.trainers.base import Identity, TrainRequest
-
         spec = self.spec
         limit = spec.cpu_limit_s
 
@@ -226,13 +272,7 @@ class TrialProcess:
                     "raise budget.trial_cpu_s or lower recipe.steps"
                 )
 
-        request = TrainRequest(
-            identity=Identity(spec.run, spec.branch, spec.seed),
-            recipe=spec.recipe,
-            policy_dir=start,
-            work_dir=self.folder,
-            checkpoint_every=spec.checkpoint_every,
-        )
+        request = self.request(start)
         self.beat("training")
 
         def sink(rollouts: Sequence[Rollout]) -> None:
@@ -322,13 +362,26 @@ def _relative(p: Path, base: Path) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit 0 with result.json written; else an EvoTrainerError's code with `error` telling why.
+    """Run the trial of a folder; see `guarded` for the exit code."""
+    folder = Path(argv[0])
+    die_with_parent(int(argv[1]) if len(argv) > 1 else 0)
+    return guarded(folder, whole)
+
+
+def whole(folder: Path) -> None:
+    """A trial from its start, or its last checkpoint, to its result."""
+    finished = TrialProcess(folder).run()
+    fault_point("trial:before-result")
+    write_atomic(folder / "result.json", finished.model_dump_json())
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # 10 MB a trial that nobody needs any more
+
+
+def guarded(folder: Path, act: Callable[[Path], None]) -> int:
+    """0 where `act` did its work or result.json is there; else an EvoTrainerError's code with `error` telling why.
 
     A disk that takes no more is a StoreError wherever it shows, also in the code of others. What no EvoTrainerError
     tells is raised: the traceback goes to the log.
     """
-    folder = Path(argv[0])
-    die_with_parent(int(argv[1]) if len(argv) > 1 else 0)
     try:
         with folder_lock(folder) as held:
             if not held:
@@ -336,10 +389,7 @@ def main(argv: Sequence[str]) -> int:
             if (folder / "result.json").is_file():
                 return 0
             (folder / "error").unlink(missing_ok=True)
-            finished = TrialProcess(folder).run()
-            fault_point("trial:before-result")
-            write_atomic(folder / "result.json", finished.model_dump_json())
-            shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # 10 MB a trial that nobody needs any more
+            act(folder)
     except Exception as e:
         known: Exception = e
         if not isinstance(e, StoreError) and (cause := disk_trouble(e)) is not None:
