@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,7 +53,8 @@ class Forked:
 def test_a_run_through_trl_is_complete_and_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import evotrainer.trainers.trl.grpo  # noqa: F401
 
-    monkeypatch.setattr("evotrainer.executors.local.subprocess.Popen", Forked)
+    forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr("evotrainer.executors.local.subprocess", forking)
     small = [
         *("policy.warm_start.steps=3", "policy.warm_start.shape.width=32", "policy.warm_start.demonstrations=64"),
         *("recipe.steps=1", "recipe.prompts_per_step=2", "recipe.group_size=2", "recipe.max_tokens=4"),
