@@ -392,17 +392,15 @@ class Grpo(GRPOTrainer):
     def _figures(self) -> dict[str, float]:
         """The update's part of the curve entry."""
         x, recipe = self.seen, self.session.recipe
-        gap, tokens = torch.tensor([x.gap, x.gap_tokens], device=self.accelerator.device), self.accelerator
-        if tokens.num_processes > 1:
-            gap = tokens.reduce(gap, reduction="sum")
-        total, count = gap.tolist()
+        sums = torch.tensor([x.gap, x.gap_tokens], device=self.accelerator.device)
+        gap, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
         out = {
             "trained_rollouts": float(sum(r.advantage is not None for g in self.groups for r in g.rollouts)),
             "loss": x.loss,
             "grad_norm": x.grad_norm,
             "ratio_max": x.ratio_max,
             "clip_ratio/region_mean": x.logged.get("clip_ratio/region_mean", x.logged.get("cispo_clip_ratio", 0.0)),
-            "sampling/sampling_logp_difference/mean": total / max(1.0, count),
+            "sampling/sampling_logp_difference/mean": gap / max(1.0, tokens),
             "sampling/sampling_logp_difference/max": x.gap_max,
         }
         if self.use_vllm:  # the sampler tells no entropy
