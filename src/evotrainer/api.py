@@ -230,6 +230,7 @@ def preflight(task: TaskFile) -> None:
 
     check_installed(task.trainer.name)
     check_recipes(task.trainer.name, task.trainer.options, [task.recipe], task.run.sampler_dtype)
+    check_policy(task)
     base = resolve_base(task.policy.base)
     if base is not None:
         weights_sha256(base)
@@ -238,6 +239,18 @@ def preflight(task: TaskFile) -> None:
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
     check_executor(task)
     check_world(task, children)
+
+
+def check_policy(task: TaskFile) -> None:
+    """ConfigError where the trainer cannot train what policy.base names, as far as the name tells."""
+    from evotrainer.hub import looks_like_id
+
+    base = task.policy.base
+    if task.trainer.name == "embedded" and looks_like_id(base) and not Path(base).expanduser().exists():
+        raise ConfigError(
+            f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": the embedded '
+            "trainer trains policies of `evotrainer base` only"
+        )
 
 
 def check_library(task: TaskFile) -> None:
@@ -272,6 +285,8 @@ def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
         described = world.describe()
+        if hasattr(world, "environment_factory") and task.trainer.name != "trl":
+            raise ConfigError(f'environment {world.name} is played by TRL\'s own loop; set trainer.name = "trl"')
         for recipe in (task.recipe, *children):
             check_recipe(recipe, world.name, world.components, world.knobs)
         missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]

@@ -40,7 +40,7 @@ def world(folder: Path, name: str = f"trl:{FILE}:GuessEnv", **options: Any) -> A
 def player(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Knows the form of a call, and guesses at random: one to three guesses, then a word."""
     from evotrainer.trainers.trl.folder import save_folder
-    from evotrainer.trainers.trl.grpo import padded
+    from evotrainer.trainers.trl.generate import padded
     from evotrainer.trainers.trl.scratch import make_model, make_tokenizer
 
     rng = random.Random(0)

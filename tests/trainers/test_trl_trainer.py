@@ -314,6 +314,27 @@ def test_an_evaluation_is_the_same_twice_and_in_task_order(base: Path) -> None:
     assert [r.turns for r in TrlTrainer().evaluate(other, world, lambda _: None)] != [r.turns for r in one]
 
 
+def test_a_policy_of_the_embedded_trainer_says_the_same_through_transformers(tmp_path: Path) -> None:
+    """Several turns, no chat template: greedy rollouts are equal to the token, and TRL trains from there."""
+    from evotrainer.config import resolve_base
+    from evotrainer.envs import open_environment
+    from evotrainer.trainers import get_trainer
+
+    folder = resolve_base("builtin:swe-v1")
+    assert folder is not None
+    env = open_environment({"name": "swe"})
+    asked = recipe(max_turns=6, max_tokens=24, rewards={"hidden": 1.0}, prompts_per_step=2, group_size=2, steps=1)
+    ask = EvalRequest(Identity("r", "b0", 1), asked, folder, "search", 0, attempts=1, tasks=8, greedy=True)
+    one, two = (get_trainer(n).evaluate(ask, env, lambda _: None) for n in ("embedded", "trl"))
+    assert [r.turns for r in one] == [r.turns for r in two] and sum(len(r.turns) for r in one) > 30
+    assert [r.mean_logprob for r in one] == pytest.approx([r.mean_logprob for r in two], abs=1e-4)
+    stored: list[Rollout] = []
+    request = TrainRequest(Identity("r", "b0", 1), asked, folder, tmp_path)
+    result = TrlTrainer().train(request, env, stored.extend, lambda row: None)
+    assert result.steps == 1 and len(stored) == 4
+    env.close()
+
+
 def test_two_processes_train_one_policy(base: Path, tmp_path: Path) -> None:
     """Each samples its groups; process 0 stores all rollouts and writes the policy; a resume goes on with both."""
     import socket

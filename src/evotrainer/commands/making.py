@@ -89,7 +89,8 @@ def base(task: Path, overrides: Sequence[str], out: Path, *, bf16: bool) -> None
             def show(row: dict[str, float]) -> None:
                 bar.update(job, completed=row["step"], description=f"warm start, loss {row['loss']:.3f}")
 
-            make_base(world, resolved.policy.warm_start, out, show, bf16=bf16, trainer=resolved.trainer.name)
+            make_base(world, resolved.policy.warm_start, out, show, bf16=bf16,
+                      trainer=resolved.trainer.name, trainer_options=resolved.trainer.options)  # fmt: skip
     finally:
         world.close()
     print(f"wrote {out} (sha256 {trainer.policy_sha256(out)[:16]}); use it with policy.base={json.dumps(str(out))}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evotrainer.config import WarmStart
 from evotrainer.errors import ConfigError
@@ -22,6 +22,7 @@ def make_base(
     *,
     bf16: bool = False,
     trainer: str = "embedded",
+    trainer_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Train a policy from scratch and save it in `out`; `step` of its entries counts to `options.all_steps`.
 
@@ -56,7 +57,9 @@ def make_base(
         if trainer == "trl":
             from evotrainer.trainers.trl import warm_start as chat_start
 
-            chat_start(texts, world.vocabulary(), shape, steps, options.batch, lr, options.seed, folder, report, start)
+            chat = (trainer_options or {}).get("chat", "auto")
+            words = world.vocabulary()
+            chat_start(texts, words, shape, steps, options.batch, lr, options.seed, folder, report, start, chat)
             return
         warm_start(
             texts,

@@ -217,8 +217,14 @@ class TrialProcess:
             raise StoreError(f"{self.folder}: neither a start policy nor a warm start in spec.json")
         if not (out / "model.safetensors").is_file():
             self.beat("warm start")
-            trainer = self.spec.trainer
-            make_base(world, w, out, lambda row: self.beat("warm start", int(row["step"])), trainer=trainer)
+            make_base(
+                world,
+                w,
+                out,
+                lambda row: self.beat("warm start", int(row["step"])),
+                trainer=self.spec.trainer,
+                trainer_options=self.spec.trainer_options,
+            )
         return out
 
     def train_only(self) -> None:

@@ -118,3 +118,17 @@ def _batch(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[
         n = len(row) if end is None else end
         out.append(Said(row[:n], lps[:n], ents[:n], end is not None))
     return out
+
+
+def padded(
+    rows: Sequence[tuple[list[int], list[bool]]], pad: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(ids, attention mask, labels), each [rows, longest], padded on the right; -100 where the loss does not count."""
+    width = max(len(ids) for ids, _ in rows)
+    ids = torch.full((len(rows), width), pad, dtype=torch.long)
+    mask, labels = torch.zeros_like(ids), torch.full_like(ids, -100)
+    for i, (tokens, loss) in enumerate(rows):
+        n = len(tokens)
+        ids[i, :n], mask[i, :n] = torch.tensor(tokens), 1
+        labels[i, :n] = torch.where(torch.tensor(loss), ids[i, :n], -100)
+    return ids.to(device), mask.to(device), labels.to(device)

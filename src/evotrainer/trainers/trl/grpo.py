@@ -27,7 +27,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.schedule import learning_rate, seed_of
 from evotrainer.trainers.trl.attempts import Attempt
-from evotrainer.trainers.trl.generate import Said, sample
+from evotrainer.trainers.trl.generate import Said, padded, sample
 from evotrainer.trainers.trl.session import Session
 from evotrainer.trainers.trl.tools import Logprob, Played, TrlWorld, blame, played_by_trl, read_back, rows_of
 
@@ -392,17 +392,15 @@ class Grpo(GRPOTrainer):
     def _figures(self) -> dict[str, float]:
         """The update's part of the curve entry."""
         x, recipe = self.seen, self.session.recipe
-        gap, tokens = torch.tensor([x.gap, x.gap_tokens], device=self.accelerator.device), self.accelerator
-        if tokens.num_processes > 1:
-            gap = tokens.reduce(gap, reduction="sum")
-        total, count = gap.tolist()
+        sums = torch.tensor([x.gap, x.gap_tokens], device=self.accelerator.device)
+        gap, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
         out = {
             "trained_rollouts": float(sum(r.advantage is not None for g in self.groups for r in g.rollouts)),
             "loss": x.loss,
             "grad_norm": x.grad_norm,
             "ratio_max": x.ratio_max,
             "clip_ratio/region_mean": x.logged.get("clip_ratio/region_mean", x.logged.get("cispo_clip_ratio", 0.0)),
-            "sampling/sampling_logp_difference/mean": total / max(1.0, count),
+            "sampling/sampling_logp_difference/mean": gap / max(1.0, tokens),
             "sampling/sampling_logp_difference/max": x.gap_max,
         }
         if self.use_vllm:  # the sampler tells no entropy
@@ -420,17 +418,3 @@ class Grpo(GRPOTrainer):
         if self.accelerator.is_main_process:
             self.session.save(self.state.global_step)
         self.accelerator.wait_for_everyone()
-
-
-def padded(
-    rows: Sequence[tuple[list[int], list[bool]]], pad: int, device: torch.device
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(ids, attention mask, labels), each [rows, longest], padded on the right; -100 where the loss does not count."""
-    width = max(len(ids) for ids, _ in rows)
-    ids = torch.full((len(rows), width), pad, dtype=torch.long)
-    mask, labels = torch.zeros_like(ids), torch.full_like(ids, -100)
-    for i, (tokens, loss) in enumerate(rows):
-        n = len(tokens)
-        ids[i, :n], mask[i, :n] = torch.tensor(tokens), 1
-        labels[i, :n] = torch.where(torch.tensor(loss), ids[i, :n], -100)
-    return ids.to(device), mask.to(device), labels.to(device)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Frozen, explain
@@ -25,6 +26,8 @@ class Lora(Frozen):
 class TrlOptions(Frozen):
     """How a policy is trained and sampled, as far as no recipe speaks of it; the same for all branches of a run."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     chat: bool | Literal["auto"] = "auto"
     """Prompts and observations as messages of the policy's chat template. auto: where it has one."""
     chat_template_kwargs: dict[str, Any] = {}
@@ -35,6 +38,7 @@ class TrlOptions(Frozen):
     """Numbers of forward passes; weights in training are fp32 either way (frozen ones under adapters are not). auto:
     bfloat16 on a GPU that has it, else float32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: the GPU of this process, if there is one."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """Activations computed again in the backward pass. auto: on a GPU."""
     micro_batch: int | None = Field(None, ge=1)
@@ -62,3 +66,14 @@ def parse(options: Mapping[str, Any]) -> TrlOptions:
         return TrlOptions.model_validate(dict(options))
     except ValidationError as e:
         raise ConfigError("trainer.options: " + explain(e, TrlOptions)) from None
+
+
+def table() -> str:
+    """The options as a Markdown table."""
+    rows = []
+    for name, f in TrlOptions.model_fields.items():
+        default = "" if f.default is None else json.dumps(f.default)
+        rows.append(
+            f"| `{name}` | {f'`{default}`' if default else 'none'} | {' '.join((f.description or '').split())} |"
+        )
+    return "\n".join(["| option | default | |", "|---|---|---|", *rows])

@@ -18,7 +18,7 @@ from evotrainer.errors import TrainerError
 from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.trl.chat import Transcript
 from evotrainer.trainers.trl.folder import context_of, load_model, load_tokenizer, save_folder, stop_ids
-from evotrainer.trainers.trl.grpo import padded
+from evotrainer.trainers.trl.generate import padded
 
 PAD, END, START = "<|endoftext|>", "<|im_end|>", "<|im_start|>"
 TOOL_TOKENS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")

@@ -94,9 +94,7 @@ class TrlTrainer:
         fields = config_fields(recipe, options, processes, device.type == "cuda")
         args = GRPOConfig(**fields, **self._bookkeeping(request, device, dtype))
         if args.world_size != processes or str(args.distributed_state.distributed_type).endswith(("FSDP", "DEEPSPEED")):
-            raise ConfigError(
-                "the trl trainer is data parallel only; launch it without FSDP, DeepSpeed or tensor parallelism"
-            )
+            raise ConfigError("the trl trainer is data parallel only; launch it without FSDP and DeepSpeed")
         args._n_gpu = min(1, args.n_gpu)  # one GPU a process: TRL refuses nn.DataParallel
         tokenizer = load_tokenizer(request.policy_dir, options)
         adapters = options.lora is not None
