@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evotrainer.errors import FaultsError, TaskSetError
-from evotrainer.trainers.embedded.rewards import compose
+from evotrainer.trainers.rewards import compose
 from evotrainer.verl.render import render
 from evotrainer.verl.scoring import ATTEMPTS, Grader, Origin, lost
 from tests.verl.rendering import machine, task

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evotrainer.records.recipe import GroupFilter, Recipe, parse_recipe
-from evotrainer.trainers.embedded.advantages import FilterState, advantages, keep_groups
+from evotrainer.trainers.advantages import FilterState, advantages, keep_groups
 from evotrainer.verl.signal import Signal
 
 GROUPS = ["b", "a", "b", "a", "c", "c"]

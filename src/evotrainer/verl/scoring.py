@@ -19,7 +19,7 @@ from evotrainer.envs.base import Environment, Episode, Score, Task
 from evotrainer.errors import FaultsError, TaskSetError
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.rollout import Finish
-from evotrainer.trainers.embedded.rewards import compose
+from evotrainer.trainers.rewards import compose
 
 ATTEMPTS = 3
 """Gradings of one completion before a fault of the infrastructure stands."""

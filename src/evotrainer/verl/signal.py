@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from evotrainer.records.recipe import Recipe
-from evotrainer.trainers.embedded.advantages import FilterState, advantages, group_std, keep_groups
+from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
 
 PADDING = "pad"
 """What the group ids of verl's padding rows begin with."""
