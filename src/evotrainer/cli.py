@@ -502,7 +502,7 @@ def admit(
     """Is each repository task fit for use? The reference fix must pass, doing nothing must fail, cheating must fail.
 
     Cheats: tests rewritten, a conftest that passes everything, a replaced test runner, values equal to everything, ... Exit
-    code 1 where a task is refused; the reasons are printed.
+    code 1 where a task is refused; the reasons are printed. Of a data set's programs: one of its own solutions must pass.
 
     Example: evotrainer admit tasks/swe.toml environment.world=real --limit 20
     """

@@ -15,10 +15,10 @@ import pytest
 from evotrainer.envs.code import CodeEnv
 from evotrainer.envs.code_admission import admit_code, keep_admitted
 from evotrainer.envs.code_formats import CodeDataConfig, adapted, code_source, private_tests, same_value
-from evotrainer.envs.datasets import ListSource
 from evotrainer.envs.swe.admission import Cache
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
+from evotrainer.testing import check_environment
 
 from .helpers import grade, shared_data
 from .test_datasets_tables import jsonl
@@ -299,13 +299,11 @@ def test_only_a_missing_function_is_made_of_the_class() -> None:
     assert adapted("def (", "f", "# x\n") == "# x\ndef ("
 
 
-def test_demonstrations_are_the_train_splits_solutions(tmp_path: Path) -> None:
+def test_a_data_set_is_an_environment_like_any_other(box: Sandbox, tmp_path: Path) -> None:
     rows: Sequence[dict[str, Any]] = [{**STDIN, "question": f"Double, {i}."} for i in range(40)]
-    source: ListSource = code_source(
-        CodeDataConfig(source=str(jsonl(tmp_path / "t.jsonl", rows)), splits={"train": 1, "cert": 1})
-    )
-    prompts = {t.prompt for t in source.tasks("train")}
-    assert {p for p, _ in source.demonstrations(50, 0)} <= prompts
+    w = world(box, tmp_path / "t.jsonl", *rows, splits={"train": 1, "search": 1, "gate": 1, "cert": 1})
+    check_environment(w, sample=2)
+    assert {p for p, _ in w.demonstrations(50, 0)} <= {t.prompt for t in w.tasks("train")}
 
 
 def test_rows_that_cannot_be_read_may_be_left_out_and_are_told(tmp_path: Path) -> None:

@@ -103,15 +103,21 @@ class MlflowOptions(Frozen):
     """`[tracking.options.mlflow]`"""
 
     uri: str = ""
-    """Tracking server (http...), database (`sqlite:///FILE`, needs the whole mlflow package) or folder; default:
-    MLFLOW_TRACKING_URI, else `tracking/mlflow` in the run folder."""
+    """Tracking server (http...), database (`sqlite:///FILE`) or folder; default: MLFLOW_TRACKING_URI, else
+    `tracking/mlflow.db` in the run folder."""
+
+    @property
+    def place(self) -> str:
+        """As given, or MLflow's own; empty: in the run folder."""
+        return self.uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
 
 
 class Mlflow:
     """MLflow: the project is the experiment; trials are runs of it, told by the tag `evotrainer.key`."""
 
     def __init__(self, folder: Path, project: str, o: MlflowOptions) -> None:
-        uri = o.uri or os.environ.get("MLFLOW_TRACKING_URI") or str(folder.resolve() / "tracking" / "mlflow")
+        own = folder.resolve() / "tracking"
+        uri = o.place or f"sqlite:///{own / 'mlflow.db'}"
         if "://" not in uri:  # a folder, which MLflow still writes where it is asked to
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         from mlflow import MlflowClient
@@ -119,7 +125,8 @@ class Mlflow:
         self.client = MlflowClient(tracking_uri=uri)
         self.uri = str(self.client.tracking_uri)
         found = self.client.get_experiment_by_name(project)
-        self.experiment = found.experiment_id if found else self.client.create_experiment(project)
+        artifacts = None if o.place else str(own / "mlflow-artifacts")
+        self.experiment = found.experiment_id if found else self.client.create_experiment(project, artifacts)
         self._runs: dict[str, str] = {}
 
     def _run(self, sheet: Sheet, create: bool) -> str:
@@ -317,13 +324,19 @@ def _trackio_name(sheet: Sheet) -> str:
     return f"{sheet.name} {sheet.key[:6]}"
 
 
-TARGETS: Mapping[str, tuple[type, type[Frozen], str]] = {
-    "tensorboard": (TensorBoard, TensorBoardOptions, "tensorboard"),
-    "mlflow": (Mlflow, MlflowOptions, "mlflow"),
-    "wandb": (Wandb, WandbOptions, "wandb"),
-    "trackio": (Trackio, TrackioOptions, "trackio"),
+TARGETS: Mapping[str, tuple[type, type[Frozen]]] = {
+    "tensorboard": (TensorBoard, TensorBoardOptions),
+    "mlflow": (Mlflow, MlflowOptions),
+    "wandb": (Wandb, WandbOptions),
+    "trackio": (Trackio, TrackioOptions),
 }
-"""Name -> class, its options, the package it needs."""
+"""Name -> class, and its options. Each is also the name of its client's package and of our extra."""
+
+
+def packages(name: str, options: Frozen) -> tuple[str, ...]:
+    """Packages that a target imports."""
+    database = isinstance(options, MlflowOptions) and (not options.place or options.place.startswith("sqlite:"))
+    return (name, "sqlalchemy", "alembic") if database else (name,)
 
 
 def parse_target(name: str, options: Mapping[str, Any]) -> Frozen:
@@ -349,13 +362,12 @@ def check_targets(names: tuple[str, ...], options: Mapping[str, Any]) -> None:
         of_name = options.get(name, {})
         if not isinstance(of_name, Mapping):
             raise ConfigError(f"tracking.options.{name} is {of_name!r}, a table of options expected")
-        parse_target(name, of_name)
-        package = TARGETS[name][2]
-        if find_spec(package) is None:
-            raise MissingDependencyError(
-                f"tracking to {name} needs {package}, which is not installed; pip install 'evotrainer[{name}]', or take it out "
-                "of tracking.to"
-            )
+        for package in packages(name, parse_target(name, of_name)):
+            if find_spec(package) is None:
+                raise MissingDependencyError(
+                    f"tracking to {name} needs {package}, which is not installed; pip install 'evotrainer[{name}]', or take it "
+                    "out of tracking.to"
+                )
 
 
 def open_target(name: str, folder: Path, project: str, options: Mapping[str, Any]) -> Target:
