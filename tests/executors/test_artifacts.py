@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -114,12 +115,24 @@ def test_copies_of_a_training_at_work_are_consistent(tmp_path: Path) -> None:
             over.wait(0.004)
         over.set()
 
-    thread = threading.Thread(target=work)
-    thread.start()
+    def look() -> None:
+        while not over.is_set():
+            Photographer(run, TRIAL).listing()  # folders come and go under it
+
+    with ThreadPoolExecutor(2) as pool:
+        busy = [pool.submit(work), pool.submit(look)]
+        taken = photographs(run, tmp_path / "s", over)
+    for b in busy:
+        b.result()
+    assert taken
+
+
+def photographs(run: Path, staged: Path, over: threading.Event) -> int:
+    """Copies taken and found consistent."""
     camera, taken = Photographer(run, TRIAL), 0
     try:
         while not over.is_set() and taken < 8:
-            files = camera.take(tmp_path / "s")
+            files = camera.take(staged)
             state = files["trials/b0-s1/checkpoint/state.pt"].read_bytes()
             rng = files["trials/b0-s1/checkpoint/rng.bin"].read_bytes()
             assert set(state) == set(rng), "two checkpoints were mixed"
@@ -128,8 +141,7 @@ def test_copies_of_a_training_at_work_are_consistent(tmp_path: Path) -> None:
             taken += 1
     finally:
         over.set()
-        thread.join()
-    assert taken
+    return taken
 
 
 def test_paths_that_leave_the_run_folder_are_refused(tmp_path: Path) -> None:

@@ -254,6 +254,7 @@ def test_a_run_on_the_cluster_verifies(machines: Machines, task_file: Path, base
     overrides = [
         f"policy.base={base}", "run.evaluate_only=true", "executor.name=ray",
         f"executor.options.address={machines.address}", f"executor.options.artifacts=file://{tmp_path}/art",
+        f"executor.options.scratch={tmp_path}/nodes",
         "evaluation.search_tasks=4", "evaluation.gate_tasks=4", "evaluation.cert_tasks=4",
     ]  # fmt: skip
     run = api.start(task_file, tmp_path / "run", overrides)

@@ -9,6 +9,7 @@ A snapshot is never overwritten and carries its own checksum: a torn or half-upl
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -283,6 +284,12 @@ def own_folders(trial: str) -> tuple[str, ...]:
     return (f"rollouts/{trial}", f"sealed/{trial}", f"trials/{trial}")
 
 
+def _identity(name: str, s: os.stat_result) -> tuple[int, int, int]:
+    if name == "heartbeat":
+        return (0, 0, 0)
+    return (s.st_ino, 0, 0) if name in GROWING else (s.st_ino, s.st_size, s.st_mtime_ns)
+
+
 @dataclass(slots=True)
 class Photographer:
     """Takes consistent copies of a trial's files while the trial writes them: hard links, appended files by length.
@@ -317,20 +324,16 @@ class Photographer:
         """Identity of every file; what only grows, or is replaced at every step, has none."""
         out: dict[str, tuple[int, int, int]] = {}
         for folder in own_folders(self.trial):
-            for p in (self.run_dir / folder).rglob("*"):
-                name = p.name
-                parts = p.relative_to(self.run_dir / folder).parts
-                if name in PASSING or name.endswith(".tmp") or any(x.startswith(".") for x in parts):
-                    continue
-                try:
-                    s = p.lstat()
-                except FileNotFoundError:
-                    continue
-                if stat.S_ISREG(s.st_mode):
-                    loose = name == "heartbeat"
-                    grown = name in GROWING
-                    key = (0, 0, 0) if loose else (s.st_ino, 0, 0) if grown else (s.st_ino, s.st_size, s.st_mtime_ns)
-                    out[str(p.relative_to(self.run_dir))] = key
+            for at, below, names in os.walk(self.run_dir / folder):  # passes over a folder that goes meanwhile
+                below[:] = [b for b in below if not b.startswith(".")]
+                for name in names:
+                    if name in PASSING or name.endswith(".tmp") or name.startswith("."):
+                        continue
+                    p = Path(at) / name
+                    with contextlib.suppress(FileNotFoundError):
+                        s = p.lstat()
+                        if stat.S_ISREG(s.st_mode):
+                            out[str(p.relative_to(self.run_dir))] = _identity(name, s)
         return out
 
     def _copy(self, path: str, to: Path) -> Path:
