@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import platform
 import resource
 import subprocess
@@ -178,7 +179,8 @@ def report(sides: Mapping[str, list[Side]], recipe: Recipe, model: Path, gpu: bo
     size = 0
     for f in weight_files(model):
         with safe_open(f, "pt") as tensors:
-            size += sum(tensors.get_slice(k).get_shape()[0] * _rest(tensors.get_slice(k).get_shape()) for k in tensors)
+            names = list(tensors.keys())
+            size += sum(math.prod(tensors.get_slice(k).get_shape()) for k in names)
     step = {k: median(x for s in v for x in s.steps) for k, v in sides.items()}
     tokens = recipe.prompts_per_step * recipe.group_size * recipe.max_tokens
     pairs = [median(o.steps) / median(t.steps) - 1 for o, t in zip(sides["EvoTrainer"], sides["TRL"], strict=True)]
@@ -214,13 +216,6 @@ def report(sides: Mapping[str, list[Side]], recipe: Recipe, model: Path, gpu: bo
             "",
         ]
     )
-
-
-def _rest(shape: list[int]) -> int:
-    n = 1
-    for x in shape[1:]:
-        n *= x
-    return n
 
 
 def commit() -> str:

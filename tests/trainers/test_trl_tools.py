@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from trl_base import SHAPE
+from trl_base import SHAPE, fork_trials
 
 from evotrainer.envs import open_environment
 from evotrainer.errors import TaskSetError
@@ -154,3 +154,22 @@ def test_what_is_wrong_with_a_class_is_said_by_name(player: Path, tmp_path: Path
         world(tmp_path).step([], [], [])
     with pytest.raises(TaskSetError, match="truth 'nope' is none of reward"):
         world(tmp_path, truth="nope")
+
+
+def test_a_users_class_goes_through_the_whole_loop(
+    player: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evotrainer.api import start
+
+    fork_trials(monkeypatch)
+    example = FILE.parents[2] / "examples" / "trl-tools.toml"
+    small = [
+        *(f"policy.base={player}", "trainer.options={}", "recipe.steps=1", "recipe.prompts_per_step=2"),
+        *("recipe.group_size=2", "recipe.max_turns=2", "recipe.max_tokens=24", "run.rounds=0", "run.seeds=[1, 2]"),
+        *("run.certify_seeds=[101]", "run.workers=1", "run.agent=random", f"environment.name=trl:{FILE}:GuessEnv"),
+        *("evaluation.search_tasks=2", "evaluation.gate_tasks=2", "evaluation.cert_tasks=2"),
+    ]
+    run = start(example, tmp_path / "run", small)
+    assert run.certification is not None and not run.verify().problems
+    opened = next(e.body for e in run.events() if e.kind == "run")
+    assert opened.base_policy["path"] == str(player) and str(FILE) in opened.environment["files"]
