@@ -15,25 +15,21 @@ if TYPE_CHECKING:
 
 
 def skills_list(source: Path, *, as_json: bool) -> None:
-    """Skills of a library, a run folder or `builtin`, one line each."""
-    from rich.table import Table
-
+    """Skills of a library, a run folder or `builtin`, with claim, pooled effect, scope and expiry."""
     from evotrainer.skills import read_library
 
     every = read_library(source).values()
     if as_json:
         print(json.dumps([_row(s) for s in every], indent=1))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("skill", "claim", "effect, points", "trials", "scope", "domains", "valid until"):
-        table.add_column(name, overflow="fold")
     for s in every:
-        table.add_row(
-            s.name, s.claim, _effect(s), str(len(s.trials)), s.scope, ", ".join(s.domains), s.expiry.until
-        )  # fmt: skip
-    if every:
-        console().print(table)
-    else:
+        n = len(s.trials)
+        print(s.name)
+        print(
+            f"  {s.claim}: {_effect(s)}, {n} trial{'s' * (n != 1)}, {s.scope} ({', '.join(s.domains)}), "
+            f"valid until {s.expiry.until}"
+        )
+    if not every:
         print(_none(source))
 
 
@@ -43,7 +39,7 @@ def _none(source: Path) -> str:
 
 def _effect(s: Skill) -> str:
     p = s.pooled
-    return f"{100 * p.mean:+.1f} [{100 * p.low:+.1f}, {100 * p.high:+.1f}]" if p else "none measured"
+    return f"{100 * p.mean:+.1f} points [{100 * p.low:+.1f}, {100 * p.high:+.1f}]" if p else "nothing measured"
 
 
 def _row(s: Skill) -> dict[str, Any]:
