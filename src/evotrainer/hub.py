@@ -9,6 +9,7 @@ from evotrainer.errors import ConfigError, MissingDependencyError
 
 PINNED = re.compile(r"hf:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 ID = re.compile(r"(?:hf:)?([A-Za-z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
+CACHED = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{40})/?$")
 WANTED = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py"]
 """Files of a model that its tokenizer and weights need."""
 
@@ -17,6 +18,12 @@ def parse_pinned(base: str) -> tuple[str, str] | None:
     """(id, commit) of `hf:org/name@commit`."""
     m = PINNED.fullmatch(base)
     return (m[1], m[2]) if m else None
+
+
+def hub_name(folder: str) -> str | None:
+    """`hf:org/name@commit` of a folder in a Hugging Face cache, by its path alone; None for any other."""
+    m = CACHED.search(folder)
+    return f"hf:{m[1]}/{m[2]}@{m[3]}" if m else None
 
 
 def looks_like_id(base: str) -> tuple[str, str | None] | None:

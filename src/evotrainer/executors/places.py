@@ -14,6 +14,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors.artifacts import Item
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.durable import sha256_file
+from evotrainer.trainers.bases import base_of, is_adapter, noted
 
 SCHEME = re.compile(r"^[a-z]+:(?=/(?!/))")
 """What may stand before a path: `python:/...`, `trl:/...`; no URL."""
@@ -108,7 +109,8 @@ class Inputs:
 
         if spec.policy_dir:
             path = Path(spec.policy_dir)
-            add(path if path.is_absolute() else self.run_dir / path, "" if path.is_absolute() else spec.policy_dir)
+            for policy, place in self._bases(path if path.is_absolute() else self.run_dir / path, path):
+                add(policy, place)
         for path in {*named_files(spec.environment), *named_files(spec.trainer_options)}:
             if path.suffix == ".py" and self.extra is None:
                 add(path.parent, paths=_module_folder(path))
@@ -120,6 +122,16 @@ class Inputs:
                 raise ConfigError(f"executor.options.files: no {text}; give absolute paths of files or folders")
             add(path)
         return trees, files
+
+    def _bases(self, policy: Path, named: Path) -> Iterator[tuple[Path, str]]:
+        """A policy and what its adapters lie upon, each with its place in the run folder; TrainerError where one is gone."""
+        place = "" if named.is_absolute() else named.as_posix()
+        yield policy, place
+        while is_adapter(policy):
+            name, base = noted(policy)[0], base_of(policy)
+            inside = place and not Path(name).is_absolute() and base.is_relative_to(run := self.run_dir.absolute())
+            policy, place = base, base.relative_to(run).as_posix() if inside else ""
+            yield policy, place
 
     def _item(self, p: Path, root: Path) -> Item:
         s = p.stat()

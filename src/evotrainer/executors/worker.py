@@ -35,6 +35,7 @@ from evotrainer.executors.warm import make_base
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
+from evotrainer.trainers.bases import use_places
 
 if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
@@ -122,6 +123,7 @@ class TrialProcess:
         self.run_dir = folder.parent.parent
         self.places = read_places(folder)
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
+        use_places(self.places)
         before = read_heartbeat(folder)
         self.resumed = before is not None
         self.clock = Clock(before.cpu_s if before else 0.0, folder)
@@ -261,6 +263,7 @@ class TrialProcess:
             policy_dir=start,
             work_dir=self.folder,
             checkpoint_every=spec.checkpoint_every,
+            run_dir=self.run_dir,
         )
 
     def train(

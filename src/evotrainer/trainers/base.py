@@ -56,6 +56,8 @@ class TrainRequest:
     """Steps."""
     cpu_budget_s: float | None = None
     """CPU-seconds; past it TrainerError names the overrun."""
+    run_dir: Path | None = None
+    """Folder that may move as a whole: what lies in it is named relative to the policy, not by this machine's path."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import MissingDependencyError
+from evotrainer.hub import looks_like_id
 from evotrainer.records.recipe import diff
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import one_line, percent, point_range, points, value
@@ -83,9 +85,17 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
         tags=["evotrainer", "reinforcement-learning", status.replace(" ", "-").lower()],
         model_name=name,
         eval_results=results[-1:] or None,
-        base_model=base if base.count("/") == 1 and not Path(base).exists() else None,
+        base_model=_hub_base(view, base),
     )
     return str(data.to_yaml())
+
+
+def _hub_base(view: RunView, base: str) -> str | None:
+    """Hub id of the base model: the ledger's, else that which an adapter names; None where it is none."""
+    told = view.opened.base_policy.get("id") if view.opened else None
+    if told is None and base and not Path(base).exists() and (found := looks_like_id(base)):
+        told = found[0]
+    return told
 
 
 def _standing(view: RunView, invalid: str, certified: bool) -> list[str]:
@@ -197,7 +207,7 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
             revision = f", revision `{data['revision']}`" if data.get("revision") else ""
             rows.append(("data set", f"`{_place(data.get('source'))}`, format {data.get('format')}{revision}"))
         rows += [
-            ("base policy", f"`{_place(o.base_policy.get('path'))}` `{o.base_policy.get('sha256', '')[:16]}`"),
+            ("base policy", f"`{_base(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
             ("task file's hash", f"`{o.task_hash}`"),
             ("sandbox", o.isolation),
             ("evotrainer", o.version),
@@ -263,6 +273,11 @@ def _opened(view: RunView) -> dict[str, Any] | None:
     if isinstance(environment.get("data"), dict):
         environment["data"]["source"] = _place(environment["data"].get("source"))
     return body
+
+
+def _base(told: Mapping[str, str]) -> str:
+    """Id and commit of a base policy from the Hub, else where it was."""
+    return f"{told['id']}@{told['commit']}" if "id" in told else _place(told.get("path"))
 
 
 def _place(path: Any) -> str:

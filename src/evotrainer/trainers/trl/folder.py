@@ -14,10 +14,9 @@ from transformers.utils import logging
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.durable import write_trouble
+from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.embedded.folder import fsync, replace_folder
 from evotrainer.trainers.trl.options import TrlOptions
-
-ADAPTER = "adapter_config.json"
 
 logging.disable_progress_bar()  # a trial's log is a file; loading takes a moment
 
@@ -61,10 +60,17 @@ def load_tokenizer(folder: Path, options: TrlOptions | None = None) -> Any:
     return tokenizer
 
 
-def load_model(folder: Path, dtype: torch.dtype, options: TrlOptions | None = None, *, merge: bool = False) -> Any:
-    """The policy's model; adapters lie upon the base model that their folder names, or are merged into it.
+def load_model(
+    folder: Path,
+    dtype: torch.dtype | str,
+    options: TrlOptions | None = None,
+    *,
+    merge: bool = False,
+    base: Path | None = None,
+) -> Any:
+    """The policy's model; adapters lie upon their base model (`trainers.bases`), or are merged into it.
 
-    TrainerError says what is wrong with the folder.
+    `dtype`: `auto` for that of the base model's own files. `base`: in place of the one the folder names. TrainerError says what is wrong with the folder.
     """
     from transformers import AutoModelForCausalLM
 
@@ -72,8 +78,7 @@ def load_model(folder: Path, dtype: torch.dtype, options: TrlOptions | None = No
     kwargs: dict[str, Any] = {"dtype": dtype, "trust_remote_code": options.trust_remote_code}
     if options.attention:
         kwargs["attn_implementation"] = options.attention
-    adapters = (folder / ADAPTER).is_file()
-    model = load_model(adapter_base(folder), dtype, options, merge=True) if adapters else None
+    model = load_model(base or base_of(folder), dtype, options, merge=True) if is_adapter(folder) else None
     try:
         if model is None:
             model = AutoModelForCausalLM.from_pretrained(folder, **kwargs)
@@ -88,17 +93,6 @@ def load_model(folder: Path, dtype: torch.dtype, options: TrlOptions | None = No
         ) from e
     model.config._name_or_path = str(folder)  # TRL loads its reference model from there
     return model
-
-
-def adapter_base(folder: Path) -> Path:
-    """The base model's folder of adapters; TrainerError where it is gone."""
-    base = Path(str(json.loads((folder / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path") or ""))
-    if not (base / "config.json").is_file():
-        raise TrainerError(
-            f"policy {folder}: its adapters belong to {base}, which is not there any more; restore that folder, or correct "
-            f"base_model_name_or_path in {folder / ADAPTER}"
-        )
-    return base
 
 
 def stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
@@ -143,7 +137,7 @@ def save_merged(folder: Path, out: Path, dtype: str = "auto") -> Path:
 
 
 def _weights_home(folder: Path) -> Path:
-    return _weights_home(adapter_base(folder)) if (folder / ADAPTER).is_file() else folder
+    return _weights_home(base_of(folder)) if is_adapter(folder) else folder
 
 
 def _line(e: Exception) -> str:

@@ -20,6 +20,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, TrainResult, World
+from evotrainer.trainers.bases import is_adapter, note_base
 from evotrainer.trainers.clock import Clock
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.records import Provenance, environment_facts, rollout, salt
@@ -102,6 +103,8 @@ class TrlTrainer:
         session = self._session(request, world, tokenizer, model, fields)
         checkpoint = resume(session, args.process_index, args)
         if session.step < recipe.steps:
+            if recipe.kl_beta > 0 and not adapters and is_adapter(request.policy_dir):
+                model.config._name_or_path = self._reference(model, request.work_dir, args.process_index, processes)
             trainer = Grpo(
                 session,
                 sink,
@@ -115,12 +118,22 @@ class TrlTrainer:
             model = trainer.accelerator.unwrap_model(trainer.model)
         else:  # killed between the last checkpoint and the policy
             assert checkpoint is not None
-            model = load_model(checkpoint, dtype if adapters else torch.float32, options)
+            model = load_model(
+                checkpoint, dtype if adapters else torch.float32, options, base=request.policy_dir if adapters else None
+            )
         with process_zero_first(args.process_index, processes):
             if not args.process_index:
-                self._save(model, tokenizer, request.work_dir / POLICY)
+                self._save(model, tokenizer, request)
         shutil.rmtree(request.work_dir / WRITING, ignore_errors=True)
         return TrainResult(session.step, request.work_dir / POLICY, session.curve, checkpoint is not None)
+
+    def _reference(self, model: Any, work_dir: Path, rank: int, processes: int) -> str:
+        """A start policy of adapters as whole weights: TRL loads its reference model from a folder of these alone."""
+        folder = work_dir / WRITING / "reference"
+        with process_zero_first(rank, processes):
+            if not rank:
+                save_folder(folder, [model.save_pretrained])
+        return str(folder)
 
     def _bookkeeping(self, request: TrainRequest, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
         """GRPOConfig fields that neither recipe nor user decides."""
@@ -200,11 +213,13 @@ class TrlTrainer:
             task_type="CAUSAL_LM", r=o.r, lora_alpha=o.alpha or 2 * o.r, lora_dropout=o.dropout, target_modules=targets
         )
 
-    def _save(self, model: Any, tokenizer: Any, folder: Path) -> None:
-        """The policy folder; with adapters, the base model's config.json beside them."""
+    def _save(self, model: Any, tokenizer: Any, request: TrainRequest) -> None:
+        """The policy folder; with adapters, the base model's config.json beside them and a note of what that is."""
+        folder, base = request.work_dir / POLICY, Path(request.policy_dir)
         parts = [model.save_pretrained, tokenizer.save_pretrained]
         if self.options.lora is not None:
             parts.append(model.get_base_model().config.save_pretrained)
+            parts.append(lambda written: note_base(written, folder, base, request.run_dir))
         save_folder(folder, parts)
 
     # -- evaluation -------------------------------------------------------------------------------------------------
