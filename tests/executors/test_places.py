@@ -8,7 +8,9 @@ import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.executors import places
-from evotrainer.executors.places import Inputs, asked_path, relocated
+from evotrainer.executors.artifacts import Item
+from evotrainer.executors.places import Inputs, Tree, asked_path, relocated
+from evotrainer.trainers.bases import base_of, is_adapter, note_base, use_places
 
 from .conftest import Make
 
@@ -81,3 +83,53 @@ def test_paths_move_and_come_back() -> None:
         "paths": ["/scratch/inputs/cd/words.jsonl", "/data/words.jsonl2"],
     }
     assert asked_path("/scratch/inputs/ab/policy", here) == "/home/me/task/policy"
+
+
+def adapters(folder: Path, base: Path, run: Path | None) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "adapter_model.safetensors").write_text(folder.parent.name)
+    note_base(folder, folder, base, run)
+    return folder
+
+
+def lay(trees: list[Tree], files: dict[Item, Path], node: Path) -> dict[str, str]:
+    """As a keeper lays inputs on a node; where they are."""
+    there = {}
+    for tree in trees:
+        to = node / "run" / tree.place if tree.place else node / "inputs" / tree.key
+        for item in tree.items:
+            (to / item.path).parent.mkdir(parents=True, exist_ok=True)
+            (to / item.path).write_bytes(files[item].read_bytes())
+        if not tree.place:
+            there[tree.root] = str(to)
+    return there
+
+
+@pytest.mark.parametrize("where", ["in the run", "outside", "adapters of another run"])
+def test_the_base_of_adapters_travels_with_them(tmp_path: Path, make_spec: Make, where: str) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    base = {"in the run": run / "trials/base/policy", "outside": tmp_path / "base"}.get(
+        where, other / "trials/base/policy"
+    )
+    base.mkdir(parents=True)
+    (base / "config.json").write_text("{}")
+    (base / "model.safetensors").write_text("w")
+    upon = adapters(other / "trials/b3-s1/policy", base, other) if where.startswith("adapters") else base
+    adapters(run / "trials/b0-s1/policy", upon, run)
+    trees, files = Inputs(run, ()).of(make_spec(policy_dir="trials/b0-s1/policy", environment={"name": "code"}))
+    assert [t.place for t in trees if t.place] == ["trials/b0-s1/policy"] + (
+        ["trials/base/policy"] if where == "in the run" else []
+    )
+    places = lay(trees, files, tmp_path / "node")
+    for gone in (run, other, tmp_path / "base"):
+        if gone.exists():
+            gone.rename(tmp_path / f"{gone.name}-gone")
+    use_places(places)
+    try:
+        found = tmp_path / "node/run/trials/b0-s1/policy"
+        while is_adapter(found):
+            found = base_of(found)
+        assert found.is_relative_to(tmp_path / "node") and (found / "model.safetensors").read_text() == "w"
+    finally:
+        use_places({})

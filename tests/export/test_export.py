@@ -225,3 +225,19 @@ def test_an_adapter_is_merged_into_its_base_model(run: Path, tmp_path: Path) -> 
         assert (merged - tuned(ids).logits).abs().max() < 1e-4
         assert (merged - AutoModelForCausalLM.from_pretrained(base)(ids).logits).abs().max() > 1e-3
     assert AutoTokenizer.from_pretrained(out).chat_template == "{{ messages[0]['content'] }}"
+
+
+def test_a_base_of_the_hub_is_named_in_the_card(run: Path, tmp_path: Path) -> None:
+    from evotrainer.views.card import model_card
+    from evotrainer.views.model import RunView
+
+    view = RunView.load(run, rollouts=False)
+    assert view.opened is not None
+    commit = "a" * 40
+    told = {"path": f"/home/me/hub/models--org--small/snapshots/{commit}", "id": "org/small", "commit": commit}
+    view.opened = view.opened.model_copy(update={"base_policy": {**told, "sha256": "cd" * 32}})
+    text = model_card(
+        view, "b1", trial="b1-s11", seed=11, rule="", certified=True, invalid="", sha256="", base="", name="m"
+    )
+    assert yaml.safe_load(text.split("---\n")[1])["base_model"] == "org/small"
+    assert f"| base policy | `org/small@{commit}` `{'cd' * 8}` |" in text and "/home/me" not in text
