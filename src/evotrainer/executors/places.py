@@ -125,11 +125,11 @@ class Inputs:
 
     def _bases(self, policy: Path, named: Path) -> Iterator[tuple[Path, str]]:
         """A policy and what its adapters lie upon, each with its place in the run folder; TrainerError where one is gone."""
-        place = "" if named.is_absolute() else named.as_posix()
+        place, run = "" if named.is_absolute() else named.as_posix(), Path(os.path.normpath(self.run_dir.absolute()))
         yield policy, place
         while is_adapter(policy):
             name, base = noted(policy)[0], base_of(policy)
-            inside = place and not Path(name).is_absolute() and base.is_relative_to(run := self.run_dir.absolute())
+            inside = place and not Path(name).is_absolute() and base.is_relative_to(run)
             policy, place = base, base.relative_to(run).as_posix() if inside else ""
             yield policy, place
 
