@@ -304,6 +304,24 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
     assert again.resumed
 
 
+def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(base: Path, tmp_path: Path) -> None:
+    from evotrainer.trainers.merging import merge_adapter
+    from evotrainer.trainers.trl import load_model
+
+    how = {"lr": 1e-2, "steps": 1, "rewards": {"digits": 1.0}}
+    first, _ = run(base, tmp_path / "one", options={"lora": {"r": 2}}, **how)
+    second, _ = run(first.policy_dir, tmp_path / "two", options={"lora": {"r": 2}}, **how)
+    full, _ = run(second.policy_dir, tmp_path / "full", kl_beta=0.01, **how)
+    assert (full.policy_dir / "model.safetensors").is_file()
+    assert merge_adapter(second.policy_dir, tmp_path / "merged") == str(base)
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        two, merged, one = (
+            load_model(p, torch.float32)(ids).logits for p in (second.policy_dir, tmp_path / "merged", first.policy_dir)
+        )
+    assert torch.allclose(two, merged, atol=1e-4) and not torch.allclose(two, one, atol=1e-3)
+
+
 def test_an_evaluation_is_the_same_twice_and_in_task_order(base: Path) -> None:
     ask = EvalRequest(Identity("r", "b3", 7), recipe(max_turns=2), base, "gate", 0, attempts=3, tasks=5)
     world: World = GuessWorld(n=16, length=1)

@@ -86,7 +86,7 @@ def load_model(
             from peft import PeftModel
 
             model = PeftModel.from_pretrained(model, str(folder))
-            model = model.merge_and_unload() if merge else model
+            model = model.merge_and_unload().requires_grad_(True) if merge else model  # peft has frozen the base
     except Exception as e:  # transformers and peft raise many types
         raise TrainerError(
             f"policy {folder}: transformers cannot load it ({_line(e)}); restore the policy folder"
