@@ -15,6 +15,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.durable import os_errors, sha256_file, sha256_tree
 from evotrainer.records.events import Certified, TrialFinished
 from evotrainer.records.lineage import BASE, Branch, Lineage
+from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.merging import ADAPTER, merge_adapter
 
 EVIDENCE = "evotrainer.json"
@@ -142,9 +143,8 @@ def check_policy(run: Path, chosen: Chosen) -> None:
     there = set(sha256_tree(chosen.policy, run)) if inside else set()
     if extra := there - inside.keys():
         raise IntegrityError(f"{run / min(extra)} was not left by trial {chosen.trial.trial}; remove it")
-    weights = chosen.policy / "model.safetensors"
-    if not inside and weights.is_file() and sha256_file(weights) != chosen.trial.policy_sha256:
-        raise IntegrityError(f"{weights} is not the policy of trial {chosen.trial.trial}; restore it")
+    if not inside and weights_sha256(chosen.policy) != chosen.trial.policy_sha256:
+        raise IntegrityError(f"{chosen.policy} is not the policy of trial {chosen.trial.trial}; restore it")
 
 
 def write_evidence(folder: Path, body: dict[str, Any]) -> None:

@@ -226,7 +226,8 @@ class Trials:
                 self.executor.forget(result.trial)
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run cannot do without it: "
-                    f"mend the cause and `evotrainer resume {self.folder}` tries it again"
+                    f"mend the cause and `evotrainer resume {self.folder}` tries it again; where it lies in the task file "
+                    "(trainer, policy, environment), start a new run"
                 )
             done[result.trial] = self.ledger.append("finished", f"{result.trial}/finished", result).body
             fault_point(f"after:{result.trial}/finished")

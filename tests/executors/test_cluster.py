@@ -14,6 +14,7 @@ from evotrainer import api
 from evotrainer.config import load_task
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
 from evotrainer.executors import check_executor, cluster
+from evotrainer.executors.artifacts import PASSING
 from evotrainer.executors.cluster import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
 from evotrainer.executors.keeper import Job, Keeper, Report, versions
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir, write_atomic
@@ -132,6 +133,20 @@ def test_a_trial_that_is_killed_again_and_again_has_failed(tmp_path: Path, make_
     assert (done.status, done.label) == ("failed", "crash")
     assert "killed by signal 9 (out of memory?), 2 times" in done.error
     assert len(one.backend.jobs) == 2
+
+
+def test_a_failure_names_no_file_that_stays_on_its_node(tmp_path: Path, make_spec: Make) -> None:
+    one = executor(tmp_path, lambda t, n: [])
+    spec = make_spec(1)
+    folder = one.local.prepare(spec)
+    store = tmp_path / "rollouts" / spec.trial
+    store.mkdir(parents=True)
+    (store / "tail.log").write_bytes(b"")
+    for name in PASSING:
+        (store / name).write_text("1")
+    failed = one.local.record_failure(spec, folder, "crash", "it broke", 1.0, None)
+    assert {Path(n).name for n in failed.files} >= {"spec.json", "tail.log"}
+    assert not {Path(n).name for n in failed.files} & {"writer.lock"}, "a writer's lock does not travel"
 
 
 @pytest.mark.parametrize("kind", [StoreError, SandboxError, FaultsError, ConfigError])

@@ -17,6 +17,7 @@ from evotrainer.records.durable import sha256_tree
 from evotrainer.records.evidence import Intervention, Prediction, Verdict
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.embedded.folder import load_policy, save_policy
 from evotrainer.trainers.embedded.forward import logits
 from evotrainer.trainers.embedded.policy import Policy
@@ -215,7 +216,7 @@ def test_an_adapter_is_merged_into_its_base_model(run: Path, tmp_path: Path) -> 
     with Ledger.open(run / "ledger.db") as ledger:
         done = ev.TrialFinished(
             trial="b0-s7", branch="b0", seed=7, status="complete", cpu_s=1, wall_s=1, steps=4,
-            policy_path=str(adapter), policy_sha256="ab" * 32, scores=())  # fmt: skip
+            policy_path=str(adapter), policy_sha256=weights_sha256(adapter) or "", scores=())  # fmt: skip
         ledger.append("finished", "b0-s7/finished", done)
     out = api.Run(run).export(tmp_path / "merged", branch="b0", seed=7)
     assert not (out / "adapter_config.json").exists()

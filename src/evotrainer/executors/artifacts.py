@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from evotrainer.errors import ConfigError, IntegrityError, MissingDependencyError, StoreError
 from evotrainer.records.durable import sha256_file
+from evotrainer.records.reading import LOCK
 
 T = TypeVar("T")
 TRIES = 4
@@ -33,7 +34,7 @@ KEPT = 2
 """Snapshots of a running attempt that stay; older ones and their blobs go."""
 GROWING = ("tail.log", "log.txt")
 """Files that are only appended to: what they hold when they are looked at is a consistent state."""
-PASSING = ("lock", "writer.lock", "places.json", "probe.tmp")
+PASSING = ("lock", LOCK, "places.json", "probe.tmp")
 """Files that belong to a process, not to the trial."""
 
 

@@ -18,6 +18,7 @@ from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, tria
 from evotrainer.executors.worker import EXIT_BUSY, descendants_cpu_s
 from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
+from evotrainer.records.reading import LOCK
 
 POLL_S = 0.1
 STALE_S = 600.0
@@ -208,7 +209,13 @@ class LocalExecutor:
             cpu_s=round(h.cpu_s if h else 0.0, 3),
             wall_s=round(wall_s, 3),
             steps=h.step if h else 0,
-            files={k: v for p in left if p.exists() for k, v in sha256_tree(p, self.run_dir).items()},
+            files={
+                k: v
+                for p in left
+                if p.exists()
+                for k, v in sha256_tree(p, self.run_dir).items()
+                if Path(k).name != LOCK  # the process's, not the trial's: it does not travel
+            },
         )
         write_atomic(folder / "result.json", finished.model_dump_json())
         return finished

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 TAIL = "tail.log"
+LOCK = "writer.lock"
 PART_GLOB = "part-*.parquet"
 
 

@@ -33,6 +33,7 @@ from evotrainer.records.durable import (
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frames import Tail, batch_frame, read_tail, schema_frame
 from evotrainer.records.reading import (
+    LOCK,
     PART_GLOB,
     TAIL,
     check_folder,
@@ -111,7 +112,7 @@ class RolloutStore:
         self.seal_bytes = seal_bytes
         with os_errors(f"cannot create rollout folder {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = WriterLock(self.folder / "writer.lock", f"rollout folder {self.folder}")
+        self._lock = WriterLock(self.folder / LOCK, f"rollout folder {self.folder}")
         self._fd = -1
         try:
             with os_errors(f"cannot open rollout folder {self.folder}"):

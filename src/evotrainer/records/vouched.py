@@ -17,12 +17,12 @@ from evotrainer.records.chain import Event
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import LibraryOpened, RunOpened, SkillDistilled, TrialFinished, TrialIntended
 from evotrainer.records.frames import read_tail, schema_frame
-from evotrainer.records.reading import TAIL, check_folder, is_store, read_checksum, stored_parts
+from evotrainer.records.reading import LOCK, TAIL, check_folder, is_store, read_checksum, stored_parts
+from evotrainer.records.weights import weight_files, weights_sha256
 
 STORES = ("rollouts", "sealed")
 """Subfolders of a run that hold one rollout store per trial."""
 TRIALS = "trials"
-WEIGHTS = "model.safetensors"
 RESULT = "result.json"
 
 
@@ -39,9 +39,14 @@ def task_file(folder: Path, run: RunOpened) -> Iterator[str]:
 
 def outside(run: RunOpened) -> Iterator[str]:
     """What the run was built upon and does not hold itself, as far as it changed since: the run's record stands."""
-    base = run.base_policy.get("path", "")
-    named = {base + "/" + WEIGHTS: run.base_policy["sha256"]} if run.base_policy.get("sha256") else {}
-    for name, sha in {**named, **run.environment.get("files", {})}.items():
+    if sha := run.base_policy.get("sha256"):
+        base = Path(run.base_policy.get("path", ""))
+        now = weights_sha256(base)
+        if now is None:
+            yield f"the weights in {base}, which the run was built upon, are not here: they could not be compared"
+        elif now != sha:
+            yield f"{_weights(base)} is not what the run was built upon any more"
+    for name, sha in run.environment.get("files", {}).items():
         path = Path(name)
         if not path.is_file():
             yield f"{name}, which the run was built upon, is not here: it could not be compared"
@@ -57,15 +62,21 @@ def policy(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterator[st
     if path is None:
         yield f"trial {t.trial}: policy path {t.policy_path} leads out of the run folder"
         return
-    weights = path / WEIGHTS if path.is_dir() else path
-    if not weights.is_file():
+    found = weights_sha256(path) if path.is_dir() else None
+    if found is None:
         yield f"trial {t.trial}: policy {t.policy_path} is missing"
         return
     checked["policies"] += 1
-    if sha256_file(weights) != t.policy_sha256:
-        yield f"trial {t.trial}: {weights} does not match the SHA-256 in the ledger; it was changed after the trial"
+    if found != t.policy_sha256:
+        yield f"trial {t.trial}: {_weights(path)} does not match the SHA-256 in the ledger; it was changed after the trial"
     if t.policy_path.startswith(f"{TRIALS}/{t.trial}/") and t.files:
         yield from added(folder, t, path)
+
+
+def _weights(policy: Path) -> Path:
+    """The file that holds a policy's weights, or the folder of several."""
+    files = weight_files(policy)
+    return files[0] if len(files) == 1 else policy
 
 
 def added(folder: Path, t: TrialFinished, below: Path) -> Iterator[str]:
@@ -73,7 +84,7 @@ def added(folder: Path, t: TrialFinished, below: Path) -> Iterator[str]:
     folder = folder.resolve()
     for p in sorted(below.resolve().rglob("*")):
         name = str(p.relative_to(folder)) if p.is_relative_to(folder) else str(p)
-        if p.is_file() and name not in t.files:
+        if p.is_file() and name not in t.files and p.name != LOCK:
             yield f"trial {t.trial}: {name} is not in the ledger; it was added after the trial"
 
 
