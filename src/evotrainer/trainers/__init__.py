@@ -9,6 +9,8 @@ from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.trainers.base import Trainer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from evotrainer.records.recipe import Recipe
 
 TRAINERS = ("embedded", "trl")
@@ -59,6 +61,21 @@ def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recip
                     f"trainer.options.{'lora' if library == 'peft' else 'vllm'} needs {library}, which is not installed; "
                     f"run: pip install {library}"
                 )
+
+
+def check_turns(
+    name: str, options: Mapping[str, Any], base: Path | None, recipes: Sequence[Recipe], tools: bool = False
+) -> list[str]:
+    """ConfigError where a base policy cannot carry the turns of the recipes; else notes for the reader.
+
+    `tools`: TRL plays the environment. Loads the trainer's libraries only where a template has to be tried.
+    """
+    if name != "trl" or base is None or all(r.max_turns == 1 for r in recipes):
+        return []
+    from evotrainer.trainers.trl.chat import check_policy_turns
+    from evotrainer.trainers.trl.options import parse
+
+    return [note] if (note := check_policy_turns(base, parse(options), tools)) else []
 
 
 def bf16_pays() -> bool:
