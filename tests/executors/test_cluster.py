@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from evotrainer import api
-from evotrainer.config import load_task
+from evotrainer.config import default_workers, load_task
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
-from evotrainer.executors import check_executor, cluster
+from evotrainer.executors import check_executor, cluster, local, local_workers, wants_gpu
 from evotrainer.executors.cluster import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
 from evotrainer.executors.keeper import Job, Keeper, Report, versions
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir, write_atomic
@@ -42,7 +42,9 @@ class Scripted:
         self.found: dict[str, list[int]] = {}
         self.jobs: list[Job] = []
 
-    def open(self, key: str, options: ClusterOptions) -> None: ...
+    def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
+        return options
+
     def close(self) -> None: ...
     def slots(self) -> int:
         return self.places
@@ -239,6 +241,37 @@ def test_options_are_checked_before_anything_is_spent(task_file: Path, monkeypat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'evotrainer\[ray\]'"):
         check_executor(load_task(task_file, ["executor.name=ray"]))
+
+
+def test_a_trl_trial_gets_a_gpu_where_the_cluster_has_one(task_file: Path) -> None:
+    def gpus(given: dict[str, Any], wanted: bool, there: float) -> float:
+        return cluster.with_gpus(cluster.parse_cluster_options(given), wanted, there).gpus
+
+    assert gpus({}, True, 8.0) == 1.0
+    assert gpus({"gpus": 0}, True, 8.0) == gpus({}, False, 8.0) == gpus({}, True, 0.0) == 0.0
+    assert gpus({"gpus": 0.5}, True, 8.0) == 0.5
+    assert wants_gpu(load_task(task_file, ["trainer.name=trl"])) and not wants_gpu(load_task(task_file))
+    assert not wants_gpu(load_task(task_file, ["trainer.name=trl", "trainer.options.device=cpu"]))
+
+
+def test_trials_of_trl_do_not_share_this_machines_gpu(
+    task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tmp_path / "version"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert not local.gpu_visible([str(driver)])
+    driver.write_text("NVRM")
+    for shown, seen in (("0,1", True), ("", False), ("-1", False)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+        assert local.gpu_visible([str(driver)]) is seen
+    monkeypatch.setattr(local, "gpu_visible", lambda: True)
+    trl, one_per_core = "trainer.name=trl", default_workers()
+    assert local_workers(load_task(task_file, [trl])) == 1
+    assert local_workers(load_task(task_file, [trl, "run.workers=3"])) == 3
+    assert local_workers(load_task(task_file)) == one_per_core
+    assert local_workers(load_task(task_file, [trl, "trainer.options.device=cpu"])) == one_per_core
+    monkeypatch.setattr(local, "gpu_visible", lambda: False)
+    assert local_workers(load_task(task_file, [trl])) == one_per_core
 
 
 def test_a_resume_may_move_a_run_to_another_cluster() -> None:

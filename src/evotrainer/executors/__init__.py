@@ -34,7 +34,6 @@ class Executor(Protocol):
 
 def make_executor(folder: Path, task: TaskFile) -> Executor:
     """The executor that a task asks for, for the run in `folder`; ConfigError for an unknown option."""
-    from evotrainer.config import default_workers
     from evotrainer.executors.local import LocalExecutor
 
     check_executor(task)
@@ -42,8 +41,23 @@ def make_executor(folder: Path, task: TaskFile) -> Executor:
         from evotrainer.executors.cluster import ClusterExecutor, parse_cluster_options
         from evotrainer.executors.ray import RayBackend
 
-        return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend())
-    return LocalExecutor(folder, task.run.workers or default_workers(), task.run.restarts)
+        return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend(wants_gpu(task)))
+    return LocalExecutor(folder, local_workers(task), task.run.restarts)
+
+
+def local_workers(task: TaskFile) -> int:
+    """Trials side by side on this machine: `run.workers`, else one per core; one where they would share a GPU."""
+    from evotrainer.config import default_workers
+    from evotrainer.executors.local import gpu_visible
+
+    if task.run.workers:
+        return task.run.workers
+    return 1 if wants_gpu(task) and gpu_visible() else default_workers()
+
+
+def wants_gpu(task: TaskFile) -> bool:
+    """Whether the trainer takes a GPU where it sees one."""
+    return task.trainer.name == "trl" and task.trainer.options.get("device") != "cpu"
 
 
 def check_executor(task: TaskFile) -> None:
