@@ -243,7 +243,7 @@ def preflight(task: TaskFile) -> list[str]:
     agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
-    check_executor(task)
+    check_executor(task, children)
     tools = check_world(task, children)
     return check_turns(task.trainer.name, task.trainer.options, base, [task.recipe, *children], tools)
 

@@ -243,6 +243,36 @@ def test_options_are_checked_before_anything_is_spent(task_file: Path, monkeypat
         check_executor(load_task(task_file, ["executor.name=ray"]))
 
 
+def test_what_the_executor_cannot_keep_is_refused_before_anything_is_spent(
+    task_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    trl, ray = "trainer.name=trl", "executor.name=ray"
+    cuda, two = "trainer.options.device=cuda", "executor.options.workers_per_trial=2"
+    odd = load_task(task_file, [trl, ray, two, "recipe.prompts_per_step=3"])
+    even = load_task(task_file, [trl, ray, two, "recipe.prompts_per_step=4"])
+    with pytest.raises(ConfigError, match="prompts_per_step=3 cannot be shared out among executor.options.workers_per"):
+        check_executor(odd)
+    check_executor(even)
+    with pytest.raises(ConfigError, match="make it a multiple"):
+        check_executor(even, [odd.recipe])
+    for url, good in (("nosuch://bucket/x", False), ("memory://x", True), ("file:///shared", True), ("/shared", True)):
+        task = load_task(task_file, [ray, f"executor.options.artifacts={url}"])
+        if good:
+            check_executor(task)
+            continue
+        with pytest.raises(ConfigError, match="nosuch.*give an fsspec URL"):
+            check_executor(task)
+    with pytest.raises(ConfigError, match="gpus=0 gives trials no GPU"):
+        check_executor(load_task(task_file, [trl, ray, cuda, "executor.options.gpus=0"]))
+    check_executor(load_task(task_file, [trl, ray, cuda]))
+    monkeypatch.setattr(local, "gpu_visible", lambda: False)
+    with pytest.raises(ConfigError, match="device=cuda, but this machine shows no GPU"):
+        check_executor(load_task(task_file, [trl, cuda]))
+    monkeypatch.setattr(local, "gpu_visible", lambda: True)
+    check_executor(load_task(task_file, [trl, cuda]))
+
+
 def test_a_trl_trial_gets_a_gpu_where_the_cluster_has_one(task_file: Path) -> None:
     def gpus(given: dict[str, Any], wanted: bool, there: float) -> float:
         return cluster.with_gpus(cluster.parse_cluster_options(given), wanted, there).gpus

@@ -79,6 +79,14 @@ def test_a_bad_option_is_named_before_anything_is_spent(given: dict[str, Any], m
         check_recipes("trl", given, [Recipe(rewards={"x": 1.0})])
 
 
+def test_a_field_that_grpo_config_lacks_is_refused() -> None:
+    pytest.importorskip("trl")
+    recipes = [Recipe(rewards={"x": 1.0})]
+    with pytest.raises(ConfigError, match=r"has no foo, optimm \(did you mean optim\?\); correct or remove"):
+        check_recipes("trl", {"config": {"foo": 1, "optimm": "sgd", "optim": "sgd"}}, recipes)
+    check_recipes("trl", {"config": {"optim": "sgd", "generation_kwargs": {}}}, recipes)
+
+
 def test_a_task_file_is_refused_with_its_trainer() -> None:
     with pytest.raises(
         ConfigError, match=r"run.sampler_dtype is the embedded trainer's; for trl set trainer.options.dtype"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from evotrainer.config import TaskFile
     from evotrainer.executors.spec import Heartbeat, TrialSpec
     from evotrainer.records.events import TrialFinished
+    from evotrainer.records.recipe import Recipe
 
 
 class Executor(Protocol):
@@ -60,17 +61,27 @@ def wants_gpu(task: TaskFile) -> bool:
     return task.trainer.name == "trl" and task.trainer.options.get("device") != "cpu"
 
 
-def check_executor(task: TaskFile) -> None:
-    """ConfigError for an unknown option, MissingDependencyError where the executor's library lacks; imports no library."""
+def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
+    """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library lacks.
+
+    `children`: recipes of branches that are known already. Imports no library but, for `artifacts`, its fsspec file system.
+    """
     from importlib.util import find_spec
 
     from evotrainer.errors import ConfigError, MissingDependencyError
+    from evotrainer.executors.local import gpu_visible
 
+    cuda = task.trainer.name == "trl" and task.trainer.options.get("device") == "cuda"
     if task.executor.name == "local":
         if task.executor.options:
             names = ", ".join(task.executor.options)
             raise ConfigError(
                 f"the local executor has no option {names}; run.workers and run.restarts are its settings"
+            )
+        if cuda and not gpu_visible():
+            raise ConfigError(
+                "trainer.options.device=cuda, but this machine shows no GPU (no driver, or CUDA_VISIBLE_DEVICES hides it); set "
+                "it to auto, or executor.name=ray with executor.options.address of a cluster that has GPUs"
             )
         return
     from evotrainer.executors.cluster import parse_cluster_options
@@ -85,3 +96,18 @@ def check_executor(task: TaskFile) -> None:
             f"executor.options.workers_per_trial={options.workers_per_trial}: the embedded trainer trains in one process; "
             "set it to 1, or trainer.name=trl"
         )
+    if cuda and "gpus" in options.model_fields_set and not options.gpus:
+        raise ConfigError(
+            "trainer.options.device=cuda, but executor.options.gpus=0 gives trials no GPU; set gpus to 1, or device to auto"
+        )
+    workers = options.workers_per_trial
+    for recipe in (task.recipe, *children):
+        if recipe.prompts_per_step % workers:
+            raise ConfigError(
+                f"recipe.prompts_per_step={recipe.prompts_per_step} cannot be shared out among "
+                f"executor.options.workers_per_trial={workers} processes; make it a multiple"
+            )
+    if options.artifacts:
+        from evotrainer.executors.artifacts import check_protocol
+
+        check_protocol(options.artifacts)
