@@ -141,9 +141,10 @@ class Timers:
         self.cpu_s, self.full_at, self.began = 0.0, 0.0, time.monotonic()
         self.thread = threading.Thread(target=self._work, daemon=True)
 
-    def open(self, key: str, options: ClusterOptions) -> None:
+    def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
         self.began = time.monotonic()
         self.thread.start()
+        return options
 
     def slots(self) -> int:
         return self.workers

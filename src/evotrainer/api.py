@@ -157,6 +157,8 @@ def start(
     until then stays and `resume` goes on.
     """
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
+    from evotrainer.trials import Quiet
+
     folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if (folder / "ledger.db").exists():
         raise ConfigError(
@@ -164,7 +166,8 @@ def start(
         )
     refuse_results(folder)
     resolved = _with_pinned_data(resolved)
-    preflight(resolved)
+    for note in preflight(resolved):
+        (view or Quiet()).note(note)
     check_library(resolved)
     check_tracking(resolved)
     resolved = _with_absolute_base(resolved)
@@ -219,14 +222,17 @@ def refuse_results(folder: Path) -> None:
         )
 
 
-def preflight(task: TaskFile) -> None:
-    """What must hold before anything is spent: base policy, trainer, agent and the changes it is given, environment."""
+def preflight(task: TaskFile) -> list[str]:
+    """What must hold before anything is spent: base policy, trainer, agent and the changes it is given, environment.
+
+    Returns notes for the reader.
+    """
     from evotrainer.agents import make_agent
     from evotrainer.agents.fixed import FixedAgent
     from evotrainer.config import resolve_base
     from evotrainer.executors import check_executor
     from evotrainer.opening import weights_sha256
-    from evotrainer.trainers import check_installed, check_recipes
+    from evotrainer.trainers import check_installed, check_recipes, check_turns
 
     check_installed(task.trainer.name)
     check_recipes(task.trainer.name, task.trainer.options, [task.recipe], task.run.sampler_dtype)
@@ -237,8 +243,9 @@ def preflight(task: TaskFile) -> None:
     agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
-    check_executor(task)
-    check_world(task, children)
+    check_executor(task, children)
+    tools = check_world(task, children)
+    return check_turns(task.trainer.name, task.trainer.options, base, [task.recipe, *children], tools)
 
 
 def check_policy(task: TaskFile) -> None:
@@ -274,10 +281,10 @@ def agent_options(task: TaskFile) -> dict[str, Any]:
     return {**own, **task.run.agent_options}
 
 
-def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
+def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
     """The environment opens, has the splits, components and knobs the task file speaks of; else ConfigError and kin.
 
-    `children`: recipes of branches that are known already.
+    `children`: recipes of branches that are known already. True where TRL plays it by tool calls.
     """
     from evotrainer.envs import open_environment
     from evotrainer.opening import check_recipe
@@ -297,6 +304,7 @@ def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
             )
         if not set(described["splits"]) - {"train"}:
             raise ConfigError(f"environment {world.name} has no split to evaluate on (search, gate or cert)")
+        return getattr(world, "environment_factory", None) is not None
     finally:
         world.close()
 

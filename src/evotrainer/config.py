@@ -136,7 +136,7 @@ class RunConfig(Frozen):
     certify_seeds: tuple[int, ...] = (101, 102, 103)
     """Fresh seeds on which the champion is trained again before certification."""
     workers: int = Field(0, ge=0)
-    """Trials side by side, one thread each; 0: one per core."""
+    """Trials side by side, one thread each; 0: one per core, and one for the trl trainer where a GPU is visible."""
     checkpoint_every: int = Field(5, ge=1)
     """Steps between two checkpoints of a trial."""
     health_every: int = Field(5, ge=0)

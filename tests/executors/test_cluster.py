@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from evotrainer import api
-from evotrainer.config import load_task
+from evotrainer.config import default_workers, load_task
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
-from evotrainer.executors import check_executor, cluster
+from evotrainer.executors import check_executor, cluster, local, local_workers, wants_gpu
 from evotrainer.executors.artifacts import PASSING
 from evotrainer.executors.cluster import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
 from evotrainer.executors.keeper import Job, Keeper, Report, versions
@@ -43,7 +43,9 @@ class Scripted:
         self.found: dict[str, list[int]] = {}
         self.jobs: list[Job] = []
 
-    def open(self, key: str, options: ClusterOptions) -> None: ...
+    def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
+        return options
+
     def close(self) -> None: ...
     def slots(self) -> int:
         return self.places
@@ -254,6 +256,67 @@ def test_options_are_checked_before_anything_is_spent(task_file: Path, monkeypat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'evotrainer\[ray\]'"):
         check_executor(load_task(task_file, ["executor.name=ray"]))
+
+
+def test_what_the_executor_cannot_keep_is_refused_before_anything_is_spent(
+    task_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    trl, ray = "trainer.name=trl", "executor.name=ray"
+    cuda, two = "trainer.options.device=cuda", "executor.options.workers_per_trial=2"
+    odd = load_task(task_file, [trl, ray, two, "recipe.prompts_per_step=3"])
+    even = load_task(task_file, [trl, ray, two, "recipe.prompts_per_step=4"])
+    with pytest.raises(ConfigError, match="prompts_per_step=3 cannot be shared out among executor.options.workers_per"):
+        check_executor(odd)
+    check_executor(even)
+    with pytest.raises(ConfigError, match="make it a multiple"):
+        check_executor(even, [odd.recipe])
+    for url, good in (("nosuch://bucket/x", False), ("memory://x", True), ("file:///shared", True), ("/shared", True)):
+        task = load_task(task_file, [ray, f"executor.options.artifacts={url}"])
+        if good:
+            check_executor(task)
+            continue
+        with pytest.raises(ConfigError, match="nosuch.*give an fsspec URL"):
+            check_executor(task)
+    with pytest.raises(ConfigError, match="gpus=0 gives trials no GPU"):
+        check_executor(load_task(task_file, [trl, ray, cuda, "executor.options.gpus=0"]))
+    check_executor(load_task(task_file, [trl, ray, cuda]))
+    monkeypatch.setattr(local, "gpu_visible", lambda: False)
+    with pytest.raises(ConfigError, match="device=cuda, but this machine shows no GPU"):
+        check_executor(load_task(task_file, [trl, cuda]))
+    monkeypatch.setattr(local, "gpu_visible", lambda: True)
+    check_executor(load_task(task_file, [trl, cuda]))
+
+
+def test_a_trl_trial_gets_a_gpu_where_the_cluster_has_one(task_file: Path) -> None:
+    def gpus(given: dict[str, Any], wanted: bool, there: float) -> float:
+        return cluster.with_gpus(cluster.parse_cluster_options(given), wanted, there).gpus
+
+    assert gpus({}, True, 8.0) == 1.0
+    assert gpus({"gpus": 0}, True, 8.0) == gpus({}, False, 8.0) == gpus({}, True, 0.0) == 0.0
+    assert gpus({"gpus": 0.5}, True, 8.0) == 0.5
+    assert wants_gpu(load_task(task_file, ["trainer.name=trl"])) and not wants_gpu(load_task(task_file))
+    assert not wants_gpu(load_task(task_file, ["trainer.name=trl", "trainer.options.device=cpu"]))
+
+
+def test_trials_of_trl_do_not_share_this_machines_gpu(
+    task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tmp_path / "version"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert not local.gpu_visible([str(driver)])
+    driver.write_text("NVRM")
+    for shown, seen in (("0,1", True), ("", False), ("-1", False)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+        assert local.gpu_visible([str(driver)]) is seen
+    monkeypatch.setattr(local, "gpu_visible", lambda: True)
+    trl, one_per_core = "trainer.name=trl", default_workers()
+    assert local_workers(load_task(task_file, [trl])) == 1
+    assert local_workers(load_task(task_file, [trl, "run.workers=3"])) == 3
+    assert local_workers(load_task(task_file)) == one_per_core
+    assert local_workers(load_task(task_file, [trl, "trainer.options.device=cpu"])) == one_per_core
+    monkeypatch.setattr(local, "gpu_visible", lambda: False)
+    assert local_workers(load_task(task_file, [trl])) == one_per_core
 
 
 def test_a_resume_may_move_a_run_to_another_cluster() -> None:

@@ -79,6 +79,14 @@ def test_a_bad_option_is_named_before_anything_is_spent(given: dict[str, Any], m
         check_recipes("trl", given, [Recipe(rewards={"x": 1.0})])
 
 
+def test_a_field_that_grpo_config_lacks_is_refused() -> None:
+    pytest.importorskip("trl")
+    recipes = [Recipe(rewards={"x": 1.0})]
+    with pytest.raises(ConfigError, match=r"has no foo, optimm \(did you mean optim\?\); correct or remove"):
+        check_recipes("trl", {"config": {"foo": 1, "optimm": "sgd", "optim": "sgd"}}, recipes)
+    check_recipes("trl", {"config": {"optim": "sgd", "generation_kwargs": {}}}, recipes)
+
+
 def test_a_task_file_is_refused_with_its_trainer() -> None:
     with pytest.raises(
         ConfigError, match=r"run.sampler_dtype is the embedded trainer's; for trl set trainer.options.dtype"
@@ -180,13 +188,15 @@ class Turns:
 
     chat_template = "yes"
 
-    def __init__(self, forgetful: bool = False) -> None:
-        self.forgetful = forgetful
+    def __init__(self, forgetful: bool = False, silent: bool = False) -> None:
+        self.forgetful, self.silent = forgetful, silent
 
     def apply_chat_template(self, said: list[dict[str, str]], add_generation_prompt: bool, **kwargs: Any) -> list[int]:
         texts = [f"[{m['role'][0]}:{m['content']}]" for m in said]
         if self.forgetful:
             texts[:-2] = ["[...]" for _ in texts[:-2]]
+        if self.silent and len(said) > 2:
+            texts = [t for t, m in zip(texts, said, strict=True) if m["role"] != "assistant"]
         return [ord(c) for c in "".join(texts) + ("[a:" if add_generation_prompt else "")]
 
     def __call__(self, text: str, **kwargs: Any) -> dict[str, list[int]]:
@@ -225,12 +235,24 @@ def test_without_a_template_texts_follow_one_another() -> None:
     assert text(t.prompt([Turn("user", "q")])) == "^q" and text(t.observation([Turn("tool", "seen")], True)) == "^seen"
 
 
-def test_a_template_that_forgets_earlier_turns_is_refused() -> None:
+def test_a_template_that_forgets_earlier_turns_is_read_behind_the_action() -> None:
     from evotrainer.records.rollout import Turn
 
     t = Transcript(Turns(forgetful=True), [ord("]")])
-    with pytest.raises(TrainerError, match="turns cannot be appended; give the policy a prefix-preserving template"):
-        t.observation([Turn("tool", "seen")], True)
+    assert text(t.observation([Turn("tool", "seen")], True)) == "[u:seen][a:"
+    assert text(t.observation([Turn("tool", "seen")], False)) == "][u:seen][a:"
+    assert not t.note
+
+
+def test_a_template_that_cannot_carry_turns_is_refused() -> None:
+    from evotrainer.records.rollout import Turn
+
+    for bad in (Transcript(Turns(silent=True), [ord("]")]), Transcript(Turns(forgetful=True), [ord("$")])):
+        with pytest.raises(
+            TrainerError, match="turns cannot be appended; give the policy a prefix-preserving template"
+        ):
+            bad.check_turns()
+        assert bad.prompt([Turn("user", "q")])
     plain = Turns()
     plain.chat_template = ""
     with pytest.raises(ConfigError, match="has no chat template; set it to auto or false"):

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from evotrainer.config import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.records.durable import sha256_file
 from evotrainer.verl.folder import intact
 from evotrainer.verl.mapping import translate
 from evotrainer.verl.render import model_of, nested, parse_setting, render
 from tests.verl.rendering import machine, task
+
+TOOLS = Path(__file__).parents[2] / "examples" / "trl-tools.toml"
 
 
 def flat(tree: object, at: str = "") -> dict[str, object]:
@@ -95,6 +98,9 @@ def test_what_cannot_be_trained_is_said_before_anything_is_written(tmp_path: Pat
         (lambda: render(task(rewards={"kindness": 1.0}), out, machine()), "unknown reward component kindness"),
         (lambda: render(task(knobs={"x": 1}), out, machine()), "unknown environment knob x"),
         (lambda: model_of(task(), None), "--model ORG/NAME or a folder"),
+        (lambda: model_of(task(), "./nonexist"), r"model './nonexist': there is no such folder; correct the path, or"),
+        (lambda: model_of(task(), str(tmp_path / "gone")), "there is no such folder"),
+        (lambda: render(load_task(TOOLS), out, machine()), 'GuessEnv is played by TRL.* with trainer.name = "trl"'),
         (lambda: render(task(), out, machine(engine="hf")), "--engine hf: choose vllm or sglang"),
         (lambda: render(task(), out, machine(attention="eager")), "--attention eager: choose"),
     ]
@@ -102,6 +108,7 @@ def test_what_cannot_be_trained_is_said_before_anything_is_written(tmp_path: Pat
         with pytest.raises(ConfigError, match=said):
             call()
     assert not out.exists()
+    assert model_of(task(), str(tmp_path)) == str(tmp_path) and model_of(task(), "org/name") == "org/name"
 
 
 def test_settings_that_belong_to_a_factor_are_refused_with_its_name(tmp_path: Path) -> None:

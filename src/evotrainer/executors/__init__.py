@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from evotrainer.config import TaskFile
     from evotrainer.executors.spec import Heartbeat, TrialSpec
     from evotrainer.records.events import TrialFinished
+    from evotrainer.records.recipe import Recipe
 
 
 class Executor(Protocol):
@@ -34,7 +35,6 @@ class Executor(Protocol):
 
 def make_executor(folder: Path, task: TaskFile) -> Executor:
     """The executor that a task asks for, for the run in `folder`; ConfigError for an unknown option."""
-    from evotrainer.config import default_workers
     from evotrainer.executors.local import LocalExecutor
 
     check_executor(task)
@@ -42,21 +42,46 @@ def make_executor(folder: Path, task: TaskFile) -> Executor:
         from evotrainer.executors.cluster import ClusterExecutor, parse_cluster_options
         from evotrainer.executors.ray import RayBackend
 
-        return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend())
-    return LocalExecutor(folder, task.run.workers or default_workers(), task.run.restarts)
+        return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend(wants_gpu(task)))
+    return LocalExecutor(folder, local_workers(task), task.run.restarts)
 
 
-def check_executor(task: TaskFile) -> None:
-    """ConfigError for an unknown option, MissingDependencyError where the executor's library lacks; imports no library."""
+def local_workers(task: TaskFile) -> int:
+    """Trials side by side on this machine: `run.workers`, else one per core; one where they would share a GPU."""
+    from evotrainer.config import default_workers
+    from evotrainer.executors.local import gpu_visible
+
+    if task.run.workers:
+        return task.run.workers
+    return 1 if wants_gpu(task) and gpu_visible() else default_workers()
+
+
+def wants_gpu(task: TaskFile) -> bool:
+    """Whether the trainer takes a GPU where it sees one."""
+    return task.trainer.name == "trl" and task.trainer.options.get("device") != "cpu"
+
+
+def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
+    """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library lacks.
+
+    `children`: recipes of branches that are known already. Imports no library but, for `artifacts`, its fsspec file system.
+    """
     from importlib.util import find_spec
 
     from evotrainer.errors import ConfigError, MissingDependencyError
+    from evotrainer.executors.local import gpu_visible
 
+    cuda = task.trainer.name == "trl" and task.trainer.options.get("device") == "cuda"
     if task.executor.name == "local":
         if task.executor.options:
             names = ", ".join(task.executor.options)
             raise ConfigError(
                 f"the local executor has no option {names}; run.workers and run.restarts are its settings"
+            )
+        if cuda and not gpu_visible():
+            raise ConfigError(
+                "trainer.options.device=cuda, but this machine shows no GPU (no driver, or CUDA_VISIBLE_DEVICES hides it); set "
+                "it to auto, or executor.name=ray with executor.options.address of a cluster that has GPUs"
             )
         return
     from evotrainer.executors.cluster import parse_cluster_options
@@ -71,3 +96,18 @@ def check_executor(task: TaskFile) -> None:
             f"executor.options.workers_per_trial={options.workers_per_trial}: the embedded trainer trains in one process; "
             "set it to 1, or trainer.name=trl"
         )
+    if cuda and "gpus" in options.model_fields_set and not options.gpus:
+        raise ConfigError(
+            "trainer.options.device=cuda, but executor.options.gpus=0 gives trials no GPU; set gpus to 1, or device to auto"
+        )
+    workers = options.workers_per_trial
+    for recipe in (task.recipe, *children):
+        if recipe.prompts_per_step % workers:
+            raise ConfigError(
+                f"recipe.prompts_per_step={recipe.prompts_per_step} cannot be shared out among "
+                f"executor.options.workers_per_trial={workers} processes; make it a multiple"
+            )
+    if options.artifacts:
+        from evotrainer.executors.artifacts import check_protocol
+
+        check_protocol(options.artifacts)

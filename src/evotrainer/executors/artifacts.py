@@ -85,6 +85,29 @@ def _seal(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def check_protocol(url: str) -> None:
+    """ConfigError where fsspec knows no file system of this URL, MissingDependencyError where its library lacks."""
+    try:
+        from fsspec import get_filesystem_class
+        from fsspec.utils import get_protocol
+    except ImportError:
+        raise MissingDependencyError(
+            "executor.options.artifacts needs fsspec, which is not installed; run: pip install 'evotrainer[ray]'"
+        ) from None
+    for part in url.split("::"):
+        try:
+            get_filesystem_class(get_protocol(part))
+        except ValueError as e:
+            raise ConfigError(
+                f"executor.options.artifacts {url!r}: {e}; give an fsspec URL such as s3://bucket/folder or "
+                "file:///shared/folder"
+            ) from None
+        except ImportError as e:
+            raise MissingDependencyError(
+                f"executor.options.artifacts {url!r} needs a library that is not installed: {e}"
+            ) from None
+
+
 class Artifacts:
     """One run's place below an fsspec URL. Raises ConfigError for an URL nobody can open, StoreError for failed transfers."""
 

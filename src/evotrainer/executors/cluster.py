@@ -55,6 +55,7 @@ class ClusterOptions(Frozen):
     cpus: float = Field(1.0, ge=0)
     """CPUs reserved for each trial, or for each process of a data-parallel one; also its threads (at least 1)."""
     gpus: float = Field(0.0, ge=0)
+    """GPUs reserved likewise. Not given: 1 for the trl trainer on a cluster that has GPUs, else 0."""
     memory: float | None = Field(None, gt=0)
     """Bytes reserved for each trial; Ray plans with them."""
     max_concurrent: int = Field(0, ge=0)
@@ -99,11 +100,18 @@ def parse_cluster_options(options: Mapping[str, Any]) -> ClusterOptions:
     return o
 
 
+def with_gpus(options: ClusterOptions, wanted: bool, there: float) -> ClusterOptions:
+    """Options with a GPU for each process where the trainer wants one, the cluster has some and the user said nothing."""
+    if wanted and there >= 1 and "gpus" not in options.model_fields_set:
+        return options.model_copy(update={"gpus": 1.0})
+    return options
+
+
 class Backend(Protocol):
     """A cluster."""
 
-    def open(self, key: str, options: ClusterOptions) -> None:
-        """Connect and become the run's only driver; EvoTrainerError where that cannot be."""
+    def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
+        """Connect and become the run's only driver; EvoTrainerError where that cannot be. Returns the options in force."""
         ...
 
     def slots(self) -> int:
@@ -285,7 +293,7 @@ class ClusterExecutor:
         o = self.options
         self.artifacts = Artifacts(o.artifacts, self.attempts.key, o.artifacts_options) if o.artifacts else None
         self.inputs = Inputs(self.run_dir, o.files)
-        self.backend.open(self.attempts.key, o)
+        self.options = self.backend.open(self.attempts.key, o)
         self.opened = True
 
     def _take_up(self, waiting: deque[Attempt], running: dict[str, Attempt]) -> None:

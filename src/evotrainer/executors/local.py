@@ -30,6 +30,18 @@ FULL_BYTES = 512 << 10
 """Free space below which an unexplained end of a trial is laid to the disk: a trial's small files need this much."""
 
 
+DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""Files of a GPU's driver: NVIDIA's, the same under WSL, AMD's."""
+
+
+def gpu_visible(drivers: Sequence[str] = DRIVERS) -> bool:
+    """Whether this machine has a GPU that CUDA_VISIBLE_DEVICES does not hide, as far as files tell; loads no library."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shown is not None and (not shown.strip() or shown.strip().startswith("-1")):
+        return False
+    return any(os.path.exists(p) for p in drivers)
+
+
 @dataclass(slots=True)
 class Running:
     spec: TrialSpec

@@ -32,7 +32,7 @@ from evotrainer.errors import (
     StoreError,
     TrainerError,
 )
-from evotrainer.executors.cluster import ClusterOptions, Lost
+from evotrainer.executors.cluster import ClusterOptions, Lost, with_gpus
 from evotrainer.executors.keeper import ENDED, LOOK_S, Job, Keeper, Report
 from evotrainer.executors.local import LocalExecutor, end
 from evotrainer.executors.spec import read_spec, write_atomic
@@ -113,9 +113,10 @@ class Watched:
 
 
 class RayBackend:
-    """Keepers as Ray actors."""
+    """Keepers as Ray actors. `wants_gpu`: the trainer takes a GPU where it sees one."""
 
-    def __init__(self) -> None:
+    def __init__(self, wants_gpu: bool = False) -> None:
+        self.wants_gpu = wants_gpu
         self.watched: dict[tuple[str, int], Watched] = {}
         self.open_questions: dict[Any, Watched] = {}
         self.later: list[tuple[float, Watched]] = []
@@ -124,19 +125,21 @@ class RayBackend:
 
     # the cluster ------------------------------------------------------------------------------------------------------
 
-    def open(self, key: str, options: ClusterOptions) -> None:
+    def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
         self.ray = import_ray()
         self.key, self.options = key, options
         if not self.ray.is_initialized():
             self._connect()
             self.started = True
         try:
+            self.options = with_gpus(options, self.wants_gpu, float(self.ray.cluster_resources().get("GPU", 0.0)))
             self._lead()
             if not options.autoscaling:
                 self._check_room()
         except BaseException:
             self.close()
             raise
+        return self.options
 
     def _connect(self) -> None:
         o = self.options

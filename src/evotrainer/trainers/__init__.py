@@ -9,6 +9,8 @@ from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.trainers.base import Trainer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from evotrainer.records.recipe import Recipe
 
 TRAINERS = ("embedded", "trl")
@@ -41,7 +43,10 @@ def _installed(library: str) -> bool:
 
 
 def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str = "fp32") -> None:
-    """ConfigError names what this trainer cannot carry out of the recipes and options; imports nothing heavy."""
+    """ConfigError names what this trainer cannot carry out of the recipes and options.
+
+    Imports nothing heavy, but TRL where `trainer.options.config` names fields of its own.
+    """
     if name == "embedded" and options:
         raise ConfigError(f"the embedded trainer has no option {', '.join(options)}; remove [trainer.options]")
     if name == "trl":
@@ -53,12 +58,47 @@ def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recip
         parsed = parse(options)
         for recipe in recipes:
             check(recipe, parsed)
+        if parsed.config and _installed("trl"):
+            check_config_names(parsed.config)
         for wanted, library in ((parsed.lora, "peft"), (parsed.vllm, "vllm")):
             if wanted and not _installed(library):
                 raise MissingDependencyError(
                     f"trainer.options.{'lora' if library == 'peft' else 'vllm'} needs {library}, which is not installed; "
                     f"run: pip install {library}"
                 )
+
+
+def check_config_names(config: Mapping[str, Any]) -> None:
+    """ConfigError for names that TRL's GRPOConfig does not have."""
+    from dataclasses import fields
+    from difflib import get_close_matches
+
+    from trl import GRPOConfig
+
+    known = [f.name for f in fields(GRPOConfig) if f.init]
+    said = []
+    for name in sorted(config.keys() - set(known)):
+        near = get_close_matches(name, known, 1)
+        said.append(f"{name} (did you mean {near[0]}?)" if near else name)
+    if said:
+        raise ConfigError(
+            f"trainer.options.config: GRPOConfig of the installed TRL has no {', '.join(said)}; correct or remove"
+        )
+
+
+def check_turns(
+    name: str, options: Mapping[str, Any], base: Path | None, recipes: Sequence[Recipe], tools: bool = False
+) -> list[str]:
+    """ConfigError where a base policy cannot carry the turns of the recipes; else notes for the reader.
+
+    `tools`: TRL plays the environment. Loads the trainer's libraries only where a template has to be tried.
+    """
+    if name != "trl" or base is None or all(r.max_turns == 1 for r in recipes):
+        return []
+    from evotrainer.trainers.trl.chat import check_policy_turns
+    from evotrainer.trainers.trl.options import parse
+
+    return [note] if (note := check_policy_turns(base, parse(options), tools)) else []
 
 
 def bf16_pays() -> bool:

@@ -69,6 +69,10 @@ def model_of(task: TaskFile, wanted: str | None) -> str:
             f"policy.base = {model!r} is a policy of the embedded trainer; name a model for verl: --model ORG/NAME or a folder"
         )
     here = Path(model).expanduser()
+    if model.startswith((".", "/", "~")) and not here.exists():
+        raise ConfigError(
+            f"model {model!r}: there is no such folder; correct the path, or name a Hugging Face id ORG/NAME"
+        )
     return str(here.resolve()) if here.exists() else model
 
 
@@ -90,6 +94,11 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
     _check_free(out)
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
+        if hasattr(world, "environment_factory"):
+            raise ConfigError(
+                f"environment {world.name} is played by TRL's own loop, which verl does not have; train it by `evotrainer run` "
+                'with trainer.name = "trl"'
+            )
         check_recipe(recipe, world.name, world.components, world.knobs)
         rows = {split: list(_rows(world, task, split)) for split in SPLITS}
         described = world.describe()

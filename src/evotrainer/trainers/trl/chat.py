@@ -3,17 +3,27 @@
 With a chat template, a prompt is the template's rendering of its turns as messages, and an observation is what the template
 puts between two assistant turns. Without one, each text is encoded with the tokenizer's special tokens and follows the
 tokens before it. Tokens once sampled are never decoded and encoded again.
+
+Templates that render a turn differently once another follows it (Qwen3's drops earlier thoughts) are replaced by TRL's
+prefix-preserving variant, where TRL has one; the policy folder keeps its own.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.rollout import Turn
+from evotrainer.trainers.trl.options import TrlOptions
 
 CACHED = 50_000
+SWAPPED = (
+    "the policy's chat template renders a turn differently once another follows it; TRL's prefix-preserving training "
+    "template takes its place in sampling, training and evaluation (the policy folder keeps its own)"
+)
 
 
 def messages(turns: Sequence[Any]) -> list[dict[str, str]]:
@@ -32,7 +42,10 @@ def messages(turns: Sequence[Any]) -> list[dict[str, str]]:
 
 
 class Transcript:
-    """Encodes and decodes for one policy. `stops`: ids that end an action."""
+    """Encodes and decodes for one policy. `stops`: ids that end an action.
+
+    `note`: what a reader should know of the template that is used; empty where it is the policy's own.
+    """
 
     def __init__(
         self,
@@ -48,8 +61,16 @@ class Transcript:
             )
         self.tokenizer, self.stops, self.kwargs = tokenizer, list(stops), dict(kwargs or {})
         self.chat = has if chat == "auto" else bool(chat)
+        self._template: str | None = None
         self._prefix: list[int] | None = None
         self._cache: dict[tuple[Any, ...], list[int]] = {}
+        self.note = ""
+        if self.chat and not self._preserves() and (other := training_template(tokenizer)):
+            self._template, self._prefix = other, None
+            if self._preserves():
+                self.note = SWAPPED
+            else:
+                self._template = self._prefix = None
 
     def prompt(self, turns: Sequence[Any]) -> list[int]:
         """Ids of everything before the first action."""
@@ -62,18 +83,27 @@ class Transcript:
         """Ids between an action and the next; `ended`: the action ended by itself, so its end is there already."""
         if not self.chat:
             return self._cached(("plain", _joined(turns)), self._plain)
+        said = messages(turns)
+        key = tuple((m["role"], m["content"]) for m in said)
+        full = self._cached(("seen", *key), lambda *_: self._render([*DUMMY, *said], True))
         prefix = self._before()
-        full = self._cached(
-            ("seen", *((m["role"], m["content"]) for m in messages(turns))),
-            lambda *_: self._render([*DUMMY, *messages(turns)], True),
-        )
-        if full[: len(prefix)] != prefix:
+        if full[: len(prefix)] == prefix:
+            end = [prefix[-1]] if not ended and prefix[-1] in self.stops else []
+            return end + full[len(prefix) :]
+        # What follows the action in two renderings that differ in the action alone.
+        other = self._cached(("other", *key), lambda *_: self._render([*OTHER, *said], True))
+        tail = full[len(full) - _common_end(full, other) :]
+        if full == other or not tail or tail[0] not in self.stops:
             raise TrainerError(
-                "the policy's chat template renders a turn differently once another follows it, so turns cannot be "
-                "appended; give the policy a prefix-preserving template, or set trainer.options.chat=false"
+                "the policy's chat template renders a turn differently once another follows it, and no token that ends an "
+                "action stands behind it, so turns cannot be appended; give the policy a prefix-preserving template, set "
+                "trainer.options.chat=false, or recipe.max_turns=1"
             )
-        end = [prefix[-1]] if not ended and prefix[-1] in self.stops else []
-        return end + full[len(prefix) :]
+        return tail[1:] if ended else tail
+
+    def check_turns(self) -> None:
+        """TrainerError where turns cannot be appended."""
+        self.observation([Turn("user", "?")], True)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of an action, without what ended it."""
@@ -101,6 +131,14 @@ class Transcript:
             loss += [i % 2 == 0] * len(part)
         return ids, loss
 
+    def _preserves(self) -> bool:
+        """Whether the template renders a finished action the same once the environment answers; False where it cannot."""
+        try:
+            prefix = self._before()
+            return self._render([*DUMMY, {"role": "user", "content": "?"}], True)[: len(prefix)] == prefix
+        except TrainerError:
+            return False
+
     def _before(self) -> list[int]:
         """The rendering of a finished assistant turn, up to the token that ends it."""
         if self._prefix is None:
@@ -110,9 +148,10 @@ class Transcript:
         return self._prefix
 
     def _render(self, said: Sequence[Mapping[str, str]], more: bool) -> list[int]:
+        kwargs = self.kwargs if self._template is None else {**self.kwargs, "chat_template": self._template}
         try:
             ids = self.tokenizer.apply_chat_template(
-                list(said), add_generation_prompt=more, tokenize=True, return_dict=False, **self.kwargs
+                list(said), add_generation_prompt=more, tokenize=True, return_dict=False, **kwargs
             )
         except Exception as e:  # templates raise jinja2's errors and their own
             raise TrainerError(
@@ -133,6 +172,101 @@ class Transcript:
 
 
 DUMMY = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "!"})
+OTHER = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "0"})
+
+
+def training_template(tokenizer: Any) -> str | None:
+    """TRL's training variant of a tokenizer's template; None where TRL has none."""
+    from trl.chat_template_utils import get_training_chat_template
+
+    try:
+        template: str | None = get_training_chat_template(tokenizer)
+        return template
+    except Exception:  # ValueError for an unknown template; templates raise jinja2's errors and their own
+        return None
+
+
+def check_policy_turns(folder: Path, options: TrlOptions, tools: bool = False) -> str:
+    """ConfigError where the template of a policy folder cannot carry several turns; else the note a reader should see.
+
+    `tools`: the turns are tool calls of TRL's own loop. Loads the tokenizer, no weights.
+    """
+    if options.chat is False or not _has_template(folder):
+        return ""
+    from evotrainer.trainers.trl.folder import load_tokenizer
+
+    tokenizer = load_tokenizer(folder, options)
+    if not tokenizer.chat_template:
+        return ""
+    try:
+        if tools:
+            return _check_tools(tokenizer)
+        transcript = Transcript(
+            tokenizer, _declared_stops(folder, tokenizer), options.chat, options.chat_template_kwargs
+        )
+        transcript.check_turns()
+    except TrainerError as e:
+        raise ConfigError(f"policy {folder}: {e}") from e
+    return transcript.note
+
+
+def _check_tools(tokenizer: Any) -> str:
+    """TRL's own rule for tool calls."""
+    from trl.chat_template_utils import is_chat_template_prefix_preserving
+
+    try:
+        if is_chat_template_prefix_preserving(tokenizer):
+            return ""
+    except Exception as e:  # templates raise jinja2's errors and their own
+        raise TrainerError(
+            f"its chat template cannot render tool calls: {e}; give the policy a template that does"
+        ) from e
+    if training_template(tokenizer) is None:
+        raise TrainerError(
+            "its chat template renders a tool call differently once the tool's answer follows, and TRL has no training "
+            "template for it; give the policy a prefix-preserving template"
+        )
+    return SWAPPED
+
+
+def _has_template(folder: Path) -> bool:
+    """Whether the folder's files speak of a chat template."""
+    if any(
+        (folder / name).exists() for name in ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+    ):
+        return True
+    return "chat_template" in _json(folder / "tokenizer_config.json")
+
+
+def _declared_stops(folder: Path, tokenizer: Any) -> list[int]:
+    """`folder.stop_ids` without the model."""
+    from evotrainer.trainers.trl.folder import ADAPTER, adapter_base
+
+    home = folder
+    while (home / ADAPTER).is_file():
+        home = adapter_base(home)
+    generation = _json(home / "generation_config.json")
+    declared = generation.get("eos_token_id") if generation else _json(home / "config.json").get("eos_token_id")
+    ids = [declared] if isinstance(declared, int) else list(declared or ())
+    return list(dict.fromkeys([tokenizer.eos_token_id, *ids]))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _common_end(a: Sequence[int], b: Sequence[int]) -> int:
+    """Number of last ids that two sequences share."""
+    n = 0
+    for x, y in zip(reversed(a), reversed(b), strict=False):
+        if x != y:
+            break
+        n += 1
+    return n
 
 
 def _joined(turns: Sequence[Any]) -> str:

@@ -59,6 +59,7 @@ class TrlTrainer:
         self.options = options if isinstance(options, TrlOptions) else parse(options or {})
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
         self._loaded: tuple[str, Any, Any] | None = None
+        self._told = False
 
     def policy_sha256(self, policy_dir: Path) -> str:
         """SHA-256 of the weights (of adapters: theirs)."""
@@ -164,7 +165,7 @@ class TrlTrainer:
     ) -> Session:
         recipe, i = request.recipe, request.identity
         stops = stop_ids(model, tokenizer)
-        transcript = Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
+        transcript = self._transcript(tokenizer, stops, recipe.max_turns if played_by_trl(world) is None else 1)
         tasks = list(world.tasks("train")) if tasks is None else tasks
         anchor = None
         if recipe.sft_anchor > 0:
@@ -189,6 +190,16 @@ class TrlTrainer:
             anchor=anchor,
             keep_tokens=self.options.keep_tokens,
         )
+
+    def _transcript(self, tokenizer: Any, stops: tuple[int, ...], max_turns: int) -> Transcript:
+        """TrainerError where the template cannot carry so many turns; another template than the policy's is told once."""
+        transcript = Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
+        if max_turns > 1:
+            transcript.check_turns()
+            if transcript.note and not self._told:
+                self._told = True
+                print(f"note: {transcript.note}", flush=True)  # a trial's log
+        return transcript
 
     def _sampling(self, recipe: Recipe, stops: tuple[int, ...], tokenizer: Any, greedy: bool = False) -> Sampling:
         return Sampling(
@@ -262,7 +273,7 @@ class TrlTrainer:
         return run_attempts(
             world,
             lambda contexts: sample(model, contexts, how),
-            Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs),
+            self._transcript(tokenizer, stops, recipe.max_turns),
             plan,
             knobs,
             recipe.max_tokens,
