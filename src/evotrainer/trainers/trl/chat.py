@@ -240,11 +240,11 @@ def _has_template(folder: Path) -> bool:
 
 def _declared_stops(folder: Path, tokenizer: Any) -> list[int]:
     """`folder.stop_ids` without the model."""
-    from evotrainer.trainers.trl.folder import ADAPTER, adapter_base
+    from evotrainer.trainers.bases import base_of, is_adapter
 
     home = folder
-    while (home / ADAPTER).is_file():
-        home = adapter_base(home)
+    while is_adapter(home):
+        home = base_of(home)
     generation = _json(home / "generation_config.json")
     declared = generation.get("eos_token_id") if generation else _json(home / "config.json").get("eos_token_id")
     ids = [declared] if isinstance(declared, int) else list(declared or ())
