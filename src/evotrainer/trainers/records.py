@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, rollout_id
-from evotrainer.trainers.base import Identity
+from evotrainer.trainers.base import EvalRequest, Identity, World
 from evotrainer.trainers.rewards import compose
 
 
@@ -54,6 +54,24 @@ class Provenance:
     def policy(self) -> str:
         i = self.identity
         return f"{i.branch}/{i.seed}@{self.version}"
+
+
+def to_evaluate(request: EvalRequest, world: World, *, keep_tokens: bool) -> tuple[list[Any], Provenance]:
+    """The tasks of an evaluation, in order, and where its rollouts come from."""
+    knobs = {**request.recipe.knobs, **request.knobs}
+    env_hash, tier = environment_facts(world.describe())
+    where = Provenance(
+        identity=request.identity,
+        split=request.split,
+        step=request.step,
+        version=request.step,
+        knobs=knobs,
+        env_hash=env_hash,
+        sandbox_tier=tier,
+        salt=salt(request.split, request.greedy, request.knobs),
+        keep_tokens=keep_tokens,
+    )
+    return list(world.tasks(request.split))[: request.tasks], where
 
 
 def salt(split: str, greedy: bool, knobs: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import Tokenizer
 from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Anchor, Example, update
 from evotrainer.trainers.groups import Group, collect
-from evotrainer.trainers.records import Provenance, environment_facts, rollout, salt
+from evotrainer.trainers.records import Provenance, environment_facts, rollout, to_evaluate
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.schedule import learning_rate, seed_of
 
@@ -208,30 +208,15 @@ class EmbeddedTrainer:
         keep_memory()
         recipe, i = request.recipe, request.identity
         loaded = load_policy(request.policy_dir)
-        tasks = list(world.tasks(request.split))
-        if request.tasks is not None:
-            tasks = tasks[: request.tasks]
+        tasks, where = to_evaluate(request, world, keep_tokens=self.keep_tokens)
         if not tasks:
             return []
-        knobs = {**recipe.knobs, **request.knobs}
-        env_hash, tier = environment_facts(world.describe())
-        where = Provenance(
-            identity=i,
-            split=request.split,
-            step=request.step,
-            version=request.step,
-            knobs=knobs,
-            env_hash=env_hash,
-            sandbox_tier=tier,
-            salt=salt(request.split, request.greedy, request.knobs),
-            keep_tokens=self.keep_tokens,
-        )
         attempts = run_attempts(
             world,
             loaded.policy,
             loaded.tokenizer,
             [(t, range(request.attempts)) for t in tasks],
-            knobs,
+            where.knobs,
             sampling_params(recipe, request.greedy, self.sampler_dtype),
             recipe.max_turns,
             torch.Generator().manual_seed(seed_of(i.seed, request.split, "evaluation")),

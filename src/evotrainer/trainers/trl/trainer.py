@@ -23,7 +23,7 @@ from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, Tra
 from evotrainer.trainers.bases import is_adapter, note_base
 from evotrainer.trainers.clock import Clock
 from evotrainer.trainers.curriculum import TaskStream
-from evotrainer.trainers.records import Provenance, environment_facts, rollout, salt
+from evotrainer.trainers.records import rollout, to_evaluate
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.schedule import seed_of
 from evotrainer.trainers.trl.attempts import Attempt, run_attempts
@@ -238,28 +238,13 @@ class TrlTrainer:
     def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[Rollout]:
         """Rollouts in task order; the seed, not the branch, decides the random numbers."""
         recipe, i = request.recipe, request.identity
-        tasks = list(world.tasks(request.split))
-        if request.tasks is not None:
-            tasks = tasks[: request.tasks]
+        tasks, where = to_evaluate(request, world, keep_tokens=self.options.keep_tokens)
         if not tasks:
             return []
-        knobs = {**recipe.knobs, **request.knobs}
-        env_hash, tier = environment_facts(world.describe())
-        where = Provenance(
-            identity=i,
-            split=request.split,
-            step=request.step,
-            version=request.step,
-            knobs=knobs,
-            env_hash=env_hash,
-            sandbox_tier=tier,
-            salt=salt(request.split, request.greedy, request.knobs),
-            keep_tokens=self.options.keep_tokens,
-        )
         torch.manual_seed(seed_of(i.seed, request.split, "evaluation"))
         plan = [(t, range(request.attempts)) for t in tasks]
         attempts = self._play if played_by_trl(world) else self._attempts
-        rollouts = [rollout(a, where, recipe) for a in attempts(request, world, plan, knobs)]
+        rollouts = [rollout(a, where, recipe) for a in attempts(request, world, plan, where.knobs)]
         sink(rollouts)
         return rollouts
 
