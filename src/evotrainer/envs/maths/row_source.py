@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 from evotrainer.envs.base import SPLITS, Task
 
 
-class RowSource:
+class RowSource(ABC):
     """Tasks with their splits; `data["worked"]` of train tasks serves as demonstrations, `data["answer"]` is the gold."""
 
     vocabulary_version = "characters"
@@ -30,9 +31,9 @@ class RowSource:
     def tasks(self, split: str) -> Sequence[Task]:
         return self._splits[split]
 
+    @abstractmethod
     def correct(self, task: Task, answer: str) -> bool:
         """Whether a text is a right answer of the task."""
-        raise NotImplementedError
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
         """The train split's own worked answers."""
