@@ -50,7 +50,7 @@ class RowSource(ABC):
     def vocabulary(self) -> tuple[str, ...]:
         return ()
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most sources hold nothing; those that do override it)
         """Nothing to give back."""
 
     def about(self) -> dict[str, Any]:
