@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import MissingDependencyError
+from evotrainer.trainers.lazy import attribute
 
 if TYPE_CHECKING:
     from evotrainer.trainers.embedded.folder import load_policy, save_policy
@@ -33,18 +32,11 @@ _HOME = {
     "save_policy": "folder",
     "warm_start": "warmstart",
 }
+_NEEDS = (
+    "the embedded trainer needs {}, which is not installed; "
+    "run: pip install torch==2.13.0, then pip install 'evotrainer[local]'"
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f"{__name__}.{_HOME[name]}")
-    except ModuleNotFoundError as e:
-        if (e.name or "").startswith("evotrainer"):
-            raise
-        raise MissingDependencyError(
-            f"the embedded trainer needs {e.name}, which is not installed; "
-            "run: pip install torch==2.13.0, then pip install 'evotrainer[local]'"
-        ) from e
-    return getattr(module, name)
+    return attribute(__name__, name, _HOME, _NEEDS)

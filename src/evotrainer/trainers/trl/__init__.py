@@ -5,10 +5,9 @@ Importing this package is light; torch, transformers and trl are loaded when one
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import MissingDependencyError
+from evotrainer.trainers.lazy import attribute
 
 if TYPE_CHECKING:
     from evotrainer.trainers.trl.folder import load_model, load_tokenizer, save_merged
@@ -38,17 +37,8 @@ _HOME = {
     "save_merged": "folder",
     "warm_start": "scratch",
 }
+_NEEDS = "the trl trainer needs {}, which is not installed; run: pip install 'evotrainer[trl]'"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f"{__name__}.{_HOME[name]}")
-    except ModuleNotFoundError as e:
-        if (e.name or "").startswith("evotrainer"):
-            raise
-        raise MissingDependencyError(
-            f"the trl trainer needs {e.name}, which is not installed; run: pip install 'evotrainer[trl]'"
-        ) from e
-    return getattr(module, name)
+    return attribute(__name__, name, _HOME, _NEEDS)
