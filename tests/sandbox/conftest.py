@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -10,10 +11,21 @@ from evotrainer.errors import SandboxError
 from evotrainer.sandbox import Sandbox
 
 
+def bubblewrap_works() -> bool:
+    """Can this machine make the namespaces at all? Asked without any code of ours."""
+    command = ["bwrap", "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "true"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
 def _open(tier: str) -> Iterator[Sandbox]:
     try:
         box = Sandbox.open(tier=tier, workers=2)  # type: ignore[arg-type]
     except SandboxError as error:
+        if tier == "A" and bubblewrap_works():
+            pytest.fail(f"bubblewrap works, but the sandbox does not open:\n{error}")
         pytest.skip(f"no such sandbox here: {error}")
     if tier == "A" and box.tier not in ("A", "B"):
         report = str(box.report)

@@ -201,15 +201,17 @@ def test_closing_leaves_nothing_behind(box: Sandbox) -> None:
 
 
 def test_a_group_of_version_2_gets_its_files(tmp_path: Path) -> None:
+    (tmp_path / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
+    (tmp_path / "cpu.stat").write_text(f"usage_usec {time.process_time_ns() // 1000 + 2_500_000}\nuser_usec 1\n")
     group = SlotGroup(tmp_path, tmp_path, unified=True)
     group.set_limits(1 << 20, 7)
     group.raise_memory(1 << 10)
     group.add(42)
-    (tmp_path / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
     assert (tmp_path / "memory.max").read_text() == str(1 << 20)
     assert (tmp_path / "pids.max").read_text() == "7"
     assert (tmp_path / "cgroup.procs").read_text() == "42"
     assert group.kills() == 2
+    assert 0 < (group.cpu_s(besides=os.getpid()) or 0) <= 2.5
 
 
 def test_a_private_copy_of_the_running_interpreter_works(box: Sandbox) -> None:

@@ -32,7 +32,7 @@ _MARGIN = 16
 _slots = itertools.count()
 LIMITS = struct.Struct("<QIIQIQ")
 ENDED = struct.Struct("<idd")
-PROGRESS = struct.Struct("<dd")
+PROGRESS = struct.Struct("<dd?")
 """As in `inside/zygote.py`, which runs in another process."""
 
 _BOOTSTRAP = """
@@ -130,7 +130,10 @@ def _environment(interpreter: Interpreter) -> dict[str, str]:
 
 
 def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> list[str]:
-    """Everything unshared, the system's libraries read-only, an empty working folder; the zygote is process 1."""
+    """Everything unshared, the system's libraries, an empty working folder; the zygote is process 1.
+
+    It makes every mount read-only before it serves (`kernel.make_mounts_read_only`).
+    """
     args = [bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
     args += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
     for name, value in (*_environment(as_inside(interpreter)).items(), ("HOME", "/w")):
@@ -141,8 +144,7 @@ def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> li
     args += ["--proc", "/proc", "--dir", "/dev", "--dir", "/w", "--symlink", "/w", "/tmp"]
     for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
         args += ["--dev-bind", device, device]
-    args += ["--symlink", "/w", "/dev/shm", "--remount-ro", "/", "--chdir", "/", "--info-fd", str(info_fd), "--"]
-    return args
+    return [*args, "--symlink", "/w", "/dev/shm", "--chdir", "/", "--info-fd", str(info_fd), "--"]
 
 
 def _python_command(interpreter: Interpreter, token: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import select
+import signal
 import socket
 import time
 from collections import deque
@@ -25,6 +26,8 @@ _LAST_LOOK = 0.25
 """Seconds of wall time between two looks at a running child, doubling from the first to the last."""
 _SLACK = 0.25
 """CPU-seconds over the limit before the parent steps in: start-up, and the in-process timer comes first."""
+_UNCOUNTED = 4
+"""Wall time, in CPU limits, of a program with further processes whose CPU time nobody counts."""
 _serials = itertools.count()
 _PATIENCE = 120.0
 """Seconds of wall time after which a silent zygote counts as dead."""
@@ -187,8 +190,9 @@ def _watch(seat: Seat, progress: Progress) -> None:
     seat.seen, seat.seen_at = progress, now
     if seat.idle > limits.idle_s:
         condemn(seat, "timeout", f"asleep for {limits.idle_s:g} s (wall clock)")
-    if now - seat.started > limits.wall_s:
-        condemn(seat, "timeout", f"still running after {limits.wall_s:g} s (wall clock)")
+    wall_s = min(limits.wall_s, _UNCOUNTED * limits.cpu_s + _SLACK) if progress.uncounted else limits.wall_s
+    if now - seat.started > wall_s:
+        condemn(seat, "timeout", f"still running after {wall_s:g} s (wall clock)")
 
 
 def _look(seat: Seat, lane: Lane) -> None:
@@ -231,10 +235,16 @@ def _safely(act: Callable[[Seat, Lane], None], seat: Seat, lane: Lane) -> None:
     try:
         act(seat, lane)
     except SlotDiedError:
+        hungry = seat.slot.out_of_memory()
+        drain(seat, 2 * _cap(seat))
         if seat in lane.seats:
             lane.leave(seat)
         seat.slot.restart()
-        seat.job.lost(seat, lane)
+        if hungry and (seat.ready or seat.inbox):
+            # The program filled the slot's memory, and the kernel took the zygote in its place: the program's own doing.
+            seat.job.ended(seat, Ended(-signal.SIGKILL, 0.0, 0.0, True), lane)
+        else:
+            seat.job.lost(seat, lane)
 
 
 class _Watch:

@@ -24,7 +24,7 @@ _ALWAYS = """
     timer_create:222:107 timer_settime:223:110 timer_gettime:224:108 timer_getoverrun:225:109
     timer_delete:226:111 timerfd_create:283:85 timerfd_settime:286:86 timerfd_gettime:287:87
     getpid:39:172 getppid:110:173 gettid:186:178 getpgrp:111:- getpgid:121:155 getsid:124:156
-    exit:60:93 exit_group:231:94 wait4:61:260 waitid:247:95 uname:63:160 fcntl:72:25 flock:73:32
+    exit:60:93 exit_group:231:94 wait4:61:260 waitid:247:95 uname:63:160
     fsync:74:82 fdatasync:75:83 ftruncate:77:46 fallocate:285:47 getdents:78:- getdents64:217:61
     getcwd:79:17 chdir:80:49 fchdir:81:50 readlink:89:- readlinkat:267:78 umask:95:166
     gettimeofday:96:169 getrlimit:97:163 getrusage:98:165 sysinfo:99:179 times:100:153
@@ -53,7 +53,10 @@ _COMMANDS = """
     chown:92:- fchown:93:55 lchown:94:- fchownat:260:54 fchmodat2:452:452 mknod:133:- mknodat:259:33
     getxattr:191:8 lgetxattr:192:9 fgetxattr:193:10 listxattr:194:11 llistxattr:195:12
     flistxattr:196:13 splice:275:76 preadv2:327:286 pwritev2:328:287 readahead:187:213
-    pidfd_send_signal:424:424 inotify_init:253:- inotify_init1:294:26 inotify_add_watch:254:27
+    pidfd_send_signal:424:424
+"""
+_LOCKS = """
+    fcntl:72:25 flock:73:32 inotify_init:253:- inotify_init1:294:26 inotify_add_watch:254:27
     inotify_rm_watch:255:28
 """
 _LOOPBACK = """
@@ -62,7 +65,7 @@ _LOOPBACK = """
 """
 _SPECIAL = """
     clone:56:220 clone3:435:435 ioctl:16:29 prctl:157:167 socketpair:53:199 prlimit64:302:261
-    open:2:- openat:257:56 mount:165:40 socket:41:198
+    open:2:- openat:257:56 mount:165:40 socket:41:198 fcntl:72:25
 """
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -79,10 +82,13 @@ _WRITING = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20000000
 """O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, the bit of O_TMPFILE (without O_DIRECTORY)."""
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
-_PRCTLS = (3, 15, 16, 21, 39, 0x53564D41)
-"""GET_DUMPABLE, SET_NAME, GET_NAME, GET_SECCOMP, GET_NO_NEW_PRIVS, SET_VMA (names of memory areas)."""
-_COMMAND_PRCTLS = (*_PRCTLS, 1, 2, 4, 23, 36, 37, 38)
-"""And SET_PDEATHSIG, GET_PDEATHSIG, SET_DUMPABLE, CAPBSET_READ, SET/GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS."""
+_PRCTLS = (3, 4, 15, 16, 21, 39, 0x53564D41)
+"""GET_DUMPABLE, SET_DUMPABLE (a child needs it to raise its own score), SET_NAME, GET_NAME, GET_SECCOMP, GET_NO_NEW_PRIVS, SET_VMA (names of memory areas)."""
+_COMMAND_PRCTLS = (*_PRCTLS, 1, 2, 23, 36, 37, 38)
+"""And SET_PDEATHSIG, GET_PDEATHSIG, CAPBSET_READ, SET/GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS."""
+_FCNTLS = (0, 1, 2, 3, 4, 1030, 1031, 1032, 1033, 1034)
+"""Duplicates, flags, sizes of pipes, seals. No locks, leases and notices: on the system's files they are a channel between
+programs that run at the same time."""
 _FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6: those that end at the borders of a network namespace (AF_VSOCK does not)."""
 
@@ -139,6 +145,7 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
         "clone": lambda: _without_bits(0, _NEW_NAMESPACES),
         "clone3": lambda: [_errno(errno.ENOSYS)],  # its flags lie in memory; libc falls back to clone
         "ioctl": lambda: _one_of(1, _IOCTLS),
+        "fcntl": lambda: _one_of(1, _FCNTLS),
         "prctl": lambda: _one_of(0, _PRCTLS),
         "socketpair": _stream_pair,
         "prlimit64": lambda: _one_of(0, (0,)),
@@ -153,7 +160,7 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
     return rules
 
 
-def _command_rules(machine: str, loopback: bool) -> dict[int, Block]:
+def _command_rules(machine: str, loopback: bool, locks: bool) -> dict[int, Block]:
     """What the commands of an episode shell may call: a program's calls without any namespace, and starting programs."""
     column = 1 if machine == "x86_64" else 2
     special = _numbers(_SPECIAL, column)
@@ -162,6 +169,8 @@ def _command_rules(machine: str, loopback: bool) -> dict[int, Block]:
     rules |= {n: [_YES] for n in _numbers(_COMMANDS, column).values()}
     rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES)
     rules[special["prctl"]] = _one_of(0, _COMMAND_PRCTLS)
+    if locks:
+        rules |= {n: [_YES] for n in _numbers(_LOCKS, column).values()}
     if loopback:
         rules |= {n: [_YES] for n in _numbers(_LOOPBACK, column).values()}
         rules[special["socket"]] = _one_of(0, _FAMILIES)
@@ -207,14 +216,14 @@ def build_filter(own_world: bool, machine: str | None = None) -> bytes:
     return _assemble(machine, _rules(machine, own_world))
 
 
-def build_command_filter(loopback: bool = False, machine: str | None = None) -> bytes:
+def build_command_filter(loopback: bool = False, locks: bool = False, machine: str | None = None) -> bytes:
     """The BPF program for commands of an episode shell; empty for a machine without table.
 
     They may start programs and change files (of their own mount namespace); `loopback`: and use sockets, which reach
-    nothing but their own network namespace.
+    nothing but their own network namespace; `locks`: and take advisory locks and watch files.
     """
     machine = machine or platform.machine()
-    return _assemble(machine, _command_rules(machine, loopback)) if machine in _AUDIT_ARCH else b""
+    return _assemble(machine, _command_rules(machine, loopback, locks)) if machine in _AUDIT_ARCH else b""
 
 
 def _assemble(machine: str, rules: dict[int, Block]) -> bytes:

@@ -42,6 +42,8 @@ ENVIRONMENT: Mapping[str, str] = {
 _MAX_ARGUMENTS = 100_000
 _MAX_PACKET = 180_000
 """A packet has to fit a socket buffer."""
+_LOOK_S = 0.1
+"""Seconds of silence until a command's CPU time is looked at."""
 _PATIENCE_S = 60.0
 """Seconds after a command's last deadline until process 1 counts as lost."""
 _HEAD = struct.Struct("<I")
@@ -53,8 +55,9 @@ class EpisodeShell:
     SandboxError from any method means that the machine itself broke: it is closed then, and nothing may be concluded.
     """
 
-    def __init__(self, limits: ShellLimits, started: Started) -> None:
+    def __init__(self, limits: ShellLimits, started: Started, binds: Sequence[tuple[str, str]] = ()) -> None:
         self.limits = limits
+        self._binds = tuple(binds)
         self._started: Started | None = started
         self.python = started.python
         """Path of the Python interpreter inside."""
@@ -71,7 +74,7 @@ class EpisodeShell:
         It ends with the thread that opens it: the kernel's parent-death signal goes by threads.
         """
         limits = limits or ShellLimits()
-        shell = cls(limits, start(limits, binds))
+        shell = cls(limits, start(limits, binds), binds)
         try:
             if files:
                 shell.write(files)
@@ -127,18 +130,32 @@ class EpisodeShell:
             finally:
                 for fd in (given, out_w, err_w):
                     os.close(fd)
-            texts, dropped, answer = self._collect((out_r, err_r), deadline + _PATIENCE_S)
+            before = self._counted()
+            texts, dropped, answer = self._collect((out_r, err_r), deadline + _PATIENCE_S, cpu_s)
+            counted = self._counted() - before
         finally:
             os.close(out_r)
             os.close(err_r)
         if "error" in answer:
             raise self._broken(f"a command could not be started: {answer['error']}")
         done = answer["ok"]
-        return Ran(done["exit"], texts[0], texts[1], dropped, done["cpu_s"], bool(done["why"]), done["why"])
+        used = max(done["cpu_s"], counted)
+        why = "cpu" if used >= cpu_s and done["why"] in ("", "killed") else done["why"]
+        return Ran(done["exit"], texts[0], texts[1], dropped, used, bool(why), why)
 
-    def _collect(self, pipes: tuple[int, int], patience: float) -> tuple[tuple[bytes, bytes], bool, dict[str, Any]]:
-        """Read both pipes to their ends (what is over the limit is dropped) and the answer."""
+    def _counted(self) -> float:
+        """CPU-seconds that the control group counted so far; 0 where there is none."""
+        return (self._started.cpu_s() if self._started else None) or 0.0
+
+    def _collect(
+        self, pipes: tuple[int, int], patience: float, cpu_s: float
+    ) -> tuple[tuple[bytes, bytes], bool, dict[str, Any]]:
+        """Read both pipes to their ends (what is over the limit is dropped) and the answer.
+
+        Process 1 sees the CPU time of living processes, the control group that of all: over `cpu_s` the command is killed.
+        """
         control = self._control()
+        enough, killed = self._counted() + cpu_s, False
         limit, kept, dropped = self.limits.output_kb << 10, {fd: bytearray() for fd in pipes}, False
         open_fds: set[int] = {*pipes, control.fileno()}
         answer: dict[str, Any] | None = None
@@ -148,9 +165,12 @@ class EpisodeShell:
         deadline = time.monotonic() + patience
         while open_fds:
             left = deadline - time.monotonic()
-            ready = poller.poll(max(0.0, left) * 1000)
+            ready = poller.poll(max(0.0, min(left, _LOOK_S)) * 1000)
             if not ready and left <= 0:
                 raise self._broken("the episode shell does not answer")
+            if not ready and not killed and answer is None and self._counted() >= enough:
+                killed = True
+                control.send(b"k")
             for fd, _ in ready:
                 if fd == control.fileno():
                     answer = self._receive()
@@ -221,8 +241,16 @@ class EpisodeShell:
         return entries
 
     def reset(self, files: Mapping[str, str | bytes | Entry] | Template | None = None) -> None:
-        """A fresh episode on the same machine: all files of the last one are gone, and its processes were before."""
-        self._ask({"op": "reset"}, [])
+        """A fresh episode: all files of the last one are gone, and its processes were before.
+
+        Connections leave traces in their network namespace: a shell with `loopback` is started anew.
+        """
+        if self.limits.loopback:
+            self._control()
+            self.close()
+            self._started = start(self.limits, self._binds)
+        else:
+            self._ask({"op": "reset"}, [])
         if files:
             self.write(files)
 

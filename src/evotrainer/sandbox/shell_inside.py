@@ -42,6 +42,7 @@ class Init:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         kernel.make_mounts_private()
+        kernel.make_mounts_read_only(self.proc)
         kernel.drop_bounding_set()
         kernel.set_common_limits(OPEN_FILES)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
@@ -111,12 +112,7 @@ class Init:
 
     def _first(self, m: dict[str, Any], fds: list[int]) -> None:
         """Process 1 of the command's namespace: confines itself, starts the program, buries orphans, ends with it."""
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        try:
-            own = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=self.proc)
-            os.write(own, b"1000")  # when memory runs out the command goes, never process 1 of the shell
-        except OSError:
-            pass
+        kernel.volunteer_for_oom(self.proc)
         for i, fd in enumerate(fds):
             os.dup2(fd, i)
         os.closerange(3, OPEN_FILES)

@@ -72,6 +72,9 @@ class ShellLimits:
     """Seconds in which nothing of a command ran or waited for a processor."""
     loopback: bool = False
     """May open sockets. They reach nothing but the episode's own network namespace."""
+    locks: bool = False
+    """May take advisory locks and watch files. On the system's files, which all shells see, both are a channel to commands that
+    run in another shell at the same moment."""
 
 
 @dataclass(slots=True)
@@ -80,10 +83,16 @@ class Started:
 
     control: socket.socket
     process: subprocess.Popen[bytes]
+    pid: int
+    """Of process 1, as we see it."""
     uid: int
     group: SlotGroup | None
     python: str
     """The interpreter's path as commands see it."""
+
+    def cpu_s(self) -> float | None:
+        """CPU-seconds of all commands so far, unwaited children included; None where no control group counts them."""
+        return self.group.cpu_s(besides=self.pid) if self.group else None
 
     def last_words(self) -> str:
         """Why it went."""
@@ -117,7 +126,10 @@ def _interpreter(as_root: bool) -> Interpreter:
 def _command(
     bwrap: str, interpreter: Interpreter, info: int, users: int, binds: Sequence[tuple[str, str]]
 ) -> list[str]:
-    """Everything unshared, the system's programs read-only, no /proc, one writable folder (mounted by process 1)."""
+    """Everything unshared, the system's programs, no /proc, one writable folder.
+
+    Process 1 mounts that folder and makes all else read-only.
+    """
     inside = as_inside(interpreter)
     args = [bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
     args += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
@@ -142,7 +154,7 @@ def _command(
     for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
         args += ["--dev-bind", device, device]
     args += ["--symlink", "/w/tmp", "/dev/shm", "--file", str(users), "/etc/passwd"]
-    return [*args, "--remount-ro", "/", "--chdir", "/", "--info-fd", str(info), "--"]
+    return [*args, "--chdir", "/", "--info-fd", str(info), "--"]
 
 
 def _users_file(uid: int) -> int:
@@ -167,7 +179,7 @@ def start(limits: ShellLimits, binds: Sequence[tuple[str, str]] = ()) -> Started
     for _, target in binds:
         if not target.startswith("/opt/"):
             raise SandboxError(f"a folder can be shown below /opt only, not at {target}")
-    if not (bpf := build_command_filter(limits.loopback)):
+    if not (bpf := build_command_filter(limits.loopback, limits.locks)):
         raise SandboxError("episode shells need a system call filter, which exists for x86_64 and aarch64 only")
     uid = pick_uid()
     interpreter = _interpreter(uid is not None)
@@ -176,7 +188,7 @@ def start(limits: ShellLimits, binds: Sequence[tuple[str, str]] = ()) -> Started
     except OSError as error:
         raise SandboxError(f"the episode shell did not start: {error}; run `evotrainer doctor`") from error
     inside = as_inside(interpreter)
-    started = Started(ours, process, os.geteuid() if uid is None else uid, None, inside.executable)
+    started = Started(ours, process, pid, os.geteuid() if uid is None else uid, None, inside.executable)
     _hand_over(started, limits, bpf)
     started.group = make_group(
         (limits.memory_mb + limits.disk_mb + _OVERHEAD_MB) << 20, limits.processes + _EXTRA_PROCESSES

@@ -37,6 +37,8 @@ class Progress:
 
     cpu_s: float
     active_s: float
+    uncounted: bool
+    """It has processes whose CPU time is known only as far as they were seen: no control group counts it."""
 
 
 class SlotDiedError(Exception):
@@ -56,6 +58,8 @@ class Slot:
         self.zygote: Launched | None = None
         self.restarts = -1
         self._kills = 0
+        self._spent: float | None = None
+        """CPU-seconds of the group when the present program started; None where no group counts them."""
         try:
             self.restart()
         except BaseException:
@@ -85,6 +89,8 @@ class Slot:
 
     def run(self, request: bytes, limits: Limits, cases: int) -> socket.socket:
         """Start a child on `request`; its answers arrive on the returned socket."""
+        self._spent = self._account()
+        self.out_of_memory()
         memory = limits.memory_mb << 20
         if self.group:
             with contextlib.suppress(OSError):
@@ -114,6 +120,20 @@ class Slot:
         except OSError as error:
             raise SlotDiedError from error
 
+    def _account(self) -> float | None:
+        """CPU-seconds of all programs so far, whoever waited for their processes; None where no group counts them."""
+        return self.group.cpu_s(besides=self.zygote.pid) if self.group and self.zygote else None
+
+    def _program_cpu(self) -> float | None:
+        now = self._account()
+        return None if now is None or self._spent is None else now - self._spent
+
+    def out_of_memory(self) -> bool:
+        """Did the kernel kill something here for want of memory since this was last asked?"""
+        kills = self.group.kills() if self.group else 0
+        hit, self._kills = kills > self._kills, kills
+        return hit
+
     def query(self) -> None:
         """Ask for `Progress`."""
         self._send(b"?")
@@ -131,19 +151,19 @@ class Slot:
         if not message:
             raise SlotDiedError
         if message[:1] == b"c":
-            return Progress(*PROGRESS.unpack(message[1:]))
+            return self._progress(*PROGRESS.unpack(message[1:]))
         if message[:1] == b"x":
             code, cpu_s, memory_mb = ENDED.unpack(message[1:])
-            return Ended(code, cpu_s, memory_mb, self._hit_memory(code))
+            hit = code == -signal.SIGKILL and self.out_of_memory()
+            return Ended(code, max(cpu_s, self._program_cpu() or 0.0), memory_mb, hit)
         return None
 
-    def _hit_memory(self, code: int) -> bool:
-        if code >= 0 or self.group is None:
-            return False
-        kills = self.group.kills()
-        hit, self._kills = kills > self._kills, kills
-        # The kernel kills with SIGKILL; another signal beside a late count is an earlier program's memory, not this one's.
-        return hit and code == -signal.SIGKILL
+    def _progress(self, cpu_s: float, active_s: float, others: bool) -> Progress:
+        """What the group counts, where there is one: children that nobody waits for are in no other account."""
+        counted = self._program_cpu()
+        if counted is None:
+            return Progress(cpu_s, active_s, others)
+        return Progress(max(cpu_s, counted), active_s + max(0.0, counted - cpu_s) if active_s >= 0 else active_s, False)
 
     def close(self) -> None:
         """Stop the zygote and remove the group."""

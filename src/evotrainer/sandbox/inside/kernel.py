@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import resource
 import signal
 import struct
@@ -12,8 +13,12 @@ import time
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
+MS_RDONLY = 1
 MS_NOSUID = 2
 MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
 MS_REC = 0x4000
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
@@ -73,6 +78,38 @@ def make_mounts_private() -> None:
     _check(_mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount private")
 
 
+_KEPT = {b"nosuid": MS_NOSUID, b"nodev": MS_NODEV, b"noexec": MS_NOEXEC, b"noatime": 1 << 10, b"nodiratime": 1 << 11}
+_KEPT |= {b"relatime": 1 << 21, b"nosymfollow": 1 << 8}
+"""Flags that a mount brings from outside: our user namespace may not take them away, so a remount repeats them."""
+
+
+def _writable_mounts(proc: int) -> dict[bytes, int]:
+    """Mount point -> its flags, of every mount that is not read-only itself (the last one where several are stacked)."""
+    fd = os.open("self/mountinfo", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    with open(fd, "rb") as lines:
+        found = {}
+        for line in lines:
+            point, options = line.split()[4:6]
+            point = re.sub(rb"\\(\d{3})", lambda m: bytes([int(m[1], 8)]), point)
+            words = options.split(b",")
+            found.pop(point, None)
+            if b"ro" not in words:
+                found[point] = sum(_KEPT.get(word, 0) for word in words)
+    return found
+
+
+def make_mounts_read_only(proc: int) -> None:
+    """Every mount, device files included: what a program can change outlives it nowhere.
+
+    `proc`: a descriptor on /proc. OSError when one stays writable.
+    """
+    for point, flags in _writable_mounts(proc).items():
+        again = MS_REMOUNT | MS_BIND | MS_RDONLY | flags
+        _check(_mount(None, point, None, again, None), f"remount {point.decode()} read-only")
+    if left := _writable_mounts(proc):
+        raise OSError(f"still writable: {b' '.join(left).decode()}")
+
+
 def unmount(path: bytes) -> None:
     """Lazy unmount: descriptors opened below stay usable."""
     _check(libc.umount2(path, MNT_DETACH), "umount")
@@ -128,6 +165,23 @@ def set_limits(memory: int, cpu: int, processes: int, file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
     resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+
+def volunteer_for_oom(proc: int) -> None:
+    """When memory runs out this process goes first, and with it its namespace, never the one that started it.
+
+    Only a dumpable process may open its own file; what started us is not, and neither are we afterwards.
+    """
+    prctl(PR_SET_DUMPABLE, 1)
+    try:
+        fd = os.open("self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+        try:
+            os.write(fd, b"1000")
+        finally:
+            os.close(fd)
+    except OSError:  # no /proc here: the kernel chooses by size
+        pass
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def cpu_seconds(pid: int) -> float:

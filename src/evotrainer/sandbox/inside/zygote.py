@@ -31,14 +31,14 @@ LIMITS = struct.Struct("<QIIQIQ")
 """memory bytes, CPU-seconds, processes, bytes of a file, MB of the working folder, bytes of the request"""
 ENDED = struct.Struct("<idd")
 """exit code (negative: signal), CPU-seconds with waited-for children, peak resident MB"""
-PROGRESS = struct.Struct("<dd")
-"""CPU-seconds, seconds running or runnable (-1: unknown)"""
+PROGRESS = struct.Struct("<dd?")
+"""CPU-seconds of all its processes as far as they were seen, seconds running or runnable of the first (-1: unknown), are there
+others than the first"""
 REQUEST_FD = 3
 CHANNEL_FD = 4
 WORK = b"/w"
 OPEN_FILES = 64
 FIRST_OWN_FD = 10
-YOUNG_MS = 20
 
 Serve = Callable[[int, int, int], None]
 
@@ -74,6 +74,7 @@ class Zygote:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if self.namespaces:
             kernel.make_mounts_private()
+            kernel.make_mounts_read_only(self.proc)
             kernel.drop_bounding_set()
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -122,18 +123,17 @@ class Zygote:
         poller = select.poll()
         poller.register(ended, select.POLLIN)
         poller.register(control, select.POLLIN)
-        patience: int | None = YOUNG_MS
+        others: dict[int, float] = {}
         while True:
-            ready = [fd for fd, _ in poller.poll(patience)]
+            ready = [fd for fd, _ in poller.poll()]
             if ended in ready:
                 break
-            if not ready:
-                patience = None
-                self._volunteer_for_oom(pid)
-                continue
             message = self.control.recv(256)
             if message == b"?":
-                progress = PROGRESS.pack(kernel.cpu_seconds(pid), kernel.active_seconds(self.proc, pid))
+                for other in self._descendants() - {pid}:
+                    others[other] = max(others.get(other, 0.0), kernel.cpu_seconds(other))
+                cpu = kernel.cpu_seconds(pid) + sum(others.values())
+                progress = PROGRESS.pack(cpu, kernel.active_seconds(self.proc, pid), bool(others))
                 self.control.send(b"c" + progress)
                 continue
             os.kill(pid, signal.SIGKILL)
@@ -148,20 +148,6 @@ class Zygote:
         code = os.waitstatus_to_exitcode(status)
         cpu = usage.ru_utime + usage.ru_stime
         self.control.send(b"x" + ENDED.pack(code, cpu, usage.ru_maxrss / 1024))
-
-    def _volunteer_for_oom(self, pid: int) -> None:
-        """When the slot's memory runs out, a child that had time to fill it must go (and with it its namespace), never
-        the zygote: that would look like our fault."""
-        try:
-            fd = os.open(f"{pid}/oom_score_adj", os.O_WRONLY, dir_fd=self.proc)
-        except OSError:
-            return
-        try:
-            os.write(fd, b"1000")
-        except OSError:
-            return
-        finally:
-            os.close(fd)
 
     @staticmethod
     def _kill_group(pid: int) -> None:
@@ -180,13 +166,13 @@ class Zygote:
                     continue
             except ChildProcessError:
                 return
-            for stray in self._children():
+            for stray in self._descendants():
                 os.kill(stray, signal.SIGKILL)
             time.sleep(0.001)
 
-    def _children(self) -> list[int]:
-        found = []
-        me = os.getpid()
+    def _descendants(self) -> set[int]:
+        """Every process below this one; orphans come to us (subreaper, or process 1 of a namespace)."""
+        below: dict[int, list[int]] = {}
         for name in os.listdir(self.proc):
             if name.isdigit():
                 try:
@@ -194,12 +180,18 @@ class Zygote:
                 except OSError:
                     continue
                 try:
-                    if int(os.read(stat, 4096).rpartition(b")")[2].split()[1]) == me:
-                        found.append(int(name))
+                    parent = int(os.read(stat, 4096).rpartition(b")")[2].split()[1])
+                    below.setdefault(parent, []).append(int(name))
                 except (OSError, IndexError, ValueError):
                     continue
                 finally:
                     os.close(stat)
+        found: set[int] = set()
+        todo = below.get(os.getpid(), [])
+        while todo:
+            pid = todo.pop()
+            found.add(pid)
+            todo += below.get(pid, [])
         return found
 
     def _child(self, limits: tuple[int, ...]) -> None:
@@ -220,6 +212,7 @@ class Zygote:
 
     def _confine(self, limits: tuple[int, ...]) -> None:
         memory, cpu, processes, file_bytes, work_mb, _ = limits
+        kernel.volunteer_for_oom(self.proc)
         if self.namespaces:
             kernel.mount_tmpfs(WORK, b"mode=0777,nr_inodes=1000,size=%dm" % work_mb)
             os.chdir(WORK)
