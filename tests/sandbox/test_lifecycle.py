@@ -205,7 +205,7 @@ def test_a_group_of_version_2_gets_its_files(tmp_path: Path) -> None:
     (tmp_path / "cpu.stat").write_text(f"usage_usec {time.process_time_ns() // 1000 + 2_500_000}\nuser_usec 1\n")
     group = SlotGroup(tmp_path, tmp_path, unified=True)
     group.set_limits(1 << 20, 7)
-    group.raise_memory(1 << 10)
+    group.fit_memory(1 << 20)
     group.add(42)
     assert (tmp_path / "memory.max").read_text() == str(1 << 20)
     assert (tmp_path / "pids.max").read_text() == "7"

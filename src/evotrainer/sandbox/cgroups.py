@@ -25,6 +25,8 @@ class SlotGroup:
     cpu: Path | None = None
     """Folder that counts CPU time; version 2 counts it in every group."""
     limit: int = 0
+    squeezed: bool = False
+    """The limit stays as it is."""
     folders: tuple[Path, ...] = field(init=False)
     _usage: int = -1
     _events: int = -1
@@ -61,10 +63,11 @@ class SlotGroup:
         (self.memory / name).write_text(str(memory_bytes))
         self.limit = memory_bytes
 
-    def raise_memory(self, memory_bytes: int) -> None:
-        """Make room for a program with a higher limit; never lowers."""
-        if memory_bytes > self.limit:
-            self.set_memory(memory_bytes)
+    def fit_memory(self, memory_bytes: int) -> None:
+        """The limit of the next program, where it is another one. What an earlier one held may still be on its way out."""
+        if memory_bytes != self.limit and not self.squeezed:
+            with contextlib.suppress(OSError):
+                self.set_memory(memory_bytes)
 
     def add(self, pid: int) -> None:
         """Move a process (not its children) into the group."""

@@ -12,8 +12,9 @@ import secrets
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 
@@ -33,6 +34,10 @@ class Probe:
     limits: Limits = field(default_factory=lambda: Limits(cpu_s=1.0, memory_mb=96, idle_s=2.0, file_mb=4, processes=8))
     expected: tuple[Status, ...] = ("ok",)
     """Statuses under which the attack counts as fended off, if BREACH was not printed."""
+    twice: bool = False
+    """The second run looks for what the first one left."""
+    shell: bool = False
+    """Episode shells promise protection against it too."""
 
 
 _SMALL = Limits(cpu_s=0.1, memory_mb=64, output_kb=16, idle_s=2.0, file_mb=4)
@@ -75,9 +80,9 @@ connect(socket.AF_UNIX, socket.SOCK_STREAM, "\\x00$token")
         "C",
         "no file outside the private folder can be made or changed",
         """
-for path in ("${folder}/made", "${folder}/secret"):
+for path in ("${folder}/made-by-attack", "${folder}/secret"):
     try:
-        open(path, "a").write("x"); print("BREACH", path)
+        open(path, "a").close(); print("BREACH", path)
     except OSError as error:
         print("ok", error)
 """,
@@ -141,14 +146,40 @@ except OSError as error:
     Probe(
         "persistence",
         "C",
-        "a later program finds nothing of an earlier one",
+        "a later program finds nothing of an earlier one, on any mount or inherited descriptor",
         """
-for path in ("left", "/tmp/left${token}", "/dev/shm/left${token}", "/w/left"):
-    try: open(path).close(); print("BREACH", path)
+import os, stat
+places = ("left", "/tmp/left${token}", "/dev/shm/left${token}", *[m + "/left${token}" for m in $mounts])
+for path in places:
+    if os.path.lexists(path): print("BREACH", path)
+for path in places:
+    for make in (lambda: open(path, "w").close(), lambda: os.mkdir(path)):
+        try: make()
+        except OSError: pass
+for place in (*$mounts, *range(64)):
+    if place == "/w": continue
+    try:
+        found = os.stat(place)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 0: continue
+        if stat.S_ISSOCK(found.st_mode) or stat.S_ISFIFO(found.st_mode): continue
+        os.utime(place)
+        print("BREACH: changed", place)
     except OSError: pass
-for path in ("left", "/tmp/left${token}", "/dev/shm/left${token}"):
-    try: open(path, "w").close()
-    except OSError: pass
+""",
+        twice=True,
+    ),
+    Probe(
+        "locks",
+        "C",
+        "files of the system cannot be locked, which others could notice",
+        """
+import fcntl, os
+for path in (os.__file__, "/dev/null"):
+    for lock in (lambda f: fcntl.flock(f, 2 | 4), lambda f: fcntl.lockf(f, 1 | 4)):
+        try:
+            with open(path) as file: lock(file)
+            print("BREACH", path)
+        except OSError as error: print("ok", error)
 """,
     ),
     Probe(
@@ -279,22 +310,47 @@ class Scene:
     token: str
     port: int
     victim: subprocess.Popen[bytes]
+    mounts: tuple[str, ...]
+    """What is mounted where the attacks run."""
 
     def source(self, probe: Probe) -> str:
         """The probe's program, aimed."""
-        aims = {"folder": self.folder, "token": self.token, "port": self.port, "victim": self.victim.pid}
+        aims = {
+            "folder": self.folder,
+            "token": self.token,
+            "port": self.port,
+            "victim": self.victim.pid,
+            "mounts": repr(self.mounts),
+        }
         return Template(probe.source).substitute(aims)
+
+    def breached(self, text: str) -> bool:
+        """An attack says so, or its traces are outside."""
+        made, secret = self.folder / "made-by-attack", self.folder / "secret"
+        return "BREACH" in text or self.victim.poll() is not None or made.exists() or secret.read_text() != SECRET
+
+
+def mounts_of(pid: int) -> tuple[str, ...]:
+    """Mount points as a process sees them; only the root where its table cannot be read."""
+    try:
+        lines = Path(f"/proc/{pid}/mountinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ("/",)
+    return tuple(dict.fromkeys(line.split()[4] for line in lines))
+
+
+SECRET = "the secret"
 
 
 @contextlib.contextmanager
-def scene(uid: int) -> Iterator[Scene]:
-    """Targets that are open to everybody: only the sandbox stands before them."""
+def scene(uid: int, pid: int = 1) -> Iterator[Scene]:
+    """Targets that are open to everybody: only the sandbox stands before them. `pid`: a process that is confined alike."""
     token = secrets.token_hex(8)
     drop: dict[str, object] = {"user": uid, "group": uid, "extra_groups": []} if os.geteuid() == 0 else {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evotrainer-probe-")))
         folder.chmod(0o777)
-        (folder / "secret").write_text("secret")
+        (folder / "secret").write_text(SECRET)
         (folder / "secret").chmod(0o666)
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         named = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -308,7 +364,7 @@ def scene(uid: int) -> Iterator[Scene]:
             ) from e
         stack.callback(victim.wait)
         stack.callback(victim.kill)
-        yield Scene(folder, token, server.getsockname()[1], victim)
+        yield Scene(folder, token, server.getsockname()[1], victim, mounts_of(pid))
 
 
 def judge(probe: Probe, case: CaseResult) -> Held:
@@ -319,28 +375,42 @@ def judge(probe: Probe, case: CaseResult) -> Held:
     return Held(probe.name, held, probe.tier, probe.about, detail)
 
 
-def try_probes(
-    run: Callable[[Program], CaseResult],
-    uid: int,
-    strays: Callable[[], int],
-    squeeze: Callable[[], contextlib.AbstractContextManager[None]],
-) -> tuple[Held, ...]:
-    """Every attack once. `strays` counts processes that outlived their program, `squeeze` shrinks the slot's memory."""
-    found = [Held("user", uid != 0, "D", "programs do not run as root", "" if uid else "uid 0")]
-    with scene(uid) as targets:
-        for probe in PROBES:
-            program = Program(targets.source(probe), stdins=("",), limits=probe.limits)
-            with squeeze() if probe.name == "memory_total" else contextlib.nullcontext():
-                case = run(program)
-                if probe.name == "persistence":
-                    case = run(program)
-            held = judge(probe, case)
-            if probe.name == "daemon" and (left := strays()):
-                held = Held(probe.name, False, probe.tier, probe.about, f"{left} processes survive")
-            if probe.name == "files_write" and (targets.folder / "made").exists():
-                held = Held(probe.name, False, probe.tier, probe.about, "a file was made outside")
-            found.append(held)
-    return tuple(found)
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Where attacks run."""
+
+    run: Callable[[Program], CaseResult]
+    uid: int
+    pid: int
+    """The zygote."""
+    strays: Callable[[], int]
+    """Counts processes that outlived their program."""
+    squeeze: Callable[[], contextlib.AbstractContextManager[None]]
+    """Shrinks the slot's memory."""
+
+
+def try_probes(arena: Arena, probes: Sequence[Probe] = PROBES) -> Iterator[Held]:
+    """Every attack once, on targets that no earlier one has harmed."""
+    yield Held("user", arena.uid != 0, "D", "programs do not run as root", "" if arena.uid else "uid 0")
+    todo = deque(probes)
+    while todo:
+        with scene(arena.uid, arena.pid) as targets:
+            while todo and not targets.breached(""):
+                yield _try(arena, todo.popleft(), targets)
+
+
+def _try(arena: Arena, probe: Probe, targets: Scene) -> Held:
+    program = Program(targets.source(probe), stdins=("",), limits=probe.limits)
+    with arena.squeeze() if probe.name == "memory_total" else contextlib.nullcontext():
+        case = arena.run(program)
+        if probe.twice:
+            case = arena.run(program)
+    held = judge(probe, case)
+    if probe.name == "daemon" and (left := arena.strays()):
+        return replace(held, held=False, detail=f"{left} processes survive")
+    if targets.breached(""):
+        return replace(held, held=False, detail="its traces are outside")
+    return held
 
 
 def proven_tier(found: tuple[Held, ...]) -> Tier:

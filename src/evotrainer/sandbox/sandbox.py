@@ -13,7 +13,7 @@ from evotrainer.sandbox.jobs import CheckJob, RunJob
 from evotrainer.sandbox.launch import Mechanism, pick_uid
 from evotrainer.sandbox.model import TIERS, Check, CheckResult, Limits, Program, RunResult, Tier
 from evotrainer.sandbox.pool import Lane, run_jobs
-from evotrainer.sandbox.probes import proven_tier, try_probes
+from evotrainer.sandbox.probes import PROBES, Arena, Held, Probe, proven_tier, try_probes
 from evotrainer.sandbox.report import TierReport
 from evotrainer.sandbox.slot import Slot, start_slot
 
@@ -88,19 +88,27 @@ class Sandbox:
         return self.report.tier
 
     def _prove(self, at_most: Tier, notes: list[str]) -> None:
-        slot = self._first
+        held = tuple(self.attack(PROBES))
+        proven = max(proven_tier(held), at_most, key=TIERS.index)
+        if self._first.group is None and at_most == "A":
+            notes.append(_NO_GROUP)
+        self.report = TierReport(proven, held, tuple(notes), self._interpreter, self._arena().uid)
+
+    def _arena(self) -> Arena:
+        slot = self._lanes[0].slot(0)
         if slot.zygote is None:
             raise SandboxError("the sandbox is closed; open a new one")
-        held = try_probes(
+        return Arena(
             lambda program: self.run([program])[0].cases[0],
             slot.zygote.uid,
-            lambda: slot.zygote.strays() if slot.zygote else 0,
+            slot.zygote.pid,
+            self.strays,
             lambda: _squeezed(slot),
         )
-        proven = max(proven_tier(held), at_most, key=TIERS.index)
-        if slot.group is None and at_most == "A":
-            notes.append(_NO_GROUP)
-        self.report = TierReport(proven, held, tuple(notes), self._interpreter, slot.zygote.uid)
+
+    def attack(self, probes: Sequence[Probe]) -> Iterator[Held]:
+        """Try attacks on this sandbox, as it does itself when it opens; see `evotrainer.sandbox.attacks` for more of them."""
+        return try_probes(self._arena(), probes)
 
     def run(self, programs: Sequence[Program]) -> list[RunResult]:
         """Run every program; results in order. A broken sandbox shows as `RunResult.faulty`, never as an error case."""
@@ -156,8 +164,9 @@ def _squeezed(slot: Slot) -> Iterator[None]:
         return
     before = group.limit
     group.set_memory(_SQUEEZED_MB << 20)
-    group.limit = 1 << 62  # a program's own limit must not widen it meanwhile
+    group.squeezed = True
     try:
         yield
     finally:
+        group.squeezed = False
         group.set_memory(before)

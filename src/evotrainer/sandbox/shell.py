@@ -89,6 +89,16 @@ class EpisodeShell:
         return "A" if self._started is None or self._started.group else "B"
 
     @property
+    def uid(self) -> int:
+        """User that its commands run as."""
+        return self._started.uid if self._started else -1
+
+    @property
+    def pid(self) -> int:
+        """Process 1 of the shell, as this machine numbers it."""
+        return self._started.pid if self._started else -1
+
+    @property
     def closed(self) -> bool:
         return self._started is None
 

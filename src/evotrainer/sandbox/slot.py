@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import signal
@@ -92,11 +91,10 @@ class Slot:
         self._spent = self._account()
         self.out_of_memory()
         memory = limits.memory_mb << 20
-        if self.group:
-            with contextlib.suppress(OSError):
-                self.group.raise_memory(memory + _OVERHEAD)
-        cpu = math.ceil(limits.cpu_s * cases) + 2
         files = limits.file_mb << 20
+        if self.group:
+            self.group.fit_memory(memory + files + _OVERHEAD)
+        cpu = math.ceil(limits.cpu_s * cases) + 2
         message = b"r" + LIMITS.pack(memory, cpu, limits.processes + 1, files, limits.file_mb, len(request))
         body = os.memfd_create("request")
         ours, theirs = socket.socketpair()

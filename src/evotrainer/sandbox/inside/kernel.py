@@ -87,7 +87,7 @@ def _writable_mounts(proc: int) -> dict[bytes, int]:
     """Mount point -> its flags, of every mount that is not read-only itself (the last one where several are stacked)."""
     fd = os.open("self/mountinfo", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     with open(fd, "rb") as lines:
-        found = {}
+        found: dict[bytes, int] = {}
         for line in lines:
             point, options = line.split()[4:6]
             point = re.sub(rb"\\(\d{3})", lambda m: bytes([int(m[1], 8)]), point)
