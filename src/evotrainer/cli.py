@@ -450,14 +450,17 @@ def import_(
 @app.command()
 def doctor(
     accept_tier_e: Annotated[bool, typer.Option("--accept-tier-e", help="Do not fail where nothing isolates.")] = False,
+    attack: Annotated[
+        bool, typer.Option("--attack", help="Try every attack that ships on the sandbox; about a minute.")
+    ] = False,
 ) -> None:
     """Check this machine: Python, PyTorch, sandbox tier, disk; says what is missing and how to get it.
 
-    Example: evotrainer doctor
+    Example: evotrainer doctor --attack
     """
     from evotrainer import commands
 
-    commands.doctor(accept_tier_e=accept_tier_e)
+    commands.doctor(accept_tier_e=accept_tier_e, attack=attack)
 
 
 @app.command()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from evotrainer.harness import HarnessContext
+from evotrainer.records.rollout import Rollout
 
 from .build import READ, code_batch, coded, curve, found, groups, reading, recipe, rollout
 
@@ -151,6 +153,36 @@ class TestInfrastructure:
     def test_two_in_a_hundred_are_tolerated(self) -> None:
         assert found("infrastructure", self.batch(2)) == []
         assert found("infrastructure", self.batch(3))[0].severity == "warn"
+
+
+class TestVoidGradings:
+    def batch(self, void: Sequence[tuple[int, int]]) -> list[Rollout]:
+        """60 groups of 8; those at (group, k) could not be graded."""
+        return [
+            rollout(f"t{g}", k, error_kind="sandbox", error="no verdict", reward=None)
+            if (g, k) in void
+            else rollout(f"t{g}", k)
+            for g in range(60)
+            for k in range(8)
+        ]
+
+    def test_voids_that_stand_together_are_the_policys(self) -> None:
+        (f,) = found("void_gradings", self.batch([(3, 1), (3, 4), (3, 6), (40, 0), (40, 7)]))
+        assert f.severity == "warn" and f.kind == "infrastructure"
+        assert "5 of 480 gradings are void, 100% of them beside another one of the same group (2 tasks" in f.claim
+        assert "by chance 7%" in f.claim
+
+    def test_scattered_voids_are_the_machines(self) -> None:
+        assert found("void_gradings", self.batch([(3, 1), (14, 4), (27, 6), (40, 0), (55, 7)])) == []
+        assert found("void_gradings", self.batch([(3, 1), (3, 4), (27, 6), (40, 0), (55, 7)])) == []
+
+    def test_a_machine_that_fails_everywhere_is_no_ones_doing(self) -> None:
+        assert found("void_gradings", self.batch([(g, k) for g in range(60) for k in range(4)])) == []
+
+    def test_two_are_too_few_and_faults_of_other_kinds_do_not_count(self) -> None:
+        assert found("void_gradings", self.batch([(3, 1), (3, 4)])) == []
+        other = [rollout(f"t{g}", k, error_kind="trainer" if g == 3 else None) for g in range(60) for k in range(8)]
+        assert found("void_gradings", other) == []
 
 
 def gap_batch(fooled_of_20: int, hidden_error: str = "wrong") -> list:  # type: ignore[type-arg]

@@ -13,6 +13,7 @@ import pytest
 
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import EpisodeShell, ShellFileError, ShellLimits
+from evotrainer.sandbox.tricks import TRICKS
 
 pytestmark = pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is not installed")
 SMALL = ShellLimits(memory_mb=96, disk_mb=8, inodes=500, processes=12, output_kb=64, idle_s=5)
@@ -144,6 +145,33 @@ def test_memory_of_all_processes_together_is_limited(shell: EpisodeShell) -> Non
     ran = shell.run([shell.python, "-c", code], cpu_s=20)
     assert ran.exit != 0 or int(ran.text) < 8, ran
     assert shell.run(["echo", "alive"]).text == "alive\n"
+
+
+@pytest.mark.parametrize("name", [p.name for p in TRICKS if p.name.startswith("burns time in")])
+def test_time_burnt_by_anybody_in_a_command_is_the_commands(shell: EpisodeShell, name: str) -> None:
+    if shell.tier != "A":
+        pytest.skip("no control group here to count it")
+    source = next(p.source for p in TRICKS if p.name == name)
+    ran = shell.run([shell.python, "-c", source], cpu_s=0.4)
+    assert ran.timed_out and ran.why == "cpu" and 0.4 <= ran.cpu_s < 2.5, ran
+    assert shell.run(["echo", "alive"]).text == "alive\n"
+
+
+@pytest.mark.parametrize("name", ["takes memory in files without a name", "takes memory and disk at once"])
+def test_memory_of_any_kind_is_the_commands(shell: EpisodeShell, name: str) -> None:
+    if shell.tier != "A":
+        pytest.skip("no control group here to count it")
+    source = next(p.source for p in TRICKS if p.name == name)
+    ran = shell.run([shell.python, "-c", source], cpu_s=20)
+    assert ran.exit != 0 and "BREACH" not in ran.text, ran
+    assert shell.run(["echo", "alive"]).text == "alive\n", "the shell outlives it"
+
+
+@pytest.mark.parametrize("locks", [False, True])
+def test_locks_are_taken_only_where_they_are_asked_for(locks: bool) -> None:
+    use = "import fcntl\nfor f in (open('mine', 'w'), open('/dev/null')): fcntl.flock(f, 2 | 4)\nfcntl.lockf(open('mine', 'w'), 2)"
+    with EpisodeShell.open(limits=ShellLimits(locks=locks)) as other:
+        assert (other.run([other.python, "-c", use]).exit == 0) == locks
 
 
 def test_no_process_survives_its_command(shell: EpisodeShell) -> None:

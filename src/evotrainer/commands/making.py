@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,12 @@ from evotrainer.commands.common import console
 from evotrainer.errors import ConfigError, EvoTrainerError, SandboxError
 
 if TYPE_CHECKING:
-    pass
+    from evotrainer.sandbox import Sandbox
+    from evotrainer.sandbox.probes import Held
 
 
-def doctor(*, accept_tier_e: bool) -> None:
-    """One line per thing checked; exit code 5 where no sandbox isolates, 6 where the trainer is missing."""
+def doctor(*, accept_tier_e: bool, attack: bool = False) -> None:
+    """One line per thing checked; exit code 5 where no sandbox isolates or an attack gets through, 6 without a trainer."""
     problems: list[EvoTrainerError] = []
     print(f"[ ok ] python {sys.version.split()[0]} at {sys.executable}")
     from evotrainer.config import default_workers
@@ -40,6 +41,10 @@ def doctor(*, accept_tier_e: bool) -> None:
             good = "ok" if sb.tier == "A" else "warn"
             print(f"[{good:^4}] sandbox tier {sb.tier}")
             print("       " + str(sb.report).replace("\n", "\n       "))
+            if attack and (broken := _attacked(sb)):
+                problems.append(
+                    SandboxError(f"{broken} attacks got through that tier {sb.tier} promises to stop; see above")
+                )
     except SandboxError as e:
         problems.append(e)
         print(f"[FAIL] sandbox: {e}")
@@ -50,6 +55,35 @@ def doctor(*, accept_tier_e: bool) -> None:
         print(f"[{'ok' if found else 'warn':^4}] {tool}: {'found' if found else 'missing'} ({use})")
     if problems:
         raise problems[0]
+
+
+def _attacked(box: Sandbox) -> int:
+    """Try every attack on programs and on an episode shell, print how each ended; how many broke a promise of the tier."""
+    from evotrainer.sandbox.attacks import ESCAPES, RESIDUES, attack_shell
+    from evotrainer.sandbox.model import TIERS
+    from evotrainer.sandbox.shell import EpisodeShell
+    from evotrainer.sandbox.tricks import TRICKS
+
+    def told(where: str, found: Iterable[Held]) -> int:
+        broken = tried = 0
+        for one in found:
+            promised = TIERS.index(one.tier) >= TIERS.index(box.tier)
+            mark = "held  " if one.held else "BROKEN" if promised else "open  "
+            print(f"       {mark} {where}: {one.name}{f' [{one.detail}]' if one.detail else ''}", flush=True)
+            broken += promised and not one.held
+            tried += 1
+        print(
+            f"[{'FAIL' if broken else ' ok '}] {where}: {tried} attacks, {broken} got through against the tier's promise"
+        )
+        return broken
+
+    broken = told("program", box.attack((*ESCAPES, *RESIDUES, *TRICKS)))
+    try:
+        with EpisodeShell.open() as shell:
+            broken += told("episode shell", attack_shell(shell))
+    except SandboxError as error:
+        print(f"[warn] episode shells cannot be had here: {error}")
+    return broken
 
 
 def init(folder: Path, name: str) -> None:

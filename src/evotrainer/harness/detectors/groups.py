@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from evotrainer.harness.layers.signal import dead_masks, variance_shares
@@ -172,3 +174,37 @@ def infrastructure(look: Look) -> list[Finding]:
         for r in look.batch.fetch(look.batch.fault_rows[:2].tolist())
     ]
     return [look.finding(severity, claim, {"error_rate": faults / n, "faults": faults}, quotes)]
+
+
+@detector(
+    "void_gradings",
+    "infrastructure",
+    "signal",
+    thresholds={"warn": 0.002, "critical": 0.05, "min_faults": 3, "excess": 3.0, "read": 500},
+)
+def void_gradings(look: Look) -> list[Finding]:
+    """Void gradings that stand together in few groups: a machine fails anywhere, a program that brings its own grading down
+    does so again, and the failure is missing from every mean.
+
+    Seen where faults share their group with another one `excess` times as often as chance would have it, (k - 1) * rate.
+    """
+    limits, b = look.thresholds, look.batch
+    found = [r for r in b.fetch(b.fault_rows[: int(limits["read"])].tolist()) if r.error_kind == "sandbox"]
+    n = b.n + b.n_faults
+    if len(found) < limits["min_faults"]:
+        return []
+    per_group = Counter(r.group for r in found)
+    together = sum(c for c in per_group.values() if c > 1) / len(found)
+    size = max(2.0, n / max(1, b.n_groups))
+    by_chance = min(1.0, (size - 1) * len(found) / n)
+    severity = look.level(len(found) / n)
+    if severity is None or together < limits["excess"] * by_chance or together < 0.5:
+        return []
+    tasks = len({r.task for r in found if per_group[r.group] > 1})
+    claim = (
+        f"{len(found)} of {n} gradings are void, {together:.0%} of them beside another one of the same group ({tasks} tasks; "
+        f"by chance {by_chance:.0%}): what the policy writes there may bring them about, and they are in no mean"
+    )
+    quotes = [Quote(rollout=clean(name_of(r), 80), text=clean(r.error or "sandbox", 200)) for r in found[:2]]
+    numbers = {"void_rate": len(found) / n, "together": together, "by_chance": by_chance, "tasks": float(tasks)}
+    return [look.finding(severity, claim, numbers, quotes)]
