@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from evotrainer.harness.features import Views
-from evotrainer.harness.mining import LEAST_DIFFERENCE, predicates, thin
+from evotrainer.harness.mining import LEAST_SHARE, predicates, thin
 from evotrainer.harness.numerics import Floats
 from evotrainer.records.evidence import DetectorSpec, Gained
 from evotrainer.records.rollout import Rollout
@@ -82,7 +82,7 @@ def _choose(now: Views, before: Views) -> tuple[DetectorSpec | None, int]:
             continue
         x = _split(on_before, on_now, before, now)
         came = np.round(np.minimum(x.came, x.gain), 2)
-        came[x.shown[1] - x.shown[0] < LEAST_DIFFERENCE] = -1.0
+        came[x.shown[1] - x.shown[0] < LEAST_SHARE] = -1.0
         i = int(came.argmax())
         if came[i] > 0 and (best is None or came[i] > best[0]):
             best = float(came[i]), specs[i]

@@ -24,12 +24,12 @@ DOUBT = 2.0
 """Standard deviations of a forecast (the agent's doubt and the judge's error together) that a gain may lie above it."""
 MOST = 0.5
 """Share of a gain from which a behaviour is named as what it comes with."""
-DECIDES = 0.95
-"""Success with a behaviour, before and after training, from which the behaviour alone decides the outcome ..."""
 ALONE = 0.9
-"""... where it says so much of the gain."""
+"""Share of a gain from which a behaviour may decide the outcome by itself ..."""
+DECIDES, TAUGHT_NOTHING = 0.95, 0.75
+"""... where attempts that show it are so often correct now, and were so often before anything was taught ..."""
 SEEN = 8
-"""Attempts before training that must show it."""
+"""... in at least so many attempts."""
 
 
 class Caveat(Frozen):
@@ -127,7 +127,7 @@ def _decides(g: Gained | None) -> list[Caveat]:
     """Is a simple behaviour as good as a right answer, for whom nothing had taught yet as well?"""
     if g is None or g.solved is None or g.solved_before is None or g.gain < RISE:
         return []
-    if g.seen_before < SEEN or g.share < ALONE or min(g.solved, g.solved_before) < DECIDES:
+    if g.seen_before < SEEN or g.share < ALONE or g.solved < DECIDES or g.solved_before < TAUGHT_NOTHING:
         return []
     text = (
         f"{g.behaviour} decides the outcome: {100 * g.solved_before:.0f}% correct with it before training, "
