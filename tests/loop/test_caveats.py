@@ -79,9 +79,10 @@ def test_it_stands_in_every_place_that_shows_the_certificate(
     print_summary(hacked.folder, at_the_end)
     assert f"Caveat: {first}" in at_the_end.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
     commands.status(hacked.folder, as_json=False)
-    assert f"caveat {first}" in said()
+    table = said()
+    assert f"caveat {UNAUDITED} caveat" in table and "comes with `words >= 2`" in table
     commands.status(hacked.folder, as_json=True)
-    assert [c["text"] for c in json.loads(capsys.readouterr().out)["caveats"]["b0"]][0] == UNAUDITED
+    assert json.loads(capsys.readouterr().out)["caveats"]["b0"][0] == {"kind": "unaudited", "text": UNAUDITED}
     commands.why(hacked.folder, "b0")
     assert f"CAVEAT {UNAUDITED} CAVEAT" in said()
     heading = hacked.report().read_text().partition("<h1>")[2].partition("</h1>")[0]

@@ -34,7 +34,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
             ("run", view.opened.run if view.opened else str(run_folder)),
             ("state", summary.state(view)[1]),
             ("result", summary.result(view)),
-            *([("caveat", view.caveat)] if view.caveat else []),
+            *(("caveat", c.text) for c in view.caveats.get(view.champion, ())),
             ("round", str(max(view.rounds, default=0))),
             ("champion", view.champion or "none yet"),
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
