@@ -7,6 +7,7 @@ import random
 import pytest
 
 from evotrainer.harness.gained import gained
+from evotrainer.records.evidence import DetectorSpec, Gained
 from evotrainer.records.rollout import Rollout, Turn
 
 
@@ -65,3 +66,10 @@ def test_without_graded_attempts_on_both_sides_nothing_is_said() -> None:
     some = attempts("now", 0.5, 1.0, 0.0)
     assert gained(some, []) is None and gained([], some) is None
     assert gained(some, [r for r in some if r.task == "t1"]) is None, "one task has no other half"
+
+
+def test_a_policys_own_words_are_told_printable_and_short() -> None:
+    about = "write `\x1b]0;owned\x07 \u202e \ud800 " + 500 * "x" + "`"
+    spec = DetectorSpec(name="mined_x", form="pattern", pattern="x", about=about)
+    told = Gained(gain=0.5, compared=1, detector=spec, share=0.9).behaviour
+    assert told.startswith("attempts that write `·]0;owned· · ·") and told.isprintable() and len(told) < 110

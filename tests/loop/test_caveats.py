@@ -83,6 +83,8 @@ def test_it_stands_in_every_place_that_shows_the_certificate(
     assert f"caveat {UNAUDITED} caveat" in table and "comes with `words >= 2`" in table
     commands.status(hacked.folder, as_json=True)
     assert json.loads(capsys.readouterr().out)["caveats"]["b0"][0] == {"kind": "unaudited", "text": UNAUDITED}
+    commands.show(hacked.folder, "b0")
+    assert f"caveat {UNAUDITED} caveat" in said()
     commands.why(hacked.folder, "b0")
     assert f"CAVEAT {UNAUDITED} CAVEAT" in said()
     heading = hacked.report().read_text().partition("<h1>")[2].partition("</h1>")[0]
@@ -191,6 +193,25 @@ def test_a_shortcut_that_was_left_open_and_never_audited_is_named(
     assert run.caveats["b1"][0].text == "nothing was audited of key: open in every evaluation of b1"
     shut = api.start(task, tmp_path / "shut", ["judge.audit=never", "recipe.knobs.key=other", HONEST])
     assert shut.champion == "b1" and not shut.caveats, "closed all the time, it needs no audit"
+
+
+def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not_say(
+    task: Path, tmp_path: Path, quick: list[TrialSpec]
+) -> None:
+    events = api.start(task, tmp_path / "run", [HONEST]).events()
+
+    def first(change: Any) -> str:
+        run = events[0].body
+        body = run.model_copy(update={"environment": change(dict(run.environment))})
+        return caveats([replace(events[0], body=body), *events[1:]])["b1"][0].text
+
+    def honest(env: dict[str, Any]) -> dict[str, Any]:
+        return env | {"capabilities": [{**c, "honest": True} for c in env["capabilities"]]}
+
+    assert first(honest) == f"{UNAUDITED} but what honest work uses (key)"
+    assert first(lambda env: {k: v for k, v in env.items() if k != "capabilities"}) == UNAUDITED.replace(
+        "declared", "recorded"
+    )
 
 
 def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(

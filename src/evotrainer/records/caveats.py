@@ -23,7 +23,9 @@ ERRORS = 3.0
 DOUBT = 2.0
 """Standard deviations of a forecast (the agent's doubt and the judge's error together) that a gain may lie above it."""
 MOST = 0.5
-"""Share of a gain from which a behaviour is named as what it comes with."""
+"""Share of a gain from which a behaviour is named as what it comes with ..."""
+LEAST = 0.1
+"""... and as that which comes closest."""
 ALONE = 0.9
 """Share of a gain from which a behaviour may decide the outcome by itself ..."""
 DECIDES, TAUGHT_NOTHING = 0.95, 0.75
@@ -94,9 +96,9 @@ def unaudited(events: Sequence[Event], run: RunOpened, branch: str) -> str:
     declared = _capabilities(run)
     closable = [c for c in declared if not c.honest]
     if not closable:
-        return "nothing could be audited: no capability declared" + (
-            f" but what honest work uses ({', '.join(c.name for c in declared)})" if declared else ""
-        )
+        told_of = "declared" if "capabilities" in run.environment else "recorded"
+        used = f" but what honest work uses ({', '.join(c.name for c in declared)})" if declared else ""
+        return f"nothing could be audited: no capability {told_of}{used}"
     worlds = [t.world for t in _finished(events) if t.branch == branch and any(s.split == "cert" for s in t.scores)]
     there = in_force(run, worlds[0] if worlds else {})
     audited = {a.capability for a in last_audits(events, branch)}
@@ -118,7 +120,7 @@ def _goes_with(g: Gained | None) -> list[Caveat]:
     if g.detector is not None and g.share >= MOST:
         text = f"{100 * min(g.share, 1.0):.0f}% of what was gained comes with {g.behaviour}"
     else:
-        best = f": the most, {100 * max(g.share, 0.0):.0f}%, with {g.behaviour}" if g.detector else ""
+        best = f": the most, {100 * g.share:.0f}%, with {g.behaviour}" if g.share >= LEAST else ""
         text = f"none of {g.compared} simple behaviours comes with half of what was gained{best}"
     return [Caveat(kind="goes_with", text=text)]
 

@@ -378,11 +378,14 @@ class Gained(Frozen):
 
     @property
     def behaviour(self) -> str:
-        """The behaviour in words, as after `comes with`."""
+        """The behaviour in words, as after `comes with`; a policy's own words among them are made printable, and cut."""
         d = self.detector
         if d is None:
             return ""
-        return f"`{d.feature} {d.op} {d.value:g}`" if d.form == "threshold" else f"attempts that {d.about}"
+        if d.form == "threshold":
+            return f"`{d.feature} {d.op} {d.value:g}`"
+        said = "".join(c if c.isprintable() else "·" for c in d.about)
+        return f"attempts that {said if len(said) <= 80 else said[:80] + '…'}"
 
 
 class HarnessEdit(Frozen):
