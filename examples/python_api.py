@@ -26,6 +26,8 @@ def main(folder: Path, overrides: list[str]) -> api.Run:
     assert certified is not None
     for row in certified.rows:
         print(f"{row.name:9} {100 * row.score:.1f}% [{100 * row.low:.1f}, {100 * row.high:.1f}] on cert")
+    for branch, found in run.caveats.items():
+        print(f"caveat on {branch}:", "; ".join(c.text for c in found))
     print("everything holds:", run.verify().ok)
     print("report:", run.report())
     return run

@@ -20,6 +20,7 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
     from evotrainer.loop import Ask, Loop
+    from evotrainer.records.caveats import Caveat
     from evotrainer.records.events import Certified, RunClosed
     from evotrainer.records.evidence import Verdict
     from evotrainer.records.ledger import Event, Ledger
@@ -85,6 +86,13 @@ class Run:
         return next((e.body for e in self.events() if e.kind == "certified"), None)
 
     @property
+    def caveats(self) -> dict[str, tuple[Caveat, ...]]:
+        """Certified branch -> what stands beside its certificate: gains that nothing explained. Empty: nothing does."""
+        from evotrainer.records.caveats import caveats
+
+        return caveats(self.events())
+
+    @property
     def closed(self) -> RunClosed | None:
         """The closing event, None while the run can be resumed."""
         return next((e.body for e in self.events() if e.kind == "closed"), None)
@@ -114,6 +122,7 @@ class Run:
             "seed": chosen.trial.seed,
             "certified": chosen.certified,
             "invalid": chosen.invalid,
+            "caveats": [c.text for c in view.caveats.get(chosen.branch, ())],
             "rule": chosen.rule,
         }
         to = Path(out)

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from evotrainer.counterfactual import findings
 from evotrainer.errors import ConfigError, SandboxError
+from evotrainer.records.caveats import rising
 from evotrainer.records.events import GapSeen, HarnessEvolved, TrialFinished
 from evotrainer.records.evidence import (
     OWN_TRIGGERS,
@@ -663,12 +664,7 @@ def reads_with(health: HealthReport, versions: set[str]) -> bool:
 
 def rising_branches(events: Iterable[Event]) -> set[str]:
     """Branches with a gap in which something rose."""
-    gaps = [e.body for e in events if e.kind == "gap"]
-    return {
-        g.branch
-        for g in gaps
-        if g.trigger == "contradiction" or (g.trigger == "score_move" and g.numbers.get("move", 0) > 0)
-    }
+    return {e.body.branch for e in events if e.kind == "gap" and rising(e.body)}
 
 
 def rise_step(curve: Sequence[Mapping[str, float]]) -> int | None:

@@ -26,10 +26,12 @@ from evotrainer.errors import (
 )
 from evotrainer.evolution import Evolver
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.gains import with_gains
 from evotrainer.judge import CertEntry, JudgeConfig, Look, certify, judge, measure_noise, next_looks, scores_of
 from evotrainer.librarian import Librarian
 from evotrainer.memory import Memory
 from evotrainer.opening import base_identity, check_recipe, fingerprints, machine, weights_sha256
+from evotrainer.records.caveats import caveats, told
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import (
     Backtested,
@@ -782,9 +784,13 @@ class Loop(Trials):
             ]
             if champion and fresh:
                 entries.append(entry("champion", champion.name, [s.trial for s in own]))
-            return certify(entries, self.champion, proxy=self.proxy(), noise=self.noise)
+            found = certify(entries, self.champion, proxy=self.proxy(), noise=self.noise)
+            return with_gains(found, self.ledger.events(), lambda trial: self.load(trial, "search"))
 
-        return self.record("certified", "certified", rows)
+        certified_: Certified = self.record("certified", "certified", rows)
+        for branch, found in caveats(self.ledger.events()).items():
+            self.view.note(f"caveat on the certificate of {branch}: {told(found)}")
+        return certified_
 
     def close(self, reason: str) -> RunClosed:
         finished = [e.body for e in self.ledger.events("finished")]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from evotrainer.config import TaskFile
     from evotrainer.judge import JudgeConfig, Look
     from evotrainer.records.chain import Event
-    from evotrainer.records.events import RunOpened
+    from evotrainer.records.events import Certified, RunOpened
+    from evotrainer.records.rollout import Rollout
 
 CLOSE = 1e-9
 """Largest difference between a recorded and a recomputed number."""
@@ -524,8 +525,25 @@ def _certified(record: Record, event: Event) -> Iterator[Problem]:
         entries.append(CertEntry(name=row.name, branch=row.branch, scores=scores))
     noise = record.before(event, "noise")
     fresh = certify(entries, body.champion, proxy=proxy_of(opened(record)), noise=noise[-1].body if noise else None)
+    fresh = _gains_again(record, event, fresh)
     for d in differences(body.model_dump(mode="json"), fresh.model_dump(mode="json")):
         yield Problem("certified", d)
+
+
+def _gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
+    """The recomputed certificate with what each recorded gain goes with, from the stored rollouts; older ledgers hold none."""
+    from evotrainer.gains import gain_of
+    from evotrainer.records.store import load
+
+    def search(trial: str) -> list[Rollout]:
+        return load([record.folder / "rollouts" / trial], split="search")
+
+    recorded = {r.name for r in event.body.rows if r.gained is not None}
+    before = record.before(event)
+    rows = [
+        r.model_copy(update={"gained": gain_of(r, before, search)}) if r.name in recorded else r for r in fresh.rows
+    ]
+    return fresh.model_copy(update={"rows": tuple(rows)})
 
 
 # -- the harness's versions --------------------------------------------------------------------------------------------

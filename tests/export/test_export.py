@@ -79,7 +79,8 @@ def run(tmp_path: Path) -> Path:
             budget={}, machine={"cores": "2"}, sandbox_tier="A", base_policy={"path": "/home/me/base", "sha256": "cd" * 32},
             environment={"name": "code", "version": "1", "hash": "9f3c1b2a44d05e77", "splits": {"train": 40, "cert": 30},
                          "data": {"source": "hf:org/set@" + "0" * 40, "revision": "0" * 40, "format": "taco"},
-                         "files": {"/home/me/x.jsonl": "ef"}})),
+                         "files": {"/home/me/x.jsonl": "ef"}, "knobs": {"key": "shut, open"},
+                         "capabilities": [{"name": "key", "knob": "key", "open": "open", "closed": "shut"}]})),
         ("branch", "b0/opened", ev.BranchOpened(branch="b0", parent=None, round=0, recipe=START, recipe_hash=START.hash)),
         ("finished", "b0-s1/finished", finished(folder, "b0", 1, 0.5)),
         ("promoted", "v0", ev.Promoted(version="v0", branch="b0", previous=None)),
@@ -136,7 +137,7 @@ def test_transformers_loads_the_exported_champion_and_gives_the_same_logits(run:
 def test_the_card_says_recipe_lineage_certificate_and_how_to_verify(run: Path, tmp_path: Path) -> None:
     out = api.Run(run).export(tmp_path / "model")
     head, text = card(out)
-    assert head["library_name"] == "transformers" and "certified" in head["tags"]
+    assert head["library_name"] == "transformers" and "certified" in head["tags"] and "aveat" not in text
     (result,) = head["model-index"][0]["results"]
     assert result["metrics"][0]["value"] == 0.75 and result["dataset"]["split"] == "cert"
     assert "| champion | b1 | 11, 12, 13 | 75.0% | 70.0% to 80.0% | 70.0%, 75.0%, 80.0% |" in text
@@ -238,7 +239,17 @@ def test_a_base_of_the_hub_is_named_in_the_card(run: Path, tmp_path: Path) -> No
     told = {"path": f"/home/me/hub/models--org--small/snapshots/{commit}", "id": "org/small", "commit": commit}
     view.opened = view.opened.model_copy(update={"base_policy": {**told, "sha256": "cd" * 32}})
     text = model_card(
-        view, "b1", trial="b1-s11", seed=11, rule="", certified=True, invalid="", sha256="", base="", name="m"
+        view,
+        "b1",
+        trial="b1-s11",
+        seed=11,
+        rule="",
+        certified=True,
+        invalid="",
+        caveats=(),
+        sha256="",
+        base="",
+        name="m",
     )
     assert yaml.safe_load(text.split("---\n")[1])["base_model"] == "org/small"
     assert f"| base policy | `org/small@{commit}` `{'cd' * 8}` |" in text and "/home/me" not in text

@@ -73,7 +73,7 @@ def _branch(run: Run, record: Record, branch: str) -> None:
     if sent_back := _sent_back(record, branch):
         print(f"  withheld   a human sent the promotion back: {sent_back}")
     wrong += _audits(record, branch)
-    for line in harness_lines(record.events, branch):
+    for line in (*harness_lines(record.events, branch), *caveat_lines(record.events, branch)):
         print(f"  {line}")
     for e in record.of("skill"):
         if e.body.branch == branch:
@@ -109,7 +109,7 @@ def _unjudged(record: Record, branch: str) -> None:
                 f"  noise      {100 * e.body.noise_floor:.1f} points on gate between seeds {list(e.body.seeds)} ({e.id})"
             )
     wrong += _audits(record, branch)
-    for line in harness_lines(record.events, branch):
+    for line in (*harness_lines(record.events, branch), *caveat_lines(record.events, branch)):
         print(f"  {line}")
     kinds = {e.kind for e in told}
     _settle(record, branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
@@ -191,6 +191,14 @@ def harness_lines(events: Iterable[Event], branch: str) -> list[str]:
     story = Coevolution.of(list(events))
     out = [f"harness    {x.text} (`evotrainer why RUN {x.version}`)" for x in story.links if x.branch == branch]
     return out
+
+
+def caveat_lines(events: Sequence[Event], branch: str) -> list[str]:
+    """What stands beside the branch's certificate, where it has one."""
+    from evotrainer.records.caveats import caveats
+    from evotrainer.views.text import one_line
+
+    return [f"CAVEAT     {one_line(c.text, 600)}" for c in caveats(events).get(branch, ())]
 
 
 def rejudge(run: Run, branch: str, then: Callable[..., Any] | None = None, look: int = 0) -> Any:

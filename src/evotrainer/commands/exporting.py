@@ -48,12 +48,18 @@ def export(folder: Path, out: Path, *, branch: str | None, seed: int | None, any
     """Write a Hugging Face folder and say what it is."""
     from evotrainer import api
     from evotrainer.exporting import choose
+    from evotrainer.records.caveats import told
+    from evotrainer.views.text import one_line
 
     run = api.open_run(folder)
     chosen = choose(folder, run.events(), branch, seed, anyway)
     run.export(out, branch, seed, anyway)
-    standing = "INVALID" if chosen.invalid else "certified" if chosen.certified else "not certified"
+    caveat = told(run.caveats.get(chosen.branch, ()))
+    certified = "certified with a caveat" if caveat else "certified"
+    standing = "INVALID" if chosen.invalid else certified if chosen.certified else "not certified"
     print(f"wrote {out}: branch {chosen.branch} ({standing}), trial {chosen.trial.trial}, {chosen.rule}")
+    if caveat:
+        print(f"caveat: {one_line(caveat, 1000)}")
     print(f"load it: AutoModelForCausalLM.from_pretrained({str(out)!r}); the card is {out / 'README.md'}")
 
 

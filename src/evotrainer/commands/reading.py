@@ -53,6 +53,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "spent": dict(budget.spent),
         "limits": limits,
         "certification": cert.model_dump(mode="json") if cert else None,
+        "caveats": {k: [c.model_dump() for c in v] for k, v in run.caveats.items()},
     }
 
 

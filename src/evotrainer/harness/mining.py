@@ -38,6 +38,8 @@ QUANTILES = np.linspace(0.05, 0.95, 19)
 _DIGITS = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^a-z0-9]+")
 Key = tuple[str, ...]
+Family = tuple[str, list[DetectorSpec], np.ndarray, np.ndarray]
+"""(name, K predicates, columns [N, K] over one side, and over the other)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +69,7 @@ def mine(bad: Views, clean: Views, components: Iterable[tuple[str, str]] = ()) -
     bad, clean = thin(bad), thin(clean)
     if not len(bad) or not len(clean):
         return Mined((), 0)
-    families: list[tuple[str, list[DetectorSpec], np.ndarray, np.ndarray]] = [
-        ("commands", *_patterns(bad, clean, _command_keys, _command_spec)),
-        ("sequence", *_patterns(bad, clean, _sequence_keys, _sequence_spec)),
-        ("words", *_patterns(bad, clean, _word_keys, _word_spec)),
-        ("observed", *_patterns(bad, clean, _observed_keys, _observed_spec)),
-        ("overlap", *_thresholds(bad, clean, OVERLAPS)),
-        ("components", *_differences(bad, clean, components)),
-        ("length", *_thresholds(bad, clean, LENGTHS)),
-    ]
+    families = [*predicates(bad, clean), ("components", *_differences(bad, clean, components))]
     compared = sum(len(specs) for _, specs, _, _ in families)
     if not compared:
         return Mined((), 0)
@@ -101,6 +95,18 @@ def mine(bad: Views, clean: Views, components: Iterable[tuple[str, str]] = ()) -
             spec = specs[i].model_copy(update={"warn": warn})
             best.append(Candidate(spec, name, float(p_b[i]), float(p_c[i]), float(low[i]), float(p[i])))
     return Mined(tuple(sorted(best, key=lambda c: -c.low)), compared)
+
+
+def predicates(bad: Views, clean: Views) -> list[Family]:
+    """Every behaviour that is compared, by family, as boolean columns over the rollouts of either side."""
+    return [
+        ("commands", *_patterns(bad, clean, _command_keys, _command_spec)),
+        ("sequence", *_patterns(bad, clean, _sequence_keys, _sequence_spec)),
+        ("words", *_patterns(bad, clean, _word_keys, _word_spec)),
+        ("observed", *_patterns(bad, clean, _observed_keys, _observed_spec)),
+        ("overlap", *_thresholds(bad, clean, OVERLAPS)),
+        ("length", *_thresholds(bad, clean, LENGTHS)),
+    ]
 
 
 def thin(v: Views, most: int = MOST_ROLLOUTS) -> Views:

@@ -14,6 +14,7 @@ from evotrainer.records.evidence import (
     DetectorSpec,
     Effect,
     Flip,
+    Gained,
     HealthReport,
     Intervention,
     Proposal,
@@ -401,6 +402,8 @@ class CertRow(Frozen):
     components: dict[str, float] = {}
     proxy_gap: float | None = None
     """visible minus hidden, or what the environment calls its proxy"""
+    gained: Gained | None = None
+    """What its gain over the base policy goes with; None where rollouts of both are not there, and in older ledgers."""
 
 
 Certified.model_rebuild()

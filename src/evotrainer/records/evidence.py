@@ -351,6 +351,43 @@ class Admission(Frozen):
     """Detector in force whose flagged rollouts are most alike."""
 
 
+class Gained(Frozen):
+    """What a gain goes with: the one simple behaviour that says most of it, measured on tasks it was not chosen by
+    (harness/gained.py)."""
+
+    trials: tuple[str, ...] = ()
+    """Trainings whose search rollouts were compared ..."""
+    before: tuple[str, ...] = ()
+    """... with those of the policy before training."""
+    gain: float
+    """Share of correct attempts now minus before, on the measured half of the tasks."""
+    compared: int
+    """Behaviours that were looked at."""
+    detector: DetectorSpec | None = None
+    """The behaviour; None where none became more frequent."""
+    share: float = 0.0
+    """Part of the gain that comes from showing it more often (Kitagawa 1955); may lie outside of [0, 1]."""
+    shown: float = 0.0
+    """Share of attempts that show it now ..."""
+    shown_before: float = 0.0
+    solved: float | None = None
+    """Share of correct ones among them now ..."""
+    solved_before: float | None = None
+    seen_before: int = 0
+    """Attempts before training that show it."""
+
+    @property
+    def behaviour(self) -> str:
+        """The behaviour in words, as after `comes with`; a policy's own words among them are made printable, and cut."""
+        d = self.detector
+        if d is None:
+            return ""
+        if d.form == "threshold":
+            return f"`{d.feature} {d.op} {d.value:g}`"
+        said = "".join(c if c.isprintable() else "·" for c in d.about)
+        return f"attempts that {said if len(said) <= 80 else said[:80] + '…'}"
+
+
 class HarnessEdit(Frozen):
     """What an agent wants changed in the harness; the same admission as for mined detectors decides."""
 

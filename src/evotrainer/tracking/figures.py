@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from evotrainer.records import events as ev
+from evotrainer.records.caveats import caveats, told
 from evotrainer.records.chain import Event
 
 STORY = "evolution"
@@ -188,6 +189,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
                 for name, numbers in body.comparisons.items():
                     values |= {f"cert/{name}/{k}": v for k, v in numbers.items()}
                 summary |= values
+                texts |= {f"caveat/{branch}": told(found) for branch, found in caveats(events).items()}
             case ev.RunClosed():
                 texts["champion"], texts["closed"] = body.champion, body.reason
                 values = {

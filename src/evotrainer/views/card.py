@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ def model_card(
     rule: str,
     certified: bool,
     invalid: str,
+    caveats: Sequence[str],
     sha256: str,
     base: str,
     name: str,
@@ -33,10 +34,12 @@ def model_card(
     """
     b = view.branches.get(branch)
     status = "INVALID" if invalid else "certified" if certified else "not certified"
+    if status == "certified" and caveats:
+        status = "certified with a caveat"
     body = [
         f"# {_md(name)}",
         "",
-        *_standing(view, invalid, certified),
+        *_standing(view, invalid, certified, caveats),
         f"Branch `{branch}` of the run `{_md(_run(view))}`, task `{_md(view.opened.task if view.opened else '')}`: trained by "
         "reinforcement learning and judged by [EvoTrainer](https://arxiv.org/abs/2606.03108).",
         "",
@@ -66,6 +69,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
     except ImportError:
         raise MissingDependencyError("a model card needs huggingface_hub; pip install 'evotrainer[local]'") from None
     results = []
+    beside = "; with a caveat, see the card" if "caveat" in status else ""
     if measured and view.certified:
         for row in (r for r in view.certified.rows if r.branch == branch):
             results.append(
@@ -75,7 +79,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
                     dataset_name=f"{view.opened.task if view.opened else ''} (cert split)",
                     dataset_split="cert",
                     metric_type="pass@1",
-                    metric_name=f"share of attempts solved, mean of {len(row.seeds)} trainings",
+                    metric_name=f"share of attempts solved, mean of {len(row.seeds)} trainings{beside}",
                     metric_value=round(row.score, 4),
                 )
             )
@@ -98,9 +102,11 @@ def _hub_base(view: RunView, base: str) -> str | None:
     return told
 
 
-def _standing(view: RunView, invalid: str, certified: bool) -> list[str]:
+def _standing(view: RunView, invalid: str, certified: bool, caveats: Sequence[str]) -> list[str]:
     if invalid:
         return [f"> **INVALID.** {_md(invalid)} Its scores do not measure what the task asks for.", ""]
+    if certified and caveats:
+        return [f"> **Certified with a caveat:** {_md('; '.join(caveats), 1500)}.", ""]
     if certified:
         return []
     why = (
@@ -286,9 +292,9 @@ def _place(path: Any) -> str:
     return Path(text).name if Path(text).is_absolute() else text
 
 
-def _md(text: Any) -> str:
-    """One line in which nothing is markup of a table or of HTML."""
-    return one_line(text, 600).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+def _md(text: Any, most: int = 600) -> str:
+    """One line of at most so many characters in which nothing is markup of a table or of HTML."""
+    return one_line(text, most).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 def _quoted(name: str) -> str:

@@ -33,7 +33,8 @@ def render_status(run_folder: Path | str) -> RenderableType:
         [
             ("run", view.opened.run if view.opened else str(run_folder)),
             ("state", summary.state(view)[1]),
-            ("result", summary.headline(view)),
+            ("result", summary.result(view)),
+            *(("caveat", c.text) for c in view.caveats.get(view.champion, ())),
             ("round", str(max(view.rounds, default=0))),
             ("champion", view.champion or "none yet"),
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
@@ -106,7 +107,7 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
     b = view.branches.get(view.branch_of(branch))
     if b is None:
         raise ConfigError(f"no branch {branch!r} in {run_folder}; there are: {', '.join(view.branches) or 'none yet'}")
-    parts: list[RenderableType] = [Text.assemble(*_branch_line(b)), Text(""), _facts(_branch_facts(b))]
+    parts: list[RenderableType] = [Text.assemble(*_branch_line(b)), Text(""), _facts(_branch_facts(b, view))]
     if b.verdict and b.verdict.gates:
         marks = {True: "✓ passed", False: "✗ not passed", None: "~ undecided"}
         parts += [
@@ -144,7 +145,7 @@ def _sampled(b: BranchView, view: RunView) -> list[tuple[Rollout, str]]:
     return [(view.rollouts[i], why) for i, why in b.samples if i in view.rollouts][:SAMPLES_SHOWN]
 
 
-def _branch_facts(b: BranchView) -> list[tuple[str, str]]:
+def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     out: list[tuple[str, str]] = []
     if i := b.intervention:
         p = i.prediction
@@ -180,6 +181,7 @@ def _branch_facts(b: BranchView) -> list[tuple[str, str]]:
         out.append((f"audit: {a.capability}", f"{word}: {a.reason}"))
     if b.invalidated:
         out.append(("invalidated", b.invalidated.reason))
+    out += [("caveat", c.text) for c in view.caveats.get(b.name, ())]
     if b.recipe:
         out.append(("recipe", b.recipe_hash))
     return out
@@ -296,7 +298,7 @@ def print_summary(run_folder: Path | str, console: Console) -> None:
     from rich.text import Text
 
     view = RunView.load(run_folder, rollouts=False)
-    console.print(Text(summary.headline(view), style="bold"), soft_wrap=True)
+    console.print(Text(one_line(summary.headline(view), 1000), style="bold"), soft_wrap=True)
     for what, shown, reading in summary.comparison_lines(view):
         console.print(Text(f"  {what}: {shown}, {reading}"), soft_wrap=True)
     for b in view.path(view.champion)[1:]:

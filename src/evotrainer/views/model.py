@@ -15,6 +15,7 @@ from typing import Any
 from evotrainer.errors import StoreError
 from evotrainer.records import events as ev
 from evotrainer.records.budget import Budget
+from evotrainer.records.caveats import Caveat, caveats, told
 from evotrainer.records.chain import Event
 from evotrainer.records.evidence import Audit, Effect, Finding, Intervention, Verdict
 from evotrainer.records.recipe import Recipe, diff
@@ -156,6 +157,8 @@ class RunView:
     versions: list[ev.Promoted] = field(default_factory=list)
     invalidated: list[ev.Invalidated] = field(default_factory=list)
     certified: ev.Certified | None = None
+    caveats: dict[str, tuple[Caveat, ...]] = field(default_factory=dict)
+    """Certified branch -> what stands beside its certificate."""
     closed: ev.RunClosed | None = None
     champion: str = ""
     """Branch name of the current champion."""
@@ -199,6 +202,7 @@ class RunView:
         for e in seen:
             view._take(e, heartbeats or {})
         view._conclude()
+        view.caveats = caveats(seen)
         view.recall = Recall.of(seen)
         view.coevolution = Coevolution.of(seen)
         view.spent = dict(Budget.from_events(seen, {}).spent)
@@ -222,6 +226,11 @@ class RunView:
     def start(self) -> BranchView | None:
         """The branch of the starting recipe."""
         return next((b for b in self.branches.values() if b.recipe and not b.intervention), None)
+
+    @property
+    def caveat(self) -> str:
+        """What stands beside the champion's certificate, in one line; empty where nothing does."""
+        return told(self.caveats.get(self.champion, ()))
 
     @property
     def cpu_s(self) -> float:

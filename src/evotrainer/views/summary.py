@@ -12,7 +12,12 @@ MIN_SEEDS = 3
 
 
 def headline(view: RunView) -> str:
-    """The result in one sentence, no stronger than the numbers."""
+    """The result, no stronger than the numbers: with the caveat that stands beside the certificate."""
+    return f"{result(view)}. Caveat: {view.caveat}" if view.caveat else result(view)
+
+
+def result(view: RunView) -> str:
+    """The result in one sentence, without its caveat."""
     cert = view.certified
     if cert is None:
         return search_headline(view)
