@@ -60,7 +60,7 @@ ESCAPES: tuple[Probe, ...] = (
         _reached("end = socket.socket(2, 2)\nend.connect(('127.0.0.1', $port))\nend.send(b'x')"),
         shell=False,
     ),
-    _attack("talks to an abstract socket", _reached("socket.socket(socket.AF_UNIX).connect('\\0$token')")),
+    _attack("talks to an abstract socket", _reached("socket.socket(socket.AF_UNIX).connect('\\x00$token')")),
     _attack("opens a netlink socket", _reached("socket.socket(16, 3, 0).bind((0, 0))")),
     _attack("opens a socket of the kernel's ciphers", _reached("socket.socket(38, 5, 0)")),
     _attack("reads a secret file", _reached("if open('$folder/secret').read() != 'the secret': raise OSError"), "B"),
