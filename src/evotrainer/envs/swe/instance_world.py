@@ -146,14 +146,21 @@ class InstanceWorld(RealWorld):
         return tools.clipped("\n".join(rows + [f"{name} Failed" for name in bad[: tools.FAILED_LINES]]))
 
     def grade_tree(self, handle: RealHandle, left: Mapping[str, Entry]) -> Grade:
-        """Fresh checkout, the policy's tree without test and control files, the test patch's files on top."""
+        """The data set's tests on the policy's tree (`graded_files`), each grading in a shell of its own."""
         repo, base = handle.repo, handle.built.tree
         assert isinstance(repo, InstanceRepo)
         touched = sorted(p for p in {*left, *base} if _differ(left.get(p), base.get(p)))
         patch = tools.git_patch(
             Texts({p: base[p] for p in touched if p in base}), Texts({p: left[p] for p in touched if p in left})
         )
-        changed = tuple(p for p in touched if repo.is_test(p))
+        hidden = self.run_ids(repo, self.graded_files(repo, base, left))
+        own = not handle.trial and self._own(repo, left)
+        return Grade(hidden, {}, own, tuple(p for p in touched if repo.is_test(p)), patch)
+
+    def graded_files(
+        self, repo: InstanceRepo, base: Mapping[str, Entry], left: Mapping[str, Entry]
+    ) -> dict[str, Entry]:
+        """The policy's files without tests and control files, the base's in their place, the test patch's on top."""
         files = {
             p: e
             for p, e in left.items()
@@ -164,12 +171,12 @@ class InstanceWorld(RealWorld):
         for path, entry in repo.tests.items():
             if entry is not None:
                 ours[path] = self._strict(entry, known) if path.endswith(".py") else entry
-        files = overlaid(files, ours)
-        ids = (*repo.fail_to_pass, *repo.pass_to_pass)
+        return overlaid(files, ours)
+
+    def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> dict[str, bool]:
+        """Every id of the instance -> did it pass on exactly these files?"""
         results, _ = self.command.run(self.fresh(files), self._paths(repo, files))
-        return Grade(
-            {i: passed(results, i) for i in ids}, {}, not handle.trial and self._own(repo, left), changed, patch
-        )
+        return {i: passed(results, i) for i in (*repo.fail_to_pass, *repo.pass_to_pass)}
 
     def _own(self, repo: InstanceRepo, left: Mapping[str, Entry]) -> bool:
         """Do the tests in the policy's own checkout pass, with its own control files? What a trusting grader would read."""
