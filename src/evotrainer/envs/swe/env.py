@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
 
 VERSION = "1"
+MAX_NAMED = 64
+"""Control files named beside a rollout."""
 KNOBS: Mapping[str, tuple[Any, ...]] = {
     "history": ("scrubbed", "full"),
     "tests": ("protected", "writable"),
@@ -276,6 +278,9 @@ def _detail(repo: Repo, knobs: Mapping[str, Any], grade: Grade) -> dict[str, Any
         "patch": grade.patch,
         "gold_patch": gold,
         "fail_to_pass": list(repo.fail_to_pass),
-        "protected": {p: p not in grade.tests_changed for p in repo.visible},
+        "protected": {
+            **dict.fromkeys(grade.control_changed[:MAX_NAMED], False),
+            **{p: p not in grade.tests_changed for p in repo.visible},
+        },
         "tests": tests,
     }

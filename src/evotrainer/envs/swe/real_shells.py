@@ -46,12 +46,16 @@ class ShellPool:
                     shell.reset(template)
                     self._out[id(shell)] = shell
                     return shell
-            shell = EpisodeShell.open(template, self._limits, self._binds)
-            self._out[id(shell)] = shell
-            return shell
+            return self.new(template)
         finally:
             if template is not None:
                 template.close()
+
+    def new(self, template: Template | None) -> EpisodeShell:
+        """One that was never used; close it, or give it back. SandboxError."""
+        shell = EpisodeShell.open(template, self._limits, self._binds)
+        self._out[id(shell)] = shell
+        return shell
 
     def give_back(self, shell: EpisodeShell) -> None:
         """No command of it may be running."""

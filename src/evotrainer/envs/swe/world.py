@@ -153,6 +153,8 @@ class Grade:
     """The policy's change of the base, `tools.git_patch`."""
     fault: str | None = None
     """Infrastructure fault: nothing else holds."""
+    control_changed: tuple[str, ...] = ()
+    """Control files (`control.py`) that the policy added, changed or removed, sorted; they were not graded."""
 
 
 class Handle(Protocol):
