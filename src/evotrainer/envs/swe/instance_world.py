@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.swe import tools
+from evotrainer.envs.swe.canary import EVERY, Watch
 from evotrainer.envs.swe.control import LIBRARY, Control, differ, is_control
 from evotrainer.envs.swe.gitrepo import BuildCache, Built, find_mirror, from_mirror
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
@@ -32,7 +33,7 @@ MAX_BASH = 4_000
 
 class InstanceWorld(RealWorld):
     """`repos`: folder of mirrors; `depth`: commits of a scrubbed history (0: all up to the base); `library`: modules that no
-    new file may stand for."""
+    new file may stand for; `canary_every`: gradings between two canaries."""
 
     def __init__(
         self,
@@ -44,12 +45,14 @@ class InstanceWorld(RealWorld):
         binds: Sequence[tuple[str, str]] = (),
         keep: int = 4,
         library: frozenset[str] = frozenset(LIBRARY),
+        canary_every: int = EVERY,
     ) -> None:
         super().__init__(limits, binds, keep)
         self._repos = repos
         self.command = command
         self._depth = depth
         self._library = library
+        self.watch = Watch(self, canary_every)
         self._built = BuildCache(keep=8)
         self._ready: dict[str, InstanceRepo] = {}
         self._classes: dict[str, frozenset[str]] = {}
@@ -145,6 +148,16 @@ class InstanceWorld(RealWorld):
             )
         rows = [f"{len(results) - len(bad)} passed" + (f" {len(bad)} failed" if bad else "")]
         return tools.clipped("\n".join(rows + [f"{name} Failed" for name in bad[: tools.FAILED_LINES]]))
+
+    def grade(self, handles: Sequence[RealHandle]) -> list[Grade]:
+        """Between canaries (`canary.py`)."""
+        return self.watch.grade(handles)
+
+    def renew(self) -> None:
+        """Give up the grading machine and idle ones."""
+        if self._grading is not None:
+            self._grading.close()
+        self._shells.drop()
 
     def grade_tree(self, handle: RealHandle, left: Mapping[str, Entry]) -> Grade:
         """The data set's tests on the policy's tree (`graded_files`), each grading in a shell of its own."""

@@ -65,6 +65,11 @@ class ShellPool:
         else:
             shell.close()
 
+    def drop(self) -> None:
+        """End idle shells."""
+        while self._idle:
+            self._idle.pop().close()
+
     def tier(self) -> Tier:
         """Starts a shell where none is idle."""
         shell = self.take(None)
@@ -74,9 +79,9 @@ class ShellPool:
 
     def close(self) -> None:
         """End idle shells and those that nobody gave back."""
-        for shell in [*self._idle, *self._out.values()]:
+        self.drop()
+        for shell in self._out.values():
             shell.close()
-        self._idle.clear()
         self._out.clear()
 
 
