@@ -32,6 +32,8 @@ _METADATA = re.compile(r"((?:.*/)?(?:[^/]*\.(?:egg-info|dist-info)|EGG-INFO))(?:
 _SCRIPTS = {b"console_scripts", b"gui_scripts"}
 _MAX_CONFIG = 200_000
 """Bytes; a larger configuration is not read, and counts as changed."""
+_ROOTS = ("", "src/")
+"""Folders of a checkout that are on `sys.path` in any case."""
 Files = Mapping[str, Entry]
 
 
@@ -109,9 +111,9 @@ class Control:
         if stem in self._folders or any(p in self._modules for p in (stem, *_parents(path))):
             return True
         for folder in self._path:
-            if path.startswith(folder):
-                name = path[len(folder) :].partition("/")[0].partition(".")[0]
-                if name in self.library and (folder, name) not in self._own:
+            if (name := _module(path, folder)) and (folder, name) not in self._own:
+                elsewhere = folder in _ROOTS and any((f, name) in self._own for f in _ROOTS)
+                if name in self.library or elsewhere:
                     return True
         return False
 
@@ -133,7 +135,7 @@ class Control:
     @cached_property
     def _path(self) -> frozenset[str]:
         """Folders, each with a slash at its end, that are on `sys.path` or that pytest puts there for a test file."""
-        found = {"", "src/", *(f"{f.strip('/.')}/".lstrip("/") for f in self._configured(r"pythonpath\s*=\s*(.+)"))}
+        found = {*_ROOTS, *(f"{f.strip('/.')}/".lstrip("/") for f in self._configured(r"pythonpath\s*=\s*(.+)"))}
         for test in self.tests:
             folder = test.rpartition("/")[0]
             while folder:
@@ -148,12 +150,7 @@ class Control:
     @cached_property
     def _own(self) -> frozenset[tuple[str, str]]:
         """(folder of the path, module) that the base has itself."""
-        return frozenset(
-            (f, p[len(f) :].partition("/")[0].partition(".")[0])
-            for p in self.base
-            for f in self._path
-            if p.startswith(f)
-        )
+        return frozenset((f, _module(p, f)) for p in self.base if p.endswith(".py") for f in self._path)
 
     @cached_property
     def _plugins(self) -> frozenset[str]:
@@ -230,6 +227,15 @@ def _by_product(path: str, left: Files, base: Files) -> bool:
         stem = f"{path.rpartition('/')[0]}/{path.rpartition('/')[2].partition('.')[0]}".lstrip("/")
         return not any(f"{stem}.py" in files for files in (left, base)) and stem not in LIBRARY
     return False
+
+
+def _module(path: str, folder: str) -> str:
+    """Module or package that a path is, or is part of, for a folder of `sys.path`; empty where it can be none."""
+    if not path.startswith(folder):
+        return ""
+    first, below, _ = path[len(folder) :].partition("/")
+    name = first if below else first.removesuffix(".py")
+    return name if name.isidentifier() else ""
 
 
 def _parents(path: str) -> Iterator[str]:
