@@ -199,11 +199,10 @@ def _ini(text: str) -> list[str]:
     """Lines of the sections that steer tests; what might be read as the beginning of one begins one, only a plain head ends it."""
     found, inside = [], False
     for line in text.splitlines():
-        if line.lstrip().startswith("["):
-            if _STEERING.search(line):
-                inside = True
-            elif re.fullmatch(r"\[[^\[\]#;]*\]\s*", line):
-                inside = False
+        if "[" in line and _STEERING.search(line):
+            inside = True
+        elif re.fullmatch(r"\[[^\[\]#;]*\]\s*", line):
+            inside = False
         if inside and line.strip():
             found.append(line.rstrip())
     return found
@@ -225,7 +224,8 @@ def _by_product(path: str, left: Files, base: Files) -> bool:
         return path not in base and _steering(path, entry) in ({}, [])
     if path.endswith(".so"):
         stem = f"{path.rpartition('/')[0]}/{path.rpartition('/')[2].partition('.')[0]}".lstrip("/")
-        return not any(f"{stem}.py" in files for files in (left, base)) and stem not in LIBRARY
+        ours = stem in LIBRARY or stem.rpartition("/")[2] in ("conftest", "sitecustomize", "usercustomize")
+        return not ours and not any(f"{stem}.py" in files for files in (left, base))
     return False
 
 
