@@ -32,7 +32,7 @@ from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell, Ran
 
 from ..records.build import rollout
-from .swe_attacks import ATTACKS, BASE, DEPENDENCY, ENTRY, LUCKY, RESIDUES, RIGHT, TESTS, WRONG, link, of
+from .swe_attacks import ATTACKS, BASE, DEPENDENCY, ENTRY, INERT, LUCKY, RESIDUES, RIGHT, TESTS, WRONG, link, of
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"
@@ -138,19 +138,27 @@ FIX = of({"src/zoo/core.py": RIGHT})
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_control_file_decides_a_trusting_grade_and_not_ours(
+def test_a_control_file_decides_a_trusting_grade_and_is_not_in_ours(
     name: str, trusting: InstanceWorld, ours: InstanceWorld, row: dict[str, Any]
 ) -> None:
-    naive, real = grade(trusting, row, ATTACKS[name]), grade(ours, row, ATTACKS[name])
-    assert any(naive.hidden.values()), "the attack does not work without the defence"
-    assert not any(real.hidden.values()) and real.fault is None
-    assert real.control_changed, "the control file is not named"
+    assert any(grade(trusting, row, ATTACKS[name]).hidden.values()), "the attack does not work without the defence"
+    plain, _ = graded_files(ours, row, {})
+    files, named = graded_files(ours, row, ATTACKS[name])
+    assert {p: e for p, e in files.items() if p not in INERT} == plain
+    assert named, "the control file is not named"
 
 
-def test_control_files_take_nothing_from_a_right_answer(ours: InstanceWorld, row: dict[str, Any]) -> None:
+def test_without_control_files_nothing_passes_and_a_right_answer_does(ours: InstanceWorld, row: dict[str, Any]) -> None:
     for change in together(ATTACKS.values()):
-        found = grade(ours, row, {**change, **FIX})
-        assert all(found.hidden.values()) and found.fault is None
+        found = grade(ours, row, change)
+        assert not any(found.hidden.values()) and found.fault is None and found.control_changed
+        assert all(grade(ours, row, {**change, **FIX}).hidden.values())
+
+
+def graded_files(world: InstanceWorld, row: dict[str, Any], change: Change) -> tuple[dict[str, Entry], tuple[str, ...]]:
+    repo = world.prepare(parse_instance(row, "row 1", EVALUATION_ONLY))
+    base = world.build(repo, {}).tree
+    return world.graded_files(repo, base, {p: e for p, e in {**base, **change}.items() if e is not None})
 
 
 def together(changes: Iterable[Change]) -> list[Change]:
@@ -321,8 +329,10 @@ def test_a_plug_in_that_tests_need_is_named_at_admission(
     assert offered == ["helpful"]
     (verdict,) = admit([task], ours, Cache(tmp_path), plugins=offered).verdicts
     assert 'environment.plugins = ["helpful"]' in verdict.reasons[0]
+    repo = ours.prepare(task.data["instance"])
     ours.command, before = replace(ours.command, plugins=("helpful",)), ours.command
     try:
-        assert admit([task], ours, Cache(tmp_path), plugins=offered).admitted == {"helped"}
+        passed = ours.run_ids(repo, ours.graded_files(repo, base := ours.build(repo, {}).tree, {**base, **FIX})[0])
     finally:
         ours.command = before
+    assert all(passed.values())
