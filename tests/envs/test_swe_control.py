@@ -276,6 +276,14 @@ def test_compiled_modules_in_the_place_of_others_are_named() -> None:
         assert sorted_out(BASE, of({path: b"\x7fELF"})) == (BASE, (path,))
 
 
+def test_what_a_linked_control_file_of_the_base_leads_to_is_one() -> None:
+    base = {p: e for p, e in of(dict(BASE)).items() if e is not None}
+    base |= {"pkg/conftest.py": link("pkg/conftest.py", "../src/zoo/shared.py"), "src/zoo/shared.py": base["setup.py"]}
+    steering = Control(base, {}, frozenset(), lambda p: False)
+    changed = {**base, **{p: e for p, e in of({"src/zoo/shared.py": LUCKY}).items() if e is not None}}
+    assert steering.sorted_out(changed) == (base, ("src/zoo/shared.py",))
+
+
 def test_removed_control_files_are_put_back_and_named() -> None:
     base = {**BASE, "src/zoo/parts/__init__.py": ""}
     gone = ("conftest.py", "setup.cfg", "src/zoo/parts/__init__.py", "src/zoo/plugin.py")

@@ -8,6 +8,8 @@ that lead to tests.
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 import sys
 import tomllib
@@ -27,6 +29,12 @@ CONTROL = re.compile(
 SECTIONED = re.compile(r"(?:.*/)?(?:pyproject\.toml|setup\.cfg|tox\.ini)")
 LIBRARY = sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"}
 """Modules that no new file of a policy may stand for."""
+_LOADED = (
+    r"pytest_plugins\s*=\s*([\[(\s\w.\"',]+)",
+    r"-p[\s\"',]*([\w.]+)",
+    r"from\s+([\w.]+)\s+import\s+(?:\*|.*\bpytest_)",
+)
+"""How a conftest or a configuration names modules whose hooks count."""
 _STEERING = re.compile(r"test|nose|cov", re.IGNORECASE)
 _METADATA = re.compile(r"((?:.*/)?(?:[^/]*\.(?:egg-info|dist-info)|EGG-INFO))(?:/.*)?")
 _SCRIPTS = {b"console_scripts", b"gui_scripts"}
@@ -134,10 +142,10 @@ class Control:
 
     @cached_property
     def _path(self) -> frozenset[str]:
-        """Folders, each with a slash at its end, that are on `sys.path` or that pytest puts there for a test file."""
-        found = {*_ROOTS, *(f"{f.strip('/.')}/".lstrip("/") for f in self._configured(r"pythonpath\s*=\s*(.+)"))}
-        for test in self.tests:
-            folder = test.rpartition("/")[0]
+        """Folders, each with a slash at its end, that are on `sys.path`, or that pytest puts there for a test file or a conftest."""
+        found = {*_ROOTS, *(f"{f.strip('/.')}/".lstrip("/") for _, f in self._configured(r"pythonpath\s*=\s*(.+)"))}
+        for file in (*self.tests, *(p for p in self.base if p.endswith("conftest.py"))):
+            folder = file.rpartition("/")[0]
             while folder:
                 name = f"{folder}/__init__.py"
                 if name not in self.base and name not in self.tests:
@@ -154,22 +162,26 @@ class Control:
 
     @cached_property
     def _plugins(self) -> frozenset[str]:
-        """Modules of the checkout that the base loads as plug-ins of pytest, unless the fix touches them."""
-        names = {
-            n.replace(".", "/")
-            for n in self._configured(r"pytest_plugins\s*=\s*([\[(\s\w.\"',]+)", r"-p[\s\"',]*([\w.]+)")
-        }
-        found = {f"{f}{n}{end}" for n in names for f in ("", "src/") for end in (".py", "/__init__.py")}
+        """Files of the checkout that are the base's plug-ins of pytest, or part of its conftest, unless the fix touches them."""
+        found = set()
+        for folder, name in self._configured(*_LOADED):
+            start = "" if not name.startswith(".") else folder
+            path = name.lstrip(".").replace(".", "/")
+            found |= {f"{f}{start}{path}{end}" for f in _ROOTS for end in (".py", "/__init__.py")}
+        for path, entry in self.base.items():
+            if entry.kind == "l" and (is_control(path) or self.is_test(path)):
+                found.add(posixpath.normpath(posixpath.join(posixpath.dirname(path), os.fsdecode(entry.data))))
         return frozenset(p for p in found if p not in self.fix)
 
-    def _configured(self, *patterns: str) -> Iterator[str]:
-        """Words behind these patterns in the base's control files."""
+    def _configured(self, *patterns: str) -> Iterator[tuple[str, str]]:
+        """Words behind these patterns in the base's control files, each with the file's folder."""
         for path, entry in self.base.items():
-            if entry.kind == "f" and (is_control(path) and path.endswith((".py", ".ini", ".cfg", ".toml"))):
+            if entry.kind == "f" and is_control(path) and path.endswith((".py", ".ini", ".cfg", ".toml")):
                 text = entry.data[:_MAX_CONFIG].decode("utf-8", "replace")
                 for pattern in patterns:
                     for words in re.findall(pattern, text):
-                        yield from re.findall(r"[\w./-]+", words)
+                        for word in re.findall(r"[\w./-]+", words):
+                            yield path[: path.rfind("/") + 1], word
 
 
 _UNREADABLE = object()

@@ -184,7 +184,8 @@ def _package_folders(config: InstancesConfig) -> list[Path]:
     """Where packages that tests may import lie, besides the sandbox's own."""
     found = [_folder(f) for f in config.packages]
     if config.python:
-        found += sorted(_folder(config.python).glob("lib/python*/site-packages"))
+        real = (_folder(config.python) / "bin" / "python").resolve().parents[1]
+        found += [*_folder(config.python).glob("lib/python*/site-packages"), *real.glob("lib/python3.*")]
     return [*found, *filter(Path.is_dir, [Path("/usr/lib/python3/dist-packages")])]
 
 
