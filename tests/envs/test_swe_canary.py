@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -181,14 +182,24 @@ def test_a_void_attempt_has_no_reward_and_the_run_tells_of_it(
         "parts": tuple(str(p.path.relative_to(folder)) for p in parts),
         "parts_sha256": tuple(p.sha256 for p in parts),
     }
-    with Ledger.open(folder / "ledger.db", create=True) as ledger:
-        ledger.append("branch", "b0/opened", opened("b0", None, RECIPE))
-        ledger.append("intended", "b0-s1/intended", intended("b0-s1"))
-        ledger.append("finished", "b0-s1/finished", finished("b0-s1", canary_flips=flips, **told_parts))
+    for name in ("hidden", "paid"):
+        shutil.copytree(folder, tmp_path / name)
+    for name, claimed in (
+        ("run", flips),
+        ("hidden", ()),
+        ("paid", (flips[0].model_copy(update={"void": (rows[0].id,)}),)),
+    ):
+        with Ledger.open(tmp_path / name / "ledger.db", create=True) as ledger:
+            ledger.append("branch", "b0/opened", opened("b0", None, RECIPE))
+            ledger.append("intended", "b0-s1/intended", intended("b0-s1"))
+            ledger.append("finished", "b0-s1/finished", finished("b0-s1", canary_flips=claimed, **told_parts))
     report = open_run(folder).verify()
     line = f"grading canary flipped in b0-s1 (train, step 1): {flip['flip']}; 1 attempts void, after {rows[1].id}, 1 graded again"
     assert line in report.notes and report.checked["canary flips"] == 1, report
     assert not [p for p in report.problems if "canar" in p.message]
+    hidden, paid = ("\n".join(p.message for p in open_run(tmp_path / n).verify().problems) for n in ("hidden", "paid"))
+    assert "its flipped canaries are not those that its rollouts tell of" in hidden
+    assert f"rollout {rows[0].id} is void, since a grading canary flipped, and has a reward" in paid
     with pytest.raises(ConfigError, match="no task file|does not follow"):  # of so small a run nothing else can be told
         why(folder, "b0")
     assert line in capsys.readouterr().out
