@@ -13,6 +13,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_INT_BITS = 12_000
 """Longer integers are shown as hexadecimal: decimal conversion is quadratic, and refused by the interpreter from 4,300 digits on."""
 _MAX_DEPTH = 100
+_FALLBACK_CHARS = 4_000
 _BRACKETS: dict[type, tuple[str, str]] = {
     list: ("[", "]"),
     tuple: ("(", ")"),
@@ -43,6 +44,16 @@ def shown(value: Any, limit: int, end: str = "...") -> str:
             text = text[: max(0, limit - len(end))] + end
             break
     return text if text.isascii() else clean_text(text)
+
+
+def as_text(value: Any) -> str:
+    """`str(value)`, or what `shown` makes of a value that has none."""
+    if isinstance(value, str):
+        return value
+    try:
+        return str(value)
+    except Exception:
+        return shown(value, _FALLBACK_CHARS)
 
 
 def plain(value: Any, limit: int) -> Any:
