@@ -1,0 +1,272 @@
+"""The parser of answers is total: whatever stands on the line, it is an answer of the documented form or `Malformed`, at a bounded price."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from evotrainer.records.text import plain, shown
+from evotrainer.sandbox import encode, same
+from evotrainer.sandbox.answers import (
+    MAX_TEXT,
+    AnswerLimits,
+    Malformed,
+    parse_answer,
+    parse_tests,
+    take_lines,
+)
+from evotrainer.sandbox.model import CaseResult
+from evotrainer.sandbox.values import Budget
+
+from .frames import FRAMES, OUTPUT_BYTES, VERDICTS, Frame, P
+from .naive import CAUGHT, naive, naive_lines, naive_verdict
+
+MOST_CPU_S = 10.0
+
+
+def limits(calls: bool = True) -> AnswerLimits:
+    return AnswerLimits(calls, OUTPUT_BYTES, MOST_CPU_S)
+
+
+def cost(act: Callable[[], Any]) -> float:
+    """CPU-seconds of the cheaper of two runs."""
+    found = []
+    for _ in range(2):
+        start = time.process_time()
+        act()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def test_the_corpus_is_as_large_as_promised() -> None:
+    assert len({f.line for f in FRAMES}) + len(VERDICTS) >= 60
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda f: f.name)
+def test_no_forged_frame_is_an_answer(frame: Frame) -> None:
+    assert isinstance(parse_answer(frame.line, limits(frame.calls)), Malformed)
+
+
+@pytest.mark.parametrize("frame", [f for f in FRAMES if f.harm == "raises"], ids=lambda f: f.name)
+def test_a_naive_parser_is_ended_by_it(frame: Frame) -> None:
+    with pytest.raises(Exception) as found:
+        naive(frame.line)
+    assert not isinstance(found.value, CAUGHT)
+
+
+@pytest.mark.parametrize("frame", [f for f in FRAMES if f.harm == "misleads"], ids=lambda f: f.name)
+def test_a_naive_parser_believes_it(frame: Frame) -> None:
+    assert isinstance(naive(frame.line), CaseResult)
+
+
+@pytest.mark.parametrize("frame", [f for f in FRAMES if f.harm == "costs"], ids=lambda f: f.name)
+def test_a_naive_parser_pays_for_it(frame: Frame) -> None:
+    assert cost(lambda: parse_answer(frame.line, limits())) < 0.7 * cost(lambda: naive(frame.line))
+
+
+@pytest.mark.parametrize("frame", VERDICTS, ids=lambda f: f.name)
+def test_no_forged_message_of_the_tests_is_a_verdict(frame: Frame) -> None:
+    assert isinstance(parse_tests(frame.line), Malformed)
+    if frame.harm == "raises":
+        with pytest.raises((AttributeError, TypeError, KeyError, ValueError)):
+            naive_verdict(frame.line)
+    else:
+        assert naive_verdict(frame.line)
+
+
+def test_verdicts_and_calls_of_test_code_are_read() -> None:
+    assert parse_tests(b'{"n": "f", "a": [], "k": {}}') == "call"
+    assert parse_tests(b'{"done": true}') == ("ok", None)
+    assert parse_tests(json.dumps({"fail": ["AssertionError", "\ud800"]}).encode()) == (
+        "error",
+        ("AssertionError", "\N{REPLACEMENT CHARACTER}"),
+    )
+
+
+HONEST = {
+    "10,000 integers in a set": set(range(10_000)),
+    "100,000 integers in a set": set(range(0, 700_000, 7)),
+    "a dict of 30,000 words": {f"w{i}": i for i in range(30_000)},
+    "powers of two as floats": {2.0**k for k in range(-1074, 1024)},
+    "powers of two": {2**k for k in range(2000)},
+    "small negative numbers": {-1, -2, -1.5},
+    "100,000 integers": list(range(100_000)),
+    "100,000 pairs": [[i, i] for i in range(100_000)],
+    "20,000 tuples": [(i, i) for i in range(20_000)],
+    "a grid": [[j % 10 for j in range(400)] for _ in range(400)],
+    "2,000 digits": 10**1999 + 7,
+    "100,000 digits": 3**200_000,
+    "a fraction of 3,000 digits": Fraction(3**6000, 2**9000),
+    "harmonic number": sum((Fraction(1, k) for k in range(1, 800)), Fraction(0)),
+    "a decimal of 5,000 digits": Decimal("1." + "3" * 5000),
+    "a range without end": range(0, 10**1000, 3),
+    "a megabyte": "x" * (1 << 20),
+    "half a megabyte of bytes": bytes(1 << 19),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_large_honest_values_pass(name: str) -> None:
+    line = json.dumps({"s": "ok", "v": encode(HONEST[name]), "t": 0.25}).encode()
+    answer = parse_answer(line, limits())
+    assert isinstance(answer, CaseResult), answer
+    assert same(answer.value, HONEST[name])
+
+
+def _text(values: str, n: int) -> bytes:
+    return ('{"s":"ok","t":0.0,"v":[' + ",".join([values] * n) + "]}").encode()
+
+
+DEAR = {
+    "lists": _text("[]", 300_000),
+    "fractions": _text('{"t":"Fraction","v":[1548008755920,957316]}', 30_000),
+    "sets": _text('{"t":"set","v":[1,2]}', 29_000),
+    "alike": _text('{"t":"set","v":[' + ",".join(str(i * P) for i in range(40)) + "]}", 2_400),
+    "digits": _text("7" * 4299, 480),
+    "hexadecimal": _text('{"t":"int","v":"' + "7" * 2_000_000 + '"}', 1),
+}
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_the_dearest_frames_that_pass_are_cheap(name: str) -> None:
+    def parsed() -> None:
+        assert isinstance(parse_answer(DEAR[name], limits()), CaseResult)
+
+    assert cost(parsed) < 0.5  # 0.05 to 0.2 on the slowest machine seen; twice that leaves room for a neighbour
+
+
+def test_all_answers_of_a_program_share_one_budget() -> None:
+    mine, line = AnswerLimits(True, OUTPUT_BYTES, MOST_CPU_S, Budget(1000)), _text("[]", 300)
+    assert [type(parse_answer(line, mine)) for _ in range(4)] == [CaseResult] * 3 + [Malformed]
+    assert isinstance(parse_answer(_text("[]", 300_000), limits()), CaseResult)
+    assert isinstance(parse_answer(_text("[]", 330_000), limits()), Malformed), "one answer may not use it all"
+
+
+def test_who_floods_the_line_is_read_no_further() -> None:
+    flood = bytearray(b"\n" * 2_000_000)
+
+    def first() -> None:
+        for line in take_lines(bytearray(flood)):
+            assert isinstance(parse_answer(line, limits()), Malformed)
+            break
+
+    assert cost(first) < 0.2 * cost(lambda: naive_lines(flood))
+
+
+# -- fuzz ----------------------------------------------------------------------------------------------------------------
+
+SEEDS = [f.line for f in FRAMES if len(f.line) < 300]
+SOUND = [
+    *(
+        json.dumps({"s": "ok", "t": 0.125, "v": encode(v)}).encode()
+        for v in (
+            None,
+            [1, 2.5, "x", (True, {1: 2})],
+            {(1, 2): {3}, frozenset({4}): b"5"},
+            [Fraction(1, 3), Decimal("1.5"), 1j, range(3), 2**600, math.nan],
+        )
+    ),
+    b'{"s": "ok", "t": 0.125, "o": "5\\n"}',
+    b'{"s": "error", "t": 0.0, "o": "", "e": ["ValueError", "no"]}',
+    b'{"s": "timeout", "t": 2.0}',
+    b'{"s": "output", "t": 0.0, "e": ["ValueError", "too large"]}',
+    b'{"done": true}',
+    b'{"fail": ["AssertionError", ""]}',
+]
+PIECES = [
+    *(
+        b"5",
+        b'"abc"',
+        b"[1, [2.5]]",
+        b'{"t": "tuple", "v": [1, true]}',
+        b'["E", "m"]',
+        b"0.25",
+        b'"output"',
+        b'"memory"',
+    ),
+    *(b'"s"', b'"t"', b'"v"', b'"o"', b'"e"', b'"ok"', b'"error"', b'"timeout"', b'"Fraction"', b'"deque"', b'"range"'),
+    *(b"null", b"true", b"-1", b"1e999", b"0.0", b"NaN", b'"x"', b'"\\ud800"', b"[]", b"{}", b'["a"]', b'["a", "b"]'),
+    *(
+        b'{"t": "int", "v": "-0x1"}',
+        b'{"t": "set", "v": [[]]}',
+        b'{"t": "opaque", "v": ["A", -1]}',
+        b"[" * 300,
+        b"9" * 5000,
+    ),
+    *(
+        b'{"t": "Decimal", "v": "sNaN"}',
+        b'{"t": "Decimal", "v": "1E+999999999999"}',
+        b'{"t": "dict", "v": [[0.0, -0.0]]}',
+    ),
+]
+_TOKENS = (b'"', b",", b":", b"[", b"]", b"{", b"}", b"\\", b"\x00", b"\xff")
+
+
+def mutated(rng: random.Random) -> bytes:
+    """A seed with a few pieces of it replaced, cut out, doubled or moved."""
+    line = rng.choice(SEEDS if rng.random() < 0.3 else SOUND)
+    for _ in range(rng.randint(1, 3)):
+        a, b = sorted((rng.randint(0, len(line)), rng.randint(0, len(line))))
+        kind = rng.random()
+        if kind < 0.7 and (m := _span(line, rng)):
+            line = line[: m[0]] + rng.choice(PIECES) + line[m[1] :]
+        elif kind < 0.78:
+            line = line[:a] + rng.choice(_TOKENS) + line[a:]
+        elif kind < 0.86:
+            line = line[:a] + bytes([rng.randrange(256)]) + line[a + 1 :]
+        elif kind < 0.94:
+            line = line[:a] + line[min(b, a + 4) :]
+        else:
+            line = line[:b] + line[a:]
+    return line[:20_000]
+
+
+def _span(line: bytes, rng: random.Random) -> tuple[int, int] | None:
+    """Where a value of the JSON stands: behind a colon, a comma or a bracket, up to the next one."""
+    starts = [i + 1 for i, c in enumerate(line[:400]) if c in b":,["]
+    if not starts:
+        return None
+    a = rng.choice(starts)
+    ends = [i for i in (line.find(c, a) for c in (b",", b"]", b"}")) if i >= 0]
+    return a, min(ends, default=len(line))
+
+
+def well_formed(answer: CaseResult) -> bool:
+    """The contract of an answer, and that everything shown of it is."""
+    assert answer.status in ("ok", "error", "timeout", "memory", "output")
+    assert type(answer.cpu_s) is float
+    assert 0 <= answer.cpu_s <= MOST_CPU_S
+    assert answer.error is None or all(type(x) is str and len(x) <= MAX_TEXT for x in answer.error)
+    assert answer.stdout is None or type(answer.stdout) is str
+    for text in (answer.stdout, *(answer.error or ()), shown(answer.value, 80), plain(answer.value, 80)):
+        json.dumps(text, ensure_ascii=False, allow_nan=False).encode()
+    json.dumps(encode(answer.value))
+    assert answer.value is None or same(answer.value, answer.value) or "Opaque" in repr(answer.value)
+    return True
+
+
+def test_a_hundred_thousand_mutated_frames_are_answers_or_malformed() -> None:
+    rng, accepted, verdicts, escaped = random.Random(11), 0, 0, 0
+    for i in range(100_000):
+        line = mutated(rng)
+        answer = parse_answer(line, limits(i % 4 != 0))
+        accepted += isinstance(answer, CaseResult) and well_formed(answer)
+        verdicts += not isinstance(parse_tests(line), Malformed)
+        if i < 20_000:
+            try:
+                naive(line)
+            except CAUGHT:
+                pass
+            except Exception:
+                escaped += 1
+    assert accepted > 1000, "most of what is tried gets nowhere near the parser's depths"
+    assert verdicts > 500
+    assert escaped > 10, "the same frames end the naive parser"
