@@ -104,8 +104,8 @@ FRAMES = (
     Frame("colliding keys", "costs", _value({"t": "dict", "v": [[i * P, 0] for i in range(4000)]})),
     Frame("colliding tuples", "costs", _value({"t": "frozenset", "v": _TUPLES})),
     Frame("colliding floats and integers", "costs", _value({"t": "set", "v": [0.0, *(i * P for i in range(1, 4000))]})),
-    Frame("lists without end", "costs", _value("[" + "[]," * 330_000 + "[]]")),
-    Frame("counters without end", "costs", _value("[" + '{"t":"Counter","v":[]},' * 40_000 + "0]")),
+    Frame("lists without end", "misleads", _value("[" + "[]," * 330_000 + "[]]")),
+    Frame("counters without end", "misleads", _value("[" + '{"t":"Counter","v":[]},' * 80_000 + "0]")),
 )
 
 VERDICTS = (

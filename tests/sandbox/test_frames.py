@@ -30,6 +30,8 @@ from .frames import FRAMES, OUTPUT_BYTES, VERDICTS, Frame, P
 from .naive import CAUGHT, naive, naive_lines, naive_verdict
 
 MOST_CPU_S = 10.0
+DEAREST_CPU_S = 0.5
+"""0.2 at most was measured, beside five other programs on two cores."""
 
 
 def limits(calls: bool = True) -> AnswerLimits:
@@ -52,7 +54,9 @@ def test_the_corpus_is_as_large_as_promised() -> None:
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda f: f.name)
 def test_no_forged_frame_is_an_answer(frame: Frame) -> None:
-    assert isinstance(parse_answer(frame.line, limits(frame.calls)), Malformed)
+    found: list[Any] = []
+    assert cost(lambda: found.append(parse_answer(frame.line, limits(frame.calls)))) < DEAREST_CPU_S
+    assert isinstance(found[0], Malformed)
 
 
 @pytest.mark.parametrize("frame", [f for f in FRAMES if f.harm == "raises"], ids=lambda f: f.name)
@@ -140,7 +144,7 @@ def test_the_dearest_frames_that_pass_are_cheap(name: str) -> None:
     def parsed() -> None:
         assert isinstance(parse_answer(DEAR[name], limits()), CaseResult)
 
-    assert cost(parsed) < 0.5  # 0.05 to 0.2 on the slowest machine seen; twice that leaves room for a neighbour
+    assert cost(parsed) < DEAREST_CPU_S
 
 
 def test_all_answers_of_a_program_share_one_budget() -> None:

@@ -241,8 +241,11 @@ class _Decoder:
         raise ValueError("unknown value tag")
 
     def pairs(self, body: Any, depth: int) -> dict[Any, Any]:
-        if type(body) is not list or any(type(pair) is not list or len(pair) != 2 for pair in body):
+        if type(body) is not list:
             raise ValueError("not a list of pairs")
+        for pair in body:
+            if type(pair) is not list or len(pair) != 2:
+                raise ValueError("not a list of pairs")
         keys = _hashed(self.items([k for k, _ in body], depth))
         return self.unique(dict(zip(keys, self.items([v for _, v in body], depth), strict=True)), len(keys))
 
