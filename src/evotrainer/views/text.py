@@ -110,6 +110,13 @@ def duration(seconds: float | None) -> str:
 
 def value(x: Any) -> str:
     """A recipe value in one line: JSON without quotes around plain names."""
+    try:
+        return _value(x)
+    except (TypeError, ValueError, RecursionError):  # keys that are no texts, endless digits, circles
+        return one_line(shown(x, 400), 400)
+
+
+def _value(x: Any) -> str:
     if x is None:
         return "not set"
     if isinstance(x, str):
@@ -117,11 +124,8 @@ def value(x: Any) -> str:
     if isinstance(x, float):
         return f"{x:g}"
     if isinstance(x, dict):
-        return one_line(", ".join(f"{k} {value(v)}" for k, v in x.items()) or "none", 400)
-    try:
-        return one_line(json.dumps(x, ensure_ascii=False, default=str), 400)
-    except (TypeError, ValueError, RecursionError):  # keys that are no texts, endless digits, circles
-        return one_line(shown(x, 400), 400)
+        return one_line(", ".join(f"{k} {_value(v)}" for k, v in x.items()) or "none", 400)
+    return one_line(json.dumps(x, ensure_ascii=False, default=str), 400)
 
 
 def change(factor: str, old: Any, new: Any) -> str:
