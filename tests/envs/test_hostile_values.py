@@ -28,6 +28,7 @@ from evotrainer.harness import Harness, HarnessContext
 from evotrainer.harness.authored import flags
 from evotrainer.harness.features import Views
 from evotrainer.records.arrow_schema import scrub
+from evotrainer.records.chain import canonical
 from evotrainer.records.evidence import DetectorSpec
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.store import RolloutStore, groups, load
@@ -139,7 +140,7 @@ def test_they_are_stored_and_read_back_alike(recorded: list[Rollout], tmp_path: 
 def test_the_harness_reads_them(recorded: list[Rollout]) -> None:
     report = Harness.default().read(recorded, "b1", HarnessContext())
     assert report.rollouts == len(recorded)
-    json.dumps(report.model_dump(mode="json"), allow_nan=False)
+    canonical(report).encode()  # as the ledger writes it
 
 
 def test_report_and_show_show_them(recorded: list[Rollout], tmp_path: Path) -> None:

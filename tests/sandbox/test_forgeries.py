@@ -161,3 +161,17 @@ def test_a_flood_of_lines_ends_the_program_at_once(box: Sandbox) -> None:
     result = box.run([Program(source, calls=[Call("add", (1, 2))], limits=Limits(cpu_s=20.0))])[0]
     assert result.cases[0].status == "error"
     assert result.cpu_s < 5.0, "not only when its time is used up"
+
+
+def test_a_program_that_disarms_its_timer_and_tells_the_truth_is_late(box: Sandbox) -> None:
+    source = """
+import signal, time
+signal.setitimer(signal.ITIMER_PROF, 0)
+def add(a, b):
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    end = time.process_time() + 0.45
+    while time.process_time() < end: pass
+    return a + b
+"""
+    result = box.run([Program(source, calls=[Call("add", (2, 3))], limits=Limits(cpu_s=0.1))])[0]
+    assert result.cases[0].status == "timeout"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import random
+import socket
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -22,6 +24,8 @@ from evotrainer.sandbox.answers import (
     parse_tests,
     take_lines,
 )
+from evotrainer.sandbox.inside import relay
+from evotrainer.sandbox.inside.cases import describe
 from evotrainer.sandbox.model import CaseResult
 from evotrainer.sandbox.values import Budget
 
@@ -199,3 +203,33 @@ def test_a_hundred_thousand_mutated_frames_are_answers_or_malformed() -> None:
     assert accepted > 1000, "most of what is tried gets nowhere near the parser's depths"
     assert verdicts > 500
     assert escaped > 10, "the same frames end the naive parser"
+
+
+ENDS_TESTS = (StopIteration, StopAsyncIteration)
+"""Raised by a call, these end a loop of the tests as if nothing were left to be done."""
+
+
+def test_whatever_a_candidate_answers_its_call_returns_or_fails() -> None:
+    rng, returned = random.Random(3), 0
+    ours, theirs = socket.socketpair()
+    tester = relay.Tester({"entries": ["f"], "source": "", "cpu_s": 1.0}, ours.fileno())
+    call = tester.proxy("f")
+    forged = [json.dumps({"e": [name, text]}).encode() for name in dir(builtins) for text in ("", "\ud800")]
+    forged += [
+        b'{"v": 1, "m": %s}' % m
+        for m in (b"5", b"[[0]]", b'[["a", 1]]', b"{}", b"[[9, 1]]", b"[[-1, [2]]]", b"[[0, 1e999]]")
+    ]
+    for line in (*forged, *(mutated(rng) for _ in range(10_000))):
+        theirs.send(line.replace(b"\n", b" ") + b"\n")
+        raised: Exception | None = None
+        try:
+            call([1, 2], {"a": 1})
+            returned += 1
+        except Exception as error:  # nothing but an Exception comes: no SystemExit, no KeyboardInterrupt
+            raised = error
+        assert not isinstance(raised, ENDS_TESTS)
+        json.dumps(describe(raised or Exception()))
+        theirs.recv(1 << 16)
+    for end in (ours, theirs):
+        end.close()
+    assert returned > 100

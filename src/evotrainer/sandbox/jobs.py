@@ -17,7 +17,7 @@ from evotrainer.sandbox.values import encode
 _ATTEMPTS = 2
 """A job whose zygote died is started once more before it is given up as our fault."""
 _TIME_SLACK = 0.25
-"""CPU-seconds: claims beyond what the kernel counted are forged from here on."""
+"""CPU-seconds that a claim may lie above what the kernel counted, and an answer above the limit of a case."""
 _SELF_REPORTED_TIMEOUT = 97
 
 
@@ -136,10 +136,12 @@ class RunJob:
             seat.inbox.clear()
 
     def _take(self, answer: CaseResult) -> None:
-        self.timeouts -= answer.status == "timeout"
         if answer.error is None and answer.status in _NOTES:
             note = _NOTES[answer.status], f"over the limit of a case: {answer.status}"
             answer = replace(answer, error=note)
+        if answer.ok and answer.cpu_s > self.program.limits.cpu_s + _TIME_SLACK:  # it disarmed its timer and says so
+            answer = replace(_noted("timeout", "CPU time used up"), cpu_s=answer.cpu_s)
+        self.timeouts -= answer.status == "timeout"
         self.cases.append(answer)
 
     def lost(self, seat: Seat, lane: Lane) -> None:
