@@ -95,7 +95,7 @@ FRAMES = (
     Frame("a deque of a text", "misleads", _value({"t": "deque", "v": [None, "abc"]})),
     Frame("a dict of texts", "misleads", _value({"t": "dict", "v": ["ab", "cd"]})),
     Frame("an ordered dict of dicts", "misleads", _value({"t": "OrderedDict", "v": [{"a": 0, "b": 0}]})),
-    Frame("a decimal of a megabyte", "misleads", _value({"t": "Decimal", "v": "1" * (1 << 20)})),
+    Frame("a handle of a megabyte", "misleads", _value({"t": "opaque", "v": ["x", _hex(1 << 20)]})),
     Frame("values without end", "misleads", _value("[" + "0," * 500_000 + "0]")),
     # expensive
     Frame("a fraction", "costs", _value({"t": "Fraction", "v": [{"t": "int", "v": _A}, {"t": "int", "v": _B}]})),

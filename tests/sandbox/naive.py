@@ -37,6 +37,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _decimal(value: str) -> Decimal:
+    if len(value) > 10_000:
+        raise ValueError("decimal too long")
+    return Decimal(value)
+
+
 def _complex(parts: Any) -> complex:
     real, imag = parts
     return complex(float(_text(real)), float(_text(imag)))
@@ -62,7 +68,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "bytes": lambda v: bytes.fromhex(_text(v)),
     "bytearray": lambda v: bytearray.fromhex(_text(v)),
     "complex": _complex,
-    "Decimal": lambda v: Decimal(_text(v)),
+    "Decimal": lambda v: _decimal(_text(v)),
     "Fraction": lambda v: Fraction(_integer(v[0]), _integer(v[1])),
     "range": lambda v: range(*(_integer(x) for x in v)),
     "opaque": _opaque,
