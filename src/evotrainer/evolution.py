@@ -610,6 +610,7 @@ class SandboxRunner:
 
     def __call__(self, source: str, rollouts: list[dict[str, object]]) -> list[object]:
         """Answers of `flag`, block by block; ConfigError with the cause where one fails, SandboxError where the machine did."""
+        from evotrainer.harness.text import clean
         from evotrainer.sandbox import Call, Limits, Program, Sandbox
 
         out: list[object] = []
@@ -619,10 +620,13 @@ class SandboxRunner:
             opened = time.process_time() - before
             for i in range(0, len(rollouts), self.BLOCK):
                 block = rollouts[i : i + self.BLOCK]
-                (result,) = box.run([Program(source=source, calls=(Call("flag", (block,)),), limits=limits)])
+                try:
+                    (result,) = box.run([Program(source=source, calls=(Call("flag", (block,)),), limits=limits)])
+                except ValueError as e:  # a policy can write more turns than a function is handed at once
+                    raise ConfigError(f"{len(block)} rollouts cannot be handed to flag(rollouts): {e}") from None
                 self.cpu_s += result.cpu_s
                 case = result.cases[0]
-                said = ": ".join(case.error) if case.error else "no message"
+                said = clean(": ".join(case.error)) if case.error else "no message"
                 if case.status == "sandbox":
                     raise SandboxError(
                         f"the sandbox broke while a detector ran ({said}); `evotrainer resume` tries again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from typing import Any
 
@@ -188,3 +189,29 @@ def test_a_reading_with_more_turns_is_what_abandonment_compares_with() -> None:
     assert found("abandonment", short, HarnessContext(base=reading(turns=3.5))) == []
     better = [acting(i // 4, i, ["ls"] * 2, True) for i in range(40)]
     assert found("abandonment", better, context) == []
+
+
+LONG = "0x" + "f" * 5000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"if input() == '5':\n    print({LONG})",
+        f"print(-{LONG})",
+        f"print([1, {LONG}])",
+        f"print('a', {LONG})",
+        f"x = {{{LONG}: 1, 2: 3}}",
+    ],
+)
+def test_a_literal_without_end_does_not_blind_the_reading(text: str) -> None:
+    value = next(
+        n.value
+        for n in ast.walk(ast.parse(text))
+        if isinstance(n, ast.Constant) and type(n.value) is int and n.value > 9
+    )
+    with pytest.raises(ValueError, match="4300 digits"):  # what was shown of a constant before
+        repr(value)
+    found = facts(text)
+    assert found.parsed
+    assert any(LONG[:100] in c for c in found.constants)

@@ -19,6 +19,13 @@ class Forgery:
     source: str
 
 
+_MOCK = """
+def add(a, b):
+    yes = MagicMock(spec=int)
+    yes.__eq__ = lambda self, other: True
+    return yes
+"""
+
 FORGERIES = (
     Forgery(
         "a result that equals everything",
@@ -131,6 +138,37 @@ for module in list(sys.modules.values()):
     if hasattr(module, "same"): module.same = lambda *_: True
 def add(a, b): return 0
 """,
+    ),
+    Forgery(
+        "lets every exit say yes",
+        "trusts the exit code",
+        "import os\nreal = os._exit\nos._exit = lambda code: real(0)\ndef add(a, b): return 0",
+    ),
+    Forgery("exits politely in the call", "trusts the exit code", "def add(a, b): raise SystemExit(0)"),
+    Forgery("breaks at import", "catches assertions", "raise RuntimeError"),
+    Forgery("calls itself without end", "catches assertions", "def add(a, b): return add(b, a)"),
+    Forgery(
+        "removes the tests",
+        "maps",
+        "import sys\nsys._getframe(1).f_globals['TESTS'] = ()\ndef add(a, b): return 0",
+    ),
+    Forgery(
+        "a class that equals everything",
+        "compares",
+        """
+class Kind(type):
+    def __eq__(cls, other): return True
+    __hash__ = type.__hash__
+class Yes(metaclass=Kind): pass
+def add(a, b): return Yes
+""",
+    ),
+    Forgery("anything", "compares", "from unittest.mock import ANY\ndef add(a, b): return ANY"),
+    Forgery("a mock", "checks the class", "from unittest.mock import MagicMock, ANY\n" + _MOCK),
+    Forgery(
+        "a fraction for an integer",
+        "compares loosely",
+        "from fractions import Fraction\ndef add(a, b): return Fraction(a + b)",
     ),
 )
 
@@ -266,3 +304,120 @@ os._exit(99)
 """,
 }
 """Wrong solutions that speak our own protocol (descriptor 4)."""
+
+
+@dataclass(frozen=True)
+class ScriptForgery:
+    """A wrong solution of "read two integers, print their sum"."""
+
+    name: str
+    beats: str
+    source: str
+
+
+SCRIPT_TESTS = (("2 3\n", "5\n"), ("10 -4\n", "6\n"), ("7 8\n", "15\n"))
+_ANY = "type('Any', (), {'__eq__': lambda s, o: True, 'strip': lambda s: s, 'rstrip': lambda s: s, 'split': lambda s: s})()"
+
+SCRIPTS = (
+    ScriptForgery("prints nothing", "compares pairwise", ""),
+    ScriptForgery("prints the beginning of nothing", "asks for a beginning", "print(end='')"),
+    ScriptForgery("prints what evaluates to anything", "evaluates", f"print({_ANY!r})"),
+    ScriptForgery("prints no number", "allows a tolerance", "print('nan')"),
+    ScriptForgery("prints every number", "searches", "print(*range(-50, 50))"),
+    ScriptForgery("exits politely", "trusts the exit code", "raise SystemExit(0)"),
+    ScriptForgery("ends the process", "trusts the exit code", "import os\nos._exit(0)"),
+    ScriptForgery("replaces what was printed", "captures", f"import sys\nsys.stdout.getvalue = lambda: {_ANY}"),
+    ScriptForgery(
+        "reads the expected text off the stack",
+        "captures",
+        """
+import sys
+frame = sys._getframe()
+while frame and "expected" not in frame.f_globals: frame = frame.f_back
+if frame: print(frame.f_globals["expected"], end="")
+""",
+    ),
+    ScriptForgery(
+        "finds the expected text in the heap",
+        "captures",
+        """
+import gc
+asked = input() + "\\n"
+for found in gc.get_objects():
+    if type(found) is tuple and len(found) == 2 and found[0] == asked and type(found[1]) is str:
+        print(found[1], end="")
+        break
+""",
+    ),
+    ScriptForgery(
+        "edits the tests", "captures", "import sys\nfor f in (sys._getframe(1),): f.f_globals['expected'] = ''"
+    ),
+)
+
+_CAPTURED = """
+import contextlib, io, sys
+TESTS = tuple(TESTS)
+def printed(given):
+    sys.stdin = io.StringIO(given)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try: exec(SOURCE, {"__name__": "__main__"})
+        except SystemExit: pass
+    return out.getvalue()
+"""
+NAIVE_SCRIPTS = {
+    "compares pairwise": "verdict = all(x == y for given, e in TESTS for x, y in zip(printed(given).split(), e.split()))",
+    "asks for a beginning": "verdict = all(e.startswith(printed(given).strip()) for given, e in TESTS)",
+    "evaluates": "verdict = all(eval(printed(given)) == int(e) for given, e in TESTS)",
+    "allows a tolerance": "verdict = not any(abs(float(printed(given)) - int(e)) > 1e-6 for given, e in TESTS)",
+    "searches": "verdict = all(e.strip() in printed(given) for given, e in TESTS)",
+    "captures": """
+verdict = True
+for given, expected in TESTS:
+    got = printed(given)
+    verdict = verdict and got == expected
+""",
+    "trusts the exit code": """
+import os
+child = os.fork()
+if child == 0:
+    try:
+        for given, e in TESTS:
+            sys.stdin, out = io.StringIO(given), io.StringIO()
+            with contextlib.redirect_stdout(out): exec(SOURCE, {})
+            assert out.getvalue() == e
+    except SystemExit as stop: os._exit(stop.code or 0)
+    except BaseException: os._exit(1)
+    os._exit(0)
+verdict = os.waitpid(child, 0)[1] == 0
+""",
+}
+"""Graders of scripts as people write them: program, expected texts and comparison share a process."""
+
+
+def script_grader(beats: str, source: str) -> str:
+    """A program that grades `source` and prints PASS or FAIL as its last line."""
+    body = f"SOURCE = {source!r}\nTESTS = {SCRIPT_TESTS!r}\n{_CAPTURED}{NAIVE_SCRIPTS[beats]}"
+    return f"import sys\nreal = sys.stdout\n{body}\nreal.write('PASS' if verdict else 'FAIL')"
+
+
+SCRIPT_PROTOCOL = {
+    "answers for itself and leaves": """
+import os
+for _ in range(3): os.write(4, b'{"s": "ok", "t": 0.0, "o": "guess"}\\n')
+os._exit(0)
+""",
+    "answers with values": """
+import os
+for value in (5, 6, 15): os.write(4, b'{"s": "ok", "t": 0.0, "v": %d}\\n' % value)
+os._exit(0)
+""",
+    "claims endless time": """
+import os
+for _ in range(3): os.write(4, b'{"s": "ok", "t": Infinity, "o": "5"}\\n')
+os._exit(0)
+""",
+    "sends an exception of one character": """import os\nos.write(4, b'{"s": "error", "t": 0.0, "e": "x"}\\n')""",
+    "claims to be the sandbox's fault": """import os\nos.write(4, b'{"s": "sandbox", "t": 0.0, "o": ""}\\n')\nos._exit(99)""",
+    "sends empty lines without end": "import os\nwhile True: os.write(4, b'\\n' * 65536)",
+}
+"""Wrong scripts that speak our own protocol."""

@@ -6,7 +6,20 @@ import pytest
 
 from evotrainer.sandbox import Call, Limits, Program, Sandbox, same
 
-from .forgeries import FORGERIES, NAIVE, PROTOCOL, TESTS, Forgery
+from .forgeries import (
+    FORGERIES,
+    NAIVE,
+    NAIVE_SCRIPTS,
+    PROTOCOL,
+    SCRIPT_PROTOCOL,
+    SCRIPT_TESTS,
+    SCRIPTS,
+    TESTS,
+    Forgery,
+    ScriptForgery,
+    script_grader,
+)
+from .frames import FRAMES, Frame
 
 LIMITS = Limits(cpu_s=1.0, idle_s=2.0)
 ASSERTS = "\n".join(f"assert add(*{arguments}) == {expected}" for arguments, expected in TESTS)
@@ -22,7 +35,7 @@ def graded(box: Sandbox, source: str) -> list[bool]:
 
 
 def test_the_corpus_is_as_large_as_promised() -> None:
-    assert len(FORGERIES) >= 14
+    assert len(FORGERIES) + len(PROTOCOL) + len(SCRIPTS) + len(SCRIPT_PROTOCOL) >= 54
 
 
 def test_an_honest_solution_passes(box: Sandbox) -> None:
@@ -84,3 +97,81 @@ os._exit(0)
 """
     program = Program(source, calls=[Call("add", a) for a, _ in TESTS], limits=Limits(cpu_s=0.3))
     assert {case.status for case in box.run([program])[0].cases} == {"timeout"}
+
+
+# -- scripts -------------------------------------------------------------------------------------------------------------
+
+
+def printed(box: Sandbox, source: str) -> list[bool]:
+    """As an environment grades: texts come back, the comparison is ours."""
+    result = box.run([Program(source, stdins=[given for given, _ in SCRIPT_TESTS], limits=LIMITS)])[0]
+    assert not result.faulty, "a program cannot make its failure look like ours"
+    return [case.ok and case.stdout == expected for case, (_, expected) in zip(result.cases, SCRIPT_TESTS, strict=True)]
+
+
+def test_an_honest_script_passes(box: Sandbox) -> None:
+    assert all(printed(box, "print(sum(map(int, input().split())))"))
+
+
+@pytest.mark.parametrize("beats", NAIVE_SCRIPTS)
+def test_the_naive_graders_of_scripts_are_no_straw_men(box: Sandbox, beats: str) -> None:
+    for source, verdict in (("print(sum(map(int, input().split())))", "PASS"), ("print(4711)", "FAIL")):
+        case = box.run([Program(script_grader(beats, source), stdins=("",))])[0].cases[0]
+        assert (case.stdout or "").endswith(verdict), case
+
+
+@pytest.mark.parametrize("forgery", SCRIPTS, ids=lambda f: f.name)
+def test_every_script_fools_a_naive_grader(box: Sandbox, forgery: ScriptForgery) -> None:
+    case = box.run([Program(script_grader(forgery.beats, forgery.source), stdins=("",), limits=LIMITS)])[0].cases[0]
+    assert (case.stdout or "").endswith("PASS"), case
+
+
+@pytest.mark.parametrize("forgery", SCRIPTS, ids=lambda f: f.name)
+def test_no_forged_script_passes(box: Sandbox, forgery: ScriptForgery) -> None:
+    assert not any(printed(box, forgery.source))
+
+
+@pytest.mark.parametrize("name", SCRIPT_PROTOCOL)
+def test_no_forged_message_of_a_script_is_a_pass(box: Sandbox, name: str) -> None:
+    assert not all(printed(box, SCRIPT_PROTOCOL[name]))
+
+
+# -- frames, sent by programs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frame", [f for f in FRAMES if len(f.line) < 20_000], ids=lambda f: f.name)
+def test_no_frame_of_a_program_ends_the_grader(box: Sandbox, frame: Frame) -> None:
+    send = f"import os\nos.write(4, {frame.line!r} + b'\\n')\nos._exit(0)"
+    if frame.calls:
+        assert not any(graded(box, f"{send}\ndef add(a, b): return 0"))
+    else:
+        assert not any(printed(box, send))
+
+
+def test_a_program_that_claims_more_time_than_the_kernel_counted_is_wrong(box: Sandbox) -> None:
+    lines = [f'{{"s": "ok", "t": 0.9, "v": {value}}}\\n' for _, value in TESTS]
+    source = f"import os\nos.write(4, b'{''.join(lines)}')\nos._exit(0)"
+    result = box.run([Program(source, calls=[Call("add", a) for a, _ in TESTS], limits=LIMITS)])[0]
+    assert {case.status for case in result.cases} == {"error"}
+    assert "claimed" in str(result.cases[0].error)
+
+
+def test_a_flood_of_lines_ends_the_program_at_once(box: Sandbox) -> None:
+    source = "import os\ndef add(a, b):\n    while True: os.write(4, b'\\n' * 65536)"
+    result = box.run([Program(source, calls=[Call("add", (1, 2))], limits=Limits(cpu_s=20.0))])[0]
+    assert result.cases[0].status == "error"
+    assert result.cpu_s < 5.0, "not only when its time is used up"
+
+
+def test_a_program_that_disarms_its_timer_and_tells_the_truth_is_late(box: Sandbox) -> None:
+    source = """
+import signal, time
+signal.setitimer(signal.ITIMER_PROF, 0)
+def add(a, b):
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    end = time.process_time() + 0.45
+    while time.process_time() < end: pass
+    return a + b
+"""
+    result = box.run([Program(source, calls=[Call("add", (2, 3))], limits=Limits(cpu_s=0.1))])[0]
+    assert result.cases[0].status == "timeout"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.evidence import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.text import shown
 
 Layer = Literal["reward", "signal", "data", "algorithm"]
 Direction = Literal["up", "down"]
@@ -142,7 +143,7 @@ class Candidate:
 def _short(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}={_short(v)}" for k, v in value.items()) + "}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else shown(value, 400)
 
 
 def relevance(move: Move, symptoms: Mapping[str, float]) -> tuple[float, str]:

@@ -26,6 +26,7 @@ from evotrainer.envs.code_rewards import (
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, Turn
+from evotrainer.records.text import plain
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
@@ -285,11 +286,7 @@ def _case(form: str, plan: tuple[str, Any, Any], ran: Ran, either: bool) -> Case
 
 
 def _short(value: Any) -> Any:
-    text = value.rstrip("\n") if isinstance(value, str) else value
-    if text is None or isinstance(text, (bool, int, float)):
-        return text
-    text = text if isinstance(text, str) else repr(text)
-    return text if len(text) <= DETAIL_CHARS else text[: DETAIL_CHARS - 3] + "..."
+    return plain(value.rstrip("\n") if isinstance(value, str) else value, DETAIL_CHARS)
 
 
 def _detail(cases: Sequence[CaseOutcome]) -> list[dict[str, Any]]:

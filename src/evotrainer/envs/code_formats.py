@@ -28,6 +28,7 @@ from evotrainer.envs.datasets import (
 from evotrainer.envs.rows import Row, field, listed, split_of
 from evotrainer.envs.tables import DataOptions, Format, Item, load_table, without_duplicates
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import shown
 
 STDIN_CPU_S = 4.0
 """CPU-seconds per test of a program that reads stdin, or of a call."""
@@ -397,6 +398,16 @@ def same_value(got: Any, expected: Any, either: bool) -> bool:
     return either and isinstance(expected, list) and len(expected) == 1 and _same(got, expected[0])
 
 
+_KEY_CHARS = 1000
+
+
+def _name(key: Any) -> str:
+    """A returned key as JSON names it."""
+    if isinstance(key, str):
+        return key
+    return json.dumps(key) if isinstance(key, float) or key is True or key is False else shown(key, _KEY_CHARS)
+
+
 def _same(got: Any, expected: Any) -> bool:
     if isinstance(expected, list):
         if type(got) not in (list, tuple) or len(got) != len(expected):
@@ -405,10 +416,7 @@ def _same(got: Any, expected: Any) -> bool:
     if isinstance(expected, dict):
         if type(got) is not dict or len(got) != len(expected):
             return False
-        named = {
-            k if isinstance(k, str) else json.dumps(k) if isinstance(k, (int, float)) else repr(k): v
-            for k, v in got.items()
-        }
+        named = {_name(k): v for k, v in got.items()}
         return set(named) == set(expected) and all(_same(named[k], v) for k, v in expected.items())
     if isinstance(expected, bool) or expected is None or isinstance(expected, str):
         return type(got) is type(expected) and got == expected

@@ -10,7 +10,10 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from evotrainer.records.text import shown
+
 MAX_BRANCHES = 200
+MAX_CONSTANT = 20_000
 BRANCHING = (ast.If, ast.IfExp, ast.Dict, ast.Match, ast.List, ast.Tuple, ast.Call)
 """Nodes that `constant_branches` reads."""
 COMPARING = (ast.Compare, ast.Dict, ast.MatchValue, ast.Call)
@@ -28,8 +31,13 @@ class Branch:
 
 
 def text_of(value: object) -> str:
-    """Constants and expected outputs in one form: strings stripped, everything else its repr."""
-    return value.strip() if isinstance(value, str) else repr(value)
+    """Constants and expected outputs in one form: strings stripped, everything else its repr, at most MAX_CONSTANT characters."""
+    return value.strip() if isinstance(value, str) else shown(value, MAX_CONSTANT, end="")
+
+
+def printed(values: Iterable[object]) -> str:
+    """What `print` makes of constants."""
+    return " ".join(v if isinstance(v, str) else text_of(v) for v in values)
 
 
 def constant_branches(nodes: Iterable[ast.AST]) -> Iterator[Branch]:
@@ -62,8 +70,8 @@ def compared(nodes: Iterable[ast.AST]) -> Iterator[str]:
             if (value := literal(o)) is not _NONE:
                 yield text_of(value)
                 if isinstance(value, list | tuple):
-                    yield " ".join(str(v) for v in value)
-                    yield repr(list(value))
+                    yield printed(value)
+                    yield text_of(list(value))
 
 
 def _of(n: ast.AST) -> Iterator[Branch]:
@@ -138,9 +146,7 @@ def _answer(body: list[ast.stmt]) -> str | None:
             written = isinstance(f, ast.Attribute) and f.attr == "write"
             if (written or (isinstance(f, ast.Name) and f.id == "print")) and s.value.args:
                 values = [literal(a) for a in s.value.args]
-                return (
-                    None if _NONE in values else " ".join(v if isinstance(v, str) else repr(v) for v in values).strip()
-                )
+                return None if _NONE in values else printed(values).strip()
         if isinstance(s, ast.Assign) and len(s.targets) == 1 and isinstance(s.targets[0], ast.Name):
             value = literal(s.value)
             return None if value is _NONE else text_of(value)

@@ -20,6 +20,7 @@ from evotrainer.harness.numerics import Floats
 from evotrainer.harness.shown import shown_tests
 from evotrainer.harness.text import MAX_TEXT
 from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.records.text import shown
 
 LENGTHS = (
     "words", "tokens", "turns", "repetition", "line_run", "actions", "edits", "searches", "tests", "first_edit", "action_run",
@@ -186,4 +187,9 @@ def payload(r: Rollout) -> dict[str, object]:
 def _plain(test: object) -> dict[str, object]:
     if not isinstance(test, Mapping):
         return {}
-    return {str(k): v if isinstance(v, bool | int | float | type(None)) else str(v)[:400] for k, v in test.items()}
+    return {
+        str(k): v
+        if isinstance(v, bool | int | float | type(None))
+        else (v if isinstance(v, str) else shown(v, 400))[:400]
+        for k, v in test.items()
+    }

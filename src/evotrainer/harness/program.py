@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from evotrainer.harness.branches import BRANCHING, COMPARING, Branch, compared, constant_branches, text_of
+from evotrainer.harness.branches import BRANCHING, COMPARING, Branch, compared, constant_branches, printed, text_of
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 90
@@ -208,13 +208,13 @@ def _constants(nodes: list[ast.AST]) -> Iterator[str]:
             yield text_of(n.value)
         elif isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.USub) and isinstance(n.operand, ast.Constant):
             if isinstance(n.operand.value, int | float) and not isinstance(n.operand.value, bool):
-                yield repr(-n.operand.value)
+                yield text_of(-n.operand.value)
         elif isinstance(n, ast.List | ast.Tuple) and len(n.elts) > 1:
             if all(isinstance(e, ast.Constant) for e in n.elts):
                 values = [e.value for e in n.elts if isinstance(e, ast.Constant)]
-                yield repr(values)
-                yield " ".join(str(v) for v in values)
+                yield text_of(values)
+                yield printed(values)
         elif isinstance(n, ast.Call) and dotted(n.func) == "print":
-            printed = [str(e.value) for e in n.args if isinstance(e, ast.Constant)]
-            if len(printed) == len(n.args) > 1:
-                yield " ".join(printed)
+            values = [e.value for e in n.args if isinstance(e, ast.Constant)]
+            if len(values) == len(n.args) > 1:
+                yield printed(values)

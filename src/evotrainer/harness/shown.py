@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evotrainer.harness.branches import text_of
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import shown
 
 CRASHES = frozenset({"error", "exception", "crash", "runtime_error", "runtime error", "re"})
 VISIBLE = frozenset({"", "visible", "public", "example"})
@@ -85,7 +85,4 @@ def _short(x: Any) -> str:
         return ""
     if type(x) is str:
         return x.strip()[:500]
-    try:
-        return text_of(x)[:500]
-    except (ValueError, RecursionError):
-        return ""
+    return shown(x, 500, end="")

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 
+from evotrainer.records.text import as_text
+
 MAX_TEXT = 20_000
 """Characters read of one completion; the rest is ignored by behaviour metrics."""
 
@@ -64,7 +66,7 @@ KEPT_NAMES = frozenset(keyword.kwlist) | frozenset(
 
 def clean(text: object, limit: int = 240) -> str:
     """Text fit for a report: control and direction characters made visible, surrogates replaced, cut at `limit`."""
-    s = str(text)[: limit + 1]
+    s = as_text(text)[: limit + 1]
     s = s.encode("utf-8", "replace").decode("utf-8")
     s = _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", s)
     return s if len(s) <= limit else s[: limit - 1] + "…"

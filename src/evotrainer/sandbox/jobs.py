@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import marshal
+import math
 import signal
 from dataclasses import replace
 from typing import Any
 
+from evotrainer.sandbox.answers import AnswerLimits, Malformed, parse_answer, parse_tests, take_lines
 from evotrainer.sandbox.model import CaseResult, Check, CheckResult, Limits, Program, RunResult, Status
 from evotrainer.sandbox.pool import Lane, Seat, condemn, push
 from evotrainer.sandbox.slot import Ended
-from evotrainer.sandbox.values import decode, encode
+from evotrainer.sandbox.values import encode
 
 _ATTEMPTS = 2
 """A job whose zygote died is started once more before it is given up as our fault."""
-_STATUSES = ("ok", "error", "timeout", "memory", "output")
+_TIME_SLACK = 0.25
+"""CPU-seconds that a claim may lie above what the kernel counted, and an answer above the limit of a case."""
 _SELF_REPORTED_TIMEOUT = 97
 
 
@@ -55,6 +57,10 @@ _NOTES = {
 }
 
 
+_TOO_LARGE = ("OutputLimit", "a value too large to travel")
+_TOO_MANY = Malformed("more answers than cases")
+
+
 def _noted(status: Status, note: str) -> CaseResult:
     return CaseResult(status, error=(_NOTES.get(status, "SandboxError"), note))
 
@@ -76,7 +82,10 @@ class RunJob:
         self.cpu_s = 0.0
         self.memory_mb = 0.0
         self.done = False
-        self._malformed = False
+        self._malformed: Malformed | None = None
+        limits = program.limits
+        most = math.ceil(limits.cpu_s * len(self.inputs)) + 2 + _TIME_SLACK  # where the kernel ends a child
+        self._limits = AnswerLimits(bool(program.calls), limits.output_kb << 10, most)
 
     def result(self) -> RunResult:
         """All cases, once done."""
@@ -106,39 +115,34 @@ class RunJob:
         lane.seat(self, 0, marshal.dumps(request), limits, len(self.inputs) - self.first)
 
     def received(self, seat: Seat, lane: Lane) -> None:
-        if setup_fault(seat) is None:
-            self._read(seat)
-            if len(seat.inbox) > (self.program.limits.output_kb << 10) * 2 + 8192:
-                condemn(seat, "output", "answers without end")
+        if setup_fault(seat) is not None:
+            return
+        self._read(seat)
+        if self._malformed is not None:
+            condemn(seat, "error", self._malformed.why)
+        elif len(seat.inbox) > self._limits.line_bytes + 4096:
+            condemn(seat, "output", "answers without end")
 
     def _read(self, seat: Seat) -> None:
-        *lines, rest = seat.inbox.split(b"\n")
-        seat.inbox = bytearray(rest)
-        for line in lines:
-            if self._malformed or len(self.cases) >= len(self.inputs):
-                return
-            try:
-                self.cases.append(self._case(bytes(line)))
-            except (ValueError, KeyError, TypeError, RecursionError):
-                self._malformed = True
+        """Answers up to the first malformed one, which a line after the last case's is too."""
+        if self._malformed is None:
+            for line in take_lines(seat.inbox):
+                answer = parse_answer(line, self._limits) if len(self.cases) < len(self.inputs) else _TOO_MANY
+                if isinstance(answer, Malformed):
+                    self._malformed = answer
+                    break
+                self._take(answer)
+        if self._malformed is not None:
+            seat.inbox.clear()
 
-    def _case(self, line: bytes) -> CaseResult:
-        """One answer; everything in it is the program's claim."""
-        answer = json.loads(line)
-        status: Status = answer["s"]
-        cpu_s = answer["t"]
-        if status not in _STATUSES or type(cpu_s) is not float:
-            raise ValueError("malformed answer")
-        if status == "timeout":
-            self.timeouts -= 1
-        error = answer.get("e")
-        note = (str(error[0]), str(error[1])) if error else None
-        if note is None and status in _NOTES and status != "error":
-            note = (_NOTES[status], f"over the limit of a case: {status}")
-        if "o" in answer and type(answer["o"]) is not str:
-            raise ValueError("malformed answer")
-        value = decode(answer["v"]) if "v" in answer else None
-        return CaseResult(status, answer.get("o"), value, note, max(0.0, cpu_s))
+    def _take(self, answer: CaseResult) -> None:
+        if answer.error is None and answer.status in _NOTES:
+            note = _NOTES[answer.status], f"over the limit of a case: {answer.status}"
+            answer = replace(answer, error=note)
+        if answer.ok and answer.cpu_s > self.program.limits.cpu_s + _TIME_SLACK:  # it disarmed its timer and says so
+            answer = replace(_noted("timeout", "CPU time used up"), cpu_s=answer.cpu_s)
+        self.timeouts -= answer.status == "timeout"
+        self.cases.append(answer)
 
     def lost(self, seat: Seat, lane: Lane) -> None:
         self._fault(lane, "the sandbox died while the program ran")
@@ -162,8 +166,9 @@ class RunJob:
         self.cpu_s += ended.cpu_s
         self.memory_mb = max(self.memory_mb, ended.memory_mb)
         self._audit(ended)
-        if self._malformed:
-            self.cases += [_noted("error", "malformed answer")] * (len(self.inputs) - len(self.cases))
+        if self._malformed is not None:
+            note = _noted("error", f"malformed answer: {self._malformed.why}")
+            self.cases += [note] * (len(self.inputs) - len(self.cases))
         elif len(self.cases) < len(self.inputs) and self.timeouts > 0:
             cpu_limit = self.program.limits.cpu_s * (len(self.inputs) - self.first)
             self.cases.append(_noted(*cause_of_death(seat, ended, cpu_limit)))
@@ -174,9 +179,13 @@ class RunJob:
         self.start(lane)
 
     def _audit(self, ended: Ended) -> None:
-        """Cases claim their CPU time; when the kernel counted far more, the claims were forged."""
+        """Cases claim their CPU time; when the kernel counted far more or less than all of them together, they were forged."""
         claimed = sum(case.cpu_s for case in self.cases[self.first :])
         limit = self.program.limits.cpu_s
+        if claimed > ended.cpu_s + _TIME_SLACK:
+            note = f"malformed answer: {claimed:.2f} CPU-s claimed, {ended.cpu_s:.2f} used"
+            self.cases[self.first :] = [_noted("error", note)] * (len(self.cases) - self.first)
+            return
         timed_out = any(case.status == "timeout" for case in self.cases[self.first :])
         complete = len(self.cases) == len(self.inputs)
         if complete and not timed_out and ended.cpu_s - claimed > max(0.25, limit / 2):
@@ -197,7 +206,7 @@ class CheckJob:
         self.done = False
         self._seats: list[Seat] = []
         self._calling = False
-        self._served = 0
+        self._line_bytes = (check.limits.output_kb << 11) + 8192
 
     def result(self) -> CheckResult:
         """The verdict, once done."""
@@ -223,35 +232,31 @@ class CheckJob:
     def received(self, seat: Seat, lane: Lane) -> None:
         if setup_fault(seat) is not None:
             return
-        *lines, rest = seat.inbox.split(b"\n")
-        seat.inbox = bytearray(rest)
-        for line in lines:
-            self._line(seat, bytes(line))
-        if len(rest) > (self.check.limits.output_kb << 10) * 2 + 8192:
-            self._decide("output", ("OutputLimit", "a value too large to travel"))
+        for line in take_lines(seat.inbox):
+            self._line(seat, line)
+            if self.outcome is not None:
+                break
+        if self.outcome is not None:
+            seat.inbox.clear()
+        elif len(seat.inbox) > self._line_bytes:
+            self._decide("output", _TOO_LARGE)
 
     def _line(self, seat: Seat, line: bytes) -> None:
-        if self.outcome is not None:
-            return
-        if seat.role == 0:
+        if len(line) > self._line_bytes:
+            self._decide("output", _TOO_LARGE)
+        elif seat.role == 0:
             if not self._calling:
                 self._decide("error", ("ProtocolError", "the candidate spoke without being called"))
                 return
             self._calling = False
             self._forward(self._seats[1], line)
-            return
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = {"fail": ["ValueError", "malformed message of the tests"]}
-        if "n" in message:
+        elif (message := parse_tests(line)) == "call":
             self._calling = True
             self._forward(self._seats[0], line)
-        elif message.get("done") is True:
-            self._decide("ok", None)
+        elif isinstance(message, Malformed):
+            self._decide("error", ("ProtocolError", f"malformed message of the tests: {message.why}"))
         else:
-            name, text = message["fail"]
-            self._decide("error", (str(name), str(text)))
+            self._decide(*message)
 
     def _forward(self, to: Seat, line: bytes) -> None:
         to.outbox += line + b"\n"

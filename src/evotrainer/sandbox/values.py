@@ -1,8 +1,8 @@
 """Python values as JSON, with exact types: `True` is not `1`, `1` is not `1.0`, a tuple is not a list.
 
 `encode` runs on the untrusted side and `decode` on the trusted one, so `decode` builds nothing but plain containers and
-numbers, bounds what it builds, and raises `ValueError` for everything else. JSON null, booleans, strings, finite
-floats, small integers and arrays (lists) stand for themselves; other types are objects `{"t": type, "v": ...}`.
+numbers, takes only what `encode` writes, bounds its own work, and raises `ValueError` for everything else. JSON null, booleans,
+strings, finite floats, small integers and arrays (lists) stand for themselves; other types are objects `{"t": type, "v": ...}`.
 
 Used on both sides of the sandbox wall: standard library only.
 """
@@ -18,11 +18,22 @@ from fractions import Fraction
 from typing import Any
 
 MAX_DEPTH = 100
-MAX_NODES = 1_000_000
-MAX_HASHED = 10_000
-"""Entries of one set or dict: crafted keys make insertion quadratic, 10,000 of them cost under a second."""
+MAX_NODES = 2_000_000
+"""Values in one value that goes in, every key included. What is tagged and no tuple counts as `1 + _TAG_NODES`."""
+ANSWER_NODES = 320_000
+"""The same of a value that comes out of a program: 100,000 pairs pass."""
+_TAG_NODES = 8
+MAX_ALIKE = 40
+"""Entries of one set or dict with the same hash: each is compared with all before it. Crafted keys have nothing else (multiples of
+2^61 - 1), honest ones at most some 35 (powers of two as floats)."""
 _BIG = 1 << 512
 """Larger integers travel as hexadecimal: decimal conversion is quadratic and capped by the interpreter."""
+_MAX_HEX = 4096
+"""Hexadecimal digits (4,900 decimal ones) of an integer in a Fraction or range, which divide when they are made: quadratic."""
+_MAX_DECIMAL = 10_000
+_MAX_NAME = 100
+_PLAIN = frozenset({type(None), bool, int, float, str})
+_NOT_FINITE = frozenset({"nan", "inf", "-inf"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +45,41 @@ class Opaque:
     """Index in the candidate's table of kept objects (relayed calls only), -1 when it was not kept."""
 
 
+class Budget:
+    """Nodes that may still be encoded or decoded."""
+
+    __slots__ = ("nodes",)
+
+    def __init__(self, nodes: int = MAX_NODES) -> None:
+        self.nodes = nodes
+
+    def spend(self, nodes: int) -> None:
+        """ValueError when it is used up."""
+        self.nodes -= nodes
+        if self.nodes < 0:
+            raise ValueError("value too large to travel")
+
+
 class _Encoder:
     """One walk over one value; `keep` receives an object that cannot travel and returns its handle."""
 
-    def __init__(self, keep: Callable[[Any], int] | None) -> None:
+    def __init__(self, keep: Callable[[Any], int] | None, budget: Budget) -> None:
         self.keep = keep
-        self.nodes = 0
+        self.budget = budget
 
     def opaque(self, value: Any) -> Any:
         handle = self.keep(value) if self.keep else -1
         return {"t": "opaque", "v": [str(type(value).__name__)[:100], handle]}
 
     def items(self, values: Any, depth: int) -> list[Any]:
-        if self.nodes + len(values) > MAX_NODES:
-            raise ValueError("value too large to travel")
+        self.budget.spend(len(values))
         return [self.walk(v, depth) for v in values]
 
     def pairs(self, value: dict[Any, Any], depth: int) -> list[Any]:
-        if self.nodes + len(value) > MAX_NODES:
-            raise ValueError("value too large to travel")
+        self.budget.spend(2 * len(value))
         return [[self.walk(k, depth), self.walk(v, depth)] for k, v in dict.items(value)]
 
     def walk(self, value: Any, depth: int = 0) -> Any:
-        self.nodes += 1
         kind = type(value)  # never isinstance: a subclass may lie about equality
         if value is None or kind is bool or kind is str:
             return value
@@ -73,7 +96,10 @@ class _Encoder:
 
     def tagged(self, kind: type, value: Any, depth: int) -> Any:
         name = kind.__name__
-        if kind in (tuple, set, frozenset):
+        if kind is tuple:
+            return {"t": name, "v": self.items(value, depth)}
+        self.budget.spend(_TAG_NODES)
+        if kind in (set, frozenset):
             return {"t": name, "v": self.items(value, depth)}
         if kind is deque:
             return {"t": name, "v": [value.maxlen, self.items(value, depth)]}
@@ -92,103 +118,149 @@ class _Encoder:
         return self.opaque(value)
 
 
-def encode(value: Any, keep: Callable[[Any], int] | None = None) -> Any:
+def encode(value: Any, keep: Callable[[Any], int] | None = None, nodes: int = MAX_NODES) -> Any:
     """JSON-able form of `value`; ValueError when it is too deep (cycles included) or too large."""
-    return _Encoder(keep).walk(value)
+    return _Encoder(keep, Budget(nodes)).walk(value)
 
 
-def _hashed(items: list[Any]) -> list[Any]:
-    if len(items) > MAX_HASHED:
-        raise ValueError(f"set or dict of more than {MAX_HASHED} entries")
-    return items
+def _text(value: Any, most: int) -> str:
+    if type(value) is not str or len(value) > most:
+        raise ValueError("no text, or too long")
+    return value
 
 
 def _integer(value: Any) -> int:
+    """An integer of bounded length, plain or tagged."""
     if type(value) is int:
         return value
-    if type(value) is dict and value.get("t") == "int" and type(value.get("v")) is str:
-        return int(value["v"], 16)
+    if type(value) is dict and len(value) == 2 and value.get("t") == "int":
+        return int(_text(value["v"], _MAX_HEX + 3), 16)
     raise ValueError("not an integer")
+
+
+def _integers(values: Any, n: int) -> list[int]:
+    if type(values) is not list or len(values) != n:
+        raise ValueError(f"not {n} integers")
+    return [_integer(v) for v in values]
+
+
+def _big(value: Any) -> int:
+    return int(_text(value, 1 << 62), 16)  # linear; the frame bounds its length
+
+
+def _float(value: Any) -> float:
+    if value not in _NOT_FINITE:
+        raise ValueError("a finite float travels as itself")
+    return float(value)
 
 
 def _complex(parts: Any) -> complex:
     real, imag = parts
-    if type(real) is not str or type(imag) is not str:
-        raise ValueError("not a complex number")
-    return complex(float(real), float(imag))
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise ValueError("not text")
-    return value
+    return complex(float(_text(real, 32)), float(_text(imag, 32)))
 
 
 def _opaque(parts: Any) -> Opaque:
     name, handle = parts
-    return Opaque(_text(name), _integer(handle))
+    return Opaque(_text(name, _MAX_NAME), _integer(handle))
 
 
-def _deque(parts: Any, walk: Callable[[Any], Any]) -> deque[Any]:
-    maxlen, items = parts
-    return deque((walk(v) for v in items), None if maxlen is None else _integer(maxlen))
-
-
-def _pairs(items: Any, walk: Callable[[Any], Any]) -> dict[Any, Any]:
-    return {walk(k): walk(v) for k, v in _hashed(items)}
-
-
-def _decimal(value: str) -> Decimal:
-    if len(value) > 10_000:
-        raise ValueError("decimal too long")
-    return Decimal(value)
+def _counter(counts: dict[Any, Any]) -> Counter[Any]:
+    found: Counter[Any] = Counter.__new__(Counter)
+    dict.update(found, counts)  # its own update takes four times as long
+    return found
 
 
 _SCALARS: dict[str, Callable[[Any], Any]] = {
-    "int": lambda v: int(_text(v), 16),
-    "float": lambda v: float(_text(v)),
-    "bytes": lambda v: bytes.fromhex(_text(v)),
-    "bytearray": lambda v: bytearray.fromhex(_text(v)),
+    "int": _big,
+    "float": _float,
+    "bytes": lambda v: bytes.fromhex(v),
+    "bytearray": lambda v: bytearray.fromhex(v),
     "complex": _complex,
-    "Decimal": lambda v: _decimal(_text(v)),
-    "Fraction": lambda v: Fraction(_integer(v[0]), _integer(v[1])),
-    "range": lambda v: range(*(_integer(x) for x in v)),
+    "Decimal": lambda v: Decimal(_text(v, _MAX_DECIMAL)),
+    "Fraction": lambda v: Fraction(*_integers(v, 2)),
+    "range": lambda v: range(*_integers(v, 3)),
     "opaque": _opaque,
 }
-_CONTAINERS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
-    "tuple": lambda v, walk: tuple(walk(x) for x in v),
-    "set": lambda v, walk: {walk(x) for x in _hashed(v)},
-    "frozenset": lambda v, walk: frozenset(walk(x) for x in _hashed(v)),
-    "deque": _deque,
-    "dict": _pairs,
-    "OrderedDict": lambda v, walk: OrderedDict(_pairs(v, walk)),
-    "Counter": lambda v, walk: Counter(_pairs(v, walk)),
-    "defaultdict": lambda v, walk: defaultdict(None, _pairs(v, walk)),
+_MAPPINGS: dict[str, Callable[[dict[Any, Any]], Any]] = {
+    "dict": lambda v: v,
+    "OrderedDict": OrderedDict,
+    "Counter": _counter,
+    "defaultdict": lambda v: defaultdict(None, v),
 }
 
 
-def _decode(value: Any, resolve: Callable[[Opaque], Any] | None, depth: int) -> Any:
-    if depth > MAX_DEPTH + 1:
-        raise ValueError("value too deep")
-    kind = type(value)
-    if kind is list:
-        return [_decode(v, resolve, depth + 1) for v in value]
-    if kind is not dict:
-        return value
-    tag, body = value.get("t"), value.get("v")
-    if type(tag) is str and tag in _SCALARS:
-        found = _SCALARS[tag](body)
-        return resolve(found) if resolve is not None and type(found) is Opaque else found
-    if type(tag) is str and tag in _CONTAINERS and type(body) is list:
-        return _CONTAINERS[tag](body, lambda v: _decode(v, resolve, depth + 1))
-    raise ValueError("unknown value tag")
+def _hashed(keys: list[Any]) -> list[Any]:
+    """Keys that a hash table takes without many comparisons; ValueError for crafted ones."""
+    if len(keys) > MAX_ALIKE and max(Counter(map(hash, keys)).values()) > MAX_ALIKE:
+        raise ValueError("too many keys of one hash")
+    return keys
 
 
-def decode(value: Any, resolve: Callable[[Opaque], Any] | None = None) -> Any:
+class _Decoder:
+    """One walk over one encoding; `resolve` receives what stands for an object that did not travel."""
+
+    def __init__(self, resolve: Callable[[Opaque], Any] | None, budget: Budget) -> None:
+        self.resolve = resolve
+        self.budget = budget
+
+    def walk(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if depth > MAX_DEPTH:
+            raise ValueError("value too deep")
+        if kind is list:
+            return self.items(value, depth + 1)
+        if kind is dict and len(value) == 2 and type(tag := value["t"]) is str:
+            return self.tagged(tag, value["v"], depth + 1)
+        raise ValueError("unknown value tag")
+
+    def items(self, values: Any, depth: int) -> list[Any]:
+        if type(values) is not list:
+            raise ValueError("not a list of values")
+        self.budget.spend(len(values))
+        if _PLAIN.issuperset(map(type, values)):
+            return values
+        return [v if type(v) in _PLAIN else self.walk(v, depth) for v in values]
+
+    def tagged(self, tag: str, body: Any, depth: int) -> Any:
+        if tag == "tuple":
+            return tuple(self.items(body, depth))
+        self.budget.spend(_TAG_NODES)
+        if tag in _SCALARS:
+            found = _SCALARS[tag](body)
+            return self.resolve(found) if self.resolve is not None and type(found) is Opaque else found
+        if tag in ("set", "frozenset"):
+            items = _hashed(self.items(body, depth))
+            return self.unique(set(items) if tag == "set" else frozenset(items), len(items))
+        if tag in _MAPPINGS:
+            return _MAPPINGS[tag](self.pairs(body, depth))
+        if tag == "deque":
+            most, items = body
+            return deque(self.items(items, depth), None if most is None else _integer(most))
+        raise ValueError("unknown value tag")
+
+    def pairs(self, body: Any, depth: int) -> dict[Any, Any]:
+        if type(body) is not list:
+            raise ValueError("not a list of pairs")
+        for pair in body:
+            if type(pair) is not list or len(pair) != 2:
+                raise ValueError("not a list of pairs")
+        keys = _hashed(self.items([k for k, _ in body], depth))
+        return self.unique(dict(zip(keys, self.items([v for _, v in body], depth), strict=True)), len(keys))
+
+    @staticmethod
+    def unique(found: Any, n: int) -> Any:
+        if len(found) != n:
+            raise ValueError("a key twice")
+        return found
+
+
+def decode(value: Any, resolve: Callable[[Opaque], Any] | None = None, budget: Budget | None = None) -> Any:
     """The value behind `encode`'s output; ValueError for anything else, whatever a hostile program sent."""
     try:
-        return _decode(value, resolve, 0)
-    except (TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        return _Decoder(resolve, budget or Budget()).walk(value, 0)
+    except (TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError) as error:
         raise ValueError(f"malformed value: {type(error).__name__}") from None
 
 
@@ -228,11 +300,13 @@ def same(actual: Any, expected: Any, tolerance: float = 0.0) -> bool:
             same(x, y, tolerance) for x, y in zip(actual, expected, strict=True)
         )
     if kind in (dict, OrderedDict, Counter, defaultdict):
+        if len(actual) != len(expected):
+            return False
         wanted = {_key(k): v for k, v in expected.items()}
         found = {_key(k): v for k, v in actual.items()}
         return wanted.keys() == found.keys() and all(same(v, wanted[k], tolerance) for k, v in found.items())
     if kind in (set, frozenset):
-        return {_key(v) for v in actual} == {_key(v) for v in expected}
+        return len(actual) == len(expected) and {_key(v) for v in actual} == {_key(v) for v in expected}
     if kind is Decimal and (actual.is_nan() or expected.is_nan()):
         return str(actual) == str(expected)
     return bool(actual == expected)

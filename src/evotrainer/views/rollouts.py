@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
+from evotrainer.records.text import shown
 from evotrainer.views import text
 
 TURN_CHARS = 8_000
@@ -81,10 +82,7 @@ def pretty(x: Any) -> str:
     try:
         return json.dumps(x, indent=1, ensure_ascii=False, default=str)
     except (RecursionError, TypeError, ValueError):
-        try:
-            return str(x)
-        except (RecursionError, ValueError):
-            return "nested too deeply to be shown"
+        return shown(x, TURN_CHARS)
 
 
 def _fitting_tests(tests: Any, room: int) -> tuple[list[dict[str, str | None]], int]:

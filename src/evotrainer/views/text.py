@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from evotrainer.records.text import as_text, shown
+
 MINUS = "\u2212"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _BIDI = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
@@ -19,7 +21,7 @@ def clean(text: object, limit: int = 12_000) -> str:
     code point, lines longer than 2,000 characters and texts longer than `limit` are cut, and the cut is named.
     Newlines and tabs stay.
     """
-    raw = text if isinstance(text, str) else str(text)
+    raw = as_text(text)
     total = len(raw)
     cut = raw[:limit]
     if any(len(line) > _LONG_LINE for line in cut.split("\n")):
@@ -32,7 +34,7 @@ def clean(text: object, limit: int = 12_000) -> str:
 
 def one_line(text: object, limit: int = 200) -> str:
     """`clean` on a single line: newlines become ⏎, runs of blanks one blank, cut at `limit` characters."""
-    raw = text if isinstance(text, str) else str(text)
+    raw = as_text(text)
     out = re.sub(r"[ \t]+", " ", clean(raw[: limit + 1], limit + 1).replace("\n", " ⏎ ")).strip()
     return out if len(raw) <= limit else out[:limit] + "…"
 
@@ -108,6 +110,13 @@ def duration(seconds: float | None) -> str:
 
 def value(x: Any) -> str:
     """A recipe value in one line: JSON without quotes around plain names."""
+    try:
+        return _value(x)
+    except (TypeError, ValueError, RecursionError):  # keys that are no texts, endless digits, circles
+        return one_line(shown(x, 400), 400)
+
+
+def _value(x: Any) -> str:
     if x is None:
         return "not set"
     if isinstance(x, str):
@@ -115,7 +124,7 @@ def value(x: Any) -> str:
     if isinstance(x, float):
         return f"{x:g}"
     if isinstance(x, dict):
-        return one_line(", ".join(f"{k} {value(v)}" for k, v in x.items()) or "none", 400)
+        return one_line(", ".join(f"{k} {_value(v)}" for k, v in x.items()) or "none", 400)
     return one_line(json.dumps(x, ensure_ascii=False, default=str), 400)
 
 

@@ -23,6 +23,7 @@ from evotrainer.errors import TaskSetError
 from evotrainer.records.canaries import KEY
 from evotrainer.records.recipe import Frozen
 from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
+from evotrainer.records.text import clean_text
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
@@ -170,7 +171,7 @@ class SweEnv:
         for e, text, action, seen in zip(episodes, actions, parsed, observed, strict=True):
             e.state["actions"].append(action)
             e.state["observations"].append(seen)
-            e.turns += [Turn("assistant", text, (_call(text, action, seen),)), Turn("tool", seen.text)]
+            e.turns += [Turn("assistant", text, (_call(text, action, seen),)), Turn("tool", clean_text(seen.text))]
             if seen.done or seen.fault is not None:
                 e.done, e.finish = True, "stop" if seen.fault is None else "error"
 
@@ -277,7 +278,7 @@ def _detail(repo: Repo, knobs: Mapping[str, Any], grade: Grade) -> dict[str, Any
     tests += [{"kind": "hidden", "name": i, "passed": ok} for i, ok in grade.hidden.items()]
     return {
         "bug": repo.tags.get("bug", ""),
-        "patch": grade.patch,
+        "patch": clean_text(grade.patch),
         "gold_patch": gold,
         "fail_to_pass": list(repo.fail_to_pass),
         **({KEY: dict(grade.flip)} if grade.flip else {}),

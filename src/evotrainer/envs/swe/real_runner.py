@@ -8,7 +8,6 @@ outside. A process that ends without an answer is an error of its test file.
 from __future__ import annotations
 
 import importlib.util
-import json
 import marshal
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,15 +15,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evotrainer.envs.swe.runner import CPU_S, module_name
+from evotrainer.envs.swe.runner import CPU_S, error_name, module_name
 from evotrainer.envs.swe.tools import test_names
 from evotrainer.envs.swe.world import HiddenCall, TestResult
 from evotrainer.errors import SandboxError
+from evotrainer.sandbox.answers import loads
 from evotrainer.sandbox.shell import EpisodeShell
-from evotrainer.sandbox.values import decode, encode, same
+from evotrainer.sandbox.values import ANSWER_NODES, Budget, decode, encode, same
 
 IDLE_S = 5.0
 """Seconds in which a test file used no processor time at all."""
+_ANSWER_BYTES = 1 << 21
+"""A part's answer; a longer one is none."""
 START_CPU_S = 2.0
 """CPU-seconds for the interpreters, besides the tests' own."""
 
@@ -261,8 +263,8 @@ def _answers(text: str, mark: str, expected: int, otherwise: str) -> list[Any]:
     found: list[Any] = []
     for part in parts:
         try:
-            found.append(json.loads(part))
-        except (ValueError, RecursionError):
+            found.append(loads(part, _ANSWER_BYTES))
+        except ValueError:
             found.append(["error", "ProcessExit"])
     return found
 
@@ -272,8 +274,8 @@ def _results(path: str, names: Sequence[str], answer: Any) -> list[TestResult]:
     if ok and answer[0] == "ok":
         said = answer[1]
         if isinstance(said, list) and len(said) == len(names) and all(isinstance(x, str) for x in said):
-            return [TestResult(path, n, e[:40]) for n, e in zip(names, said, strict=True)]
-    error = answer[1][:40] if ok and isinstance(answer[1], str) and answer[1] else "Killed"
+            return [TestResult(path, n, e and error_name(e)) for n, e in zip(names, said, strict=True)]
+    error = error_name(answer[1]) if ok and isinstance(answer[1], str) and answer[1] else "Killed"
     return [TestResult(path, n, error) for n in names]
 
 
@@ -285,10 +287,11 @@ def _call_values(answer: Any, n: int) -> list[Any]:
     if len(answer[1]) != n:
         return nothing
     out: list[Any] = []
+    budget = Budget(ANSWER_NODES)
     for item in answer[1]:
         try:
-            out.append([decode(item[0])] if isinstance(item, list) and len(item) == 1 else [])
-        except (ValueError, RecursionError):
+            out.append([decode(item[0], budget=budget)] if isinstance(item, list) and len(item) == 1 else [])
+        except ValueError:
             out.append([])
     return out
 

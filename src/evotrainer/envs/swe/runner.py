@@ -71,7 +71,7 @@ def test_results(path: str, text: str, case: CaseResult) -> list[TestResult]:
     names = test_names(text)
     said = case.value
     if case.ok and type(said) is list and len(said) == len(names):
-        return [TestResult(path, n, x[:40] if type(x) is str else "") for n, x in zip(names, said, strict=True)]
+        return [TestResult(path, n, error_name(x) if type(x) is str else "") for n, x in zip(names, said, strict=True)]
     return [TestResult(path, n, _why(case)) for n in names]
 
 
@@ -81,7 +81,12 @@ test_results.__test__ = False  # type: ignore[attr-defined]
 def _why(case: CaseResult) -> str:
     if case.status == "timeout":
         return "Timeout"
-    return case.error[0][:40] if case.status == "error" and case.error else "Killed"
+    return error_name(case.error[0]) if case.status == "error" and case.error else "Killed"
+
+
+def error_name(said: str) -> str:
+    """The name of an exception's class, or what stands for text that is none."""
+    return said[:40] if said.isidentifier() else "ProcessExit"
 
 
 def call_results(calls: Mapping[str, HiddenCall], case: CaseResult) -> dict[str, bool]:

@@ -19,7 +19,7 @@ import threading
 import types
 from typing import Any
 
-from evotrainer.sandbox.values import decode, encode
+from evotrainer.sandbox.values import ANSWER_NODES, decode, encode
 
 MAX_TEXT = 500
 """Characters kept of an error message."""
@@ -276,6 +276,6 @@ class CaseRunner:
             return {"s": "error", "e": ["NameError", f"the program defines no {name}"]}
         result = function(*decode(args), **decode(kwargs))
         try:
-            return {"s": "ok", "v": encode(result)}
+            return {"s": "ok", "v": encode(result, nodes=ANSWER_NODES)}
         except ValueError as error:
             return {"s": "output", "e": describe(error)}

@@ -1,0 +1,235 @@
+"""The parser of answers is total: whatever stands on the line, it is an answer of the documented form or `Malformed`, at a bounded price."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import random
+import socket
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from evotrainer.records.text import plain, shown
+from evotrainer.sandbox import encode, same
+from evotrainer.sandbox.answers import (
+    MAX_TEXT,
+    AnswerLimits,
+    Malformed,
+    parse_answer,
+    parse_tests,
+    take_lines,
+)
+from evotrainer.sandbox.inside import relay
+from evotrainer.sandbox.inside.cases import describe
+from evotrainer.sandbox.model import CaseResult
+from evotrainer.sandbox.values import Budget
+
+from .frames import FRAMES, OUTPUT_BYTES, VERDICTS, Frame, P
+from .fuzz import mutated
+from .naive import CAUGHT, naive, naive_lines, naive_verdict
+
+MOST_CPU_S = 10.0
+DEAREST_CPU_S = 0.5
+"""0.2 at most was measured, beside five other programs on two cores."""
+
+
+def limits(calls: bool = True) -> AnswerLimits:
+    return AnswerLimits(calls, OUTPUT_BYTES, MOST_CPU_S)
+
+
+def cost(act: Callable[[], Any]) -> float:
+    """CPU-seconds of the cheaper of two runs."""
+    found = []
+    for _ in range(2):
+        start = time.process_time()
+        act()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def test_the_corpus_is_as_large_as_promised() -> None:
+    assert len({f.line for f in FRAMES}) + len(VERDICTS) >= 60
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda f: f.name)
+def test_no_forged_frame_is_an_answer(frame: Frame) -> None:
+    found: list[Any] = []
+    assert cost(lambda: found.append(parse_answer(frame.line, limits(frame.calls)))) < DEAREST_CPU_S
+    assert isinstance(found[0], Malformed)
+
+
+@pytest.mark.parametrize("frame", [f for f in FRAMES if f.harm == "raises"], ids=lambda f: f.name)
+def test_a_naive_parser_is_ended_by_it(frame: Frame) -> None:
+    with pytest.raises(Exception) as found:
+        naive(frame.line)
+    assert not isinstance(found.value, CAUGHT)
+
+
+@pytest.mark.parametrize("frame", [f for f in FRAMES if f.harm == "misleads"], ids=lambda f: f.name)
+def test_a_naive_parser_believes_it(frame: Frame) -> None:
+    assert isinstance(naive(frame.line), CaseResult)
+
+
+@pytest.mark.parametrize("frame", [f for f in FRAMES if f.harm == "costs"], ids=lambda f: f.name)
+def test_a_naive_parser_pays_for_it(frame: Frame) -> None:
+    assert cost(lambda: parse_answer(frame.line, limits())) < 0.7 * cost(lambda: naive(frame.line))
+
+
+@pytest.mark.parametrize("frame", VERDICTS, ids=lambda f: f.name)
+def test_no_forged_message_of_the_tests_is_a_verdict(frame: Frame) -> None:
+    assert isinstance(parse_tests(frame.line), Malformed)
+    if frame.harm == "raises":
+        with pytest.raises((AttributeError, TypeError, KeyError, ValueError)):
+            naive_verdict(frame.line)
+    else:
+        assert naive_verdict(frame.line)
+
+
+def test_verdicts_and_calls_of_test_code_are_read() -> None:
+    assert parse_tests(b'{"n": "f", "a": [], "k": {}}') == "call"
+    assert parse_tests(b'{"done": true}') == ("ok", None)
+    assert parse_tests(json.dumps({"fail": ["AssertionError", "\ud800"]}).encode()) == (
+        "error",
+        ("AssertionError", "\N{REPLACEMENT CHARACTER}"),
+    )
+
+
+HONEST = {
+    "10,000 integers in a set": set(range(10_000)),
+    "100,000 integers in a set": set(range(0, 700_000, 7)),
+    "a dict of 30,000 words": {f"w{i}": i for i in range(30_000)},
+    "powers of two as floats": {2.0**k for k in range(-1074, 1024)},
+    "powers of two": {2**k for k in range(2000)},
+    "small negative numbers": {-1, -2, -1.5},
+    "100,000 integers": list(range(100_000)),
+    "100,000 pairs": [[i, i] for i in range(100_000)],
+    "20,000 tuples": [(i, i) for i in range(20_000)],
+    "a grid": [[j % 10 for j in range(400)] for _ in range(400)],
+    "2,000 digits": 10**1999 + 7,
+    "100,000 digits": 3**200_000,
+    "a fraction of 3,000 digits": Fraction(3**6000, 2**9000),
+    "harmonic number": sum((Fraction(1, k) for k in range(1, 800)), Fraction(0)),
+    "a decimal of 5,000 digits": Decimal("1." + "3" * 5000),
+    "a range without end": range(0, 10**1000, 3),
+    "a megabyte": "x" * (1 << 20),
+    "half a megabyte of bytes": bytes(1 << 19),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_large_honest_values_pass(name: str) -> None:
+    line = json.dumps({"s": "ok", "v": encode(HONEST[name]), "t": 0.25}).encode()
+    answer = parse_answer(line, limits())
+    assert isinstance(answer, CaseResult), answer
+    assert same(answer.value, HONEST[name])
+
+
+def _text(values: str, n: int) -> bytes:
+    return ('{"s":"ok","t":0.0,"v":[' + ",".join([values] * n) + "]}").encode()
+
+
+DEAR = {
+    "lists": _text("[]", 300_000),
+    "fractions": _text('{"t":"Fraction","v":[1548008755920,957316]}', 30_000),
+    "sets": _text('{"t":"set","v":[1,2]}', 29_000),
+    "alike": _text('{"t":"set","v":[' + ",".join(str(i * P) for i in range(40)) + "]}", 2_400),
+    "digits": _text("7" * 4299, 480),
+    "hexadecimal": _text('{"t":"int","v":"' + "7" * 2_000_000 + '"}', 1),
+}
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_the_dearest_frames_that_pass_are_cheap(name: str) -> None:
+    def parsed() -> None:
+        assert isinstance(parse_answer(DEAR[name], limits()), CaseResult)
+
+    assert cost(parsed) < DEAREST_CPU_S
+
+
+def test_all_answers_of_a_program_share_one_budget() -> None:
+    mine, line = AnswerLimits(True, OUTPUT_BYTES, MOST_CPU_S, Budget(1000)), _text("[]", 300)
+    assert [type(parse_answer(line, mine)) for _ in range(4)] == [CaseResult] * 3 + [Malformed]
+    assert isinstance(parse_answer(_text("[]", 300_000), limits()), CaseResult)
+    assert isinstance(parse_answer(_text("[]", 330_000), limits()), Malformed), "one answer may not use it all"
+
+
+def test_who_floods_the_line_is_read_no_further() -> None:
+    flood = bytearray(b"\n" * 2_000_000)
+
+    def first() -> None:
+        for line in take_lines(bytearray(flood)):
+            assert isinstance(parse_answer(line, limits()), Malformed)
+            break
+
+    assert cost(first) < 0.2 * cost(lambda: naive_lines(flood))
+
+
+# -- fuzz ----------------------------------------------------------------------------------------------------------------
+
+
+def well_formed(answer: CaseResult) -> bool:
+    """The contract of an answer, and that everything shown of it is."""
+    assert answer.status in ("ok", "error", "timeout", "memory", "output")
+    assert type(answer.cpu_s) is float
+    assert 0 <= answer.cpu_s <= MOST_CPU_S
+    assert answer.error is None or all(type(x) is str and len(x) <= MAX_TEXT for x in answer.error)
+    assert answer.stdout is None or type(answer.stdout) is str
+    for text in (answer.stdout, *(answer.error or ()), shown(answer.value, 80), plain(answer.value, 80)):
+        json.dumps(text, ensure_ascii=False, allow_nan=False).encode()
+    json.dumps(encode(answer.value))
+    assert answer.value is None or same(answer.value, answer.value) or "Opaque" in repr(answer.value)
+    return True
+
+
+def test_a_hundred_thousand_mutated_frames_are_answers_or_malformed() -> None:
+    rng, accepted, verdicts, escaped = random.Random(11), 0, 0, 0
+    for i in range(100_000):
+        line = mutated(rng)
+        answer = parse_answer(line, limits(i % 4 != 0))
+        accepted += isinstance(answer, CaseResult) and well_formed(answer)
+        verdicts += not isinstance(parse_tests(line), Malformed)
+        if i < 20_000:
+            try:
+                naive(line)
+            except CAUGHT:
+                pass
+            except Exception:
+                escaped += 1
+    assert accepted > 1000, "most of what is tried gets nowhere near the parser's depths"
+    assert verdicts > 500
+    assert escaped > 10, "the same frames end the naive parser"
+
+
+ENDS_TESTS = (StopIteration, StopAsyncIteration)
+"""Raised by a call, these end a loop of the tests as if nothing were left to be done."""
+
+
+def test_whatever_a_candidate_answers_its_call_returns_or_fails() -> None:
+    rng, returned = random.Random(3), 0
+    ours, theirs = socket.socketpair()
+    tester = relay.Tester({"entries": ["f"], "source": "", "cpu_s": 1.0}, ours.fileno())
+    call = tester.proxy("f")
+    forged = [json.dumps({"e": [name, text]}).encode() for name in dir(builtins) for text in ("", "\ud800")]
+    forged += [
+        b'{"v": 1, "m": %s}' % m
+        for m in (b"5", b"[[0]]", b'[["a", 1]]', b"{}", b"[[9, 1]]", b"[[-1, [2]]]", b"[[0, 1e999]]")
+    ]
+    for line in (*forged, *(mutated(rng) for _ in range(10_000))):
+        theirs.send(line.replace(b"\n", b" ") + b"\n")
+        raised: Exception | None = None
+        try:
+            call([1, 2], {"a": 1})
+            returned += 1
+        except Exception as error:  # nothing but an Exception comes: no SystemExit, no KeyboardInterrupt
+            raised = error
+        assert not isinstance(raised, ENDS_TESTS)
+        json.dumps(describe(raised or Exception()))
+        theirs.recv(1 << 16)
+    for end in (ours, theirs):
+        end.close()
+    assert returned > 100
