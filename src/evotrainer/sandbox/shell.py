@@ -99,11 +99,13 @@ class EpisodeShell:
         cwd: str = "repo",
         env: Mapping[str, str] | None = None,
         merge: bool = False,
+        also: Sequence[int] = (),
     ) -> Ran:
         """Run one command to its end; everything it started ends with it.
 
         CPU time of all its processes decides a timeout; `wall_s` is a backstop (None: ten times `cpu_s`, and a minute).
-        `env` is added to ENVIRONMENT; `merge`: standard error goes where standard output goes.
+        `env` is added to ENVIRONMENT; `merge`: standard error goes where standard output goes. `also`: at most one further
+        descriptor, which the command has as 3; it is closed here.
         """
         if not argv or any("\0" in word for word in argv) or len(json.dumps(list(argv))) > _MAX_ARGUMENTS:
             return Ran(126, b"", b"argument list empty, too long or with a zero byte\n", False, 0.0, False)
@@ -123,9 +125,9 @@ class EpisodeShell:
         err_r, err_w = os.pipe()
         try:
             try:
-                self._send(message, [given, out_w, out_w if merge else err_w])
+                self._send(message, [given, out_w, out_w if merge else err_w, *also])
             finally:
-                for fd in (given, out_w, err_w):
+                for fd in (given, out_w, err_w, *also):
                     os.close(fd)
             texts, dropped, answer = self._collect((out_r, err_r), deadline + _PATIENCE_S)
         finally:
@@ -135,6 +137,11 @@ class EpisodeShell:
             raise self._broken(f"a command could not be started: {answer['error']}")
         done = answer["ok"]
         return Ran(done["exit"], texts[0], texts[1], dropped, done["cpu_s"], bool(done["why"]), done["why"])
+
+    def kill(self) -> None:
+        """End the command that another thread waits for in `run`; nothing happens where none runs."""
+        with contextlib.suppress(OSError):
+            self._control().send(b"k")
 
     def _collect(self, pipes: tuple[int, int], patience: float) -> tuple[tuple[bytes, bytes], bool, dict[str, Any]]:
         """Read both pipes to their ends (what is over the limit is dropped) and the answer."""
