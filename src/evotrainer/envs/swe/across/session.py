@@ -8,6 +8,7 @@ import random
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from evotrainer.envs.swe.across import twins
@@ -45,6 +46,7 @@ class Session:
         self.numbers: dict[int, int] = {}
         self.lasting = True
         """Objects sent now stay valid for the whole run: the test modules are being imported."""
+        self.made: dict[int, tuple[int, list[Any]]] = {}
         self.last = 0
         self.new: dict[int, Any] = {}
         self.random = random.SystemRandom()
@@ -80,20 +82,50 @@ class Session:
             raise self.fail(f"with the reference fix no object of the code under test decides {operation} here ({place})")
 
     def equal(self, number: int, other: Any) -> Any:
-        """`==` of one of the solution's objects: it must tell the value from others like it, asked in any order."""
+        """`==` of one of the solution's objects: it must tell the value from others like it, asked in any order.
+
+        Which others it tells apart is noted with the reference fix, by their place in `_decoys`.
+        """
         self.gate("__eq__")
         found = self.request("special", number, "__eq__", [other])
-        if type(found) is not bool or not found:
+        if found is not True:
             return found
-        like = others(other) if type(other) in PLAIN else []
-        asked = like if self.allowed is None else self.random.sample(like, min(3, len(like)))
-        questions = [(x, False) for x in [*asked, f"{self.random.getrandbits(64):x}"]] + [(other, True)]
+        place = f"{self.place()}:__eq__"
+        decoys = self._decoys(other)
+        if self.allowed is None:
+            said = [self._says(number, make) for make in decoys]
+            self.places |= {f"{place}:{k}" for k, differs in enumerate(said) if differs}
+            return True
+        known = [make for k, make in enumerate(decoys) if f"{place}:{k}" in self.allowed]
+        questions = [(make, True) for make in self.random.sample(known, min(3, len(known)))] + [(lambda: other, False)]
         self.random.shuffle(questions)
-        for value, truth in questions:
-            said = self.request("special", number, "__eq__", [value])
-            if (said is True) is not truth:
-                raise self.fail("an object of the code under test equals other values as well")
+        if any(self._says(number, make) is not differs for make, differs in questions):
+            raise self.fail("an object of the code under test equals other values as well")
         return True
+
+    def _says(self, number: int, make: Callable[[], Any]) -> bool:
+        """Does it say that it differs from what `make` makes?"""
+        try:
+            return self.request("special", number, "__eq__", [make()]) is not True
+        except Exception:
+            return True
+
+    def _decoys(self, other: Any) -> list[Callable[[], Any]]:
+        """Values unlike `other`; of an object that the tests had made, the same with other arguments."""
+        found: list[Callable[[], Any]] = [lambda: "another"]
+        if type(other) in PLAIN:
+            return found + [lambda x=x: x for x in others(other)]  # type: ignore[misc]
+        if (made := self.made.get(twins.number_of(other) or 0)) is not None:
+            number, args = made
+            changed = [[*args[:i], x, *args[i + 1 :]] for i, v in enumerate(args) for x in others(v)[:3]]
+            found += [lambda a=a: self.request("call", number, "", a) for a in changed[:9]]  # type: ignore[misc]
+        return found
+
+    def constructed(self, number: int, args: Any, kwargs: Any, value: Any) -> None:
+        """The tests made an object of the solution from plain values."""
+        made = twins.number_of(value)
+        if made is not None and args and not kwargs and all(type(a) in PLAIN for a in args):
+            self.made.setdefault(made, (number, list(args)))
 
     # requests
 

@@ -143,9 +143,8 @@ class Solution:
     def _class(self, value: type) -> dict[str, Any]:
         own = [c for c in value.__mro__ if c not in (object, *CONTENT)]
         has = sorted({n for c in own for n in vars(c) if n in FORWARDED and vars(c)[n] is not None})
-        members = {}
-        if isinstance(value, enum.EnumMeta):
-            members = {n: self.encoded(m) for n, m in value.__members__.items()}
+        held = value.__members__ if isinstance(value, enum.EnumMeta) else _constants(value)
+        members = {n: self.encoded(m) for n, m in held.items()}
         meta = {n for c in type(value).__mro__ if c not in (type, object) for n in vars(c)}
         return {
             "k": "class",
@@ -286,6 +285,12 @@ def _names(target: Any) -> tuple[list[str], dict[str, Any]]:
     names = [n for n in dir(target) if n[:2] != "__"]
     found = {n: getattr(target, n, None) for n in names}
     return names, {n: v for n, v in found.items() if special(v) is not None or not isinstance(v, Container)}
+
+
+def _constants(value: type) -> dict[str, Any]:
+    """Objects that a class holds, methods and plain values apart."""
+    found = {n: v for n, v in vars(value).items() if n[:1] != "_" and not hasattr(type(v), "__get__")}
+    return {n: v for n, v in found.items() if special(v) is None and type(v).__module__ != "builtins"}
 
 
 def _content(content: type, value: Any) -> Any:

@@ -116,7 +116,7 @@ def reporter(session: Session, told: Callable[[str, bool, bool], None]) -> Any:
 def run_pytest(session: Session, files: Sequence[str], told: Callable[[str, bool, bool], None]) -> None:
     import pytest
 
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--continue-on-collection-errors"]
+    options = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--continue-on-collection-errors"]
     pytest.main([*options, *files], plugins=[reporter(session, told)])
 
 

@@ -36,6 +36,8 @@ class Requests(Protocol):
 
     def equal(self, number: int, other: Any) -> Any: ...
 
+    def constructed(self, number: int, args: Any, kwargs: Any, value: Any) -> None: ...
+
 
 SESSION: list[Requests] = []
 
@@ -66,7 +68,9 @@ class Meta(type):
     """Class of the twins of classes."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return SESSION[0].request("call", _number(cls), "", args, kwargs)
+        found = SESSION[0].request("call", _number(cls), "", args, kwargs)
+        SESSION[0].constructed(_number(cls), args, kwargs, found)
+        return found
 
     def __getattr__(cls, name: str) -> Any:
         if _hidden(name) or (number := number_of(cls)) is None:
@@ -78,9 +82,13 @@ class Meta(type):
             type.__setattr__(cls, name, value)
         else:
             SESSION[0].request("set", number, name, [value])
+            if name in vars(cls):
+                type.__setattr__(cls, name, value)
 
     def __delattr__(cls, name: str) -> None:
         SESSION[0].request("delete", _number(cls), name)
+        if name in vars(cls):
+            type.__delattr__(cls, name)
 
 
 def _meta(names: list[str]) -> type[Meta]:
@@ -174,6 +182,8 @@ class Module(types.ModuleType):
             return held[name]
         if _hidden(name) or name in ("__path__", "__file__", "__all__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if held is not None and name not in self.names:  # it may be made to fit what was asked before
+            SESSION[0].gate("late name")
         return SESSION[0].request("get", self.number, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

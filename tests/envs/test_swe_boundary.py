@@ -1,0 +1,95 @@
+"""Tests across the boundary: right code passes, and no forgery does, whatever it makes of an in-process runner."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from evotrainer.envs.swe import boundary
+from evotrainer.envs.swe.boundary import Crossing, cross, parted
+from evotrainer.envs.swe.instance_world import LIMITS
+from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
+from evotrainer.envs.swe.real_shells import packed
+from evotrainer.envs.swe.test_commands import TestCommand
+from evotrainer.sandbox.launch import find_bubblewrap
+from evotrainer.sandbox.shell import Entry, EpisodeShell
+
+from . import swe_forgeries as forgeries
+
+pytestmark = pytest.mark.skipif(
+    find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"
+)
+TEST = "tests/test_m.py"
+IDS = [f"{TEST}::{n}" for n in forgeries.NAMES]
+
+
+def entries(files: Mapping[str, str]) -> dict[str, Entry]:
+    return {p: Entry(p, "f", 0o644, t.encode()) for p, t in files.items()}
+
+
+class Runner:
+    """Two shells for the boundary; the first of them also runs the in-process reporters."""
+
+    def __init__(self, a: EpisodeShell, b: EpisodeShell) -> None:
+        self.a, self.b = a, b
+
+    def across(
+        self, code: Mapping[str, str], tests: Mapping[str, str], places: frozenset[str] | None, kind: str = "pytest"
+    ) -> Crossing:
+        code_entries, test_entries = entries(code), entries(tests)
+        names = [p for p in tests if p.rpartition("/")[2].startswith("test_")]
+        sides = parted({**code_entries, **test_entries}, code_entries, code, lambda p: p in tests, names)
+        with packed(sides.tests) as x, packed(sides.solution) as y:
+            self.a.reset(x)
+            self.b.reset(y)
+        return cross(self.a, self.b, sides, kind, path=(PLACE,), places=places)
+
+    def inside(self, code: Mapping[str, str], kind: str = "pytest") -> dict[str, bool]:
+        with packed(entries({**code, TEST: forgeries.TESTS})) as files:
+            self.a.reset(files)
+        return TestCommand(kind, path=(PLACE,)).run(self.a, [TEST])[0]
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    binds = [(str(pytest_folder()), PLACE)]
+    with EpisodeShell.open(None, LIMITS, binds) as a, EpisodeShell.open(None, LIMITS, binds) as b:
+        yield Runner(a, b)
+
+
+@pytest.fixture(scope="module")
+def places(runner: Runner) -> frozenset[str]:
+    """Where the right solution's objects decide."""
+    found = runner.across({"m.py": forgeries.RIGHT}, {TEST: forgeries.TESTS}, None)
+    assert found.results == dict.fromkeys(IDS, True), found
+    assert found.decided == {f"{TEST}::test_money", f"{TEST}::test_moneys"}
+    return found.places
+
+
+def passing(results: Mapping[str, bool]) -> list[str]:
+    return [i for i in IDS if results.get(i)]
+
+
+def test_a_right_solution_passes_and_a_wrong_one_fails_on_every_path(runner: Runner, places: frozenset[str]) -> None:
+    for text, wanted in ((forgeries.RIGHT, IDS), (forgeries.WRONG, [])):
+        assert passing(runner.across({"m.py": text}, {TEST: forgeries.TESTS}, places).results) == wanted
+        assert passing(runner.inside({"m.py": text})) == wanted
+
+
+@pytest.mark.parametrize("name", forgeries.OLD | forgeries.LOG)
+def test_a_forgery_gets_through_a_runner_in_the_process_and_never_across_the_boundary(
+    name: str, runner: Runner, places: frozenset[str]
+) -> None:
+    code = {"m.py": forgeries.WRONG + (forgeries.OLD | forgeries.LOG)[name]}
+    kind = "pytest" if name in forgeries.OLD else "{python} -m pytest -p no:cacheprovider -rA {tests}"
+    assert passing(runner.inside(code, kind)), "works without"
+    assert not passing(runner.across(code, {TEST: forgeries.TESTS}, places).results)
+
+
+@pytest.mark.parametrize("name", forgeries.FRAMES)
+def test_a_forged_frame_fails_the_tests_and_ends_nothing(name: str, runner: Runner, places: frozenset[str]) -> None:
+    code = {"m.py": forgeries.WRONG + forgeries.frames(forgeries.FRAMES[name])}
+    found = runner.across(code, {TEST: forgeries.TESTS}, places)
+    assert found.results.keys() == set(IDS) and not passing(found.results), found.tests
