@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.interpreter import _cache_root
 from evotrainer.sandbox.shell import Entry
 
-VERSION = 2
+VERSION = 3
 """Goes up when an attempt or the grading changes: kept verdicts are then void."""
 
 
@@ -98,26 +98,30 @@ def admit(
     world: Any,
     cache: Cache | None = None,
     progress: Callable[[Verdict], None] | None = None,
+    plugins: Sequence[str] = (),
 ) -> AdmissionReport:
-    """Try every task in `world` (memory, real, or instances). SandboxError where the world itself breaks."""
+    """Try every task in `world` (memory, real, or instances). SandboxError where the world itself breaks.
+
+    `plugins`: what could be loaded into pytest; named where a reference fix passes with them and fails without.
+    """
     kept = cache or Cache()
     verdicts = []
     for task in tasks:
-        verdict = _judged(task, world, kept)
+        verdict = _judged(task, world, kept, plugins)
         verdicts.append(verdict)
         if progress is not None:
             progress(verdict)
     return AdmissionReport(tuple(verdicts), type(world).__name__)
 
 
-def _judged(task: Task, world: Any, cache: Cache) -> Verdict:
+def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> Verdict:
     key = _key(task, world)
     if (found := cache.get(key)) is not None:
         reasons = tuple(map(str, found["reasons"]))
         return Verdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
     try:
         repo = _repo(task, world)
-        tried, found_reasons = _try(repo, world)
+        tried, found_reasons = _try(repo, world, plugins)
     except TaskSetError as error:
         return Verdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
     verdict = Verdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
@@ -139,14 +143,16 @@ def _repo(task: Task, world: Any) -> Repo:
     return repo
 
 
-def _try(repo: Repo, world: Any) -> tuple[list[str], list[str]]:
+def _try(repo: Repo, world: Any, plugins: Sequence[str]) -> tuple[list[str], list[str]]:
     """Names of the attempts, and reasons against the task."""
     tried, reasons = ["fix", "nothing"], []
     fix: Change = repo.fix if isinstance(repo, InstanceRepo) else {p: _entry(p, t) for p, t in repo.gold.items()}
     nothing = _grade(repo, world, {})
     good = _grade(repo, world, fix)
     if failed := _failed(repo, good):
-        reasons.append(f"the reference fix does not pass: {_names(failed, nothing)}")
+        reasons.append(
+            f"the reference fix does not pass: {_names(failed, nothing)}{_wanting(repo, world, fix, plugins)}"
+        )
     if not _failed(repo, nothing):
         reasons.append("doing nothing passes: no test shows the bug")
     if reasons:  # refused already
@@ -155,7 +161,34 @@ def _try(repo: Repo, world: Any) -> tuple[list[str], list[str]]:
         tried.append(name)
         if not _failed(repo, _grade(repo, world, change)):
             reasons.append(f"a cheat passes: {name}")
+    if _failed(repo, _grade(repo, world, fix)) or not _failed(repo, _grade(repo, world, {})):
+        reasons.append(
+            "grading changed: after the cheats, the reference fix or doing nothing is graded otherwise than before"
+        )
     return tried, reasons
+
+
+def _wanting(repo: Repo, world: Any, fix: Change, plugins: Sequence[str]) -> str:
+    """Does it pass with further plug-ins of pytest? Which ones then."""
+    command = getattr(world, "command", None)
+    further = [p for p in plugins if command is not None and p not in command.plugins]
+    if command is None or command.kind != "pytest" or not further:
+        return ""
+    try:
+        found: list[str] = []
+        for some in (further, *([p] for p in further)):
+            world.command = replace(command, plugins=(*command.plugins, *some))
+            passes = not _failed(repo, _grade(repo, world, fix))
+            if not passes and not found:
+                return ""
+            if passes:
+                found = [*command.plugins, *some]
+                if len(some) == 1:
+                    break
+    finally:
+        world.command = command
+    named = ", ".join(f'"{p}"' for p in found)
+    return f"; it passes with plug-ins of pytest that are loaded only when named: environment.plugins = [{named}]"
 
 
 def _failed(repo: Repo, grade: Grade) -> list[str]:
@@ -184,7 +217,7 @@ def _grade(repo: Repo, world: Any, change: Mapping[str, Entry | None]) -> Grade:
             for path, entry in change.items():
                 if entry is not None:
                     world.act([handle], [Action("write", path, text=entry.data.decode("utf-8"))])
-        grade: Grade = world.grade([handle])[0]
+        grade: Grade = getattr(world, "grade_unwatched", world.grade)([handle])[0]
     finally:
         world.close(handle)
     if grade.fault is not None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
 
 VERSION = "1"
+MAX_NAMED = 64
+"""Control files named beside a rollout."""
 KNOBS: Mapping[str, tuple[Any, ...]] = {
     "history": ("scrubbed", "full"),
     "tests": ("protected", "writable"),
@@ -187,7 +189,8 @@ class SweEnv:
         seen: list[Observation] = e.state["observations"]
         fault = grade.fault or next((o.fault for o in seen if o.fault is not None), None)
         if fault is not None:
-            return Score(dict.fromkeys(self._components), "unknown", error=fault, error_kind="sandbox")
+            detail = {"canary": dict(grade.flip)} if grade.flip else {}
+            return Score(dict.fromkeys(self._components), "unknown", error=fault, error_kind="sandbox", detail=detail)
         repo: Repo = e.task.data["repo"]
         submitted = bool(seen) and seen[-1].done
         attempt = Attempt(repo, e.state["actions"], seen, grade, submitted)
@@ -276,6 +279,10 @@ def _detail(repo: Repo, knobs: Mapping[str, Any], grade: Grade) -> dict[str, Any
         "patch": grade.patch,
         "gold_patch": gold,
         "fail_to_pass": list(repo.fail_to_pass),
-        "protected": {p: p not in grade.tests_changed for p in repo.visible},
+        **({"canary": dict(grade.flip)} if grade.flip else {}),
+        "protected": {
+            **dict.fromkeys(grade.control_changed[:MAX_NAMED], False),
+            **{p: p not in grade.tests_changed for p in repo.visible},
+        },
         "tests": tests,
     }

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
+from evotrainer.envs.swe.control import is_control
 from evotrainer.envs.swe.world import Repo, TestResult
-
-CONTROL = re.compile(
-    r"(?:.*/)?(?:conftest\.py|pytest\.ini|\.pytest\.ini|pytest\.toml|tox\.ini|setup\.cfg|pyproject\.toml|noxfile\.py"
-    r"|sitecustomize\.py|usercustomize\.py|[^/]*\.pth|\.coveragerc)"
-)
-"""Files that steer how tests run: grading takes the base's."""
 
 
 def taken(repo: Repo, path: str) -> bool:
     """Does grading take this file from the policy? Not tests with the repository's names, nor control files."""
-    return path not in repo.visible and path not in repo.hidden and not CONTROL.fullmatch(path)
+    return path not in repo.visible and path not in repo.hidden and not is_control(path)
 
 
 def graded_texts(repo: Repo, base: Mapping[str, str], tree: Mapping[str, str]) -> dict[str, str]:
     """The texts that are graded: the policy's, the base's control files, the repository's own visible tests."""
     kept = {p: t for p, t in tree.items() if taken(repo, p)}
-    return kept | {p: t for p, t in base.items() if CONTROL.fullmatch(p)} | dict(repo.visible)
+    return kept | {p: t for p, t in base.items() if is_control(p)} | dict(repo.visible)
+
+
+def control_changed(base: Mapping[str, str], tree: Mapping[str, str]) -> tuple[str, ...]:
+    """Control files that the policy added, changed or removed, sorted."""
+    return tuple(sorted(p for p in {*base, *tree} if is_control(p) and base.get(p) != tree.get(p)))
 
 
 def own_visible(repo: Repo, results: Iterable[TestResult]) -> bool:

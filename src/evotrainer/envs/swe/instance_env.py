@@ -12,9 +12,12 @@ from pydantic import Field
 
 from evotrainer.envs.base import Capability, Episode, Task
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.swe.canary import EVERY
+from evotrainer.envs.swe.control import LIBRARY
 from evotrainer.envs.swe.env import CAPABILITIES, SweConfig, SweEnv
 from evotrainer.envs.swe.instance_world import LIMITS, InstanceWorld
 from evotrainer.envs.swe.instances import Instance, load_data, load_instances
+from evotrainer.envs.swe.packages import module_names, pytest_plugins
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Action
@@ -42,6 +45,10 @@ class InstancesConfig(DataOptions):
     """Folder of an environment (bin/python) with the repositories' dependencies; empty: the sandbox's Python and pytest."""
     packages: tuple[str, ...] = ()
     """Folders of packages (a site-packages of the sandbox's Python version) that tests may import."""
+    plugins: tuple[str, ...] = ()
+    """Plug-ins of pytest that the tests need, by module (pytest_asyncio, ...); none is loaded unasked."""
+    canary_every: int = Field(EVERY, ge=1)
+    """Gradings between two canaries (an attempt known to be wrong and one known to be right)."""
     bash: bool = False
     """A further tool: `bash COMMAND`."""
     depth: int = Field(1, ge=0)
@@ -77,13 +84,23 @@ class InstancesEnv(SweEnv):
             instances = load_instances(config.path, config.splits, config.hf_config, config.hf_split, config.limit)
         limits = replace(LIMITS, memory_mb=config.memory_mb, disk_mb=config.disk_mb)
         command, binds = _command(config)
-        self.instances = InstanceWorld(folder, command, depth=config.depth, limits=limits, binds=binds)
+        self.instances = InstanceWorld(
+            folder,
+            command,
+            depth=config.depth,
+            limits=limits,
+            binds=binds,
+            library=LIBRARY | {name for f in _package_folders(config) for name in module_names(f)},
+            canary_every=config.canary_every,
+        )
         super().__init__(SweConfig(), components=components, world=self.instances)
         tasks = [as_task(i) for i in instances]
         self.admission: AdmissionReport | None = None
         if config.admit:
-            self.admission = admit(tasks, self.instances)
+            offered = sorted({p for f in _package_folders(config) for p in pytest_plugins(f)})
+            self.admission = admit(tasks, self.instances, plugins=offered)
             admitted = self.admission.admitted
+            self.instances.watch.trust(admitted)
             tasks = [t for t in tasks if t.id in admitted]
             if not tasks:
                 self.close()
@@ -156,11 +173,19 @@ def _command(config: InstancesConfig) -> tuple[TestCommand, list[tuple[str, str]
                 f"environment swe-instances: the interpreter of {folder} lies at {real}, which a shell does not show; make "
                 "the environment with the system's Python, or give its site-packages as packages"
             )
-        command = TestCommand(config.tests, "/opt/env/bin/python", path, cpu_s=config.cpu_s)
+        command = TestCommand(config.tests, "/opt/env/bin/python", path, cpu_s=config.cpu_s, plugins=config.plugins)
         return command, [*binds, (str(folder), "/opt/env")]
     if config.tests != "unittest":
         path, binds = (PLACE, *path), [(str(pytest_folder()), PLACE), *binds]
-    return TestCommand(config.tests, path=path, cpu_s=config.cpu_s), binds
+    return TestCommand(config.tests, path=path, cpu_s=config.cpu_s, plugins=config.plugins), binds
+
+
+def _package_folders(config: InstancesConfig) -> list[Path]:
+    """Where packages that tests may import lie, besides the sandbox's own."""
+    found = [_folder(f) for f in config.packages]
+    if config.python:
+        found += sorted(_folder(config.python).glob("lib/python*/site-packages"))
+    return [*found, *filter(Path.is_dir, [Path("/usr/lib/python3/dist-packages")])]
 
 
 def _folder(name: str) -> Path:

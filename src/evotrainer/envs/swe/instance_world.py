@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.swe import tools
+from evotrainer.envs.swe.canary import EVERY, Watch
+from evotrainer.envs.swe.control import LIBRARY, Control, differ, is_control
 from evotrainer.envs.swe.gitrepo import BuildCache, Built, find_mirror, from_mirror
-from evotrainer.envs.swe.grading import CONTROL
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
 from evotrainer.envs.swe.real import RealHandle, RealWorld, Texts, overlaid
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, packed
@@ -19,12 +19,11 @@ from evotrainer.envs.swe.strict_tests import strict, with_equality
 from evotrainer.envs.swe.test_commands import TestCommand, file_of, passed
 from evotrainer.envs.swe.world import Action, Grade, Observation, Repo
 from evotrainer.errors import SandboxError, TaskSetError
-from evotrainer.sandbox.shell import Entry, ShellLimits
+from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellLimits
 
 LIMITS = ShellLimits(
     memory_mb=2048, disk_mb=1024, inodes=200_000, processes=128, output_kb=4096, idle_s=120.0, loopback=True
 )
-_LIBRARY = sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"}
 MAX_FILE = 1_000_000
 MAX_FILES = 100_000
 BASH_CPU_S = 60.0
@@ -33,7 +32,8 @@ MAX_BASH = 4_000
 
 
 class InstanceWorld(RealWorld):
-    """`repos`: folder of mirrors; `depth`: commits of a scrubbed history (0: all up to the base)."""
+    """`repos`: folder of mirrors; `depth`: commits of a scrubbed history (0: all up to the base); `library`: modules that no
+    new file may stand for; `canary_every`: gradings between two canaries."""
 
     def __init__(
         self,
@@ -44,11 +44,15 @@ class InstanceWorld(RealWorld):
         limits: ShellLimits = LIMITS,
         binds: Sequence[tuple[str, str]] = (),
         keep: int = 4,
+        library: frozenset[str] = frozenset(LIBRARY),
+        canary_every: int = EVERY,
     ) -> None:
         super().__init__(limits, binds, keep)
         self._repos = repos
         self.command = command
         self._depth = depth
+        self._library = library
+        self.watch = Watch(self, canary_every)
         self._built = BuildCache(keep=8)
         self._ready: dict[str, InstanceRepo] = {}
         self._classes: dict[str, frozenset[str]] = {}
@@ -92,7 +96,7 @@ class InstanceWorld(RealWorld):
                 f"instance {instance.id}: {name} does not apply to its base ({words[:1]}); correct the row"
             )
         now = {e.path: e for e in shell.tree()}
-        touched = {p for p in {*now, *built.tree} if _differ(now.get(p), built.tree.get(p))}
+        touched = {p for p in {*now, *built.tree} if differ(now.get(p), built.tree.get(p))}
         return {p: now.get(p) for p in sorted(touched)}
 
     def build(self, repo: Repo, knobs: Mapping[str, Any]) -> Built:
@@ -145,31 +149,57 @@ class InstanceWorld(RealWorld):
         rows = [f"{len(results) - len(bad)} passed" + (f" {len(bad)} failed" if bad else "")]
         return tools.clipped("\n".join(rows + [f"{name} Failed" for name in bad[: tools.FAILED_LINES]]))
 
+    def grade(self, handles: Sequence[RealHandle]) -> list[Grade]:
+        """Between canaries (`canary.py`)."""
+        return self.watch.grade(handles)
+
+    def renew(self) -> None:
+        """Give up the grading machine and idle ones."""
+        if self._grading is not None:
+            self._grading.close()
+        self._shells.drop()
+
     def grade_tree(self, handle: RealHandle, left: Mapping[str, Entry]) -> Grade:
-        """Fresh checkout, the policy's tree without test and control files, the test patch's files on top."""
+        """The data set's tests on the policy's tree (`graded_files`), each grading in a shell of its own."""
         repo, base = handle.repo, handle.built.tree
         assert isinstance(repo, InstanceRepo)
-        touched = sorted(p for p in {*left, *base} if _differ(left.get(p), base.get(p)))
+        touched = sorted(p for p in {*left, *base} if differ(left.get(p), base.get(p)))
         patch = tools.git_patch(
             Texts({p: base[p] for p in touched if p in base}), Texts({p: left[p] for p in touched if p in left})
         )
-        changed = tuple(p for p in touched if repo.is_test(p))
-        files = {
-            p: e
-            for p, e in left.items()
-            if e.kind in ("f", "l") and not _is_ours(repo, p) and not _shadows(p, repo, base)
-        }
-        ours = {p: e for p, e in base.items() if _is_ours(repo, p) and p not in repo.tests}
+        files, control = self.graded_files(repo, base, left)
+        hidden = self.run_ids(repo, files)
+        own = not handle.trial and self._own(repo, left)
+        return Grade(hidden, {}, own, tuple(p for p in touched if repo.is_test(p)), patch, control_changed=control)
+
+    def graded_files(
+        self, repo: InstanceRepo, base: Mapping[str, Entry], left: Mapping[str, Entry]
+    ) -> tuple[dict[str, Entry], tuple[str, ...]]:
+        """The policy's files with the base's tests and control files, the test patch's on top; and the control files that
+        the policy meddled with."""
+        graded = {*repo.tests, *(file_of(i) for i in (*repo.fail_to_pass, *repo.pass_to_pass))} - {""}
+        control = Control(base, repo.fix, frozenset(graded), repo.is_test, self._library)
+        files, meddled = control.sorted_out(left)
         known = self._known(repo, base)
+        ours = {p: e for p, e in files.items() if p not in repo.tests and (repo.is_test(p) or is_control(p))}
         for path, entry in repo.tests.items():
             if entry is not None:
                 ours[path] = self._strict(entry, known) if path.endswith(".py") else entry
-        files = overlaid(files, ours)
-        ids = (*repo.fail_to_pass, *repo.pass_to_pass)
+        return overlaid({p: e for p, e in files.items() if p not in repo.tests}, ours), meddled
+
+    def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> dict[str, bool]:
+        """Every id of the instance -> did it pass on exactly these files?"""
         results, _ = self.command.run(self.fresh(files), self._paths(repo, files))
-        return Grade(
-            {i: passed(results, i) for i in ids}, {}, not handle.trial and self._own(repo, left), changed, patch
-        )
+        return {i: passed(results, i) for i in (*repo.fail_to_pass, *repo.pass_to_pass)}
+
+    def fresh(self, files: Mapping[str, Entry]) -> EpisodeShell:
+        """A machine that nothing ran in before: what a grading left behind in the last one went with it."""
+        if self._grading is not None:
+            self._grading.close()
+            self._shells.give_back(self._grading)
+        with packed(files) as template:
+            self._grading = self._shells.new(template)
+        return self._grading
 
     def _own(self, repo: InstanceRepo, left: Mapping[str, Entry]) -> bool:
         """Do the tests in the policy's own checkout pass, with its own control files? What a trusting grader would read."""
@@ -196,23 +226,3 @@ class InstanceWorld(RealWorld):
         except UnicodeDecodeError:
             return entry
         return replace(entry, data=text.encode("utf-8"))
-
-
-def _is_ours(repo: InstanceRepo, path: str) -> bool:
-    """Not the policy's to change: tests, and files that steer how tests run (unless the reference fix touches them)."""
-    return repo.is_test(path) or (CONTROL.fullmatch(path) is not None and path not in repo.fix)
-
-
-def _shadows(path: str, repo: InstanceRepo, base: Mapping[str, Entry]) -> bool:
-    """A new file that would be imported in the place of the library's or of the test runner's modules."""
-    if path in base or path in repo.fix:
-        return False
-    first, _, rest = path.partition("/")
-    name = (rest.partition("/")[0] if first == "src" and rest else first).partition(".")[0]
-    return name in _LIBRARY and not any(p.startswith((f"{name}/", f"src/{name}/")) for p in base)
-
-
-def _differ(a: Entry | None, b: Entry | None) -> bool:
-    if a is None or b is None:
-        return (a or b) is not None and "d" not in {e.kind for e in (a, b) if e is not None}
-    return (a.kind, a.data, a.mode & 0o100) != (b.kind, b.data, b.mode & 0o100)

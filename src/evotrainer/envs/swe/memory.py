@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.envs.swe import tools
-from evotrainer.envs.swe.grading import graded_texts, own_visible
+from evotrainer.envs.swe.grading import control_changed, graded_texts, own_visible
 from evotrainer.envs.swe.runner import call_results, program, test_results
 from evotrainer.envs.swe.world import CHANGING, Action, Commit, Grade, Observation, Repo, TestResult
 from evotrainer.errors import TaskSetError
@@ -150,7 +150,8 @@ def _grade(h: MemoryHandle, changed: tuple[str, ...], canonical: _Run, own: _Run
     if fault := canonical.fault or own.fault:
         return Grade({}, {}, False, changed, patch, fault)
     passed = {r.id: not r.error for r in canonical.tests if r.path in h.repo.visible}
-    return Grade(canonical.hidden, passed, own_visible(h.repo, own.tests), changed, patch)
+    control = control_changed(h.base, h.tree)
+    return Grade(canonical.hidden, passed, own_visible(h.repo, own.tests), changed, patch, control_changed=control)
 
 
 def _test_files(tree: Mapping[str, str]) -> list[str]:

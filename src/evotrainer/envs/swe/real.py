@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from evotrainer.envs.swe import gitrepo, tools
+from evotrainer.envs.swe.control import is_control
 from evotrainer.envs.swe.gitrepo import BuildCache, Built
-from evotrainer.envs.swe.grading import CONTROL, own_visible, taken
+from evotrainer.envs.swe.grading import control_changed, own_visible, taken
 from evotrainer.envs.swe.real_runner import calls_passed, named_tests, run_tests
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, Isolation, ShellPool, packed
 from evotrainer.envs.swe.strict_tests import strict, with_equality
@@ -178,6 +179,10 @@ class RealWorld:
         return path in repo.visible
 
     def grade(self, handles: Sequence[RealHandle]) -> list[Grade]:
+        return self.grade_unwatched(handles)
+
+    def grade_unwatched(self, handles: Sequence[RealHandle]) -> list[Grade]:
+        """Grades without a canary beside them."""
         return [self._grade_safely(h) for h in handles]
 
     def _grade_safely(self, handle: RealHandle) -> Grade:
@@ -212,7 +217,8 @@ class RealWorld:
         if changed:
             left_tests = named_tests({p: texts[p] for p in repo.visible if p in texts})
             results = run_tests(self.fresh(left), left_tests)[0] if left_tests else []
-        return Grade(hidden, passed, own_visible(repo, results), changed, patch)
+        control = control_changed(handle.base, texts)
+        return Grade(hidden, passed, own_visible(repo, results), changed, patch, control_changed=control)
 
     def _texts_passed(self, repo: Repo, files: Mapping[str, Entry], known: Mapping[str, bool]) -> dict[str, bool]:
         """Hidden tests that are texts only: each file in a checkout of its own, written when nothing runs."""
@@ -262,7 +268,7 @@ def overlaid(files: Mapping[str, Entry], ours: Mapping[str, Entry]) -> dict[str,
 def cleaned(left: Mapping[str, Entry], base: Mapping[str, Entry], repo: Repo) -> dict[str, Entry]:
     """A policy's tree without test files, with the base's control files, and without anything that is no file or link."""
     files = {p: e for p, e in left.items() if e.kind in ("f", "l") and taken(repo, p)}
-    return overlaid(files, {p: e for p, e in base.items() if CONTROL.fullmatch(p)})
+    return overlaid(files, {p: e for p, e in base.items() if is_control(p)})
 
 
 def defined(repo: Repo) -> frozenset[str]:

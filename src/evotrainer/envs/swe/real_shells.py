@@ -46,12 +46,16 @@ class ShellPool:
                     shell.reset(template)
                     self._out[id(shell)] = shell
                     return shell
-            shell = EpisodeShell.open(template, self._limits, self._binds)
-            self._out[id(shell)] = shell
-            return shell
+            return self.new(template)
         finally:
             if template is not None:
                 template.close()
+
+    def new(self, template: Template | None) -> EpisodeShell:
+        """One that was never used; close it, or give it back. SandboxError."""
+        shell = EpisodeShell.open(template, self._limits, self._binds)
+        self._out[id(shell)] = shell
+        return shell
 
     def give_back(self, shell: EpisodeShell) -> None:
         """No command of it may be running."""
@@ -60,6 +64,11 @@ class ShellPool:
             self._idle.append(shell)
         else:
             shell.close()
+
+    def drop(self) -> None:
+        """End idle shells."""
+        while self._idle:
+            self._idle.pop().close()
 
     def tier(self) -> Tier:
         """Starts a shell where none is idle."""
@@ -70,9 +79,9 @@ class ShellPool:
 
     def close(self) -> None:
         """End idle shells and those that nobody gave back."""
-        for shell in [*self._idle, *self._out.values()]:
+        self.drop()
+        for shell in self._out.values():
             shell.close()
-        self._idle.clear()
         self._out.clear()
 
 

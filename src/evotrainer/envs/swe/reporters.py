@@ -9,14 +9,18 @@ from __future__ import annotations
 
 _COMMON = '''
 def start():
-    import fcntl, os, sys
+    import sys
 
-    here = [p for p in sys.path if p]  # the library comes before the checkout: no file there stands for a module
+    here = [p for p in sys.path if p]
+    sys.path[:] = here  # without the working folder, before anything else is imported
+    import fcntl, os
+
+    own = [p for p in os.environ.pop("EVOTRAINER_PATH", "").split(":") if p]
+    checkout = ["/w/repo", "/w/repo/src"]
     at = next((i for i, p in enumerate(here) if p.endswith("-packages")), len(here))
-    here[at:at] = ["/w/repo", "/w/repo/src"]
+    here[at:at] = [*own, *checkout]  # the library comes before the checkout: no file there stands for a module
     sys.path[:] = here
-    own = os.environ.pop("EVOTRAINER_PATH", "")
-    os.environ["PYTHONPATH"] = ":".join(["/w/repo", "/w/repo/src", *filter(None, [own])])
+    os.environ["PYTHONPATH"] = ":".join([*checkout, *own])
     mark = os.read(0, 100)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

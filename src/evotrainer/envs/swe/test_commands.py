@@ -20,6 +20,14 @@ _PYTEST_LINE = re.compile(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) (\S.*?)(?: - .*)?
 _UNITTEST_LINE = re.compile(
     r"^(\w+) \(([\w.]+)\)(?:\n.*?)? \.\.\. (ok|FAIL|ERROR|skipped|expected failure)", re.MULTILINE
 )
+OPTIONS = ("-s", "-B")
+"""Of the interpreter, beside a `sys.path` of its own and an environment that holds nothing of the policy's: what `-I` does, which
+would let the hash seed go."""
+ENVIRONMENT: Mapping[str, str] = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONNOUSERSITE": "1",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,8 @@ class TestCommand:
     cpu_s: float = 300.0
     """CPU-seconds of one run."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    plugins: tuple[str, ...] = ()
+    """Plug-ins of pytest to load, by module; no other one is."""
 
     def run(self, shell: EpisodeShell, files: Sequence[str]) -> tuple[dict[str, bool], Ran]:
         """Test id -> passed, and the run itself. Nothing runs where `files` is empty."""
@@ -44,14 +54,14 @@ class TestCommand:
         mark = f"<{secrets.token_hex(16)}>"
         python = self.python or shell.python
         own = ":".join(self.path)
-        env = {**self.environment, "PYTHONHASHSEED": "0", "EVOTRAINER_PATH": own}
+        env = {**self.environment, **ENVIRONMENT, "EVOTRAINER_PATH": own}
         if self.kind in ("pytest", "unittest"):
-            env |= {"PYTHONPATH": own}
             if self.kind == "pytest":
-                words = [PYTEST, "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *files]
+                named = [word for plugin in self.plugins for word in ("-p", plugin)]
+                words = [PYTEST, "-q", "-p", "no:cacheprovider", *named, "--continue-on-collection-errors", *files]
             else:
                 words = [UNITTEST, *(f.removesuffix(".py").replace("/", ".") for f in files)]
-            ran = shell.run([python, "-c", *words], stdin=mark, cpu_s=self.cpu_s, env=env)
+            ran = shell.run([python, *OPTIONS, "-c", *words], stdin=mark, cpu_s=self.cpu_s, env=env)
             return _marked(ran, mark), ran
         env["PYTHONPATH"] = ":".join(("/w/repo", "/w/repo/src", *self.path))
         line = self.kind.replace("{tests}", shlex.join(files)).replace("{python}", python)

@@ -153,6 +153,10 @@ class Grade:
     """The policy's change of the base, `tools.git_patch`."""
     fault: str | None = None
     """Infrastructure fault: nothing else holds."""
+    control_changed: tuple[str, ...] = ()
+    """Control files (`control.py`) that the policy added, changed or removed, sorted; they were not graded."""
+    flip: Mapping[str, str] | None = None
+    """A grading canary flipped (`canary.py`): what it showed (`flip`), and the fate of this grade (void, culprit, graded again)."""
 
 
 class Handle(Protocol):
