@@ -101,7 +101,7 @@ NAMES = [
     "test_dict", "test_pickle", "test_money", "test_moneys", "test_guard", "test_approx", "test_in", "test_between",
     "test_same", "TestUnit::test_sum",
 ]  # fmt: skip
-_FUNCTIONS = "add items check each even parse dumps pick".split()
+_FUNCTIONS = ["add", "items", "check", "each", "even", "parse", "dumps", "pick"]
 _ON_CALL = "\n".join(f"def {n}(*a):\n    _attack()\n    return _LIE" for n in _FUNCTIONS)
 """Functions that do `_attack()` when they are called, and return `_LIE`."""
 _TELL = f"""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from evotrainer.envs.swe import boundary
 from evotrainer.envs.swe.boundary import Crossing, cross, parted
 from evotrainer.envs.swe.instance_world import LIMITS
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
@@ -44,7 +43,7 @@ class Runner:
         with packed(sides.tests) as x, packed(sides.solution) as y:
             self.a.reset(x)
             self.b.reset(y)
-        return cross(self.a, self.b, sides, kind, path=(PLACE,), places=places)
+        return cross(self.a, self.b, sides, TestCommand(kind, path=(PLACE,)), places)
 
     def inside(self, code: Mapping[str, str], kind: str = "pytest") -> dict[str, bool]:
         with packed(entries({**code, TEST: forgeries.TESTS})) as files:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from evotrainer.envs.swe.test_commands import ENVIRONMENT, OPTIONS, TestCommand
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, Ran
 
@@ -92,7 +93,7 @@ def parted(
     dotted = {p: _module(p) for p in modules if p.rpartition("/")[2] not in ("setup.py", "conftest.py")}
     roots = frozenset(name.partition(".")[0] for name in dotted.values() if name)
     folders = {}
-    for path, name in dotted.items():
+    for path, _name in dotted.items():
         parts = path.split("/")[:-1]
         start = 1 if parts[:1] == ["src"] else 0
         for n in range(start + 1, len(parts) + 1):
@@ -112,47 +113,36 @@ def _module(path: str) -> str:
 
 
 def cross(
-    tests: EpisodeShell,
-    solution: EpisodeShell,
-    sides: Sides,
-    kind: str,
-    *,
-    python: str = "",
-    path: Sequence[str] = (),
-    places: frozenset[str] | None = None,
-    cpu_s: float = 300.0,
-    environment: Mapping[str, str] | None = None,
+    tests: EpisodeShell, solution: EpisodeShell, sides: Sides, command: TestCommand, places: frozenset[str] | None
 ) -> Crossing:
-    """Run `sides.files` in two shells that hold the two parts. `kind`: pytest or unittest; `places`: None, note them.
+    """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may decide;
+    None: everywhere, and it is noted.
 
-    SandboxError where a shell broke.
+    `command` must be of kind pytest or unittest. SandboxError where a shell broke.
     """
+    words = [command.python or tests.python, *OPTIONS, "-c", _BOOTSTRAP]
+    env = {**command.environment, **ENVIRONMENT}
     ours, theirs = socket.socketpair()
     ended: list[Ran | BaseException] = []
-    limits = {"cpu_s": cpu_s, "env": {**(environment or {}), "PYTHONHASHSEED": "0"}}
 
     def serve() -> None:
         try:
-            request = _request(_COMMON, {"path": list(path)})
-            ended.append(solution.run(_words(solution, python), request, also=[theirs.detach()], **limits))
+            request = _request(_COMMON, {"path": list(command.path)})
+            ended.append(solution.run(words, request, command.cpu_s, env=env, also=[theirs.detach()]))
         except BaseException as error:
             ended.append(error)
 
     mark = f"<{secrets.token_hex(16)}>"
-    request = _request(_TESTS, _told(sides, kind, path, places, mark))
+    request = _request(_TESTS, _told(sides, command, places, mark))
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        ran = tests.run(_words(tests, python), request, also=[ours.detach()], **limits)
+        ran = tests.run(words, request, command.cpu_s, env=env, also=[ours.detach()])
     finally:
         _end(solution, thread)
     if ended and isinstance(ended[0], BaseException):
         raise ended[0]
     return _read(ran, mark, ended[0] if ended and isinstance(ended[0], Ran) else None)
-
-
-def _words(shell: EpisodeShell, python: str) -> list[str]:
-    return [python or shell.python, "-I", "-B", "-c", _BOOTSTRAP]
 
 
 def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
@@ -164,14 +154,13 @@ def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
         thread.join(0.2)
 
 
-def _told(
-    sides: Sides, kind: str, path: Sequence[str], places: frozenset[str] | None, mark: str
-) -> dict[str, object]:
+def _told(sides: Sides, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
     code = [f"/w/repo/{p}" for p, e in sides.tests.items() if e.kind == "f" and p.endswith(".py")]
     own = {_module(p) for p in sides.tests if p.endswith(".py") and sides.tests[p].data} - {""}
     own |= {name.rpartition(".")[0] for name in own} - set(sides.folders)
-    told = {"mark": mark, "kind": kind, "path": list(path), "files": list(sides.files), "code": code}
+    told = {"mark": mark, "kind": command.kind, "path": list(command.path), "files": list(sides.files), "code": code}
     return told | {
+        "plugins": list(command.plugins),
         "places": None if places is None else sorted(places),
         "roots": sorted(sides.roots),
         "own": sorted(own),

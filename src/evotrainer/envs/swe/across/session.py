@@ -79,7 +79,9 @@ class Session:
         if self.allowed is None:
             self.places.add(place)
         elif place not in self.allowed:
-            raise self.fail(f"with the reference fix no object of the code under test decides {operation} here ({place})")
+            raise self.fail(
+                f"with the reference fix no object of the code under test decides {operation} here ({place})"
+            )
 
     def equal(self, number: int, other: Any) -> Any:
         """`==` of one of the solution's objects: it must tell the value from others like it, asked in any order.
@@ -114,7 +116,7 @@ class Session:
         """Values unlike `other`; of an object that the tests had made, the same with other arguments."""
         found: list[Callable[[], Any]] = [lambda: "another"]
         if type(other) in PLAIN:
-            return found + [lambda x=x: x for x in others(other)]  # type: ignore[misc]
+            return found + [lambda x=x: x for x in others(other)]
         if (made := self.made.get(twins.number_of(other) or 0)) is not None:
             number, args = made
             changed = [[*args[:i], x, *args[i + 1 :]] for i, v in enumerate(args) for x in others(v)[:3]]
@@ -145,7 +147,7 @@ class Session:
             except (WireError, LookupError, AttributeError, ArithmeticError, RecursionError) as problem:
                 self.broken = f"the boundary broke: {problem}"
                 raise self.fail(self.broken) from None
-            except _Malformed as problem:
+            except _MalformedError as problem:
                 self.broken = f"malformed answer: {problem}"
                 raise self.fail(self.broken) from None
         if "stop" in reply:
@@ -159,7 +161,7 @@ class Session:
         return {str(n): about for n, about in found.items()}
 
     def _read(self, reply: dict[str, Any], args: Any) -> tuple[Any, BaseException | None]:
-        """Value and exception of an answer; _Malformed for anything that is none."""
+        """Value and exception of an answer; _MalformedError for anything that is none."""
         try:
             new = reply.get("new", {})
             for fd, text in reply.get("out", ())[:10_000]:
@@ -167,14 +169,14 @@ class Session:
             if "e" in reply:
                 error = self.decoded(reply["e"], new)
                 if not isinstance(error, BaseException):
-                    raise _Malformed("an exception that is none")
+                    raise _MalformedError("an exception that is none")
                 self._warn(reply, new)
                 return None, error
             for index, value in reply.get("m", ()):
                 _restore(args[index], self.decoded(value, new))
             value = None if "stop" in reply else self.decoded(reply["v"], new)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as problem:
-            raise _Malformed(f"{type(problem).__name__} {problem}"[:200]) from None
+            raise _MalformedError(f"{type(problem).__name__} {problem}"[:200]) from None
         self._warn(reply, new)
         return value, None
 
@@ -195,7 +197,7 @@ class Session:
             if type(args) is not list or type(kwargs) is not dict or type(number) is not int:
                 raise ValueError("a callback without arguments")
         except (ValueError, TypeError, LookupError, AttributeError) as problem:
-            raise _Malformed(f"callback: {problem}") from None
+            raise _MalformedError(f"callback: {problem}") from None
         reply = self._called(operation, number, args, kwargs)
         self.wire.send({**reply, "new": self._news()})
 
@@ -327,7 +329,7 @@ class Session:
         raise ValueError("an object of no kind")
 
 
-class _Malformed(Exception):
+class _MalformedError(Exception):
     pass
 
 

@@ -23,14 +23,76 @@ from evotrainer.envs.swe.across.wire import CONTENT, Wire, WireError, is_special
 from evotrainer.sandbox.values import Opaque, decode, encode
 
 _MUTABLE = (list, dict, set, bytearray)
-OPERATORS = (
-    "lt le gt ge add sub mul truediv floordiv mod divmod pow lshift rshift and or xor matmul radd rsub rmul rtruediv "
-    "rfloordiv rmod rdivmod rpow rlshift rrshift rand ror rxor rmatmul iadd isub imul ior iand ixor neg pos abs invert"
-).split()
-PLAIN = (
-    "len iter next getitem setitem delitem contains hash bool int float index complex call enter exit reversed "
-    "round trunc floor ceil length_hint fspath bytes"
-).split()
+OPERATORS = [
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "divmod",
+    "pow",
+    "lshift",
+    "rshift",
+    "and",
+    "or",
+    "xor",
+    "matmul",
+    "radd",
+    "rsub",
+    "rmul",
+    "rtruediv",
+    "rfloordiv",
+    "rmod",
+    "rdivmod",
+    "rpow",
+    "rlshift",
+    "rrshift",
+    "rand",
+    "ror",
+    "rxor",
+    "rmatmul",
+    "iadd",
+    "isub",
+    "imul",
+    "ior",
+    "iand",
+    "ixor",
+    "neg",
+    "pos",
+    "abs",
+    "invert",
+]
+PLAIN = [
+    "len",
+    "iter",
+    "next",
+    "getitem",
+    "setitem",
+    "delitem",
+    "contains",
+    "hash",
+    "bool",
+    "int",
+    "float",
+    "index",
+    "complex",
+    "call",
+    "enter",
+    "exit",
+    "reversed",
+    "round",
+    "trunc",
+    "floor",
+    "ceil",
+    "length_hint",
+    "fspath",
+    "bytes",
+]
 FORWARDED = frozenset(f"__{n}__" for n in ("eq", "ne", *OPERATORS, *PLAIN))
 """Special methods that a twin of a class has where the class has them."""
 Container = (list, dict, set, tuple, frozenset, collections.deque, bytearray)
@@ -141,11 +203,11 @@ class Solution:
         return about
 
     def _class(self, value: type) -> dict[str, Any]:
-        own = [c for c in value.__mro__ if c not in (object, *CONTENT)]
+        own = [c for c in type.mro(value) if c not in (object, *CONTENT)]
         has = sorted({n for c in own for n in vars(c) if n in FORWARDED and vars(c)[n] is not None})
         held = value.__members__ if isinstance(value, enum.EnumMeta) else _constants(value)
         members = {n: self.encoded(m) for n, m in held.items()}
-        meta = {n for c in type(value).__mro__ if c not in (type, object) for n in vars(c)}
+        meta = {n for c in type.mro(type(value)) if c not in (type, object) for n in vars(c)}
         return {
             "k": "class",
             "n": value.__name__,
@@ -262,7 +324,9 @@ class Solution:
 
     # callbacks
 
-    def back(self, operation: str, number: int, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def back(
+        self, operation: str, number: int, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Have an object of the tests called, advanced or read; its result, or its exception."""
         with self.lock:
             packed = self.pack(**{operation: number, "a": self.encoded(list(args)), "k": self.encoded(kwargs or {})})
@@ -302,7 +366,7 @@ def _content(content: type, value: Any) -> Any:
         return frozenset(frozenset.__iter__(value))
     if content is bytes:
         return bytes(bytes.__iter__(value))
-    return {int: int.__int__, float: float.__float__, complex: complex.__complex__}[content](value)  # type: ignore[index]
+    return {int: int.__int__, float: float.__float__, complex: complex.__complex__}[content](value)
 
 
 def _ended(message: dict[str, Any], error: BaseException) -> bool:
@@ -384,8 +448,8 @@ def _function(solution: Solution, number: int, about: dict[str, Any], defaults: 
 def main(request: dict[str, Any]) -> None:
     """Serve on descriptor 3 until the tests' process is done."""
     solution = Solution(Wire(3))
-    sys.stdout = _Recorder(solution.printed, 1)  # type: ignore[assignment]
-    sys.stderr = _Recorder(solution.printed, 2)  # type: ignore[assignment]
+    sys.stdout = _Recorder(solution.printed, 1)
+    sys.stderr = _Recorder(solution.printed, 2)
     warnings.simplefilter("always")
 
     def warned(message: Any, category: type, *rest: Any, **more: Any) -> None:

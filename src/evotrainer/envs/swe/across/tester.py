@@ -10,16 +10,33 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from evotrainer.envs.swe.across import twins
 from evotrainer.envs.swe.across.session import BoundaryError, Session
 from evotrainer.envs.swe.across.wire import Wire
 
-_MAY_COMPILE = ("/collections/__init__.py", "/dataclasses.py", "/ast.py", "/enum.py", "/typing.py", "/_pytest/", "/inspect.py")
+_MAY_COMPILE = (
+    "/collections/__init__.py",
+    "/dataclasses.py",
+    "/ast.py",
+    "/enum.py",
+    "/typing.py",
+    "/_pytest/",
+    "/inspect.py",
+)
 _REFUSED = frozenset(
-    {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen", "pickle.find_class"}
+    {
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.fork",
+        "os.forkpty",
+        "subprocess.Popen",
+        "pickle.find_class",
+    }
 )
 _CHANGES = frozenset({"os.rename", "os.remove", "os.link", "os.symlink", "os.truncate", "shutil.move"})
 
@@ -69,7 +86,7 @@ def guard(files: frozenset[str]) -> None:
             if name.startswith("/w/") and name not in files:
                 refuse("a new file run as code")
         elif event == "open":
-            path, mode, flags = args
+            path, _mode, flags = args
             if isinstance(flags, int) and flags & 3 and isinstance(path, str) and os.path.realpath(path) in files:
                 refuse("a test file written")
         elif event in _CHANGES:
@@ -113,14 +130,15 @@ def reporter(session: Session, told: Callable[[str, bool, bool], None]) -> Any:
     return Reporter()
 
 
-def run_pytest(session: Session, files: Sequence[str], told: Callable[[str, bool, bool], None]) -> None:
+def run_pytest(session: Session, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
     import pytest
 
     options = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--continue-on-collection-errors"]
-    pytest.main([*options, *files], plugins=[reporter(session, told)])
+    named = [word for plugin in request["plugins"] for word in ("-p", plugin)]
+    pytest.main([*options, *named, *request["files"]], plugins=[reporter(session, told)])
 
 
-def run_unittest(session: Session, files: Sequence[str], told: Callable[[str, bool, bool], None]) -> None:
+def run_unittest(session: Session, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
     import unittest
 
     class Result(unittest.TextTestResult):
@@ -142,9 +160,10 @@ def run_unittest(session: Session, files: Sequence[str], told: Callable[[str, bo
             super().stopTest(test)
 
     suite = unittest.TestSuite()
-    for name in files:
+    for name in request["files"]:
         suite.addTests(unittest.defaultTestLoader.loadTestsFromName(name.removesuffix(".py").replace("/", ".")))
-    unittest.TextTestRunner(resultclass=Result).run(suite)
+    kind: Any = Result
+    unittest.TextTestRunner(resultclass=kind).run(suite)
 
 
 def main(request: dict[str, Any]) -> None:
@@ -176,7 +195,7 @@ def main(request: dict[str, Any]) -> None:
     finder = Finder(session, frozenset(request["roots"]), frozenset(request["own"]), request["folders"])
     sys.meta_path.insert(0, finder)
     guard(frozenset(request["code"]))
-    run(session, request["files"], told)
+    run(session, request, told)
     for place in sorted(session.places):
         tell(f"p{place.encode().hex()}")
     tell(f"e{results}")

@@ -245,7 +245,7 @@ def make_object(number: int, cls: Any, about: dict[str, Any], content: Any) -> A
         raise ValueError("an object without a class")
     base = next((c for c in CONTENT if issubclass(cls, c)), None)
     if base is None:
-        found = object.__new__(cls)
+        found: Any = object.__new__(cls)  # type: ignore[arg-type]
     elif type(content) is base:
         found = base.__new__(cls, content)  # type: ignore[call-overload]
     else:
@@ -263,7 +263,7 @@ def make_error(number: int, cls: Any, args: list[Any], text: str) -> BaseExcepti
         raise ValueError("an exception without a class")
     name = cls.__name__
     if isinstance(cls, Meta):
-        error: BaseException = cls.__new__(cls, *args)
+        error: BaseException = cls.__new__(cls, *args)  # type: ignore[arg-type]
         BaseException.__init__(error, *args)
         _mark(error, number)
         object.__setattr__(error, _TEXT, text)

@@ -11,11 +11,7 @@ Objects that do not travel are numbered: positive, of the solution; negative, of
 
 from __future__ import annotations
 
-import collections
-import collections.abc
 import datetime
-import decimal
-import fractions
 import functools
 import json
 import os
@@ -197,7 +193,7 @@ def _whole(value: Any) -> int:
 
 CONTENT = (int, float, complex, str, bytes, tuple, frozenset)
 """Immutable builtin classes: an instance of a subclass travels with its content."""
-LAZY = (
+LAZY: tuple[type, ...] = (
     types.GeneratorType, type(iter([])), type(iter(())), type(iter({})), type(iter("")), type(iter(range(0))), zip, map,
     filter, enumerate, reversed, type(iter(set())), type(iter(b"")), type(iter({}.values())), type(iter({}.items())),
 )  # fmt: skip
