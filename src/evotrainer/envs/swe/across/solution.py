@@ -175,10 +175,14 @@ class Solution:
 
     def pack(self, **message: Any) -> dict[str, Any]:
         """The message, with what is new in it."""
-        about = {}
+        about: dict[str, Any] = {}
         while self.new:
             number = self.new.pop()
-            about[str(number)] = self.about(self.kept[number])
+            try:
+                about[str(number)] = self.about(self.kept[number])
+            except Exception:
+                self.numbers.pop(id(self.kept[number]), None)
+                raise
         return {**message, "new": about}
 
     def about(self, value: Any) -> dict[str, Any]:
@@ -273,7 +277,8 @@ class Solution:
         while True:
             try:
                 message = self.wire.receive()
-            except WireError:
+            except WireError as error:
+                print(error, file=sys.__stderr__)
                 return
             self.answer(message)
 
@@ -288,11 +293,24 @@ class Solution:
                 changed = [[i, now] for i, v, old in before if (now := self.encoded(v)) != old]
             reply["m"] = changed
         except BaseException as error:
-            reply = {"stop": True} if _ended(message, error) else {"e": self.encoded(error)}
+            reply = {"stop": True} if _ended(message, error) else {"e": error}
         reply |= {"out": self.printed[:], "warn": self.warned[:]}
         self.printed.clear()
         self.warned.clear()
-        self.wire.send(self.pack(**reply))
+        self.reply(reply)
+
+    def reply(self, reply: dict[str, Any]) -> None:
+        """Send an answer; one that cannot be told is an error of that request only."""
+        try:
+            if "e" in reply:
+                reply["e"] = self.encoded(reply["e"])
+            self.wire.send(self.pack(**reply))
+        except WireError:
+            raise
+        except Exception as error:
+            self.new.clear()
+            problem = RuntimeError(f"cannot be told: {type(error).__name__} {error}"[:300])
+            self.wire.send(self.pack(e=self.encoded(problem)))
 
     def do(self, message: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """One operation on one of our objects."""
@@ -456,4 +474,8 @@ def main(request: dict[str, Any]) -> None:
         solution.warned.append([solution.encoded(category), str(message)])
 
     warnings.showwarning = warned
-    solution.serve()
+    try:
+        solution.serve()
+    except BaseException:
+        sys.stderr = sys.__stderr__
+        raise

@@ -60,12 +60,20 @@ def _number(value: Any) -> int:
 def _hidden(name: str) -> bool:
     """Names by which test runners ask an object what it is: the solution has no say in that."""
     return name.startswith(("_pytest", "pytest", "__unittest", "_evotrainer")) or name in (
-        "__test__", "__tracebackhide__", "__signature__", "__class__", "__dict__", "__wrapped__"
+        "__test__", "__tracebackhide__", "__signature__", "__class__", "__dict__"
     )  # fmt: skip
+
+
+def _doc(value: Any) -> Any:
+    return SESSION[0].request("get", number, "__doc__") if (number := number_of(value)) else None
 
 
 class Meta(type):
     """Class of the twins of classes."""
+
+    @property
+    def __doc__(cls) -> Any:  # type: ignore[override]
+        return _doc(cls)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         found = SESSION[0].request("call", _number(cls), "", args, kwargs)
@@ -154,7 +162,7 @@ class Remote(metaclass=Meta):
 
     @property
     def __doc__(self) -> Any:  # type: ignore[override]
-        return SESSION[0].request("get", _number(self), "__doc__")
+        return _doc(self)
 
 
 for _name in ("__repr__", "__str__", "__format__", "__dir__", "__copy__", "__deepcopy__"):
@@ -214,7 +222,7 @@ def make_class(number: int, about: dict[str, Any], bases: list[Any], members: di
         space["__hash__"] = forwarded("__hash__")
     if any(_is_error(b) for b in kept):
         space["__str__"] = lambda self: object.__getattribute__(self, "__dict__").get(_TEXT, "")
-    space |= {_NUMBER: number, "__module__": str(about["m"]), "__qualname__": str(about["q"])}
+    space |= {_NUMBER: number, "__doc__": property(_doc), "__module__": str(about["m"]), "__qualname__": str(about["q"])}
     remote = () if any(isinstance(b, Meta) for b in kept) else (Remote,)
     meta = _meta(about["meta"])
     try:
