@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from collections.abc import Iterator, Mapping
 
 import pytest
 
+from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.boundary import Crossing, cross, parted
+from evotrainer.envs.swe.decoys import plant, run_with_decoys
 from evotrainer.envs.swe.instance_world import LIMITS
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.real_shells import packed
+from evotrainer.envs.swe.strict_tests import strict
 from evotrainer.envs.swe.test_commands import TestCommand
+from evotrainer.harness.patched import reaching
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell
 
@@ -92,3 +97,41 @@ def test_a_forged_frame_fails_the_tests_and_ends_nothing(name: str, runner: Runn
     code = {"m.py": forgeries.WRONG + forgeries.frames(forgeries.FRAMES[name])}
     found = runner.across(code, {TEST: forgeries.TESTS}, places)
     assert found.results.keys() == set(IDS) and not passing(found.results), found.tests
+
+
+def test_the_detector_sees_the_forgeries_that_reach_into_the_process() -> None:
+    unseen = set()
+    for name, text in (forgeries.OLD | forgeries.LOG).items():
+        patch = tools.git_patch({"m.py": forgeries.WRONG}, {"m.py": forgeries.WRONG + text})
+        if not reaching(patch):
+            unseen.add(name)
+    assert unseen == {"Money equal to every Money", "equal to everything by a descriptor", "iteration stopped"}
+
+
+INSIDE = frozenset({"?"})
+"""Forgeries that decoys and strict asserts do not stop where a test is graded in the process of the code under test."""
+
+
+def hardened(runner: Runner, text: str) -> tuple[list[str], tuple[str, ...]]:
+    """Ids that pass in the process, with strict asserts and decoys; and decoys that passed."""
+    tests = strict(forgeries.TESTS, frozenset({"Money"}))
+
+    def run(files: Mapping[str, Entry]) -> Mapping[str, bool]:
+        with packed(files) as template:
+            runner.a.reset(template)
+        return TestCommand("pytest", path=(PLACE,)).run(runner.a, [TEST])[0]
+
+    results, forged = run_with_decoys(run, entries({"m.py": text, TEST: tests}), [TEST])
+    return ([] if forged else passing(results)), forged
+
+
+@pytest.mark.parametrize("text", ["RIGHT", "WRONG"])
+def test_decoys_hurt_no_honest_solution(text: str, runner: Runner) -> None:
+    assert hardened(runner, getattr(forgeries, text)) == (IDS if text == "RIGHT" else [], ())
+
+
+def test_a_test_that_may_end_early_or_is_expected_to_fail_gets_no_decoy() -> None:
+    early = "def test_a():\n    if f():\n        return\n    assert g()\n"
+    assert plant(early) == (ast.unparse(ast.parse(early)) + "\n", frozenset())
+    assert plant("@pytest.mark.xfail\ndef test_a():\n    assert f()\n")[1] == frozenset()
+    assert plant("def test_a(:")[1] == frozenset()

@@ -280,6 +280,7 @@ def _detail(repo: Repo, knobs: Mapping[str, Any], grade: Grade) -> dict[str, Any
         "gold_patch": gold,
         "fail_to_pass": list(repo.fail_to_pass),
         **({"canary": dict(grade.flip)} if grade.flip else {}),
+        **({"forged_report": list(grade.forged[:MAX_NAMED])} if grade.forged else {}),
         **({"graded_inside": list(grade.inside[:MAX_NAMED])} if grade.inside else {}),
         "protected": {
             **dict.fromkeys(grade.control_changed[:MAX_NAMED], False),

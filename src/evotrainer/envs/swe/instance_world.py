@@ -11,6 +11,7 @@ from typing import Any
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.canary import EVERY, Watch
 from evotrainer.envs.swe.control import LIBRARY, Control, differ, is_control
+from evotrainer.envs.swe.decoys import run_with_decoys
 from evotrainer.envs.swe.gitrepo import BuildCache, Built, find_mirror, from_mirror
 from evotrainer.envs.swe.guarding import Guards
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
@@ -173,11 +174,11 @@ class InstanceWorld(RealWorld):
             Texts({p: base[p] for p in touched if p in base}), Texts({p: left[p] for p in touched if p in left})
         )
         files, control = self.graded_files(repo, base, left)
-        hidden = self.run_ids(repo, files)
+        hidden, forged = self.run_ids(repo, files)
         own = not handle.trial and self._own(repo, left)
         changed = tuple(p for p in touched if repo.is_test(p))
         inside = tuple(sorted(hidden.keys() - self.guards.of(repo).ids))
-        return Grade(hidden, {}, own, changed, patch, control_changed=control, inside=inside)
+        return Grade(hidden, {}, own, changed, patch, control_changed=control, inside=inside, forged=forged)
 
     def graded_files(
         self, repo: InstanceRepo, base: Mapping[str, Entry], left: Mapping[str, Entry]
@@ -194,18 +195,22 @@ class InstanceWorld(RealWorld):
                 ours[path] = self._strict(entry, known) if path.endswith(".py") else entry
         return overlaid({p: e for p, e in files.items() if p not in repo.tests}, ours), meddled
 
-    def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> dict[str, bool]:
-        """Every id of the instance -> did it pass on exactly these files? Across the boundary where that works with the
-        reference fix, else in the process of the code under test."""
+    def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> tuple[dict[str, bool], tuple[str, ...]]:
+        """Every id of the instance -> did it pass on exactly these files? And decoys that passed, too.
+
+        Across the boundary where that works with the reference fix, else in the process of the code under test.
+        """
         ids, guard = (*repo.fail_to_pass, *repo.pass_to_pass), self.guards.of(repo)
         found = dict.fromkeys(ids, False)
         if guard.ids:
             crossed = self.guards.run(repo, files, guard.places).results
             found |= {i: passed(crossed, i) for i in guard.ids}
+        forged: tuple[str, ...] = ()
         if rest := [i for i in ids if i not in guard.ids]:
-            results, _ = self.command.run(self.fresh(files), self.test_paths(repo, files))
-            found |= {i: passed(results, i) for i in rest}
-        return found
+            paths = self.test_paths(repo, files)
+            results, forged = run_with_decoys(lambda f: self.command.run(self.fresh(f), paths)[0], files, paths)
+            found |= {i: passed(results, i) and not forged for i in rest}
+        return found, forged
 
     def base(self, repo: InstanceRepo) -> Mapping[str, Entry]:
         """The working tree of the base commit."""

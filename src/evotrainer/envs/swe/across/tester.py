@@ -133,7 +133,16 @@ def reporter(session: Session, told: Callable[[str, bool, bool], None]) -> Any:
 def run_pytest(session: Session, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
     import pytest
 
-    options = ["-q", "--tb=no", "-rN", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--continue-on-collection-errors"]
+    options = [
+        "-q",
+        "--tb=no",
+        "-rN",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:faulthandler",
+        "--continue-on-collection-errors",
+    ]
     named = [word for plugin in request["plugins"] for word in ("-p", plugin)]
     pytest.main([*options, *named, *request["files"]], plugins=[reporter(session, told)])
 

@@ -222,7 +222,12 @@ def make_class(number: int, about: dict[str, Any], bases: list[Any], members: di
         space["__hash__"] = forwarded("__hash__")
     if any(_is_error(b) for b in kept):
         space["__str__"] = lambda self: object.__getattribute__(self, "__dict__").get(_TEXT, "")
-    space |= {_NUMBER: number, "__doc__": property(_doc), "__module__": str(about["m"]), "__qualname__": str(about["q"])}
+    space |= {
+        _NUMBER: number,
+        "__doc__": property(_doc),
+        "__module__": str(about["m"]),
+        "__qualname__": str(about["q"]),
+    }
     remote = () if any(isinstance(b, Meta) for b in kept) else (Remote,)
     meta = _meta(about["meta"])
     try:
