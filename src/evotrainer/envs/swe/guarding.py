@@ -65,6 +65,10 @@ class Guards:
         """Found by an earlier run."""
         self._known[instance] = guard
 
+    def forget(self, instance: str) -> None:
+        """Try it again when it is next asked for."""
+        self._known.pop(instance, None)
+
     def of(self, repo: InstanceRepo) -> Guard:
         """Tried where it is not known: three runs of the tests. SandboxError."""
         if repo.id not in self._known:
