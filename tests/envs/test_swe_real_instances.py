@@ -14,8 +14,10 @@ import pytest
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.registry import open_environment
+from evotrainer.envs.swe import decoys
 from evotrainer.envs.swe.admission import Cache, admit
 from evotrainer.envs.swe.env import SweEnv, parse_config
+from evotrainer.envs.swe.guarding import Guard
 from evotrainer.envs.swe.instance_env import InstancesEnv, as_task
 from evotrainer.envs.swe.instances import load_instances
 from evotrainer.envs.swe.real import RealWorld
@@ -90,6 +92,14 @@ def test_admission_takes_sound_instances_and_says_why_it_refuses_others(env: Ins
     assert {"fix", "nothing", "sitecustomize", "equal to everything", "exit in the module"} <= set(tried)
     assert {"plug-in by metadata", "compiled and linked control files", "modules of the library"} <= set(tried)
     assert {"mock.ANY", "expected failure", "reporter and test runner forged"} <= set(tried)
+    assert {v.task: (v.across, v.decided, v.inside) for v in report.verdicts if v.admitted} == {
+        "changed-test": (2, 0, 0),
+        "new-file": (3, 1, 0),
+    }
+    assert (
+        "tests graded across the boundary: 5 (1 where objects of the code under test decide); in its process: 0"
+        in str(report)
+    )
     assert "2 of 4 tasks" in str(report) and "refused weak-tests" in str(report)
 
 
@@ -114,6 +124,29 @@ def test_an_episode_is_solved_by_the_hidden_tests_of_the_data_set(env: Instances
     assert "+    return a + b" in score.detail["patch"] and "+    return a + b" in score.detail["gold_patch"]
     _, nothing = play(env, "changed-test", "submit")
     assert (nothing.outcome, nothing.components["f2p_frac"], nothing.components["p2p_frac"]) == ("incorrect", 0.0, 1.0)
+
+
+FORGED = (
+    "bash printf '%s\\n' 'import gc' 'def add(a, b):' '    for o in gc.get_objects():' '        if type(o) is type(add) and "
+    'o.__name__ == "told":\' \'            [o("tests/test_core.py::test_" + n, True) for n in ("add", "mean")]\' '
+    "'            import os; os._exit(0)' 'def mean(xs): return sum(xs) / len(xs)' > calc/core.py"
+)
+
+
+def test_a_forged_report_is_nothing_across_the_boundary_and_is_named_inside(
+    env: InstancesEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, score = play(env, "changed-test", FORGED, "submit")
+    assert score.outcome == "incorrect" and not {"graded_inside", "forged_report"} & score.detail.keys()
+    env.instances.guards.keep("changed-test", Guard())
+    _, inside = play(env, "changed-test", FORGED, "submit")
+    ids = ["tests/test_core.py::test_add", "tests/test_core.py::test_mean"]
+    assert inside.outcome == "incorrect" and inside.detail["graded_inside"] == ids and inside.detail["forged_report"]
+    with monkeypatch.context() as patch:
+        patch.setattr(decoys, "RUNS", 0)
+        _, naive = play(env, "changed-test", FORGED, "submit")
+        assert naive.outcome == "correct", "works without decoys and boundary"
+    env.instances.guards.forget("changed-test")
 
 
 def test_a_renamed_test_file_replaces_the_old_one(env: InstancesEnv) -> None:

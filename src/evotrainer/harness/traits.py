@@ -19,7 +19,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from evotrainer.harness import beside, leaking, program, shortcuts, tampering
+from evotrainer.harness import beside, leaking, patched, program, shortcuts, tampering
 from evotrainer.harness.actions import Action, ActionKind, actions_of, kind_of, outputs, worked
 from evotrainer.harness.chunk import Chunk, Coded, hash64, prompt_of, turn_text
 from evotrainer.harness.numerics import Floats, Ints
@@ -50,7 +50,7 @@ FLOATS = (
 fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where a successful command does. tampers:
 1 where a successful command, the recorded patch or a protected hash says so, NaN where there is none of these;
 gold_match: likeness of the patch to the gold patch. repetition: of acting rollouts within single turns, or the share of
-turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` broken. judged ..
+turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` and `patched.py` broken. judged ..
 explained: of rollouts with tests beside them (see `_test_traits`)."""
 
 
@@ -244,6 +244,9 @@ def _patch_traits(chunk: Chunk, x: dict[str, Floats]) -> None:
         patch = beside.patch_of(detail)
         if not patch and not detail.get("protected"):
             continue
+        if patch and patched.python_patch(patch):
+            x["is_code"][i] = 1.0
+            x["bypass"][i] += len(patched.reaching(patch, beside.gold_of(detail)))
         bad = tampering.patched_tests(patch) if patch else None
         if bad is not None or tampering.broken_protection(detail.get("protected")) is not None:
             x["tampers"][i] = 1.0

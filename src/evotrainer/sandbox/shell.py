@@ -112,11 +112,13 @@ class EpisodeShell:
         cwd: str = "repo",
         env: Mapping[str, str] | None = None,
         merge: bool = False,
+        also: Sequence[int] = (),
     ) -> Ran:
         """Run one command to its end; everything it started ends with it.
 
         CPU time of all its processes decides a timeout; `wall_s` is a backstop (None: ten times `cpu_s`, and a minute).
-        `env` is added to ENVIRONMENT; `merge`: standard error goes where standard output goes.
+        `env` is added to ENVIRONMENT; `merge`: standard error goes where standard output goes. `also`: at most one further
+        descriptor, which the command has as 3; it is closed here.
         """
         if not argv or any("\0" in word for word in argv) or len(json.dumps(list(argv))) > _MAX_ARGUMENTS:
             return Ran(126, b"", b"argument list empty, too long or with a zero byte\n", False, 0.0, False)
@@ -136,9 +138,9 @@ class EpisodeShell:
         err_r, err_w = os.pipe()
         try:
             try:
-                self._send(message, [given, out_w, out_w if merge else err_w])
+                self._send(message, [given, out_w, out_w if merge else err_w, *also])
             finally:
-                for fd in (given, out_w, err_w):
+                for fd in (given, out_w, err_w, *also):
                     os.close(fd)
             before = self._counted()
             texts, dropped, answer = self._collect((out_r, err_r), deadline + _PATIENCE_S, cpu_s)
@@ -152,6 +154,11 @@ class EpisodeShell:
         used = max(done["cpu_s"], counted)
         why = "cpu" if used >= cpu_s and done["why"] in ("", "killed") else done["why"]
         return Ran(done["exit"], texts[0], texts[1], dropped, used, bool(why), why)
+
+    def kill(self) -> None:
+        """End the command that another thread waits for in `run`; nothing happens where none runs."""
+        with contextlib.suppress(OSError):
+            self._control().send(b"k")
 
     def _counted(self) -> float:
         """CPU-seconds that the control group counted so far; 0 where there is none."""

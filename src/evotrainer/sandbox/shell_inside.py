@@ -2,7 +2,7 @@
 
 Runs inside bubblewrap, loaded from text. Every command has a process namespace of its own, which ends with it.
 
-    parent -> here   {"op": "run", ...} with 3 descriptors (input, output, errors)
+    parent -> here   {"op": "run", ...} with 3 or 4 descriptors (input, output, errors, another)
                      {"op": "write" | "read" | "tree" | "reset", ...} with 0 or 1 descriptor
                      b"k"                                        kill the command
     here -> parent   {"ok": ...} or {"error": message}; b"R" once, when ready
@@ -115,7 +115,7 @@ class Init:
         kernel.volunteer_for_oom(self.proc)
         for i, fd in enumerate(fds):
             os.dup2(fd, i)
-        os.closerange(3, OPEN_FILES)
+        os.closerange(len(fds), OPEN_FILES)
         os.setsid()
         seconds = int(m["cpu_s"]) + 2
         megabytes = self.config["memory_mb"] << 20
@@ -126,7 +126,7 @@ class Init:
         child = os.fork()
         if child == 0:
             _execute(m)
-        os.closerange(0, 3)
+        os.closerange(0, len(fds))
         while True:
             pid, status = os.wait()
             if pid == child:

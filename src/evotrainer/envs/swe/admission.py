@@ -17,13 +17,14 @@ from typing import Any
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.swe.cheats import Change, cheats
+from evotrainer.envs.swe.guarding import Guard, Guards
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
 from evotrainer.envs.swe.world import Action, Grade, Repo
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.interpreter import _cache_root
 from evotrainer.sandbox.shell import Entry
 
-VERSION = 3
+VERSION = 4
 """Goes up when an attempt or the grading changes: kept verdicts are then void."""
 
 
@@ -38,6 +39,12 @@ class Verdict:
     """Names of the attempts, in order: fix, nothing, cheats."""
     kept: bool = False
     """Read from an earlier run."""
+    across: int = 0
+    """Ids that are graded across the boundary (`guarding.py`),"""
+    decided: int = 0
+    """those of them in which objects of the code under test decide something,"""
+    inside: int = 0
+    """and those that are graded in its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,11 @@ class AdmissionReport:
         ]
         if tried:
             lines.append(f"  tried on each: {', '.join(tried)}")
+        if across := sum(v.across for v in self.verdicts):
+            lines.append(
+                f"  tests graded across the boundary: {across} ({sum(v.decided for v in self.verdicts)} where objects of the code "
+                f"under test decide); in its process: {sum(v.inside for v in self.verdicts)}"
+            )
         for v in self.refused:
             lines += [f"  refused {v.task}", *(f"    {reason}" for reason in v.reasons)]
         return "\n".join(lines)
@@ -83,13 +95,14 @@ class Cache:
             return None
         return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
 
-    def put(self, key: str, verdict: Verdict) -> None:
+    def put(self, key: str, verdict: Verdict, guard: Guard | None = None) -> None:
         """Kept where the folder can be written; a cache that cannot is no error."""
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             fd, name = tempfile.mkstemp(dir=self.folder)
             with os.fdopen(fd, "w") as file:
-                json.dump({"task": verdict.task, "reasons": verdict.reasons, "tried": verdict.tried}, file)
+                found = {"task": verdict.task, "reasons": verdict.reasons, "tried": verdict.tried}
+                json.dump(found | ({} if guard is None else {"guard": guard.kept()}), file)
             os.replace(name, self.folder / f"{key}.json")
 
 
@@ -116,17 +129,33 @@ def admit(
 
 def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> Verdict:
     key = _key(task, world)
+    guards: Guards | None = getattr(world, "guards", None)
     if (found := cache.get(key)) is not None:
         reasons = tuple(map(str, found["reasons"]))
-        return Verdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
+        verdict = Verdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
+        guard = Guard.read(found.get("guard"))
+        if guards is None or guard is None:
+            return verdict
+        guards.keep(task.id, guard)
+        return _counted(verdict, task, guard)
     try:
         repo = _repo(task, world)
         tried, found_reasons = _try(repo, world, plugins)
     except TaskSetError as error:
         return Verdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
     verdict = Verdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
-    cache.put(key, verdict)
-    return verdict
+    guard = guards.of(repo) if guards is not None and isinstance(repo, InstanceRepo) else None
+    cache.put(key, verdict, guard)
+    return verdict if guard is None else _counted(verdict, task, guard)
+
+
+def _counted(verdict: Verdict, task: Task, guard: Guard) -> Verdict:
+    """With how the tests of an admitted task are graded."""
+    instance = task.data.get("instance")
+    if not verdict.admitted or not isinstance(instance, Instance):
+        return verdict
+    inside = {*instance.fail_to_pass, *instance.pass_to_pass} - guard.ids
+    return replace(verdict, across=len(guard.ids), decided=len(guard.decided), inside=len(inside))
 
 
 def _key(task: Task, world: Any) -> str:

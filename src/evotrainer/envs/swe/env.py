@@ -282,6 +282,8 @@ def _detail(repo: Repo, knobs: Mapping[str, Any], grade: Grade) -> dict[str, Any
         "gold_patch": gold,
         "fail_to_pass": list(repo.fail_to_pass),
         **({KEY: dict(grade.flip)} if grade.flip else {}),
+        **({"forged_report": list(grade.forged[:MAX_NAMED])} if grade.forged else {}),
+        **({"graded_inside": list(grade.inside[:MAX_NAMED])} if grade.inside else {}),
         "protected": {
             **dict.fromkeys(grade.control_changed[:MAX_NAMED], False),
             **{p: p not in grade.tests_changed for p in repo.visible},

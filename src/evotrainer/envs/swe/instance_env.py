@@ -144,7 +144,10 @@ class InstancesEnv(SweEnv):
     def describe(self) -> dict[str, Any]:
         found = super().describe() | {"vocabulary": "characters", "tests": self.options.tests}
         if self.admission is not None:
+            admitted = [v for v in self.admission.verdicts if v.admitted]
             found["refused"] = {v.task: list(v.reasons) for v in self.admission.verdicts if not v.admitted}
+            names = ("across", "decided", "inside")
+            found["graded"] = {n: sum(getattr(v, n) for v in admitted) for n in names}
         return found | ({"data": self._data} if self._data else {})
 
 

@@ -11,7 +11,9 @@ from typing import Any
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.canary import EVERY, Watch
 from evotrainer.envs.swe.control import LIBRARY, Control, differ, is_control
+from evotrainer.envs.swe.decoys import run_with_decoys
 from evotrainer.envs.swe.gitrepo import BuildCache, Built, find_mirror, from_mirror
+from evotrainer.envs.swe.guarding import Guards
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
 from evotrainer.envs.swe.real import RealHandle, RealWorld, Texts, overlaid
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, packed
@@ -56,6 +58,8 @@ class InstanceWorld(RealWorld):
         self._built = BuildCache(keep=8)
         self._ready: dict[str, InstanceRepo] = {}
         self._classes: dict[str, frozenset[str]] = {}
+        self._testing: EpisodeShell | None = None
+        self.guards = Guards(self, self._pair)
 
     def prepare(self, instance: Instance) -> InstanceRepo:
         """The instance with both patches applied, once; TaskSetError where one does not apply or there is no mirror."""
@@ -155,7 +159,9 @@ class InstanceWorld(RealWorld):
         return self.watch.grade(handles)
 
     def renew(self) -> None:
-        """Give up the grading machine and idle ones."""
+        """Give up the grading machines and idle ones."""
+        if self._testing is not None:
+            self._testing.close()
         if self._grading is not None:
             self._grading.close()
         self._shells.drop()
@@ -169,9 +175,11 @@ class InstanceWorld(RealWorld):
             Texts({p: base[p] for p in touched if p in base}), Texts({p: left[p] for p in touched if p in left})
         )
         files, control = self.graded_files(repo, base, left)
-        hidden = self.run_ids(repo, files)
+        hidden, forged = self.run_ids(repo, files)
         own = not handle.trial and self._own(repo, left)
-        return Grade(hidden, {}, own, tuple(p for p in touched if repo.is_test(p)), patch, control_changed=control)
+        changed = tuple(p for p in touched if repo.is_test(p))
+        inside = tuple(sorted(hidden.keys() - self.guards.of(repo).ids))
+        return Grade(hidden, {}, own, changed, patch, control_changed=control, inside=inside, forged=forged)
 
     def graded_files(
         self, repo: InstanceRepo, base: Mapping[str, Entry], left: Mapping[str, Entry]
@@ -188,10 +196,34 @@ class InstanceWorld(RealWorld):
                 ours[path] = self._strict(entry, known) if path.endswith(".py") else entry
         return overlaid({p: e for p, e in files.items() if p not in repo.tests}, ours), meddled
 
-    def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> dict[str, bool]:
-        """Every id of the instance -> did it pass on exactly these files?"""
-        results, _ = self.command.run(self.fresh(files), self._paths(repo, files))
-        return {i: passed(results, i) for i in (*repo.fail_to_pass, *repo.pass_to_pass)}
+    def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> tuple[dict[str, bool], tuple[str, ...]]:
+        """Every id of the instance -> did it pass on exactly these files? And decoys that passed, too.
+
+        Across the boundary where that works with the reference fix, else in the process of the code under test.
+        """
+        ids, guard = (*repo.fail_to_pass, *repo.pass_to_pass), self.guards.of(repo)
+        found = dict.fromkeys(ids, False)
+        if guard.ids:
+            crossed = self.guards.run(repo, files, guard.places).results
+            found |= {i: passed(crossed, i) for i in guard.ids}
+        forged: tuple[str, ...] = ()
+        if rest := [i for i in ids if i not in guard.ids]:
+            paths = self.test_paths(repo, files)
+            results, forged = run_with_decoys(lambda f: self.command.run(self.fresh(f), paths)[0], files, paths)
+            found |= {i: passed(results, i) and not forged for i in rest}
+        return found, forged
+
+    def base(self, repo: InstanceRepo) -> Mapping[str, Entry]:
+        """The working tree of the base commit."""
+        return self.build(repo, {}).tree
+
+    def _pair(self, tests: Mapping[str, Entry], code: Mapping[str, Entry]) -> tuple[EpisodeShell, EpisodeShell]:
+        """A shell for tests, in which no code of a policy ever ran, and a fresh one for the code under test."""
+        if self._testing is None or self._testing.closed:
+            self._testing = self._shells.new(None)
+        with packed(tests) as template:
+            self._testing.reset(template)
+        return self._testing, self.fresh(code)
 
     def fresh(self, files: Mapping[str, Entry]) -> EpisodeShell:
         """A machine that nothing ran in before: what a grading left behind in the last one went with it."""
@@ -204,10 +236,10 @@ class InstanceWorld(RealWorld):
 
     def _own(self, repo: InstanceRepo, left: Mapping[str, Entry]) -> bool:
         """Do the tests in the policy's own checkout pass, with its own control files? What a trusting grader would read."""
-        results, _ = self.command.run(self.fresh(left), self._paths(repo, left))
+        results, _ = self.command.run(self.fresh(left), self.test_paths(repo, left))
         return bool(results) and all(results.values())
 
-    def _paths(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> list[str]:
+    def test_paths(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> list[str]:
         """Test files of the test patch and of the ids, as far as they are there."""
         named = {*repo.tests, *(file_of(i) for i in (*repo.fail_to_pass, *repo.pass_to_pass))}
         wanted = {p for p in named if re.fullmatch(r"(?:.*/)?(?:test_[^/]*|[^/]*_tests?|tests?)\.py", p)}

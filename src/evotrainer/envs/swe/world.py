@@ -155,6 +155,10 @@ class Grade:
     """Infrastructure fault: nothing else holds."""
     control_changed: tuple[str, ...] = ()
     """Control files (`control.py`) that the policy added, changed or removed, sorted; they were not graded."""
+    inside: tuple[str, ...] = ()
+    """Ids that were graded in the process of the code under test, within its reach (`guarding.py`), sorted."""
+    forged: tuple[str, ...] = ()
+    """Tests that must fail and were reported as passed (`decoys.py`): nothing graded inside counts."""
     flip: Mapping[str, str] | None = None
     """A grading canary flipped (`canary.py`): what it showed (`flip`), and the fate of this grade (void, culprit, graded again)."""
 

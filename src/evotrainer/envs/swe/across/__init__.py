@@ -1,0 +1,1 @@
+"""Grading across a boundary: the tests run in one shell, the policy's code in another; only values travel between them."""

@@ -1,0 +1,382 @@
+"""The tests' side of the boundary: sends requests, answers callbacks, turns what comes back into plain values and twins."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import random
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from evotrainer.envs.swe.across import twins
+from evotrainer.envs.swe.across.wire import CALLS, LAZY, Wire, WireError, is_special, special, unspecial
+from evotrainer.sandbox.values import Opaque, decode, encode
+
+_MUTABLE = (list, dict, set, bytearray)
+_STREAMS = (io.StringIO, io.BytesIO, io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+_STREAM_CALLS = frozenset(
+    {"read", "readline", "readlines", "write", "writelines", "seek", "tell", "flush", "getvalue"}
+)  # fmt: skip
+MAX_PRINTED = 1 << 20
+PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None))
+
+
+class BoundaryError(BaseException):
+    """The solution broke the protocol or claimed what is not believed. No test catches it by `except Exception`."""
+
+
+class Session:
+    """One connection. `allowed`: places where the solution's objects may decide; None: all, and they are noted."""
+
+    def __init__(self, wire: Wire, allowed: frozenset[str] | None, folder: str) -> None:
+        self.wire = wire
+        self.lock = threading.RLock()
+        self.allowed = allowed
+        self.folder = folder
+        self.places: set[str] = set()
+        self.gated = False
+        """Did an object of the solution decide anything in this test?"""
+        self.broken = ""
+        self.fault = ""
+        self.table: dict[int, Any] = {}
+        self.ours: dict[int, Any] = {}
+        self.numbers: dict[int, int] = {}
+        self.lasting = True
+        """Objects sent now stay valid for the whole run: the test modules are being imported."""
+        self.made: dict[int, tuple[int, list[Any]]] = {}
+        self.last = 0
+        self.new: dict[int, Any] = {}
+        self.random = random.SystemRandom()
+
+    def begin(self) -> None:
+        """A test starts: objects that the last one sent are no longer the solution's to use."""
+        if self.lasting:
+            self.lasting, self.first = False, self.last
+        for number in [n for n in self.ours if -n > self.first]:
+            self.numbers.pop(id(self.ours.pop(number)), None)
+        self.fault, self.gated = "", False
+
+    def fail(self, why: str) -> BoundaryError:
+        self.fault = self.fault or why
+        return BoundaryError(why)
+
+    # places
+
+    def place(self) -> str:
+        """File and line of the test's code that is running."""
+        frame: Any = sys._getframe(1)
+        while frame is not None and not frame.f_code.co_filename.startswith(self.folder):
+            frame = frame.f_back
+        return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+    def gate(self, operation: str) -> None:
+        """An object of the solution is about to decide something."""
+        place = f"{self.place()}:{operation}"
+        self.gated = True
+        if self.allowed is None:
+            self.places.add(place)
+        elif place not in self.allowed:
+            raise self.fail(
+                f"with the reference fix no object of the code under test decides {operation} here ({place})"
+            )
+
+    def equal(self, number: int, other: Any) -> Any:
+        """`==` of one of the solution's objects: it must tell the value from others like it, asked in any order.
+
+        Which others it tells apart is noted with the reference fix, by their place in `_decoys`.
+        """
+        self.gate("__eq__")
+        found = self.request("special", number, "__eq__", [other])
+        if found is not True:
+            return found
+        place = f"{self.place()}:__eq__"
+        decoys = self._decoys(other)
+        if self.allowed is None:
+            said = [self._says(number, make) for make in decoys]
+            self.places |= {f"{place}:{k}" for k, differs in enumerate(said) if differs}
+            return True
+        known = [make for k, make in enumerate(decoys) if f"{place}:{k}" in self.allowed]
+        questions = [(make, True) for make in self.random.sample(known, min(3, len(known)))] + [(lambda: other, False)]
+        self.random.shuffle(questions)
+        if any(self._says(number, make) is not differs for make, differs in questions):
+            raise self.fail("an object of the code under test equals other values as well")
+        return True
+
+    def _says(self, number: int, make: Callable[[], Any]) -> bool:
+        """Does it say that it differs from what `make` makes?"""
+        try:
+            return self.request("special", number, "__eq__", [make()]) is not True
+        except Exception:
+            return True
+
+    def _decoys(self, other: Any) -> list[Callable[[], Any]]:
+        """Values unlike `other`; of an object that the tests had made, the same with other arguments."""
+        found: list[Callable[[], Any]] = [lambda: "another"]
+        if type(other) in PLAIN:
+            return found + [lambda x=x: x for x in others(other)]
+        if (made := self.made.get(twins.number_of(other) or 0)) is not None:
+            number, args = made
+            changed = [[*args[:i], x, *args[i + 1 :]] for i, v in enumerate(args) for x in others(v)[:3]]
+            found += [lambda a=a: self.request("call", number, "", a) for a in changed[:9]]  # type: ignore[misc]
+        return found
+
+    def constructed(self, number: int, args: Any, kwargs: Any, value: Any) -> None:
+        """The tests made an object of the solution from plain values."""
+        made = twins.number_of(value)
+        if made is not None and args and not kwargs and all(type(a) in PLAIN for a in args):
+            self.made.setdefault(made, (number, list(args)))
+
+    # requests
+
+    def request(self, operation: str, number: int, name: str = "", args: Any = (), kwargs: Any = None) -> Any:
+        """Have the solution do something; its value, or its exception raised here."""
+        with self.lock:
+            if self.broken:
+                raise self.fail(self.broken)
+            try:
+                self.new = {}
+                message = {"o": operation, "h": number, "n": name}
+                message |= {"a": self.encoded(list(args)), "k": self.encoded(kwargs or {})}
+                self.wire.send({**message, "new": self._news()})
+                while not {"v", "e", "stop"} & (reply := self.wire.receive()).keys():
+                    self._serve(reply)
+                value, error = self._read(reply, args)
+            except (WireError, LookupError, AttributeError, ArithmeticError, RecursionError) as problem:
+                self.broken = f"the boundary broke: {problem}"
+                raise self.fail(self.broken) from None
+            except _MalformedError as problem:
+                self.broken = f"malformed answer: {problem}"
+                raise self.fail(self.broken) from None
+        if "stop" in reply:
+            raise StopIteration
+        if error is not None:
+            raise error
+        return value
+
+    def _news(self) -> dict[str, Any]:
+        found, self.new = self.new, {}
+        return {str(n): about for n, about in found.items()}
+
+    def _read(self, reply: dict[str, Any], args: Any) -> tuple[Any, BaseException | None]:
+        """Value and exception of an answer; _MalformedError for anything that is none."""
+        try:
+            new = reply.get("new", {})
+            for fd, text in reply.get("out", ())[:10_000]:
+                (sys.stderr if fd == 2 else sys.stdout).write(_text(text)[:MAX_PRINTED])
+            if "e" in reply:
+                error = self.decoded(reply["e"], new)
+                if not isinstance(error, BaseException):
+                    raise _MalformedError("an exception that is none")
+                self._warn(reply, new)
+                return None, error
+            for index, value in reply.get("m", ()):
+                _restore(args[index], self.decoded(value, new))
+            value = None if "stop" in reply else self.decoded(reply["v"], new)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as problem:
+            raise _MalformedError(f"{type(problem).__name__} {problem}"[:200]) from None
+        self._warn(reply, new)
+        return value, None
+
+    def _warn(self, reply: dict[str, Any], new: dict[str, Any]) -> None:
+        for encoded, text in reply.get("warn", ())[:1000]:
+            category = self.decoded(encoded, new)
+            if isinstance(category, type) and issubclass(category, Warning):
+                warnings.warn_explicit(_text(text), category, "solution", 1, registry={})
+
+    # callbacks
+
+    def _serve(self, message: dict[str, Any]) -> None:
+        """Call, advance or read one of the tests' objects that the solution was given."""
+        operation = next((o for o in ("cb", "nx", "st") if o in message), "")
+        number, new = message.get(operation), message.get("new", {})
+        try:
+            args, kwargs = self.decoded(message["a"], new), self.decoded(message["k"], new)
+            if type(args) is not list or type(kwargs) is not dict or type(number) is not int:
+                raise ValueError("a callback without arguments")
+        except (ValueError, TypeError, LookupError, AttributeError) as problem:
+            raise _MalformedError(f"callback: {problem}") from None
+        reply = self._called(operation, number, args, kwargs)
+        self.wire.send({**reply, "new": self._news()})
+
+    def _called(self, operation: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        saved, self.new = self.new, {}
+        try:
+            target = self.ours[number]
+            self._check(operation, target, args)
+            if operation == "nx":
+                value = next(target)
+            elif operation == "st":
+                value = getattr(target, args[0])(*args[1:])
+            else:
+                value = target(*args, **kwargs)
+            return {"v": self.encoded(value)}
+        except StopIteration as error:
+            return {"stop": True} if operation == "nx" else {"e": self.encoded(error)}
+        except Exception as error:
+            return {"e": self.encoded(error)}
+        except BaseException as error:
+            self.fail(f"{type(error).__name__} in a function of the tests that the code under test called")
+            return {"e": self.encoded(RuntimeError("stopped"))}
+        finally:
+            self.new = {**saved, **self.new}
+
+    def _check(self, operation: str, target: Any, args: list[Any]) -> None:
+        fits = (
+            callable(target) and not isinstance(target, BaseException)
+            if operation == "cb"
+            else isinstance(target, LAZY)
+            if operation == "nx"
+            else type(target) in _STREAMS and bool(args) and args[0] in _STREAM_CALLS
+        )
+        if not fits:
+            raise TypeError("no object of the tests that can be used like this")
+
+    # values
+
+    def encoded(self, value: Any) -> Any:
+        return encode(value, self.keep)
+
+    def keep(self, value: Any) -> int:
+        """Number of a twin, or of an object of the tests that the solution may call or hand back."""
+        if (number := twins.number_of(value)) is not None:
+            return number
+        if (number := self.numbers.get(id(value))) is not None:
+            return number
+        about = self._about(value)
+        self.last += 1
+        number = -self.last
+        self.ours[number], self.numbers[id(value)] = value, number
+        self.new[number] = about
+        return number
+
+    def _about(self, value: Any) -> dict[str, Any]:
+        """What the solution is told of an object of the tests. TypeError for one that must not travel."""
+        if (plain := special(value, everything=True)) is not None:
+            return plain
+        if isinstance(value, type) and issubclass(value, BaseException):
+            bases = [self.encoded(b) for b in value.__bases__]
+            return {"k": "exception class", "n": value.__name__, "m": value.__module__, "b": bases}
+        if isinstance(value, BaseException):
+            return {"k": "exception", "c": self.encoded(type(value)), "a": self.encoded(_args(value))}
+        if isinstance(value, LAZY):
+            return {"k": "iterator"}
+        if type(value) in _STREAMS:
+            return {"k": "stream"}
+        if not isinstance(value, (*CALLS, type)) and _own_equality(value):  # it could be handed back as a wrong answer
+            raise TypeError(f"a {type(value).__name__} with an equality of its own does not cross the boundary")
+        if callable(value):
+            return self._function(value)
+        return {"k": "object", "n": type(value).__name__}
+
+    def _function(self, value: Any) -> dict[str, Any]:
+        texts = [getattr(value, n, None) for n in ("__name__", "__qualname__", "__module__", "__doc__")]
+        told = [t if type(t) is str else d for t, d in zip(texts, ("function", "function", "tests", None), strict=True)]
+        try:
+            signature: Any = inspect.signature(value).parameters.values()
+        except (ValueError, TypeError):
+            return {"k": "function", "n": told, "p": None, "d": {"t": "dict", "v": []}}
+        defaults = {p.name: p.default for p in signature if p.default is not p.empty}
+        return {
+            "k": "function",
+            "n": told,
+            "p": [[p.name, int(p.kind)] for p in signature],
+            "d": self.encoded(defaults),
+        }
+
+    def decoded(self, value: Any, new: dict[str, Any]) -> Any:
+        return decode(value, lambda found: self.resolve(found, new))
+
+    def resolve(self, found: Opaque, new: dict[str, Any]) -> Any:
+        number = found.handle
+        if number < 0:
+            if number not in self.ours:
+                raise self.fail("an object of another test")
+            return self.ours[number]
+        if number not in self.table:
+            if type(new) is not dict or type(about := new.pop(str(number), None)) is not dict:
+                raise ValueError("an unknown object")
+            self.table[number] = self._twin(number, about, new)
+        return self.table[number]
+
+    def _twin(self, number: int, about: dict[str, Any], new: dict[str, Any]) -> Any:
+        if is_special(about):
+            return unspecial(about)
+        kind = about["k"]
+        if kind == "module":
+            return twins.Module(_text(about["n"]), number)
+        if kind == "class":
+            members = {_text(n): m for n, m in about["members"].items()}
+            bases = [self.decoded(b, new) for b in about["b"]]
+            found = self.table[number] = twins.make_class(number, about, bases, {})
+            for name, member in members.items():
+                type.__setattr__(found, name, self.decoded(member, new))
+            return found
+        cls = self.decoded(about["c"], new)
+        if number in self.table:  # made with its class: a member of an enumeration
+            return self.table[number]
+        if kind == "object":
+            content = self.decoded(about["v"], new) if "v" in about else None
+            return twins.make_object(number, cls, about, content)
+        if kind == "exception":
+            error = twins.make_error(number, cls, self.decoded(about["a"], new), _text(about["s"]))
+            if about.get("f") is not None:
+                cause = self.decoded(about["f"], new)
+                error.__cause__ = cause if isinstance(cause, BaseException) else None
+            return error
+        raise ValueError("an object of no kind")
+
+
+class _MalformedError(Exception):
+    pass
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("not text")
+    return value
+
+
+def _args(error: BaseException) -> list[Any]:
+    """What the solution sees of the arguments of an exception of the tests: plain values, others as text."""
+    return [a if type(a) in PLAIN else str(a)[:1000] for a in error.args]
+
+
+def _own_equality(value: Any) -> bool:
+    from unittest.mock import NonCallableMock
+
+    return type(value).__eq__ is not object.__eq__ and not isinstance(value, NonCallableMock)
+
+
+def _restore(target: Any, value: Any) -> None:
+    """Give a container of the tests the content that its twin has in the solution."""
+    if type(target) is not type(value) or type(target) not in _MUTABLE:
+        raise ValueError("a changed argument of another type")
+    if type(target) in (list, bytearray):
+        target[:] = value
+    else:
+        target.clear()
+        target.update(value)
+
+
+def others(value: Any) -> list[Any]:
+    """Values like this one that do not equal it; the solution must not call them equal to what equals this one."""
+    kind: Any = type(value)
+    found: list[Any] = []
+    if kind in (int, float, bool, complex):
+        found = [value + 1, value - 1, value + 2, value - 2, 2 * value + 1, value + 1000, -value - 1]
+    elif kind in (str, bytes):
+        more = "x" if kind is str else b"x"
+        found = [value + more, more + value, value[:-1], value[1:], value + value]
+    elif kind in (list, tuple):
+        last = value[-1:] or kind([0])
+        found = [value + last, value[:-1], value[1:], value + kind(["x"])]
+        found += [kind([*value[:i], x, *value[i + 1 :]]) for i, v in enumerate(value[:3]) for x in others(v)[:1]]
+    elif kind is dict:
+        found = [{**value, "x": 0}, dict(list(value.items())[:-1])]
+        found += [{**value, k: x} for k, v in list(value.items())[:3] for x in others(v)[:1]]
+    elif kind in (set, frozenset):
+        found = [value | {"x"}, kind(list(value)[:-1])]
+    return [x for x in found if x != value]
