@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from evotrainer.envs.swe.test_commands import ENVIRONMENT, OPTIONS, TestCommand
+from evotrainer.envs.swe.test_commands import ENVIRONMENT, OPTIONS, TestCommand, plain_name
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, Ran
 
@@ -75,6 +75,8 @@ class Sides:
     solution: Mapping[str, Entry]
     files: Sequence[str]
     """Test files to run."""
+    only: frozenset[str] | None = None
+    """Ids to run, of pytest; None: all in these files."""
     roots: frozenset[str] = field(default=frozenset())
     """Top-level names that the solution serves."""
     folders: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +107,7 @@ def parted(
         if folder != path and folder and any(p.startswith(folder) and is_test(p) for p in kept):
             kept[path] = Entry(path, "f", 0o644, b"")
     solution = {p: e for p, e in code.items() if not is_test(p)}
-    return Sides(kept, solution, files, roots, folders)
+    return Sides(kept, solution, files, roots=roots, folders=folders)
 
 
 def _module(path: str) -> str:
@@ -161,6 +163,7 @@ def _told(sides: Sides, command: TestCommand, places: frozenset[str] | None, mar
     told = {"mark": mark, "kind": command.kind, "path": list(command.path), "files": list(sides.files), "code": code}
     return told | {
         "plugins": list(command.plugins),
+        "only": None if sides.only is None else sorted(map(plain_name, sides.only)),
         "places": None if places is None else sorted(places),
         "roots": sorted(sides.roots),
         "own": sorted(own),

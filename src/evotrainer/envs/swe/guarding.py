@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from evotrainer.envs.swe.boundary import Crossing, Sides, cross, parted
@@ -81,21 +81,21 @@ class Guards:
         base = self._world.base(repo)
         after = {p: e for p, e in {**base, **repo.fix}.items() if e is not None}
         fixed, _ = self._world.graded_files(repo, base, after)
-        noted = self.run(repo, fixed, None)
-        if len(noted.places) > MAX_KEPT:
+        ids = frozenset((*repo.fail_to_pass, *repo.pass_to_pass))
+        noted = self.run(repo, fixed, ids, None)
+        good = {i for i in ids if passed(noted.results, i)}
+        if not good or len(noted.places) > MAX_KEPT:
             return Guard()
-        again = self.run(repo, fixed, noted.places)
-        before = self.run(repo, self._world.graded_files(repo, base, base)[0], noted.places)
-        good = {
-            i for i in (*repo.fail_to_pass, *repo.pass_to_pass) if passed(noted.results, i) and passed(again.results, i)
-        }
+        again = self.run(repo, fixed, good, noted.places)
+        before = self.run(repo, self._world.graded_files(repo, base, base)[0], good, noted.places)
+        good = {i for i in good if passed(again.results, i)}
         good -= {i for i in repo.fail_to_pass if passed(before.results, i)}
         decided = {i for i in good if passed(dict.fromkeys(noted.decided, True), i)}
         return Guard(frozenset(good), frozenset(decided), noted.places)
 
-    def run(self, repo: InstanceRepo, files: Files, places: frozenset[str] | None) -> Crossing:
-        """The instance's tests across the boundary, with the code of `files`. SandboxError."""
-        sides = self.sides(repo, files)
+    def run(self, repo: InstanceRepo, files: Files, ids: Collection[str], places: frozenset[str] | None) -> Crossing:
+        """These tests of the instance across the boundary, with the code of `files`. SandboxError."""
+        sides = replace(self.sides(repo, files), only=frozenset(ids))
         tests, solution = self._shells(sides.tests, sides.solution)
         return cross(tests, solution, sides, self._world.command, places)
 

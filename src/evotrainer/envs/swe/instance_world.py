@@ -204,7 +204,7 @@ class InstanceWorld(RealWorld):
         ids, guard = (*repo.fail_to_pass, *repo.pass_to_pass), self.guards.of(repo)
         found = dict.fromkeys(ids, False)
         if guard.ids:
-            crossed = self.guards.run(repo, files, guard.places).results
+            crossed = self.guards.run(repo, files, guard.ids, guard.places).results
             found |= {i: passed(crossed, i) for i in guard.ids}
         forged: tuple[str, ...] = ()
         if rest := [i for i in ids if i not in guard.ids]:

@@ -96,12 +96,19 @@ def passed(results: Mapping[str, bool], test: str) -> bool:
     """Did the test of this name pass? Names: pytest's `path::name`, `module.Class.name`, or `name (module.Class)`."""
     if test in results:
         return results[test]
-    m = re.fullmatch(r"(\w+) \(([\w.]+)\)", test)
-    if m:
-        return results.get(m[2] if m[2].endswith(f".{m[1]}") else f"{m[2]}.{m[1]}", False)
+    if (plain := plain_name(test)) != test:
+        return results.get(plain, False)
     if "::" in test:
         return results.get(test.replace(".py::", ".").replace("::", ".").replace("/", "."), False)
     return False
+
+
+def plain_name(test: str) -> str:
+    """`name (module.Class)` as `module.Class.name`; other names as they are."""
+    m = re.fullmatch(r"(\w+) \(([\w.]+)\)", test)
+    if not m:
+        return test
+    return m[2] if m[2].endswith(f".{m[1]}") else f"{m[2]}.{m[1]}"
 
 
 def file_of(test: str) -> str:

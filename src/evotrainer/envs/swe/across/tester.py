@@ -101,11 +101,18 @@ def guard(files: frozenset[str]) -> None:
     sys.addaudithook(hook)
 
 
-def reporter(session: Session, told: Callable[[str, bool, bool], None]) -> Any:
-    """pytest's plugin: a result per test, none for a test in which the boundary found fault."""
+def reporter(session: Session, only: frozenset[str] | None, told: Callable[[str, bool, bool], None]) -> Any:
+    """pytest's plugin: a result per test, none for a test in which the boundary found fault. `only`: ids; None: all."""
     import pytest
 
+    def wanted(name: str) -> bool:
+        return only is None or name in only or name.replace(".py::", ".").replace("::", ".").replace("/", ".") in only
+
     class Reporter:
+        @pytest.hookimpl(trylast=True)
+        def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+            items[:] = [item for item in items if wanted(item.nodeid)]
+
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_runtest_protocol(self, item: Any) -> Any:
             session.begin()
@@ -143,8 +150,9 @@ def run_pytest(session: Session, request: dict[str, Any], told: Callable[[str, b
         "no:faulthandler",
         "--continue-on-collection-errors",
     ]
+    only = None if request["only"] is None else frozenset(request["only"])
     named = [word for plugin in request["plugins"] for word in ("-p", plugin)]
-    pytest.main([*options, *named, *request["files"]], plugins=[reporter(session, told)])
+    pytest.main([*options, *named, *request["files"]], plugins=[reporter(session, only, told)])
 
 
 def run_unittest(session: Session, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
