@@ -26,6 +26,7 @@ from evotrainer.envs.swe.real import overlaid
 from evotrainer.envs.swe.real_shells import packed
 from evotrainer.envs.swe.reporters import PYTEST
 from evotrainer.envs.swe.test_commands import TestCommand, _marked
+from evotrainer.envs.swe.test_commands import passed as did_pass
 from evotrainer.envs.swe.world import Commit, Grade
 from evotrainer.harness import Harness, HarnessContext
 from evotrainer.sandbox.launch import find_bubblewrap
@@ -51,7 +52,11 @@ class TrustingCommand(TestCommand):
 
 
 class TrustingWorld(InstanceWorld):
-    """As graders were: the policy's files with the data set's tests on top, one machine whose home stays."""
+    """As graders were: the policy's files with the data set's tests on top, in its process, one machine whose home stays."""
+
+    def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> tuple[dict[str, bool], tuple[str, ...]]:
+        results, _ = self.command.run(self.fresh(files), self.test_paths(repo, files))
+        return {i: did_pass(results, i) for i in (*repo.fail_to_pass, *repo.pass_to_pass)}, ()
 
     def graded_files(
         self, repo: InstanceRepo, base: Mapping[str, Entry], left: Mapping[str, Entry]
@@ -340,7 +345,7 @@ def test_a_plug_in_that_tests_need_is_named_at_admission(
     repo = ours.prepare(task.data["instance"])
     ours.command, before = replace(ours.command, plugins=("helpful",)), ours.command
     try:
-        passed = ours.run_ids(repo, ours.graded_files(repo, base := ours.build(repo, {}).tree, {**base, **FIX})[0])
+        passed, _ = ours.run_ids(repo, ours.graded_files(repo, base := ours.build(repo, {}).tree, {**base, **FIX})[0])
     finally:
         ours.command = before
     assert all(passed.values())
