@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.commands.common import console, open_page
 from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
