@@ -58,6 +58,10 @@ ROWS = Cap("EVOTRAINER_CAP_ROWS", 200_000)
 """Rows that any Parquet file may hold; a larger one may hold as many as it has bytes."""
 VALUES = Cap("EVOTRAINER_CAP_JSON_VALUES", 32_000_000)
 """Values of one JSON document, and of one data set: as Python objects each takes 60 to 200 bytes, whatever its text takes."""
+SQL_MB = Cap("EVOTRAINER_CAP_SQL_MB", 4096)
+"""MiB that a query of `audit --sql` may take beside its tables."""
+SQL_SECONDS = Cap("EVOTRAINER_CAP_SQL_SECONDS", 120)
+"""Seconds that it may take."""
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}
 """Encodings of values that are as long in the file as in memory; RLE and BIT_PACKED are those of levels and booleans."""
 BATCH = 256 * MIB
