@@ -141,10 +141,23 @@ def batches(
     total = 0
     for g in range(file.metadata.num_row_groups) if row_groups is None else row_groups:
         rows = max(1, min(most, BATCH // max(1, _repeated(file.metadata.row_group(g)))))
-        for batch in file.iter_batches(batch_size=rows, row_groups=[g], columns=columns, use_threads=False):
+        for packed in file.iter_batches(batch_size=rows, row_groups=[g], columns=columns, use_threads=False):
+            batch = _unpacked(packed)
             total += batch.nbytes
             within(total, size, "what its rows take in memory so far")
             yield batch
+
+
+def _unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with each dictionary column as the values it stands for, so that its size is that of its rows."""
+    import pyarrow as pa
+
+    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+    return (
+        pa.RecordBatch.from_arrays(columns, batch.schema.names)
+        if any(pa.types.is_dictionary(c.type) for c in batch.columns)
+        else batch
+    )
 
 
 def _repeated(group: pq.RowGroupMetaData) -> int:
