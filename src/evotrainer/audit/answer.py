@@ -19,8 +19,8 @@ def main() -> int:
 
     die_with_parent(int(sys.argv[2]))
     job = json.load(sys.stdin)
-    tables = {name: pl.scan_ipc(job[name]) for name in ("metrics", "findings")}
-    context = pl.SQLContext(rollouts=_rollouts(job["rollouts"]), **tables)
+    tables = {"rollouts": _rollouts(job["rollouts"])} | {n: pl.scan_ipc(job[n]) for n in ("metrics", "findings")}
+    context = pl.SQLContext(tables)
     _limit(int(sys.argv[1]) * MIB)
     trouble = ""
     try:

@@ -38,12 +38,14 @@ def query(audit: Audit, sql: str) -> pl.DataFrame:
     except RefusedError as e:
         raise ConfigError(f"--sql: {e}; files are not opened; {EXAMPLE}") from None
     with tempfile.TemporaryDirectory(prefix="evotrainer-sql-") as folder:
-        job = {"sql": sql, "rollouts": _rollouts(audit, Path(folder)), "answer": f"{folder}/answer.ipc"}
+        answer = f"{folder}/answer.ipc"
+        job: dict[str, Any] = {"sql": sql, "rollouts": _rollouts(audit, Path(folder)), "answer": answer}
         for name, table in (("metrics", _metrics(audit)), ("findings", _findings(audit))):
-            table.write_ipc(job.setdefault(name, f"{folder}/{name}.ipc"))
+            job[name] = f"{folder}/{name}.ipc"
+            table.write_ipc(job[name])
         if trouble := _asked(job):
             raise ConfigError(f"--sql: {trouble}; {EXAMPLE}")
-        return pl.read_ipc(job["answer"])
+        return pl.read_ipc(answer)
 
 
 def _asked(job: dict[str, Any]) -> str:

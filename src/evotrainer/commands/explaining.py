@@ -118,8 +118,6 @@ def _unjudged(record: Record, branch: str) -> None:
 
 def _of(event: Event) -> str:
     """The branch that an event is about."""
-    if event.kind == "noise" and not (name := event.id.split("/")[1]).isdigit():
-        return name
     return str(event.body.audit.branch if event.kind == "audited" else event.body.branch)
 
 
