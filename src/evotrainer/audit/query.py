@@ -17,6 +17,7 @@ from evotrainer.audit.units import Group, Memory
 from evotrainer.errors import ConfigError
 from evotrainer.records.caps import SQL_MB, SQL_SECONDS
 from evotrainer.records.ingest import write_batches
+from evotrainer.records.text import clean_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -80,7 +81,7 @@ def _rollouts(audit: Audit, folder: Path) -> list[dict[str, Any]]:
         for k, u in enumerate(u for u in opened.units if isinstance(u, Memory)):
             write_batches(batches(u.held), folder / f"{i}-{k}")
             parts += [str(p) for p in stored_parts(folder / f"{i}-{k}")]
-        out.append({"source": source.source, "format": source.format, "parts": parts})
+        out.append({"source": clean_text(source.source), "format": source.format, "parts": parts})
     return out
 
 
@@ -88,8 +89,8 @@ def _metrics(audit: Audit) -> pl.DataFrame:
     import polars as pl
 
     rows: list[dict[str, Any]] = [
-        {"source": s.source, "subject": r.subject}
-        | {"metric": m.name, "layer": m.layer, "value": m.value, "se": m.se, "n": m.n, "unit": m.unit}
+        {"source": clean_text(s.source), "subject": clean_text(r.subject)}
+        | {"metric": clean_text(m.name), "layer": m.layer, "value": m.value, "se": m.se, "n": m.n, "unit": m.unit}
         for s in audit.sources
         for r in s.readings
         for m in r.health.metrics
@@ -102,8 +103,8 @@ def _findings(audit: Audit) -> pl.DataFrame:
     import polars as pl
 
     rows: list[dict[str, Any]] = [
-        {"source": s.source, "subject": r.subject}
-        | {"detector": f.detector, "kind": f.kind, "severity": f.severity, "validity": f.validity, "claim": f.claim}
+        {"source": clean_text(s.source), "subject": clean_text(r.subject), "claim": clean_text(f.claim)}
+        | {"detector": f.detector, "kind": f.kind, "severity": f.severity, "validity": f.validity}
         for s in audit.sources
         for r in s.readings
         for f in r.health.findings

@@ -28,6 +28,11 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(_shown, text)
 
 
+def line(text: object) -> str:
+    """`visible` text on a single line: a name cannot add lines of its own to a report."""
+    return visible(str(text)).replace("\n", " ⏎ ")
+
+
 def _shown(m: re.Match[str]) -> str:
     n = ord(m.group())
     if n < 32:
