@@ -9,6 +9,7 @@ from typing import Any
 
 from evotrainer.executors.worker import die_with_parent
 from evotrainer.records.arrow_schema import arrow_schema
+from evotrainer.records.output import print
 
 MIB = 2**20
 
