@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import subprocess
 import sys
 import textwrap
@@ -22,7 +23,7 @@ from evotrainer.envs.rows import read_file
 from evotrainer.errors import ConfigError, StoreError, TaskSetError
 from evotrainer.importers import Skipped, read
 from evotrainer.importers.tolerant import parse
-from evotrainer.records import caps, frames
+from evotrainer.records import caps, frames, parquet_footer
 from evotrainer.records.arrow_schema import arrow_schema
 from evotrainer.records.reading import load, scan
 
@@ -206,14 +207,12 @@ def test_batches_are_as_short_as_the_longest_repeated_value_demands(
     path = repeated(tmp_path / "a.parquet", 400, "y" * 100_000)
     monkeypatch.setattr(caps, "BATCH", MIB)
     with pq.ParquetFile(path) as file:
-        sizes = [b.nbytes for b in caps.batches(file, path.stat().st_size, columns=["completion"])]
+        sizes = [b.nbytes for b in caps.batches(file, path, columns=["completion"])]
     assert sum(sizes) > 40 * 10**6 and max(sizes) < 2 * MIB
     plain = pa.table({"text": [str(i) * 100 for i in range(2000)]})
     pq.write_table(plain, path, use_dictionary=False, compression="none")
     with pq.ParquetFile(path) as file:
-        assert [b.num_rows for b in caps.batches(file, path.stat().st_size, most=2000)] == [2000], (
-            "nothing repeated: whole"
-        )
+        assert [b.num_rows for b in caps.batches(file, path, most=2000)] == [2000], "nothing repeated: whole"
 
 
 def test_one_row_of_a_billion_list_items_is_not_begun(tmp_path: Path, small: None) -> None:
@@ -224,6 +223,37 @@ def test_one_row_of_a_billion_list_items_is_not_begun(tmp_path: Path, small: Non
     with pytest.raises(TaskSetError, match="2,000,004 values"):
         read_file(path)
     assert all(isinstance(x, Skipped) for _, _, x in read([path], "trl"))
+
+
+def test_the_directory_is_read_as_pyarrow_reads_it(tmp_path: Path) -> None:
+    table = pa.table({"a": ["x", "y", None] * 50, "b": [[1, 2], [], None] * 50, "c": [{"d": 1.5}] * 150})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=40, compression="zstd")
+    meta = pq.ParquetFile(tmp_path / "a.parquet").metadata
+    for i, g in enumerate(parquet_footer.groups(tmp_path / "a.parquet")):
+        theirs = meta.row_group(i)
+        columns = [theirs.column(c) for c in range(theirs.num_columns)]
+        assert g.rows == theirs.num_rows and g.values == sum(c.num_values for c in columns)
+        assert g.size == sum(c.total_uncompressed_size for c in columns)
+    assert i == meta.num_row_groups - 1
+
+
+def test_a_damaged_directory_is_an_error_and_never_ends_the_process(tmp_path: Path) -> None:
+    """pyarrow's own `column` ends the process where a directory lacks a column's metadata."""
+    path = repeated(tmp_path / "a.parquet", 10, "x")
+    whole = path.read_bytes()
+    rng = random.Random(1)
+    length = int.from_bytes(whole[-8:-4], "little")
+    refused = 0
+    for _ in range(1500):
+        data = bytearray(whole)
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data) - 8 - length, len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        try:
+            parquet_footer._groups(str(path), len(data), rng.getrandbits(60), 0)
+        except ValueError:
+            refused += 1
+    assert 100 < refused < 1500
 
 
 # -- run folders that somebody else made ---------------------------------------------------------------------------------

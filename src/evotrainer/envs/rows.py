@@ -104,10 +104,10 @@ def _parquet(path: Path) -> list[Row]:
 
     try:
         with pq.ParquetFile(path) as file:
-            return [row for batch in caps.batches(file, path.stat().st_size) for row in batch.to_pylist()]
+            return [row for batch in caps.batches(file, path) for row in batch.to_pylist()]
     except caps.TooLargeError as e:
         raise TaskSetError(f"{path}: {e}") from None
-    except (OSError, pa.ArrowException) as e:
+    except (OSError, ValueError, pa.ArrowException) as e:
         raise TaskSetError(f"cannot read {path}: {str(e).splitlines()[0]}; give a Parquet file of rows") from None
 
 

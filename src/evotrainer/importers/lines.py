@@ -171,8 +171,8 @@ def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str |
             yield Skipped(str(path), reason)
             return
         try:
-            caps.check_parquet(file, path.stat().st_size)
-        except caps.TooLargeError as e:
+            caps.check_parquet(path)
+        except ValueError as e:
             yield Skipped(str(path), str(e))
             return
         n = 0
@@ -180,7 +180,7 @@ def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str |
             rows = file.metadata.row_group(g).num_rows
             done = 0
             try:
-                for batch in caps.batches(file, path.stat().st_size, [g]):
+                for batch in caps.batches(file, path, [g]):
                     for i, row in enumerate(batch.to_pylist()):
                         try:
                             out = _bounded(convert(row, n + done + i + 1))

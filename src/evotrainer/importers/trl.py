@@ -121,7 +121,7 @@ def _reward_columns(path: Path) -> tuple[list[str], list[str]]:
         if not numeric or "advantage" not in schema.names:
             return numeric, numeric
         groups: dict[tuple[object, int], list[tuple[list[float | None], float]]] = {}
-        for batch in caps.batches(file, path.stat().st_size, columns=["step", "prompt", "advantage", *numeric]):
+        for batch in caps.batches(file, path, columns=["step", "prompt", "advantage", *numeric]):
             for r in batch.to_pylist():
                 if (advantage := number(r["advantage"])) is not None:
                     key = (r["step"], hash(str(r["prompt"])))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.parquet_footer import groups
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,8 +63,6 @@ SQL_MB = Cap("EVOTRAINER_CAP_SQL_MB", 4096)
 """MiB that a query of `audit --sql` may take beside its tables."""
 SQL_SECONDS = Cap("EVOTRAINER_CAP_SQL_SECONDS", 120)
 """Seconds that it may take."""
-_PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}
-"""Encodings of values that are as long in the file as in memory; RLE and BIT_PACKED are those of levels and booleans."""
 BATCH = 256 * MIB
 """Bytes of column values that one batch of rows is aimed at."""
 
@@ -113,34 +112,33 @@ def check_json(text: bytes | str, before: int = 0) -> int:
     return values
 
 
-def check_parquet(file: pq.ParquetFile, size: int) -> None:
-    """TooLargeError for a Parquet file of `size` bytes whose own directory promises more than a file of that size may hold."""
-    meta = file.metadata
-    rows = max(ROWS.value, size)
-    ROWS.check(meta.num_rows, rows, f"a Parquet file of {size:,} bytes with {meta.num_rows:,} rows")
-    chunks = [meta.row_group(g).column(c) for g in range(meta.num_row_groups) for c in range(meta.num_columns)]
-    most = max(VALUES.value, size)
-    values = sum(c.num_values for c in chunks)
-    VALUES.check(values, most, f"a Parquet file of {size:,} bytes with {values:,} values")
-    within(sum(c.total_uncompressed_size for c in chunks), size)
+def check_parquet(path: Path) -> None:
+    """TooLargeError for a Parquet file whose own directory promises more than a file of its size may hold; ValueError where the
+    directory is damaged."""
+    size, found = path.stat().st_size, groups(path)
+    rows, values = sum(g.rows for g in found), sum(g.values for g in found)
+    ROWS.check(rows, max(ROWS.value, size), f"a Parquet file of {size:,} bytes with {rows:,} rows")
+    VALUES.check(values, max(VALUES.value, size), f"a Parquet file of {size:,} bytes with {values:,} values")
+    within(sum(g.size for g in found), size)
 
 
 def batches(
     file: pq.ParquetFile,
-    size: int,
+    path: Path,
     row_groups: Sequence[int] | None = None,
     columns: list[str] | None = None,
     most: int = 512,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a Parquet file of `size` bytes, up to `most` a batch; TooLargeError where they take more memory than they may.
+    """Rows of an open Parquet file, up to `most` a batch; TooLargeError where they take more memory than they may.
 
     A value that stands once in a dictionary, or is the prefix of all others, takes no room in the file and all the more in
     memory. It is no longer than its column chunk, so batches are as short as the longest such chunk demands.
     """
-    check_parquet(file, size)
-    total = 0
-    for g in range(file.metadata.num_row_groups) if row_groups is None else row_groups:
-        rows = max(1, min(most, BATCH // max(1, _repeated(file.metadata.row_group(g)))))
+    check_parquet(path)
+    size, total = path.stat().st_size, 0
+    found = groups(path)
+    for g in range(len(found)) if row_groups is None else row_groups:
+        rows = max(1, min(most, BATCH // max(1, found[g].repeated)))
         for packed in file.iter_batches(batch_size=rows, row_groups=[g], columns=columns, use_threads=False):
             batch = _unpacked(packed)
             total += batch.nbytes
@@ -158,9 +156,3 @@ def _unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
         if any(pa.types.is_dictionary(c.type) for c in batch.columns)
         else batch
     )
-
-
-def _repeated(group: pq.RowGroupMetaData) -> int:
-    """Bytes of the longest column chunk of a row group whose values may take more room in memory than there."""
-    chunks = (group.column(c) for c in range(group.num_columns))
-    return max((c.total_uncompressed_size for c in chunks if not set(c.encodings) <= _PLAIN), default=0)

@@ -52,7 +52,7 @@ def open_part(path: Path) -> pq.ParquetFile:
 
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        caps.check_parquet(file, path.stat().st_size)
+        caps.check_parquet(path)
     except Exception as e:
         raise _part_trouble(path, e) from e
     check_version(file.schema_arrow, str(path))
@@ -75,8 +75,8 @@ def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | Non
     import pyarrow as pa
 
     try:
-        size, rows = path.stat().st_size, file.metadata.row_group(i).num_rows
-        read = list(caps.batches(file, size, [i], columns, most=max(1, rows)))
+        rows = file.metadata.row_group(i).num_rows
+        read = list(caps.batches(file, path, [i], columns, most=max(1, rows)))
         return pa.Table.from_batches(read) if read else file.read_row_group(i, columns=columns, use_threads=False)
     except Exception as e:
         raise _part_trouble(path, e) from e
@@ -84,14 +84,11 @@ def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | Non
 
 def _check_size(path: Path) -> None:
     """StoreError for a part that holds more than a file of its size may; damage is left to whoever reads it."""
-    import pyarrow.parquet as pq
-
     try:
-        with pq.ParquetFile(path) as file:
-            caps.check_parquet(file, path.stat().st_size)
+        caps.check_parquet(path)
     except caps.TooLargeError as e:
         raise _part_trouble(path, e) from e
-    except Exception:
+    except (OSError, ValueError):
         return
 
 
