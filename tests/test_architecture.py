@@ -129,3 +129,17 @@ def test_agents_and_harness_never_read_sealed_splits() -> None:
         if layer(p) in ("agents", "harness"):
             text = p.read_text(encoding="utf-8")
             assert "sealed/" not in text and '"cert"' not in text, f"{p} speaks of the sealed splits"
+
+
+def test_whatever_is_printed_passes_one_place() -> None:
+    """Control characters of others' names must not reach a terminal: see `records/output.py`."""
+    own = ("sandbox", "envs", "verl/inside", "verl/plugins", "records/output.py")  # scripts that run elsewhere
+    for p in modules():
+        if str(p.relative_to(SRC)).startswith(own):
+            continue
+        calls = [n.func for n in ast.walk(ast.parse(p.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+        if any(isinstance(f, ast.Name) and f.id == "print" for f in calls):
+            assert "evotrainer.records.output.print" in imports(p), f"{p} prints with the builtin"
+        if p.name != "console.py":
+            made = any(isinstance(f, ast.Name) and f.id == "Console" for f in calls)
+            assert not made or "evotrainer.records.console.Console" in imports(p), f"{p} opens a console of its own"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from evotrainer.records.output import print
 
 app = typer.Typer(
     name="evotrainer",
@@ -841,10 +844,14 @@ def main() -> None:
         from evotrainer.records.durable import disk_trouble, os_trouble
 
         if (cause := disk_trouble(e)) is None:
-            raise
+            print(traceback.format_exc(), end="", file=sys.stderr)
+            raise SystemExit(1) from None
         trouble = os_trouble("cannot write", cause)
         print(f"evotrainer: {trouble}", file=sys.stderr)
         raise SystemExit(trouble.exit_code) from None
+    except Exception:  # a fault of ours; its message may quote what it stumbled over
+        print(traceback.format_exc(), end="", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from evotrainer.judge.checks import findings_of
 from evotrainer.records.events import Audited, Invalidated, TrialFinished
 from evotrainer.records.evidence import Audit, Capability, Finding
 from evotrainer.records.lineage import BASE, Lineage, last_audits
+from evotrainer.records.names import joined, slug
 
 if TYPE_CHECKING:
     from evotrainer.executors.spec import TrialSpec
@@ -131,13 +132,12 @@ class Auditor:
 
     def audit(self, n: int, b: Branch, c: Capability, trigger: str) -> Audit:
         """The recorded audit of a branch, made first where there is none, or none of the seeds that were added since."""
-        key, k = f"{b.name}/audited/{c.name}", 1
-        while (event := self.loop.ledger.get(key)) is not None:
-            known: Audit = event.body.audit
+        made: list[Audit] = [e.body.audit for e in self.loop.ledger.events("audited")]
+        made = [a for a in made if (a.branch, a.capability) == (b.name, c.name)]
+        for known in made:
             if known.confirmed or len(known.trials) >= len(b.complete):
                 return known
-            k += 1
-            key = f"{b.name}/audited/{c.name}/{k}"
+        key = f"{b.name}/audited/{slug(c.name)}" + (f"/{len(made) + 1}" if made else "")
         self.loop.view.step(f"audit {b.name} with {c.name} closed ({trigger})")
         base = self.loop.base
         if base is None or not b.complete:
@@ -194,7 +194,7 @@ class Auditor:
         closed = self.closed_names(world)
         return [
             self.loop.eval_spec(
-                f"{t.trial}-{'closed-' + '-'.join(closed) if closed else 'open'}",
+                f"{t.trial}-{'closed-' + joined(closed, [c.name for c in self.capabilities]) if closed else 'open'}",
                 None if b.name == BASE else b,
                 t.seed,
                 t.policy_path,

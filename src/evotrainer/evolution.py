@@ -29,6 +29,7 @@ from evotrainer.records.evidence import (
     Quote,
 )
 from evotrainer.records.lineage import BASE, Lineage
+from evotrainer.records.names import read_label
 
 if TYPE_CHECKING:
     from evotrainer.harness import Harness
@@ -368,7 +369,7 @@ class Evolver:
             out.held_clean[f"{trial} first {edge} steps"] = views["first"]
         width = max(1, len(order) // BINS)
         windows = [order[i : i + width] for i in range(0, len(order), width)]
-        name = next((k for k in out.held_bad if k.startswith(f"{trial} ")), "")
+        name = next((k for k in out.held_bad if read_label(k).trial == trial), "")
         finished = next((t for t in b.complete if t.trial == trial), None)
         if name and finished:
             out.steps[name] = [(w[-1], thin(Views([r for s in w for r in by_step[s]]), WINDOW)) for w in windows]
@@ -736,14 +737,12 @@ def named_views(folder: Path, name: str) -> Views:
     from evotrainer.harness.features import Views
     from evotrainer.records.store import load
 
-    trial, _, what = name.partition(" ")
-    store = [folder / "rollouts" / trial]
-    if what.startswith("search"):
+    label = read_label(name)
+    store = [folder / "rollouts" / label.trial]
+    if label.step is None and not label.end:
         whole = Views(load(store, split="search"))
-        half = what.removeprefix("search, ").removesuffix(" tasks") if "," in what else ""
-        return dict(_halves(whole))[half] if half else whole
+        return dict(_halves(whole))[label.half] if label.half else whole
     rollouts = load(store, split="train")
     steps = sorted({r.step for r in rollouts})
-    kind, _, n = what.removesuffix(" steps").partition(" ")
-    chosen = {"step": [int(n)], "first": steps[: int(n)], "last": steps[-int(n) :]}[kind]
-    return Views([r for r in rollouts if r.step in set(chosen)])
+    chosen = steps[: label.steps] if label.end == "first" else steps[-label.steps :] if label.end else [label.step]
+    return Views([r for r in rollouts if r.step in chosen])

@@ -31,6 +31,11 @@ def check_recipe(
         raise ConfigError(
             f"unknown environment knob {', '.join(unknown)}; {name} has: {', '.join(sorted(knobs)) or 'none'}"
         )
+    for knob, values in knobs.items():
+        if not isinstance(values, str) and any(", " in str(v) for v in values):
+            raise ConfigError(
+                f"environment knob {knob} of {name} has a value with a comma and a blank; give it another name"
+            )
     for knob, value in recipe.knobs.items():
         allowed = knobs[knob]
         values = allowed.split(", ") if isinstance(allowed, str) else [str(v) for v in allowed]

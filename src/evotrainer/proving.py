@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from evotrainer.records import verify as records_verify
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.evidence import Capability
 from evotrainer.records.lineage import BASE, Lineage, last_audits
+from evotrainer.records.names import read_label
 from evotrainer.records.verify import Check, Problem, Record, VerifyReport, verify_run
 
 if TYPE_CHECKING:
@@ -220,8 +222,9 @@ def _near(a: float | None, b: float | None) -> bool:
 def _noise(record: Record, event: Event) -> Iterator[Problem]:
     from evotrainer.judge import measure_noise, scores_of
 
-    name = event.id.split("/")[1]
-    branch = event.body.branch if name.isdigit() else name
+    branch = event.body.branch
+    if not re.fullmatch(rf"noise/(?:\d+|{re.escape(branch)}(?:/\d+)?)", event.id):
+        yield Problem("noise", f"{event.id} measures {branch}")
     purposes = {e.body.trial: e.body.purpose for e in record.before(event, "intended")}
     done = [e.body for e in record.before(event, "finished") if e.body.branch == branch]
     own = [t for t in done if t.trial == f"{branch}-s{t.seed}" and purposes.get(t.trial) in ("noise", "branch")]
@@ -458,11 +461,17 @@ def _looked_at(record: Record, event: Event) -> Iterator[Problem]:
         ("reference_trials", [BASE], a.closed),
     ):
         names = getattr(a, what)
-        repeated = [next((t for t in due if n == t or n.startswith(f"{t}-")), n) for n in names]
+        repeated = [next((t for t in due if _repeats(finished, n, t)), n) for n in names]
         yield from _named("audited", event, what, repeated, due)
         for n in names:
             if n in finished and str(finished[n].world.get(a.knob, default)) != str(value):
                 yield Problem("audited", f"{event.id}: {n} was not evaluated with {a.knob} = {value}")
+
+
+def _repeats(finished: Mapping[str, TrialFinished], evaluation: str, trial: str) -> bool:
+    """Is it that trial itself, or an evaluation of the same branch's policy of the same seed?"""
+    a, b = finished.get(evaluation), finished.get(trial)
+    return evaluation == trial or (a is not None and b is not None and (a.branch, a.seed) == (b.branch, b.seed))
 
 
 def _audited(record: Record, event: Event) -> Iterator[Problem]:
@@ -592,14 +601,14 @@ def _gap(record: Record, event: Event) -> Iterator[Problem]:
     finished = {e.body.trial for e in before if e.kind == "finished"}
     named = [x for a in g.considered for x in (*a.bad, *a.clean)]
     for text in sorted({*g.mined, *named}):
-        if text.split(" ")[0] not in finished:
+        if read_label(text).trial not in finished:
             yield Problem("gap", f"{event.id}: looks at {text}, which had not finished")
     names = [a.detector.name for a in g.considered]
     used = {a.detector.name for e in before if e.kind == "gap" for a in e.body.considered if a.admitted}
     for name in sorted({n for n in names if names.count(n) > 1} | (used & set(names))):
         if any(a.detector.name == name and a.admitted for a in g.considered):
             yield Problem("gap", f"{event.id}: the name {name} was used before")
-    if not {x.split(" ")[0] for x in named} - finished:
+    if not {read_label(x).trial for x in named} - finished:
         from evotrainer.evolution import gap_problems
 
         yield from (Problem("gap", f"{event.id}: {p}") for p in gap_problems(record.folder, event))

@@ -150,7 +150,7 @@ def again(recorded: Reestimated, events: Sequence[Any]) -> list[str]:
     names = [x for x in (recorded.trials, recorded.control_trials, recorded.start_trials) if x]
     sides = [[finished[t] for t in x] for x in names]
     stand_ins = [finished[t] for t in recorded.evaluations]
-    evaluated = [[e for e in stand_ins if any(e.trial.startswith(f"{t.trial}-") for t in side)] for side in sides]
+    evaluated = [[e for e in stand_ins if (e.branch, e.seed) in {(t.branch, t.seed) for t in s}] for s in sides]
     fresh = reestimated(
         recorded.branch,
         recorded.control,

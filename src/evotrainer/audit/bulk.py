@@ -26,6 +26,7 @@ from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
 from evotrainer.importers.tolerant import SPAN, is_compressed
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.ingest import ingest
+from evotrainer.records.output import print
 from evotrainer.records.reading import read_checksum, stored_parts
 from evotrainer.records.rollout import Rollout
 

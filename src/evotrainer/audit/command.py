@@ -11,6 +11,7 @@ from typing import Any
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.text import clean
+from evotrainer.records.output import print
 
 FOUND = 10
 """Exit code where a finding reaches `--fail-on`."""
@@ -112,7 +113,7 @@ def _table(table: Any) -> str:
 @contextmanager
 def _progress() -> Iterator[Any]:
     """A bar on a terminal's stderr; nothing elsewhere."""
-    from rich.console import Console
+    from evotrainer.records.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -118,7 +118,11 @@ def audit(
 def _check_proxy(proxy: tuple[str, str] | None, reports: Sequence[SourceReport]) -> None:
     """ConfigError where no source has both of the components that were named."""
     names = {
-        m.name.split("/")[1] for s in reports for r in s.readings for m in r.health.metrics if m.name.endswith("/mean")
+        m.name.removeprefix("rewards/").removesuffix("/mean")
+        for s in reports
+        for r in s.readings
+        for m in r.health.metrics
+        if m.name.startswith("rewards/") and m.name.endswith("/mean")
     }
     if proxy is not None and reports and not set(proxy) <= names:
         missing = ", ".join(sorted(set(proxy) - names))

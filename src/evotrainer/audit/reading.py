@@ -85,7 +85,7 @@ def read_subjects(
     out: list[Reading] = []
     for name, rows in subjects_of(traits):
         batch = batch_of(whole, traits, rows)
-        known = next((t for b, t in (own or {}).items() if b in name.split()), None)
+        known = known_of(own or {}, batch, traits)
         curve = learning_curve(batch)
         if known and len(known.curve) == len(curve):
             curve = tuple({**a, **b} for a, b in zip(known.curve, curve, strict=True))
@@ -126,6 +126,13 @@ def subjects_of(traits: Traits) -> list[tuple[str, np.ndarray | None]]:
     return [
         (name, np.flatnonzero(traits.subject.code == i)) for i, name in sorted(enumerate(names), key=lambda x: x[1])
     ]
+
+
+def known_of(own: Mapping[str, Training], batch: Batch, traits: Traits) -> Training | None:
+    """What is known of the branch that a subject's rollouts are of; None where several are read as one."""
+    if not own or not batch.n or len(traits.subject.names) > MAX_SUBJECTS:
+        return None
+    return own.get(batch.some([0])[0].branch)
 
 
 def batch_of(whole: Opened, traits: Traits, rows: np.ndarray | None) -> Batch:

@@ -10,6 +10,7 @@ from evotrainer.harness import render_text
 from evotrainer.harness.render import LAYERS, healthy, metric_line
 from evotrainer.harness.text import clean
 from evotrainer.records.evidence import Finding
+from evotrainer.records.output import line
 
 NAMED_SKIPS = 5
 QUOTES = 2
@@ -40,9 +41,10 @@ def _total(audit: Audit) -> str:
 
 
 def _source(s: SourceReport, full: bool) -> str:
-    lines = [f"# {clean(s.source, 1000)} ({s.format}, {s.rollouts:,} rollouts)", ""]
+    lines = [f"# {line(clean(s.source, 1000))} ({s.format}, {s.rollouts:,} rollouts)", ""]
     if s.faults:
-        lines.append("Infrastructure faults: " + ", ".join(f"{n:,}x {k}" for k, n in sorted(s.faults.items())) + ".\n")
+        faults = ", ".join(f"{n:,}x {line(k)}" for k, n in sorted(s.faults.items()))
+        lines.append(f"Infrastructure faults: {faults}.\n")
     if not s.readings:
         lines.append("Nothing to read.\n")
     for r in s.readings:
@@ -54,7 +56,7 @@ def _source(s: SourceReport, full: bool) -> str:
 
 def _reading(r: Reading) -> str:
     h = r.health
-    lines = [f"## {clean(h.subject)}: {h.rollouts:,} rollouts in {h.groups:,} groups", ""]
+    lines = [f"## {line(clean(h.subject))}: {h.rollouts:,} rollouts in {h.groups:,} groups", ""]
     findings = sorted((f for f in h.findings if not f.missing), key=lambda f: ORDER[f.severity])
     if not findings:
         lines.append("No finding.")
@@ -67,15 +69,15 @@ def _reading(r: Reading) -> str:
     lines += [metric_line(m) for m in shown[:16]]
     for what, value in r.assumed.items():
         said = " -> ".join(value) if what == "proxy" else ", ".join(f"{k} {v:g}" for k, v in value.items())
-        lines.append(f"- taken from the data: {what} {said}")
+        lines.append(f"- taken from the data: {what} {line(said)}")
     blind = sorted({x for f in h.findings for x in f.missing})
     if blind:
-        lines.append(f"- not recorded, so not looked at: {', '.join(blind)}")
+        lines.append(f"- not recorded, so not looked at: {line(', '.join(blind))}")
     return "\n".join(lines) + "\n"
 
 
 def _finding(f: Finding) -> list[str]:
-    out = [f"- [{f.severity}{', validity' if f.validity else ''}] {f.detector}: {f.claim}"]
+    out = [f"- [{f.severity}{', validity' if f.validity else ''}] {line(f.detector)}: {line(f.claim)}"]
     for q in f.quotes[:QUOTES]:
         text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip()))[:200] or "(empty)"
         out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))
@@ -84,7 +86,7 @@ def _finding(f: Finding) -> list[str]:
 
 def _skips(title: str, skipped: tuple[Any, ...]) -> str:
     lines = [f"{title}: {len(skipped):,}"]
-    lines += [clean(f"- {s.where}: {s.reason}", 2000) for s in skipped[:NAMED_SKIPS]]
+    lines += [line(clean(f"- {s.where}: {s.reason}", 2000)) for s in skipped[:NAMED_SKIPS]]
     if len(skipped) > NAMED_SKIPS:
         lines.append(f"- ... and {len(skipped) - NAMED_SKIPS:,} more (all are in --json)")
     return "\n".join(lines) + "\n"

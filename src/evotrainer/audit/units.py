@@ -18,7 +18,7 @@ from evotrainer.errors import StoreError
 from evotrainer.harness.chunk import from_rollouts, from_table
 from evotrainer.harness.traits import Traits, extract, join
 from evotrainer.importers.base import Skipped
-from evotrainer.records.reading import open_part, read_checksum
+from evotrainer.records.reading import open_part, read_checksum, row_group
 from evotrainer.records.rollout import Rollout
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Group:
 
     def table(self) -> pa.Table:
         with open_part(self.part) as file:
-            return file.read_row_group(self.index, use_threads=False)
+            return row_group(file, self.part, self.index)
 
     def traits(self, sampled: bool) -> Traits:
         return extract(from_table(self.table()), sampled)

@@ -10,6 +10,7 @@ from pathlib import Path
 from evotrainer.audit.kept import CacheError, keep_or_skip
 from evotrainer.audit.units import part_groups
 from evotrainer.executors.worker import die_with_parent
+from evotrainer.records.output import print
 
 
 def main() -> int:

@@ -31,6 +31,7 @@ from evotrainer.harness.metrics import METRICS
 from evotrainer.harness.traits import Traits, join
 from evotrainer.records.evidence import DetectorSpec, DetectorTest, HealthReport, MetricValue
 from evotrainer.records.lineage import Lineage
+from evotrainer.records.names import read_label
 from evotrainer.records.recipe import explain
 from evotrainer.records.rollout import Rollout
 
@@ -342,8 +343,9 @@ def _looked_at(events: Sequence[Any], detector: str) -> set[str]:
     for e in events:
         if e.kind == "harness" and any(d.name == detector for d in getattr(e.body, "added", ())):
             done = {x.body.branch for x in events if x.kind == "finished" and x.seq < e.seq}
+            branch_of = {x.body.trial: x.body.branch for x in events if x.kind == "finished"}
             held = {
-                t.split()[0].rsplit("-s", 1)[0]
+                branch_of.get(read_label(t).trial, "")
                 for a in getattr(e.body, "admissions", ())
                 if a.detector.name == detector
                 for t in (*a.bad, *a.clean)

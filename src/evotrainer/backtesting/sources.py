@@ -112,7 +112,7 @@ def _of_others(
     cache: Path | None,
     workers: int | None,
 ) -> list[Subject]:
-    from evotrainer.audit.reading import batch_of, own_training, subjects_of
+    from evotrainer.audit.reading import batch_of, known_of, own_training, subjects_of
 
     out = []
     for source, whole, traits in opened(paths, format, cache, workers):
@@ -122,8 +122,8 @@ def _of_others(
             out.append(Subject(source.label, Batch.of(()), Recipe(), HarnessContext(), skipped=skipped))
         for name, rows in subjects_of(traits):
             batch = batch_of(whole, traits, rows)
-            known = next((t.recipe for b, t in own.items() if b in name.split()), None)
-            recipe, assumed = (known, {}) if known else _inferred(batch, paid)
+            known = known_of(own, batch, traits)
+            recipe, assumed = (known.recipe, {}) if known else _inferred(batch, paid)
             title = f"{Path(source.label).name} {name}".strip()
             out.append(Subject(title, batch, recipe, HarnessContext(recipe=recipe), assumed, skipped))
     return out

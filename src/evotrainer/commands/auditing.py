@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.commands.common import console
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.records.evidence import Audit

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.backtesting import GateReplay, Replayed, Tested

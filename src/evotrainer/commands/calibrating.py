@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evotrainer.commands.common import console
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.judge.calibrate import Calibration, Option, Share

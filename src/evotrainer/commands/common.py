@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from evotrainer.records.console import Console
 
 
 def console(*, stderr: bool = False) -> Console:
-    from rich.console import Console
+    from evotrainer.records.console import Console
 
     return Console(stderr=stderr, highlight=False)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
@@ -129,8 +130,6 @@ def _flips(record: Record, branch: str) -> None:
 
 def _of(event: Event) -> str:
     """The branch that an event is about."""
-    if event.kind == "noise" and not (name := event.id.split("/")[1]).isdigit():
-        return name
     return str(event.body.audit.branch if event.kind == "audited" else event.body.branch)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError, EvoTrainerError, TrainerError
+from evotrainer.records.output import print
 
 
 def track(folder: Path, to: Sequence[str], project: str | None, options: Sequence[str], *, again: bool = False) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.api import Run

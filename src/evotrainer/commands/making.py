@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from evotrainer.commands.common import console
 from evotrainer.errors import ConfigError, EvoTrainerError, SandboxError
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.commands.common import console, open_page
 from evotrainer.errors import ConfigError
+from evotrainer.records.output import line, print
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
@@ -111,9 +112,9 @@ def verify(folder: Path, head: str = "") -> None:
     if result.unchecked:
         print("without a check of its own: " + ", ".join(result.unchecked))
     for text in result.notes:
-        print(f"note: {text}")
+        print(f"note: {line(text)}")
     for p in result.problems:
-        print(f"[FAIL] {p.area}: {p.message}")
+        print(f"[FAIL] {p.area}: {line(p.message)}")
     if result.ok and not result.checked["events"]:
         print("the ledger is empty: the run was stopped before its first event; `evotrainer resume` begins it")
     elif result.ok:

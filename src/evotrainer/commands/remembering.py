@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.commands.common import console
+from evotrainer.records.output import print
 
 
 def cases(folder: Path, *, trace: bool, as_json: bool) -> None:

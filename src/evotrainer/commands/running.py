@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.commands.common import console, open_page
 from evotrainer.errors import AbortedError
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.api import Run

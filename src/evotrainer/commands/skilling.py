@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.commands.common import console
 from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.records.skills import Skill

@@ -10,6 +10,7 @@ from typing import Any
 
 from evotrainer.commands.common import console
 from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
 
 
 def verl_setup(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import io
 import json
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from evotrainer.envs.base import SPLITS
 from evotrainer.errors import TaskSetError
+from evotrainer.records import caps
 
 Row = Mapping[str, Any]
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
@@ -46,9 +47,11 @@ def read_jsonl(path: Path) -> list[Row]:
 
 def _text(path: Path) -> str:
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return raw.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as e:
+        with caps.open_gzip(path) if path.suffix == ".gz" else path.open("rb") as f:
+            return f.read().decode("utf-8-sig")
+    except caps.TooLargeError as e:
+        raise TaskSetError(f"{path}: {e}") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as e:
         raise TaskSetError(
             f"cannot read {path}: {e}; give a {', '.join(SUFFIXES)} file, text as UTF-8, or .jsonl.gz"
         ) from None
@@ -57,8 +60,11 @@ def _text(path: Path) -> str:
 def _json(path: Path, text: str) -> list[Row]:
     """A list of objects, alone or under `data`; a file of one object a line is read as such."""
     try:
+        caps.check_json(text)
         found = json.loads(text)
-    except ValueError as e:
+    except caps.TooLargeError as e:
+        raise TaskSetError(f"{path}: {e}") from None
+    except (ValueError, RecursionError) as e:
         lines = text.split("\n")
         if text.lstrip().startswith("{") and len(lines) > 1:
             return list(_objects(path, lines))
@@ -93,21 +99,29 @@ def _csv(path: Path, text: str) -> list[Row]:
 
 
 def _parquet(path: Path) -> list[Row]:
-    import polars as pl
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
-        return list(pl.read_parquet(path).to_dicts())
-    except (OSError, pl.exceptions.PolarsError) as e:
+        with pq.ParquetFile(path) as file:
+            return [row for batch in caps.batches(file, path) for row in batch.to_pylist()]
+    except caps.TooLargeError as e:
+        raise TaskSetError(f"{path}: {e}") from None
+    except (OSError, ValueError, pa.ArrowException) as e:
         raise TaskSetError(f"cannot read {path}: {str(e).splitlines()[0]}; give a Parquet file of rows") from None
 
 
 def _objects(path: Path, lines: Sequence[str]) -> Iterator[Row]:
+    values = 0
     for n, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
+            values = caps.check_json(line, values)
             row = json.loads(line)
-        except ValueError as e:
+        except caps.TooLargeError as e:
+            raise TaskSetError(f"{path}, line {n}: {e}") from None
+        except (ValueError, RecursionError) as e:
             raise TaskSetError(f"{path}, line {n}: not JSON ({e}); write one object per line") from None
         if not isinstance(row, dict):
             raise TaskSetError(f"{path}, line {n}: {type(row).__name__} instead of an object with named fields")

@@ -37,6 +37,7 @@ from evotrainer.executors.keeper import ENDED, LOOK_S, Job, Keeper, Report
 from evotrainer.executors.local import LocalExecutor, end
 from evotrainer.executors.spec import read_spec, write_atomic
 from evotrainer.executors.worker import BESIDE, Clock, TrialProcess, die_with_parent, guarded, tell
+from evotrainer.records.output import print
 
 NAMESPACE = "evotrainer"
 LEADER = "leader"

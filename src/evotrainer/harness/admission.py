@@ -23,7 +23,7 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness.authored import KNOWN, Mask, Runner, check_spec, flags
 from evotrainer.harness.detector_test import Fire, Version, fire_of_mask, over_steps, test_detector
-from evotrainer.harness.features import RESTATES, Views, restates
+from evotrainer.harness.features import RESTATES, Views, components_of, restates
 from evotrainer.harness.mining import LEAST_DIFFERENCE, clustered, thin
 from evotrainer.records.evidence import Admission, DetectorSpec
 
@@ -150,7 +150,8 @@ def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Ma
     """Why a detector that says no more than the score is refused: it compares a reward component that is the outcome under
     another name, or its function flags what is right (or wrong) and nothing else. Empty where neither holds."""
     if spec.form == "threshold" and spec.feature.startswith("component:"):
-        first, _, second = spec.feature.removeprefix("component:").partition(" - ")
+        known = {c for v in versions.values() for r in v.rollouts for c in r.components}
+        first, second = components_of(spec.feature, known)
         name = second if second and spec.op == "<=" else first
         if restates(list(versions.values()), name):
             return f"repeats the score: {name} is the outcome under another name, and explains nothing"

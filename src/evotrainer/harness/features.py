@@ -7,7 +7,7 @@ a detector that repeats the score explains nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -91,7 +91,7 @@ class Views:
         if feature in OVERLAPS:
             return np.array([_OVERLAP[feature](r) for r in self.rollouts], dtype=np.float64)
         if feature.startswith("component:"):
-            first, _, second = feature.removeprefix("component:").partition(" - ")
+            first, second = components_of(feature, {c for r in self.rollouts for c in r.components})
             x = self.component(first)
             return x - self.component(second) if second else x
         raise ConfigError(
@@ -103,6 +103,19 @@ class Views:
         """Values of a reward component (N,), NaN where absent."""
         values = [r.components.get(name) for r in self.rollouts]
         return np.array([np.nan if v is None else float(v) for v in values], dtype=np.float64)
+
+
+def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
+    """The component of `component:<name>`, or the two of `component:<name> - <name>`; the second is empty where there is one.
+
+    A name may hold ` - ` itself: what is known decides, and where nothing is, the first.
+    """
+    text = feature.removeprefix("component:")
+    parts = text.split(" - ")
+    pairs = [(" - ".join(parts[:i]), " - ".join(parts[i:])) for i in range(1, len(parts))]
+    if text in known or not pairs:
+        return text, ""
+    return next((p for p in pairs if p[0] in known and p[1] in known), pairs[0])
 
 
 def restates(views: Sequence[Views], component: str) -> bool:

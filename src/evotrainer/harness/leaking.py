@@ -24,8 +24,9 @@ _WEB = re.compile(
     r"\b(?:curl|wget)\b[^\n;|&]*git(?:hub|lab)[^\s]*/(?:pull|commit|blob|raw|compare|patch|main|master|v?\d)",
     re.IGNORECASE,
 )
+_READS = re.compile(r"\b(?:cat|less|more|head|tail|open|view|grep|cp|strings|diff|sed\s+-n|nl)\b")
+_PART = re.compile(r"[^\n;|&]+")
 _FILE = re.compile(
-    r"\b(?:cat|less|more|head|tail|open|view|grep|cp|strings|diff|sed\s+-n|nl)\b[^\n;|&]*?"
     r"(?P<file>\bgold(?:en)?(?:[_-]?(?:patch|answer|solution))?\.\w+|\b(?:reference_)?solutions?\.\w+|\boracle[\w-]*\.\w+"
     r"|(?:^|(?<=[\s/]))\.?answers?(?:\.\w+|/[\w./-]*)|expected_outputs?[\w./-]*|hidden_tests?[\w./-]*|reference_patch[\w./-]*)"
 )
@@ -38,7 +39,16 @@ def suspect(name: str, text: str) -> bool:
     if not any(x in text for x in LITERALS):
         return False
     line = command(Action(name, text, None))
-    return any(p.search(line) is not None for p in (_HISTORY, _STASH, _WEB, _FILE))
+    return any(p.search(line) is not None for p in (_HISTORY, _STASH, _WEB)) or _read_file(line) is not None
+
+
+def _read_file(line: str) -> str | None:
+    """The first answer file that a command reads: what stands behind a reading program in the same part of the line."""
+    for part in _PART.finditer(line):
+        reads = _READS.search(line, part.start(), part.end())
+        if reads and (m := _FILE.search(line, reads.end(), part.end())):
+            return m["file"]
+    return None
 
 
 def leaked(said: Sequence[str], actions: Sequence[Action]) -> int | None:
@@ -58,8 +68,8 @@ def leaked(said: Sequence[str], actions: Sequence[Action]) -> int | None:
             own = stashed or (back is not None and put is not None and put.start() < back.start())
             if _HISTORY.search(line) or _WEB.search(line) or (back is not None and not own):
                 return i
-            if m := _FILE.search(_QUOTED.sub("''", line)):
-                base = m["file"].rstrip("/").rsplit("/", 1)[-1]
+            if (file := _read_file(_QUOTED.sub("''", line))) is not None:
+                base = file.rstrip("/").rsplit("/", 1)[-1]
                 if base not in wrote and not (said and base in said[0]):
                     return i
         stashed = stashed or _STASHED.search(line) is not None

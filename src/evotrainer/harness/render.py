@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from evotrainer.harness.kinds import KINDS
 from evotrainer.records.evidence import Finding, HealthReport, MetricValue
+from evotrainer.records.output import line
 
 LAYERS = ("score", "signal", "behaviour")
 PERCENT = ("share", "share of groups", "share of tasks", "share of pairs", "share of actions")
@@ -11,14 +12,14 @@ PERCENT = ("share", "share of groups", "share of tasks", "share of pairs", "shar
 
 def render_text(report: HealthReport, quotes: int = 2) -> str:
     """Markdown of at most some 100 lines: bottlenecks, findings with quotes, metrics in three layers, blind spots."""
-    lines = [f"# Health of {report.subject}", ""]
+    lines = [f"# Health of {line(report.subject)}", ""]
     lines.append(f"Harness {report.harness}; {report.rollouts} rollouts in {report.groups} groups.")
     lines += ["", "## Diagnosis", ""]
     if not report.bottlenecks:
         lines.append("No bottleneck found.")
     for i, b in enumerate(report.bottlenecks, 1):
         remedies = KINDS[b.name].factors if b.name in KINDS else ()
-        lines.append(f"{i}. **{b.name}** ({b.score:.2f}): {b.explanation}")
+        lines.append(f"{i}. **{b.name}** ({b.score:.2f}): {line(b.explanation)}")
         if remedies:
             lines.append(f"   Factors that may help: {', '.join(remedies)}.")
     claims = [f for f in report.findings if not f.missing]
@@ -34,7 +35,7 @@ def render_text(report: HealthReport, quotes: int = 2) -> str:
     blind = sorted({f.detector for f in report.findings if f.missing})
     unseen = sorted({x for m in report.metrics for x in m.missing} | {x for f in report.findings for x in f.missing})
     if unseen:
-        lines += ["", "## Not seen", "", f"Missing: {', '.join(unseen)}."]
+        lines += ["", "## Not seen", "", f"Missing: {line(', '.join(unseen))}."]
         if blind:
             lines.append(f"Detectors that could not look: {', '.join(blind)}.")
     return "\n".join(lines) + "\n"
@@ -42,7 +43,7 @@ def render_text(report: HealthReport, quotes: int = 2) -> str:
 
 def _finding(f: Finding, quotes: int) -> list[str]:
     mark = f"{f.severity}, validity" if f.validity else f.severity
-    out = [f"- [{mark}] {f.detector}: {f.claim}"]
+    out = [f"- [{mark}] {line(f.detector)}: {line(f.claim)}"]
     for q in f.quotes[:quotes]:
         text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip())) or "(empty)"
         out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))
@@ -57,7 +58,7 @@ def metric_line(m: MetricValue) -> str:
     else:
         text = f"{m.value:.4g}" + (f" ± {m.se:.2g}" if m.se is not None else "")
         text += f" {m.unit}" if m.unit not in ("", "reward", "correlation", "ratio") else ""
-    return f"- {m.name}: {text}" + ("" if healthy(m) else f" (healthy: {_range(m)})")
+    return f"- {line(m.name)}: {text}" + ("" if healthy(m) else f" (healthy: {_range(m)})")
 
 
 def healthy(m: MetricValue) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,7 +35,7 @@ _TEST_NAME = re.compile(
     r"(?:^|/)(?:conftest\.py|tests?\.py|test_[^/]+|[^/]+_tests?\.\w+|[^/]+\.(?:test|spec)\.[jt]sx?)$"
 )
 _OWN = re.compile(r"repro|scratch|/new_|^new_|my_|debug|^/tmp/|^/var/tmp/", re.IGNORECASE)
-_NOT_FILES = re.compile(r"(?:^|/)(?:requirements[\w-]*\.txt|README[\w.]*|.*\.(?:log|out|orig|bak|pyc|md|rst))$")
+_NOT_FILES = re.compile(r"(?:^|/)(?:requirements[\w-]*\.txt|README[\w.]*)$|\.(?:log|out|orig|bak|pyc|md|rst)$")
 
 _SED = re.compile(r"\b(?:sed\s+-\w*i\S*|perl\s+-\w*i\S*)\s([^\n;|&]*(?:'[^']*'|\"[^\"]*\")?[^\n;|&]*)")
 _REMOVE = re.compile(r"(?:^|[\n;&|]\s*|\bgit\s+)(?:rm|mv|unlink|truncate|chmod|shred)\s+([^\n;|&]+)")
@@ -44,7 +45,8 @@ _TEE = re.compile(rf"\btee\s+(-a\s+)?['\"]?({_PATH})")
 _OPENED = re.compile(rf"open\(\s*['\"]({_PATH})['\"]\s*,\s*['\"]([wa])|Path\(\s*['\"]({_PATH})['\"]\s*\)\.write_")
 _DIFF = re.compile(rf"^(?:\+\+\+ (?:b/)?|\*\*\* (Update|Add|Delete) File: )({_PATH})", re.MULTILINE)
 _LINE_EDIT = re.compile(rf"^(edit|insert|append|write|overwrite|create|str_replace|delete|remove)\s+({_PATH})")
-_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n.*?^\s*\1\b", re.DOTALL | re.MULTILINE)
+_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n")
+_FIRST_WORD = re.compile(r"^[^\S\n]*(\w+)", re.MULTILINE)
 _FILE_KEYS = ("path", "file_path", "file", "filename", "target_file", "relative_path")
 _EDIT_TOOL = re.compile(r"edit|write|replace|insert|create|patch|delete|remove|append", re.IGNORECASE)
 
@@ -104,7 +106,7 @@ def _way(name: str, verb: str, value: Mapping[str, Any]) -> Way:
 
 def _command_changes(line: str) -> Iterator[Change]:
     """Of a shell command or a plain edit command."""
-    bare = _HEREDOC.sub("", line)
+    bare = _without_heredocs(line)
     for m in _SED.finditer(bare):
         for path in _arguments(m[1])[1:]:
             yield Change(path, "change")
@@ -129,6 +131,22 @@ def _command_changes(line: str) -> Iterator[Change]:
     if m2 := _LINE_EDIT.match(line):
         way = {"write": "write", "overwrite": "write", "create": "write", "delete": "remove", "remove": "remove"}
         yield Change(m2[2], way.get(m2[1], "add" if m2[1] in {"insert", "append"} else "change"))  # type: ignore[arg-type]
+
+
+def _without_heredocs(line: str) -> str:
+    """The command without texts between `<<WORD` and a line that begins with WORD; in time proportional to its length."""
+    if "<<" not in line:
+        return line
+    ends: dict[str, list[int]] = {}
+    for m in _FIRST_WORD.finditer(line):
+        ends.setdefault(m[1], []).append(m.end())
+    kept, at = [], 0
+    while m := _HEREDOC.search(line, at):  # type: ignore[assignment]
+        stops = ends.get(m[1], [])
+        i = bisect_right(stops, m.end())
+        kept.append(line[at : m.start() if i < len(stops) else m.end()])
+        at = stops[i] if i < len(stops) else m.end()
+    return "".join([*kept, line[at:]])
 
 
 def _arguments(text: str) -> list[str]:
@@ -170,7 +188,8 @@ def tampered(said: Sequence[str], actions: Sequence[Action], named: str = "") ->
 
 def _known(base: str, said: Sequence[str], i: int, actions: Sequence[Action], named: str) -> bool:
     word = re.compile(rf"(?<![\w-]){re.escape(base)}(?![\w-])")
-    return any(word.search(s) for s in (named, *said[: i + 1], *(a.text[:MAX_COMMAND] for a in actions[:i])))
+    texts = (named, *said[: i + 1], *(a.text[:MAX_COMMAND] for a in actions[:i]))
+    return any(base in s and word.search(s) for s in texts)
 
 
 _FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)", re.MULTILINE)

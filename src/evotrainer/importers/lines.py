@@ -12,10 +12,13 @@ from typing import Any
 from evotrainer.importers.base import Skipped
 from evotrainer.importers.foreign import plain
 from evotrainer.importers.tolerant import BLANK, MAX_LINE, SPAN, content, lines, parse
+from evotrainer.records import caps
 from evotrainer.records.rollout import Rollout
 
 MAX_ARRAY = 256 * 2**20
 """Bytes above which a JSON array is not read: it has to be in memory as a whole."""
+MAX_SKIPPED = 100_000
+"""Records of one file that cannot be read, after which its rest is not tried: each is remembered with its reason."""
 
 Convert = Callable[[dict[str, Any], int], Rollout | Skipped | str]
 """Record and its place (line, or index in the array, from 1) to a rollout, or to the reason why it is none."""
@@ -80,6 +83,7 @@ def _items(path: Path, constants: bool) -> Iterator[tuple[int, Any]]:
     """Items of a JSON array, decoded one by one, so that a torn file gives all before the tear."""
     try:
         text = content(path, MAX_ARRAY, "write one object a line").decode("utf-8", errors="replace")
+        caps.check_json(text)
     except ValueError as e:
         yield 0, Skipped(str(path), str(e))
         return
@@ -129,17 +133,28 @@ def _bounded(out: Rollout | Skipped | str) -> Rollout | Skipped | str:
 def records(path: Path, convert: Convert, constants: bool = False) -> Iterator[Rollout | Skipped]:
     """Rollouts of a file through `convert`, which may raise: what it raises is the reason of that record's `Skipped`.
     `constants`: see `values`."""
+    unread = 0
     for n, value in values(path, constants):
-        if isinstance(value, dict):
-            try:
-                out = _bounded(convert(value, n))
-            except (Exception, RecursionError) as e:
-                out = f"cannot be read: {type(e).__name__}: {str(e)[:200]}"
-            yield out if not isinstance(out, str) else Skipped(f"{path} record {n}", out)
-        elif isinstance(value, Skipped):
-            yield value
-        else:
-            yield Skipped(f"{path} record {n}", f"not a JSON object but {type(value).__name__}")
+        if unread == MAX_SKIPPED:
+            yield Skipped(f"{path} record {n}", f"{unread:,} records could not be read; the rest is unread")
+            return
+        out = _converted(value, n, convert)
+        if isinstance(out, str):
+            out = Skipped(f"{path} record {n}", out)
+        unread += isinstance(out, Skipped)
+        yield out
+
+
+def _converted(value: Any, n: int, convert: Convert) -> Rollout | Skipped | str:
+    """A record as a rollout, or why it is none."""
+    if isinstance(value, Skipped):
+        return value
+    if not isinstance(value, dict):
+        return f"not a JSON object but {type(value).__name__}"
+    try:
+        return _bounded(convert(value, n))
+    except (Exception, RecursionError) as e:
+        return f"cannot be read: {type(e).__name__}: {str(e)[:200]}"
 
 
 def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str | None]) -> Iterator[Rollout | Skipped]:
@@ -155,12 +170,17 @@ def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str |
         if reason := columns_of(set(file.schema_arrow.names)):
             yield Skipped(str(path), reason)
             return
+        try:
+            caps.check_parquet(path)
+        except ValueError as e:
+            yield Skipped(str(path), str(e))
+            return
         n = 0
         for g in range(file.num_row_groups):
             rows = file.metadata.row_group(g).num_rows
             done = 0
             try:
-                for batch in file.iter_batches(batch_size=512, row_groups=[g], use_threads=False):
+                for batch in caps.batches(file, path, [g]):
                     for i, row in enumerate(batch.to_pylist()):
                         try:
                             out = _bounded(convert(row, n + done + i + 1))

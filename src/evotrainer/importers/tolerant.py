@@ -16,6 +16,7 @@ from typing import IO, Any
 import orjson
 
 from evotrainer.errors import StoreError
+from evotrainer.records.caps import check_json, open_gzip
 
 MAX_LINE = 64 * 2**20
 """Bytes above which one line is not read but reported."""
@@ -51,9 +52,9 @@ def packed(path: Path) -> str | None:
     return next((name for magic, name in PACKED.items() if head.startswith(magic)), None)
 
 
-def opened(path: Path) -> IO[bytes] | gzip.GzipFile:
-    """The file for reading, through gzip where it is compressed so; reading then may raise one of TORN."""
-    return gzip.open(path, "rb") if is_compressed(path) else path.open("rb")
+def opened(path: Path) -> IO[bytes]:
+    """The file for reading, through gzip where it is compressed so; reading then may raise one of TORN, or TooLargeError."""
+    return open_gzip(path) if is_compressed(path) else path.open("rb")
 
 
 def beginning(path: Path, size: int) -> bytes:
@@ -91,8 +92,9 @@ def parse(data: bytes | str, constants: bool = False) -> Any:
     """JSON to Python; bad UTF-8 is replaced, a leading BOM is dropped; NaN and infinities become None, or with
     `constants` the words "NaN", "Infinity" and "-Infinity".
 
-    Raises ValueError with a short cause, also for nesting too deep to follow.
+    Raises ValueError with a short cause, also for nesting too deep to follow and for more values than memory holds.
     """
+    check_json(data)
     try:
         return orjson.loads(data)
     except ValueError:

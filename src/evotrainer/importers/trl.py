@@ -19,6 +19,7 @@ from evotrainer.importers import chat
 from evotrainer.importers.base import Skipped, Source, imported_id, task_of
 from evotrainer.importers.lines import Counters, columns
 from evotrainer.importers.tolerant import number
+from evotrainer.records import caps
 from evotrainer.records.rollout import Rollout
 
 _PLAIN = ("step", "prompt", "completion", "advantage")
@@ -120,7 +121,7 @@ def _reward_columns(path: Path) -> tuple[list[str], list[str]]:
         if not numeric or "advantage" not in schema.names:
             return numeric, numeric
         groups: dict[tuple[object, int], list[tuple[list[float | None], float]]] = {}
-        for batch in file.iter_batches(batch_size=512, columns=["step", "prompt", "advantage", *numeric]):
+        for batch in caps.batches(file, path, columns=["step", "prompt", "advantage", *numeric]):
             for r in batch.to_pylist():
                 if (advantage := number(r["advantage"])) is not None:
                     key = (r["step"], hash(str(r["prompt"])))

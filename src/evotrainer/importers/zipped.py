@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import lzma
 import struct
 import zipfile
 import zlib
 from pathlib import Path
 
 from evotrainer.errors import StoreError
+from evotrainer.records import caps
 
 MAX_MEMBER = 2**28
 """Decompressed bytes above which a member is not read (256 MiB: as Python objects it takes several times that)."""
-MAX_TOTAL = 2**34
-"""Decompressed bytes above which the rest of an archive is not read (16 GiB)."""
 CHUNK = 2**20
 ZSTD = 93
 """Compression method of Zstandard members, which the standard library reads from Python 3.14 on only."""
+READ = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD})
+"""What Inspect writes. The standard library's readers of bzip2 and LZMA members expand 4 KiB of input whole, whatever is
+asked of them: a member of 2 KB takes gigabytes before its first byte is seen."""
 BROKEN = (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, LookupError, OverflowError, struct.error)
 """What the standard library raises on archives that are none, or are damaged."""
 LOCAL_HEADER = 30
@@ -28,12 +29,12 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._left = MAX_TOTAL
         try:
             if not path.stat().st_size:
                 raise ValueError("an empty file")
             with path.open("rb"):
                 pass
+            self._left = caps.limit(path.stat().st_size)
             self._zip = zipfile.ZipFile(path)
         except BROKEN as e:
             raise ValueError(
@@ -52,9 +53,13 @@ class Archive:
     def read(self, info: zipfile.ZipInfo) -> bytes:
         """The member's bytes, decompressed; ValueError with a short cause where it cannot be had whole."""
         limit = min(MAX_MEMBER, self._left)
+        if info.compress_type not in READ:
+            raise ValueError(
+                f"member is compressed with method {info.compress_type}; pack it with deflate or Zstandard"
+            )
         try:
             data = self._zstd(info, limit) if info.compress_type == ZSTD else self._inflate(info, limit)
-        except (*BROKEN, zlib.error, lzma.LZMAError, OSError) as e:
+        except (*BROKEN, zlib.error, OSError) as e:
             raise ValueError(f"member cannot be decompressed: {str(e)[:150] or type(e).__name__}") from e
         self._left -= len(data)
         return data
@@ -93,4 +98,5 @@ class Archive:
 
 def _within(size: int, limit: int) -> None:
     if size > limit:
-        raise ValueError(f"decompresses to more than {limit >> 20} MiB (a zip bomb, or nothing this reader can hold)")
+        what = f"it decompresses to more than {limit >> 20} MiB: a zip bomb, or nothing this reader can hold"
+        raise ValueError(f"{what}; what a whole archive may expand to is {caps.EXPANDED_MB.variable}")

@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.errors import IntegrityError
+from evotrainer.errors import IntegrityError, StoreError
+from evotrainer.records import caps
 from evotrainer.records.arrow_schema import arrow_schema, check_version
 from evotrainer.records.durable import os_errors
 
@@ -96,6 +97,10 @@ class Tail:
         import pyarrow as pa
 
         schema = arrow_schema()
+        try:
+            caps.within(sum(s.raw for s in self.frames), len(self.data))
+        except caps.TooLargeError as e:
+            raise StoreError(f"{self.path}: {e}") from e
         try:
             for span in self.frames:
                 payload = pa.py_buffer(self._payload(span))

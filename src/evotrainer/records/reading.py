@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evotrainer.errors import IntegrityError, StoreError
+from evotrainer.records import caps
 from evotrainer.records.arrow_schema import arrow_schema, check_version, decode
 from evotrainer.records.durable import os_trouble, sha256_file
 from evotrainer.records.frames import Tail, read_tail
@@ -51,6 +52,7 @@ def open_part(path: Path) -> pq.ParquetFile:
 
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
+        caps.check_parquet(path)
     except Exception as e:
         raise _part_trouble(path, e) from e
     check_version(file.schema_arrow, str(path))
@@ -60,17 +62,34 @@ def open_part(path: Path) -> pq.ParquetFile:
 
 
 def _part_trouble(path: Path, e: Exception) -> StoreError:
+    if isinstance(e, caps.TooLargeError):
+        return StoreError(f"{path}: {e}")
     if isinstance(e, OSError) and e.errno:
         return os_trouble(f"cannot read {path}", e)
     detail = str(e).splitlines()[0][:120] if str(e) else type(e).__name__
     return IntegrityError(f"{path} is damaged ({detail}); restore a copy, `evotrainer verify` lists all damage")
 
 
-def _row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | None = None) -> pa.Table:
+def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | None = None) -> pa.Table:
+    """A row group as a table; it is read a few rows at a time where its encoding may hide its true size."""
+    import pyarrow as pa
+
     try:
-        return file.read_row_group(i, columns=columns, use_threads=False)
+        rows = file.metadata.row_group(i).num_rows
+        read = list(caps.batches(file, path, [i], columns, most=max(1, rows)))
+        return pa.Table.from_batches(read) if read else file.read_row_group(i, columns=columns, use_threads=False)
     except Exception as e:
         raise _part_trouble(path, e) from e
+
+
+def _check_size(path: Path) -> None:
+    """StoreError for a part that holds more than a file of its size may; damage is left to whoever reads it."""
+    try:
+        caps.check_parquet(path)
+    except caps.TooLargeError as e:
+        raise _part_trouble(path, e) from e
+    except (OSError, ValueError):
+        return
 
 
 def row_count(path: Path) -> int:
@@ -83,7 +102,7 @@ def part_ids(path: Path) -> set[str]:
     """Ids of a part's rollouts."""
     with open_part(path) as file:
         groups = range(file.num_row_groups)
-        return {i for g in groups for i in _row_group(file, path, g, ["id"]).column("id").to_pylist()}
+        return {i for g in groups for i in row_group(file, path, g, ["id"]).column("id").to_pylist()}
 
 
 def _sound_tail(folder: Path) -> Tail:
@@ -113,6 +132,8 @@ def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
     listed = _folders(folders)
     tails = [batch for f in listed for batch in _sound_tail(f).batches()]
     parts = [p for f in listed for p in stored_parts(f)]
+    for p in parts:
+        _check_size(p)
     frames = [pl.scan_parquet(parts)] if parts else []
     if tails or not parts:
         import pyarrow as pa
@@ -156,9 +177,9 @@ def _batches(
         for path in stored_parts(folder):
             with open_part(path) as file:
                 for g in range(file.num_row_groups):
-                    mask = _mask(_row_group(file, path, g, ["id", "split", "step"]), ids, split, step)
+                    mask = _mask(row_group(file, path, g, ["id", "split", "step"]), ids, split, step)
                     if mask is None or mask.true_count:
-                        table = _row_group(file, path, g)
+                        table = row_group(file, path, g)
                         yield from (table if mask is None else table.filter(mask)).to_batches()
         for batch in tail.batches():
             mask = _mask(batch, ids, split, step)
@@ -241,5 +262,5 @@ def _check_part(path: Path) -> list[str]:
         return [f"{path}: its checksum file is damaged; restore a copy"]
     with open_part(path) as file:
         for g in range(file.num_row_groups):
-            _row_group(file, path, g)
+            row_group(file, path, g)
     return []

@@ -75,7 +75,7 @@ class LiveView:
 
     def __init__(self, run_folder: Path | str, console: Console | None = None, plain: bool | None = None) -> None:
         """`plain` None or False: decided by whether the console is a terminal."""
-        from rich.console import Console
+        from evotrainer.records.console import Console
 
         self.folder = Path(run_folder)
         self.console = console if console is not None else Console(highlight=False)

@@ -6,19 +6,17 @@ import json
 import re
 from typing import Any
 
+from evotrainer.records.output import visible
 from evotrainer.records.text import as_text, shown
 
 MINUS = "\u2212"
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_BIDI = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _LONG_LINE = 2_000
 
 
 def clean(text: object, limit: int = 12_000) -> str:
     """`text` as something a page or terminal can show as it stands.
 
-    Control characters become their visible pictures (ESC is ␛, NUL is ␀), direction marks and lone surrogates their
-    code point, lines longer than 2,000 characters and texts longer than `limit` are cut, and the cut is named.
+    Control characters are made `visible`, lines longer than 2,000 characters and texts longer than `limit` are cut, and the cut is named.
     Newlines and tabs stay.
     """
     raw = as_text(text)
@@ -26,7 +24,7 @@ def clean(text: object, limit: int = 12_000) -> str:
     cut = raw[:limit]
     if any(len(line) > _LONG_LINE for line in cut.split("\n")):
         cut = "\n".join(_short_line(line) for line in cut.split("\n"))
-    out = _BIDI.sub(_code_point, _CONTROL.sub(_picture, cut))
+    out = visible(cut)
     if total > limit:
         out += f"\n… {total - limit:,} more characters not shown"
     return out
@@ -43,15 +41,6 @@ def _short_line(line: str) -> str:
     if len(line) <= _LONG_LINE:
         return line
     return f"{line[:_LONG_LINE]}… {len(line) - _LONG_LINE:,} more characters on this line"
-
-
-def _picture(m: re.Match[str]) -> str:
-    n = ord(m.group())
-    return chr(0x2400 + n) if n < 32 else "\u2421" if n == 127 else _code_point(m)
-
-
-def _code_point(m: re.Match[str]) -> str:
-    return f"\\u{ord(m.group()):04x}"
 
 
 def script_json(value: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from evotrainer.errors import ConfigError, TrainerError
+from evotrainer.records.output import print
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.weights import weights_sha256

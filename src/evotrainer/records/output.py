@@ -1,0 +1,48 @@
+"""What reaches a terminal: the one place where text is made harmless before it is written.
+
+Names and texts of rollouts, logs, run folders and ledgers may hold control sequences that move the cursor, set the title
+or the clipboard, or hide and reorder what stands beside them. Every module that prints imports `print` from here, and every
+rich console is `records.console.Console`; `tests/test_architecture.py` finds those that do not.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from typing import IO
+
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""C0 without tab and newline, DEL, C1, direction marks, invisible characters, lone surrogates, tags."""
+
+
+def visible(text: str) -> str:
+    """`text` with every character that a terminal obeys or hides made visible; newlines and tabs stay.
+
+    C0 controls become their pictures (ESC is ␛); all others their escape (`\\u202e`), which means the same character inside
+    a JSON string: JSON stays what it was. Applying it twice changes nothing.
+    """
+    return _UNSAFE.sub(_shown, text)
+
+
+def line(text: object) -> str:
+    """`visible` text on a single line: a name cannot add lines of its own to a report."""
+    return visible(str(text)).replace("\n", " ⏎ ")
+
+
+def _shown(m: re.Match[str]) -> str:
+    n = ord(m.group())
+    if n < 32:
+        return chr(0x2400 + n)
+    return m.group().encode("utf-16-be", "surrogatepass").hex("\n", 2).replace("\n", "\\u").join(("\\u", ""))
+
+
+def print(*values: object, sep: str = " ", end: str = "\n", file: IO[str] | None = None, flush: bool = False) -> None:
+    """The builtin of this name for `visible` text; what the stream's encoding lacks is escaped."""
+    out = sys.stdout if file is None else file
+    text = visible(sep.join(str(v) for v in values) + end)
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    builtins.print(text.encode(encoding, "backslashreplace").decode(encoding), end="", file=out, flush=flush)

@@ -1,0 +1,1 @@
+"""What other people's files, names and queries may not do."""
