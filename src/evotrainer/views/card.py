@@ -287,9 +287,9 @@ def _place(path: Any) -> str:
 
 
 def _md(text: Any) -> str:
-    """One line in which nothing is markup of a table or of HTML, ends a code span, or links anywhere."""
+    """One line in which nothing is markup of a table or of HTML or links anywhere."""
     line = one_line(text, 600).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    return line.replace("`", "'").replace("](", "]\\(")
+    return line.replace("](", "]\\(")
 
 
 def _quoted(name: str) -> str:
