@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from evotrainer.records import verify as records_verify
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.evidence import Capability
 from evotrainer.records.lineage import BASE, Lineage, last_audits
-from evotrainer.records.names import read_label
+from evotrainer.records.names import measured, read_label
 from evotrainer.records.verify import Check, Problem, Record, VerifyReport, verify_run
 
 if TYPE_CHECKING:
@@ -222,9 +221,7 @@ def _near(a: float | None, b: float | None) -> bool:
 def _noise(record: Record, event: Event) -> Iterator[Problem]:
     from evotrainer.judge import measure_noise, scores_of
 
-    branch = event.body.branch
-    if not re.fullmatch(rf"noise/(?:\d+|{re.escape(branch)}(?:/\d+)?)", event.id):
-        yield Problem("noise", f"{event.id} measures {branch}")
+    branch = measured(event.id, event.body.branch)
     purposes = {e.body.trial: e.body.purpose for e in record.before(event, "intended")}
     done = [e.body for e in record.before(event, "finished") if e.body.branch == branch]
     own = [t for t in done if t.trial == f"{branch}-s{t.seed}" and purposes.get(t.trial) in ("noise", "branch")]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.names import measured
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ def _flips(record: Record, branch: str) -> None:
 
 def _of(event: Event) -> str:
     """The branch that an event is about."""
+    if event.kind == "noise":
+        return measured(event.id, event.body.branch)
     return str(event.body.audit.branch if event.kind == "audited" else event.body.branch)
 
 

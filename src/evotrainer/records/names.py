@@ -49,6 +49,13 @@ def joined(names: Collection[str], every: Collection[str]) -> str:
     return "-".join(parts)
 
 
+def measured(event: str, first: str) -> str:
+    """Branch whose spread between seeds a noise event joined: of `noise/<branch>` and `noise/<branch>/<trials>` the branch (a
+    name of ours), of the A/A measurement `noise/<n>` the one it is about, `first`."""
+    name = event.split("/")[1]
+    return first if name.isdigit() else name
+
+
 def read_label(text: str) -> Label:
     """A label of a gap or an admission; text that is none is a trial's id."""
     m = _LABEL.fullmatch(text)

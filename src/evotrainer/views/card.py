@@ -293,9 +293,9 @@ def _place(path: Any) -> str:
 
 
 def _md(text: Any, most: int = 600) -> str:
-    """One line of at most so many characters in which nothing is markup of a table or of HTML, ends a code span, or links."""
+    """One line of at most so many characters in which nothing is markup of a table or of HTML or links anywhere."""
     line = one_line(text, most).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    return line.replace("`", "'").replace("](", "]\\(")
+    return line.replace("](", "]\\(")
 
 
 def _quoted(name: str) -> str:
