@@ -151,6 +151,37 @@ def _scores(record: Record, event: Event) -> Iterator[Problem]:
             )
 
 
+def _flips(record: Record, event: Event) -> Iterator[Problem]:
+    """The grading canaries that flipped, from its stored rollouts; none that is void has a reward."""
+    import polars as pl
+
+    from evotrainer.records.canaries import canary_flips
+    from evotrainer.records.store import scan
+
+    t: TrialFinished = event.body
+    stores = [p for p in (record.folder / kind / t.trial for kind in ("rollouts", "sealed")) if p.is_dir()]
+    if t.status != "complete" or not t.parts or not stores:
+        return
+    try:
+        found = canary_flips(stores)
+        void = [i for f in t.canary_flips for i in (*f.void, *f.culprits)]
+        paid = scan(stores).filter(pl.col("id").is_in(void) & pl.col("reward").is_not_null()) if void else None
+        wrong = [] if paid is None else paid.select("id").collect()["id"].to_list()
+    except (EvoTrainerError, pl.exceptions.PolarsError, ValueError) as e:
+        yield Problem(
+            "rollouts", f"trial {t.trial}: its grading canaries cannot be read again: {str(e).splitlines()[0][:120]}"
+        )
+        return
+    if t.canary_flips:
+        record.checked["canary flips"] += len(t.canary_flips)
+    if found != t.canary_flips:
+        yield Problem("trials", f"trial {t.trial}: its flipped canaries are not those that its rollouts tell of")
+    for i in wrong[:1]:
+        yield Problem(
+            "rollouts", f"trial {t.trial}: rollout {i} is void, since a grading canary flipped, and has a reward"
+        )
+
+
 def graded(folder: Path, t: TrialFinished) -> dict[tuple[str, int], dict[str, float]]:
     """(split, step) -> task -> share of correct attempts, of the evaluations in a trial's stores."""
     import polars as pl
@@ -670,7 +701,7 @@ def guarded(kind: str, check: Check) -> Check:
 
 
 _OWN: dict[str, Check] = {
-    "finished": both(records_verify.CHECKS["finished"], _scores),
+    "finished": both(both(records_verify.CHECKS["finished"], _scores), _flips),
     "branch": both(records_verify.CHECKS["branch"], _opened),
     "noise": _noise,
     "backtested": both(records_verify.CHECKS["backtested"], _backtested),

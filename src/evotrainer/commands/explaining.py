@@ -73,6 +73,7 @@ def _branch(run: Run, record: Record, branch: str) -> None:
     if sent_back := _sent_back(record, branch):
         print(f"  withheld   a human sent the promotion back: {sent_back}")
     wrong += _audits(record, branch)
+    _flips(record, branch)
     for line in harness_lines(record.events, branch):
         print(f"  {line}")
     for e in record.of("skill"):
@@ -109,10 +110,21 @@ def _unjudged(record: Record, branch: str) -> None:
                 f"  noise      {100 * e.body.noise_floor:.1f} points on gate between seeds {list(e.body.seeds)} ({e.id})"
             )
     wrong += _audits(record, branch)
+    _flips(record, branch)
     for line in harness_lines(record.events, branch):
         print(f"  {line}")
     kinds = {e.kind for e in told}
     _settle(record, branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
+
+
+def _flips(record: Record, branch: str) -> None:
+    """Tell the grading canaries that flipped in its trials."""
+    from evotrainer.records.canaries import flip_line
+
+    for t in record.finished.values():
+        if t.branch == branch:
+            for f in t.canary_flips:
+                print(f"  grading    {flip_line(t.trial, f)}")
 
 
 def _of(event: Event) -> str:

@@ -155,6 +155,7 @@ class TrialProcess:
         """Train, evaluate, seal; returns the body of the `finished` event."""
         self.beat("starting")
         from evotrainer.envs import open_environment
+        from evotrainer.records.canaries import canary_flips
         from evotrainer.records.store import RolloutStore
         from evotrainer.trainers import get_trainer
 
@@ -181,6 +182,7 @@ class TrialProcess:
                 with contextlib.closing(RolloutStore(self.run_dir / "sealed" / spec.trial)) as store:
                     scores += [self.evaluate(trainer, world, policy, plan, store) for plan in closed]
                     parts += store.seal()
+            flips = canary_flips([self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed")])
             sha = trainer.policy_sha256(policy)
         self.beat("done")
         return TrialFinished(
@@ -202,6 +204,7 @@ class TrialProcess:
             parts_sha256=tuple(p.sha256 for p in parts),
             files=self.fingerprints(policy),
             world={**spec.protocol.knobs, **spec.world},
+            canary_flips=flips,
         )
 
     def fingerprints(self, policy: Path) -> dict[str, str]:

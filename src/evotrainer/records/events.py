@@ -104,6 +104,21 @@ class SplitScore(Frozen):
     """Task id -> mean of the component that the environment declares a proxy; empty where it declares none."""
 
 
+class CanaryFlip(Frozen):
+    """A grading canary that came out otherwise than it must: what was graded since the last good one did not count."""
+
+    split: str
+    step: int
+    flip: str
+    """What the canary showed."""
+    void: tuple[str, ...] = ()
+    """Rollouts without a grade."""
+    culprits: tuple[str, ...] = ()
+    """Rollouts after which a canary flipped again when they were graded one by one; without a grade as well."""
+    graded_again: tuple[str, ...] = ()
+    """Rollouts that were graded again, beside good canaries."""
+
+
 class TrialFinished(Frozen):
     """id `<trial>/finished`; settles the budget. Gate scores are here for the judge; views show means only."""
 
@@ -135,6 +150,8 @@ class TrialFinished(Frozen):
     files: dict[str, str] = {}
     """SHA-256 of what else it left (specification, all files of its policy; unsealed rollouts where it failed), by path
     relative to the run folder."""
+    canary_flips: tuple[CanaryFlip, ...] = ()
+    """Empty in ledgers of versions without canaries."""
 
 
 class NoiseMeasured(Frozen):

@@ -16,6 +16,7 @@ from typing import Any
 
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records import vouched
+from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
@@ -123,6 +124,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, he
     problems += [Problem("skill", p) for p in vouched.unnamed_skills(folder, events)]
     for event in record.of("run"):
         notes += vouched.outside(event.body)
+    notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
     kinds = dict.fromkeys(e.kind for e in events)
     counts = {"events": len(events), "branches": len(record.lineage.branches), "trials": len(record.finished)}
     return VerifyReport(

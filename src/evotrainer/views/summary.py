@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, duration, percent, point_range, points
@@ -182,6 +183,8 @@ def _branch_gaps(view: RunView) -> list[str]:
         faults = sum(s.errors for t in done for s in (t.finished.scores if t.finished else ()))
         if faults:
             out.append(f"{b.name}: {faults} rollouts lost to infrastructure faults are in no mean.")
+        for t in done:
+            out += [f"{b.name}: {flip_line(t.id, f)}." for f in (t.finished.canary_flips if t.finished else ())]
     return out
 
 

@@ -51,6 +51,8 @@ class Watch:
         """Repository of the last canary that was right."""
         self._right = False
         """Was the last canary right?"""
+        self._nothing: dict[str, Mapping[str, bool]] = {}
+        """What passed with nothing mended, at the first canary of an instance."""
         self._random = random.SystemRandom()  # an attempt cannot tell which repository it has to spare
         self.gradings = 0
         """Gradings of canaries, two for each."""
@@ -107,8 +109,10 @@ class Watch:
         failed = [i for i, good in fix.hidden.items() if not good]
         if fault := nothing.fault or fix.fault:
             raise SandboxError(fault)
-        if all(nothing.hidden.values()):
-            return f"{repo.id} passes with nothing mended"
+        before = self._nothing.setdefault(repo.id, nothing.hidden)
+        passed = [i for i, good in nothing.hidden.items() if good and not before[i]]
+        if passed or all(nothing.hidden.values()):
+            return f"{repo.id} passes with nothing mended ({', '.join(passed[:1]) or 'every test'})"
         return f"{repo.id} fails with its reference fix ({failed[0]})" if failed else ""
 
     def _attempt(self, repo: InstanceRepo, change: Mapping[str, Entry | None]) -> Grade:

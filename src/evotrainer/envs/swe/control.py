@@ -8,6 +8,8 @@ that lead to tests.
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 import sys
 import tomllib
@@ -27,11 +29,19 @@ CONTROL = re.compile(
 SECTIONED = re.compile(r"(?:.*/)?(?:pyproject\.toml|setup\.cfg|tox\.ini)")
 LIBRARY = sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"}
 """Modules that no new file of a policy may stand for."""
+_LOADED = (
+    r"pytest_plugins\s*=\s*([\[(\s\w.\"',]+)",
+    r"-p[\s\"',]*([\w.]+)",
+    r"from\s+([\w.]+)\s+import\s+(?:\*|.*\bpytest_)",
+)
+"""How a conftest or a configuration names modules whose hooks count."""
 _STEERING = re.compile(r"test|nose|cov", re.IGNORECASE)
 _METADATA = re.compile(r"((?:.*/)?(?:[^/]*\.(?:egg-info|dist-info)|EGG-INFO))(?:/.*)?")
 _SCRIPTS = {b"console_scripts", b"gui_scripts"}
 _MAX_CONFIG = 200_000
 """Bytes; a larger configuration is not read, and counts as changed."""
+_ROOTS = ("", "src/")
+"""Folders of a checkout that are on `sys.path` in any case."""
 Files = Mapping[str, Entry]
 
 
@@ -109,9 +119,9 @@ class Control:
         if stem in self._folders or any(p in self._modules for p in (stem, *_parents(path))):
             return True
         for folder in self._path:
-            if path.startswith(folder):
-                name = path[len(folder) :].partition("/")[0].partition(".")[0]
-                if name in self.library and (folder, name) not in self._own:
+            if (name := _module(path, folder)) and (folder, name) not in self._own:
+                elsewhere = folder in _ROOTS and any((f, name) in self._own for f in _ROOTS)
+                if name in self.library or elsewhere:
                     return True
         return False
 
@@ -132,10 +142,10 @@ class Control:
 
     @cached_property
     def _path(self) -> frozenset[str]:
-        """Folders, each with a slash at its end, that are on `sys.path` or that pytest puts there for a test file."""
-        found = {"", "src/", *(f"{f.strip('/.')}/".lstrip("/") for f in self._configured(r"pythonpath\s*=\s*(.+)"))}
-        for test in self.tests:
-            folder = test.rpartition("/")[0]
+        """Folders, each with a slash at its end, that are on `sys.path`, or that pytest puts there for a test file or a conftest."""
+        found = {*_ROOTS, *(f"{f.strip('/.')}/".lstrip("/") for _, f in self._configured(r"pythonpath\s*=\s*(.+)"))}
+        for file in (*self.tests, *(p for p in self.base if p.endswith("conftest.py"))):
+            folder = file.rpartition("/")[0]
             while folder:
                 name = f"{folder}/__init__.py"
                 if name not in self.base and name not in self.tests:
@@ -148,31 +158,30 @@ class Control:
     @cached_property
     def _own(self) -> frozenset[tuple[str, str]]:
         """(folder of the path, module) that the base has itself."""
-        return frozenset(
-            (f, p[len(f) :].partition("/")[0].partition(".")[0])
-            for p in self.base
-            for f in self._path
-            if p.startswith(f)
-        )
+        return frozenset((f, _module(p, f)) for p in self.base if p.endswith(".py") for f in self._path)
 
     @cached_property
     def _plugins(self) -> frozenset[str]:
-        """Modules of the checkout that the base loads as plug-ins of pytest, unless the fix touches them."""
-        names = {
-            n.replace(".", "/")
-            for n in self._configured(r"pytest_plugins\s*=\s*([\[(\s\w.\"',]+)", r"-p[\s\"',]*([\w.]+)")
-        }
-        found = {f"{f}{n}{end}" for n in names for f in ("", "src/") for end in (".py", "/__init__.py")}
+        """Files of the checkout that are the base's plug-ins of pytest, or part of its conftest, unless the fix touches them."""
+        found = set()
+        for folder, name in self._configured(*_LOADED):
+            start = "" if not name.startswith(".") else folder
+            path = name.lstrip(".").replace(".", "/")
+            found |= {f"{f}{start}{path}{end}" for f in _ROOTS for end in (".py", "/__init__.py")}
+        for path, entry in self.base.items():
+            if entry.kind == "l" and (is_control(path) or self.is_test(path)):
+                found.add(posixpath.normpath(posixpath.join(posixpath.dirname(path), os.fsdecode(entry.data))))
         return frozenset(p for p in found if p not in self.fix)
 
-    def _configured(self, *patterns: str) -> Iterator[str]:
-        """Words behind these patterns in the base's control files."""
+    def _configured(self, *patterns: str) -> Iterator[tuple[str, str]]:
+        """Words behind these patterns in the base's control files, each with the file's folder."""
         for path, entry in self.base.items():
-            if entry.kind == "f" and (is_control(path) and path.endswith((".py", ".ini", ".cfg", ".toml"))):
+            if entry.kind == "f" and is_control(path) and path.endswith((".py", ".ini", ".cfg", ".toml")):
                 text = entry.data[:_MAX_CONFIG].decode("utf-8", "replace")
                 for pattern in patterns:
                     for words in re.findall(pattern, text):
-                        yield from re.findall(r"[\w./-]+", words)
+                        for word in re.findall(r"[\w./-]+", words):
+                            yield path[: path.rfind("/") + 1], word
 
 
 _UNREADABLE = object()
@@ -202,11 +211,10 @@ def _ini(text: str) -> list[str]:
     """Lines of the sections that steer tests; what might be read as the beginning of one begins one, only a plain head ends it."""
     found, inside = [], False
     for line in text.splitlines():
-        if line.lstrip().startswith("["):
-            if _STEERING.search(line):
-                inside = True
-            elif re.fullmatch(r"\[[^\[\]#;]*\]\s*", line):
-                inside = False
+        if "[" in line and _STEERING.search(line):
+            inside = True
+        elif re.fullmatch(r"\[[^\[\]#;]*\]\s*", line):
+            inside = False
         if inside and line.strip():
             found.append(line.rstrip())
     return found
@@ -228,8 +236,18 @@ def _by_product(path: str, left: Files, base: Files) -> bool:
         return path not in base and _steering(path, entry) in ({}, [])
     if path.endswith(".so"):
         stem = f"{path.rpartition('/')[0]}/{path.rpartition('/')[2].partition('.')[0]}".lstrip("/")
-        return not any(f"{stem}.py" in files for files in (left, base)) and stem not in LIBRARY
+        ours = stem in LIBRARY or stem.rpartition("/")[2] in ("conftest", "sitecustomize", "usercustomize")
+        return not ours and not any(f"{stem}.py" in files for files in (left, base))
     return False
+
+
+def _module(path: str, folder: str) -> str:
+    """Module or package that a path is, or is part of, for a folder of `sys.path`; empty where it can be none."""
+    if not path.startswith(folder):
+        return ""
+    first, below, _ = path[len(folder) :].partition("/")
+    name = first if below else first.removesuffix(".py")
+    return name if name.isidentifier() else ""
 
 
 def _parents(path: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.envs.swe.world import Action, Grade, Observation, Repo, World
 from evotrainer.envs.swe.worlds import open_world
 from evotrainer.errors import TaskSetError
+from evotrainer.records.canaries import KEY
 from evotrainer.records.recipe import Frozen
 from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
 
@@ -189,7 +190,7 @@ class SweEnv:
         seen: list[Observation] = e.state["observations"]
         fault = grade.fault or next((o.fault for o in seen if o.fault is not None), None)
         if fault is not None:
-            detail = {"canary": dict(grade.flip)} if grade.flip else {}
+            detail = {KEY: dict(grade.flip)} if grade.flip else {}
             return Score(dict.fromkeys(self._components), "unknown", error=fault, error_kind="sandbox", detail=detail)
         repo: Repo = e.task.data["repo"]
         submitted = bool(seen) and seen[-1].done
@@ -279,7 +280,7 @@ def _detail(repo: Repo, knobs: Mapping[str, Any], grade: Grade) -> dict[str, Any
         "patch": grade.patch,
         "gold_patch": gold,
         "fail_to_pass": list(repo.fail_to_pass),
-        **({"canary": dict(grade.flip)} if grade.flip else {}),
+        **({KEY: dict(grade.flip)} if grade.flip else {}),
         **({"forged_report": list(grade.forged[:MAX_NAMED])} if grade.forged else {}),
         **({"graded_inside": list(grade.inside[:MAX_NAMED])} if grade.inside else {}),
         "protected": {

@@ -17,7 +17,7 @@ from evotrainer.envs.swe.control import LIBRARY
 from evotrainer.envs.swe.env import CAPABILITIES, SweConfig, SweEnv
 from evotrainer.envs.swe.instance_world import LIMITS, InstanceWorld
 from evotrainer.envs.swe.instances import Instance, load_data, load_instances
-from evotrainer.envs.swe.packages import module_names, pytest_plugins
+from evotrainer.envs.swe.packages import module_names, plugins_in
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Action
@@ -97,7 +97,7 @@ class InstancesEnv(SweEnv):
         tasks = [as_task(i) for i in instances]
         self.admission: AdmissionReport | None = None
         if config.admit:
-            offered = sorted({p for f in _package_folders(config) for p in pytest_plugins(f)})
+            offered = sorted({p for f in _package_folders(config) for p in plugins_in(f)})
             self.admission = admit(tasks, self.instances, plugins=offered)
             admitted = self.admission.admitted
             self.instances.watch.trust(admitted)
@@ -187,7 +187,8 @@ def _package_folders(config: InstancesConfig) -> list[Path]:
     """Where packages that tests may import lie, besides the sandbox's own."""
     found = [_folder(f) for f in config.packages]
     if config.python:
-        found += sorted(_folder(config.python).glob("lib/python*/site-packages"))
+        real = (_folder(config.python) / "bin" / "python").resolve().parents[1]
+        found += [*_folder(config.python).glob("lib/python*/site-packages"), *real.glob("lib/python3.*")]
     return [*found, *filter(Path.is_dir, [Path("/usr/lib/python3/dist-packages")])]
 
 

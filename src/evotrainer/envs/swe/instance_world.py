@@ -122,10 +122,11 @@ class InstanceWorld(RealWorld):
     def put(self, handle: RealHandle, files: Mapping[str, Entry | None]) -> None:
         """Try a patch: write files into an episode's checkout, None removes one; its own tests are then not asked."""
         handle.trial = True
+        away = [f"repo/{p}" for p, e in files.items() if e is None or e.kind == "l"]
+        handle.shell.remove(away)
         if there := {p: e for p, e in files.items() if e is not None}:
             with packed(there) as template:
                 handle.shell.write(template)
-        handle.shell.remove([f"repo/{p}" for p, e in files.items() if e is None])
 
     def do(self, handle: RealHandle, action: Action) -> Observation:
         if action.tool == "bash":

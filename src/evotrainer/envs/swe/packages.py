@@ -13,7 +13,7 @@ def module_names(folder: Path) -> frozenset[str]:
     return frozenset(n for n in names if n.isidentifier())
 
 
-def pytest_plugins(folder: Path) -> list[str]:
+def plugins_in(folder: Path) -> list[str]:
     """Modules that distributions in the folder offer to pytest as plug-ins."""
     found = []
     for file in sorted(folder.glob("*-info/entry_points.txt")):
