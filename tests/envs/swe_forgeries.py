@@ -138,7 +138,7 @@ OLD: dict[str, str] = {
     "a thread finds the reporter": "import sys, threading, time\n_LIE = 0\n" + _TELL + "def _look():\n    while True:\n"
     "        for f in sys._current_frames().values():\n            while f:\n                if 'told' in f.f_locals: _tell(f.f_locals['told'])\n"
     "                f = f.f_back\n        time.sleep(0.001)\nthreading.Thread(target=_look, daemon=True).start()\n"
-    "def _attack(): time.sleep(0.3)\n" + _ON_CALL,
+    "def _attack(): time.sleep(0.05)\n" + _ON_CALL,
     "a profiler meets the reporter": "import gc, sys\n_LIE = 0\n" + _TELL + "def _seen(frame, event, arg):\n"
     "    if frame.f_code.co_name == 'told':\n        sys.setprofile(None)\n        for o in gc.get_referrers(frame.f_code):\n"
     "            if type(o) is type(_seen): _tell(o)\ndef _attack(): sys.setprofile(_seen)\n" + _ON_CALL,
@@ -147,7 +147,7 @@ OLD: dict[str, str] = {
     "            if type(o) is type(_seen): _tell(o)\ndef _attack(): sys.settrace(_seen)\n" + _ON_CALL,
     "a signal handler walks up": "import signal, sys, time\n_LIE = 0\n" + _TELL + "def _handle(number, f):\n    while f:\n"
     "        if 'told' in f.f_locals: _tell(f.f_locals['told'])\n        f = f.f_back\nsignal.signal(signal.SIGALRM, _handle)\n"
-    "def _attack():\n    signal.setitimer(signal.ITIMER_REAL, 0.01)\n    time.sleep(0.1)\n" + _ON_CALL,
+    "def _attack():\n    signal.setitimer(signal.ITIMER_REAL, 0.01)\n    time.sleep(0.03)\n" + _ON_CALL,
     "a tracer jumps over the assertion": "import sys\ndef add(a, b):\n    f = sys._getframe(1)\n    def jump(frame, event, arg):\n"
     "        if event == 'line' and 'got' in frame.f_locals and 'done' not in frame.f_locals:\n            frame.f_lineno += 1\n"
     "        return jump\n    sys.settrace(lambda *a: None)\n    f.f_trace = jump\n    return 0\n",

@@ -19,7 +19,7 @@ from evotrainer.envs.swe.across import twins
 from evotrainer.envs.swe.across.session import BoundaryError, Session
 from evotrainer.envs.swe.across.wire import Wire
 from evotrainer.envs.swe.boundary import Crossing, cross, parted
-from evotrainer.envs.swe.decoys import plant, run_with_decoys
+from evotrainer.envs.swe.decoys import eligible, plant, run_with_decoys
 from evotrainer.envs.swe.instance_world import LIMITS
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.real_shells import packed
@@ -136,10 +136,10 @@ def test_decoys_hurt_no_honest_solution(text: str, runner: Runner) -> None:
 
 
 def test_a_test_that_may_end_early_or_is_expected_to_fail_gets_no_decoy() -> None:
-    early = "def test_a():\n    if f():\n        return\n    assert g()\n"
-    assert plant(early) == (ast.unparse(ast.parse(early)) + "\n", frozenset())
-    assert plant("@pytest.mark.xfail\ndef test_a():\n    assert f()\n")[1] == frozenset()
-    assert plant("def test_a(:")[1] == frozenset()
+    assert eligible("def test_a():\n    if f():\n        return\n    assert g()\n") == []
+    assert eligible("@pytest.mark.xfail\ndef test_a():\n    assert f()\n") == eligible("def test_a(:") == []
+    text = plant("class T:\n    def test_a(self):\n        assert f()\n", ["T::test_a"])
+    assert [ast.unparse(x)[:6] for x in ast.walk(ast.parse(text)) if isinstance(x, ast.Assert)] == ["assert"] * 2
 
 
 BLIND = ["gc finds the reporter", "a plug-in is registered by gc", "test functions get other code"]

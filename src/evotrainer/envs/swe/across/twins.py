@@ -186,10 +186,10 @@ class Module(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         held = object.__getattribute__(self, "held")
-        if held is not None and name in held:
-            return held[name]
         if _hidden(name) or name in ("__path__", "__file__", "__all__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if held is not None and name in held:
+            return held[name]
         if held is not None and name not in self.names:  # it may be made to fit what was asked before
             SESSION[0].gate("late name")
         return SESSION[0].request("get", self.number, name)
