@@ -24,18 +24,14 @@ def test_generated_tasks_are_admitted(
 
 
 def test_a_task_that_doing_nothing_solves_is_refused(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Nowhere(admission.Cache):
-        def get(self, key: str) -> None:
-            return None
-
-        def put(self, key: str, verdict: admission.Verdict) -> None: ...
+    empty = admission.Cache(tmp_path)
 
     def solved(repo: object, grade: Grade) -> list[str]:
         return []
 
-    monkeypatch.setattr(admission, "Cache", Nowhere)
+    monkeypatch.setattr(admission, "Cache", lambda: empty)
     monkeypatch.setattr(admission, "_failed", solved)
     with pytest.raises(SystemExit) as left:
         commands.admit(TASKS / "swe.toml", ["environment.search=2"], split="search", limit=1)

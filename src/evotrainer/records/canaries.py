@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.records.events import CanaryFlip
-from evotrainer.records.reading import scan
+from evotrainer.records.reading import noted_rows
 
+_COLUMNS = ("id", "split", "step", "detail")
 KEY = "grading_canary"
 """`detail` of a rollout: {"flip": what the canary showed, "fate": void, culprit or graded again}."""
 
 
 def canary_flips(stores: Iterable[Path]) -> tuple[CanaryFlip, ...]:
-    """By split, step and what was seen. Raises what `scan` and polars raise where a store is damaged."""
-    import polars as pl
-
-    noted = pl.col("detail").str.contains(f'"{KEY}"', literal=True)
-    rows = scan([p for p in stores if p.is_dir()]).filter(noted).select("id", "split", "step", "detail").collect()
+    """By split, step and what was seen. StoreError or IntegrityError where a store is damaged."""
+    rows = {row["id"]: row for p in stores if p.is_dir() for row in noted_rows(p, "detail", f'"{KEY}"', _COLUMNS)}
     found: dict[tuple[str, int, str], dict[str, list[str]]] = {}
-    for row in rows.sort("id").iter_rows(named=True):
+    for _, row in sorted(rows.items()):
         told: Any = json.loads(row["detail"]).get(KEY)
         if isinstance(told, dict) and isinstance(told.get("flip"), str):
             fates = found.setdefault((str(row["split"]), int(row["step"] or 0), told["flip"]), {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records import caps
@@ -143,6 +143,24 @@ def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
     whole = pl.concat(frames)
     ids = whole.select(rows=pl.len(), ids=pl.col("id").n_unique()).collect()
     return whole.unique("id", keep="any") if ids["rows"][0] != ids["ids"][0] else whole
+
+
+def noted_rows(folder: Path, column: str, text: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a store folder in whose `column` a text stands, as plain values of `columns`. A trial reads its own rollouts
+    with this: Polars starts threads, which a process that was forked does not have."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def tables() -> Iterator[pa.Table]:
+        for path in stored_parts(folder):
+            with open_part(path) as file:
+                for i in range(file.num_row_groups):
+                    yield row_group(file, path, i, list(columns))
+        for batch in _sound_tail(folder).batches():
+            yield pa.Table.from_batches([batch]).select(list(columns))
+
+    for table in tables():
+        yield from table.filter(pc.fill_null(pc.match_substring(table[column], text), False)).to_pylist()
 
 
 def load(
