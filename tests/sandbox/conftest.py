@@ -11,12 +11,12 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import Sandbox, launch
-from evotrainer.sandbox.launch import Mechanism
+from evotrainer.sandbox.launch import Mechanism, find_bubblewrap
 
 
 def bubblewrap_works() -> bool:
     """Can this machine make the namespaces at all? Asked without any code of ours."""
-    command = ["bwrap", "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "true"]
+    command = [find_bubblewrap() or "bwrap", "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "true"]
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except OSError:

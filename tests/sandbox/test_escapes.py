@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import pytest
 
+from evotrainer.errors import SandboxError
 from evotrainer.sandbox import CaseResult, Limits, Program, Sandbox, shell_launch
 from evotrainer.sandbox.attacks import ESCAPES, RESIDUES, attack_shell
 from evotrainer.sandbox.cgroups import make_group
 from evotrainer.sandbox.interpreter import choose_interpreter
-from evotrainer.sandbox.probes import TIERS, Probe, mounts_of, scene
-from evotrainer.sandbox.shell import EpisodeShell
+from evotrainer.sandbox.model import TIERS, Tier
+from evotrainer.sandbox.probes import Probe, mounts_of, scene
+from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
 from evotrainer.sandbox.tricks import LIMITS, TRICKS
 
 from .conftest import READ_ONLY, bubblewrap_works, cut
@@ -53,9 +55,10 @@ def result(box: Sandbox, source: str, limits: Limits = QUICK) -> CaseResult:
 
 
 def held(box: Sandbox, probe: Probe) -> str:
-    """Empty where the attack was fended off."""
+    """Empty where the attack was fended off, else what it says that it got."""
     _, found = box.attack([probe])
-    return "" if found.held else found.detail or "BREACH"
+    assert found.held or "BREACH" in found.detail or "outside" in found.detail, found
+    return "" if found.held else found.detail
 
 
 def test_the_corpus_is_as_large_as_promised() -> None:
@@ -67,6 +70,18 @@ def test_the_corpus_is_as_large_as_promised() -> None:
 def test_no_attack_escapes_or_leaves_anything(box: Sandbox, probe: Probe) -> None:
     assert not held(box, probe)
     assert result(box, "print(input())").error == ("EOFError", "EOF when reading a line"), "the next one is as ever"
+
+
+@pytest.mark.parametrize("tier", ["B", "C", "D"])
+def test_weaker_tiers_keep_what_they_promise(tier: Tier) -> None:
+    try:
+        weak = Sandbox.open(tier=tier)
+    except SandboxError as error:
+        pytest.skip(str(error))
+    with weak:
+        promised = [p for p in (*ESCAPES, *RESIDUES) if TIERS.index(p.tier) >= TIERS.index(weak.tier)]
+        assert [f for f in weak.attack(promised) if not f.held] == []
+        assert len(promised) > (60 if tier in ("B", "C") else -1)
 
 
 @pytest.mark.parametrize("probe", ESCAPES, ids=ids)
@@ -104,10 +119,11 @@ def naively(probe: Probe) -> bool:
 
 @needs_namespaces
 def test_no_attack_escapes_an_episode_shell_or_reaches_the_next_episode() -> None:
-    with EpisodeShell.open() as shell:
-        found = list(attack_shell(shell))
-    assert len(found) >= 60
-    assert [f for f in found if not f.held] == []
+    for limits in (ShellLimits(), ShellLimits(loopback=True, locks=True)):
+        with EpisodeShell.open(limits=limits) as shell:
+            found = list(attack_shell(shell))
+        assert len(found) >= 60
+        assert [f for f in found if not f.held] == []
 
 
 @needs_namespaces
@@ -132,8 +148,6 @@ def test_nothing_but_the_working_folder_is_mounted_writable() -> None:
 @needs_namespaces
 def test_ports_of_an_episode_are_free_for_the_next_one() -> None:
     """A closed connection keeps its port for a minute: in a shell with sockets, `reset` is a new network namespace."""
-    from evotrainer.sandbox.shell import ShellLimits
-
     use = (
         "import socket\ns = socket.socket()\ntry: s.bind(('127.0.0.1', 7777))\nexcept OSError: print('BREACH')\nelse:\n"
         "    s.listen(); c = socket.create_connection(('127.0.0.1', 7777)); a = s.accept()[0]; a.close(); c.close()\n"

@@ -44,7 +44,10 @@ def doctor(*, accept_tier_e: bool, attack: bool = False) -> None:
             print("       " + str(sb.report).replace("\n", "\n       "))
             if attack and (broken := _attacked(sb)):
                 problems.append(
-                    SandboxError(f"{broken} attacks got through that tier {sb.tier} promises to stop; see above")
+                    SandboxError(
+                        f"{broken} of the attacks above got through that tier {sb.tier} promises to stop; grade nothing with this "
+                        "sandbox, and report the lines marked BROKEN with your kernel's version"
+                    )
                 )
     except SandboxError as e:
         problems.append(e)
@@ -60,9 +63,10 @@ def doctor(*, accept_tier_e: bool, attack: bool = False) -> None:
 
 def _attacked(box: Sandbox) -> int:
     """Try every attack on programs and on an episode shell, print how each ended; how many broke a promise of the tier."""
+    from evotrainer.envs.swe.instance_world import LIMITS as INSTANCES
     from evotrainer.sandbox.attacks import ESCAPES, RESIDUES, attack_shell
     from evotrainer.sandbox.model import TIERS
-    from evotrainer.sandbox.shell import EpisodeShell
+    from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
     from evotrainer.sandbox.tricks import TRICKS
 
     def told(where: str, found: Iterable[Held]) -> int:
@@ -80,8 +84,9 @@ def _attacked(box: Sandbox) -> int:
 
     broken = told("program", box.attack((*ESCAPES, *RESIDUES, *TRICKS)))
     try:
-        with EpisodeShell.open() as shell:
-            broken += told("episode shell", attack_shell(shell))
+        for name, limits in (("episode shell", ShellLimits()), ("shell of instances", INSTANCES)):
+            with EpisodeShell.open(limits=limits) as shell:
+                broken += told(name, attack_shell(shell))
     except SandboxError as error:
         print(f"[warn] episode shells cannot be had here: {error}")
     return broken

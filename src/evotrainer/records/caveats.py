@@ -7,7 +7,7 @@ or closed by an audit that the gain survived. Elsewhere a reader must know what 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from evotrainer.records.chain import Event
@@ -53,9 +53,10 @@ def caveats(events: Sequence[Event]) -> dict[str, tuple[Caveat, ...]]:
     return {k: v for k, v in found.items() if v}
 
 
-def told(found: Iterable[Caveat]) -> str:
-    """Caveats as one line; empty without any."""
-    return "; ".join(c.text for c in found)
+def told(found: Sequence[Caveat], most: int = 2) -> str:
+    """The first caveats as one line, and how many more there are; empty without any."""
+    more = f"; {len(found) - most} more: `evotrainer status`" if len(found) > most else ""
+    return "; ".join(c.text for c in found[:most]) + more
 
 
 def _of(events: Sequence[Event], run: RunOpened, tree: Lineage, cert: Certified, row: CertRow) -> tuple[Caveat, ...]:

@@ -111,7 +111,9 @@ ESCAPES: tuple[Probe, ...] = (
     ),
     _attack("traces a process", _LIBC + "if libc.ptrace(0x4206, $victim, 0, 0) == 0: print('BREACH')\n"),
     _attack(
-        "reads a process's environment", _reached("if not open('/proc/$victim/environ', 'rb').read(): raise OSError")
+        "reads a process's environment",
+        _reached("if not open('/proc/$victim/environ', 'rb').read(): raise OSError"),
+        "B",
     ),
     _attack(
         "reads a process's command line",
@@ -333,10 +335,21 @@ RESIDUES = tuple(_attack(name, source, tier, shell=shell, twice=True) for name, 
 """Attacks on the next program, or the next episode of a shell."""
 
 
+LOCKING = frozenset(
+    {
+        "locks a file of the system",
+        "locks a range of a file of the system",
+        "locks a device",
+        "watches a file of the system",
+    }
+)
+"""What a shell with `ShellLimits.locks` lets its commands do, by request."""
+
+
 def attack_shell(shell: EpisodeShell) -> Iterator[Held]:
-    """Every attack that episode shells promise protection against; an episode each, and two for a residue."""
+    """Every attack that a shell with these limits promises protection against; an episode each, and two for a residue."""
     for probe in (*ESCAPES, *RESIDUES):
-        if probe.shell:
+        if probe.shell and not (shell.limits.locks and probe.name in LOCKING):
             with scene(shell.uid, shell.pid) as targets:
                 command = [shell.python, "-c", targets.source(probe)]
                 for _ in range(1 + probe.twice):

@@ -371,7 +371,8 @@ def judge(probe: Probe, case: CaseResult) -> Held:
     """Held when the attack ended as it should and got nothing."""
     text = (case.stdout or "").strip()
     held = case.status in probe.expected and "BREACH" not in text
-    detail = "" if held else (text.splitlines() or [f"{case.status} {case.error or ''}"])[-1][:120]
+    lines = [line for line in text.splitlines() if "BREACH" in line] or [f"{case.status} {case.error or ''}"]
+    detail = "" if held else lines[0][:120]
     return Held(probe.name, held, probe.tier, probe.about, detail)
 
 

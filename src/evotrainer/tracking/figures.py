@@ -189,7 +189,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
                 for name, numbers in body.comparisons.items():
                     values |= {f"cert/{name}/{k}": v for k, v in numbers.items()}
                 summary |= values
-                texts |= {f"caveat/{branch}": told(found) for branch, found in caveats(events).items()}
+                texts |= {f"caveat/{branch}": told(found, len(found)) for branch, found in caveats(events).items()}
             case ev.RunClosed():
                 texts["champion"], texts["closed"] = body.champion, body.reason
                 values = {
