@@ -111,9 +111,6 @@ def naively(probe: Probe) -> bool:
             ) as out:  # no pipe: what a first run leaves behind would hold it open
                 subprocess.run(command, stdout=out, check=False, cwd=at.folder, env=env, timeout=60, **drop)  # type: ignore[call-overload]
         said = (at.folder / "out1").read_text()
-        for top in ("/tmp", "/dev/shm", "/var/tmp"):
-            if os.path.exists(path := f"{top}/l{at.token}"):
-                os.unlink(path)
         return "BREACH" in said
 
 
