@@ -61,6 +61,11 @@ class SlotGroup:
         """Memory of everything in the slot together."""
         name = "memory.max" if self.unified else "memory.limit_in_bytes"
         (self.memory / name).write_text(str(memory_bytes))
+        if not self.unified:
+            with contextlib.suppress(
+                OSError
+            ):  # version 1 counts buffers of TCP only where they have a limit of their own
+                (self.memory / "memory.kmem.tcp.limit_in_bytes").write_text(str(memory_bytes))
         self.limit = memory_bytes
 
     def fit_memory(self, memory_bytes: int) -> None:

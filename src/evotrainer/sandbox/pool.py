@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 import select
 import signal
 import socket
@@ -97,6 +98,8 @@ class Lane:
         self.slots: list[Slot] = []
         self.seats: list[Seat] = []
         self.job: Job | None = None
+        self.started = 0.0
+        """When its present job began: a program that dies and goes on with its next case has no more time for that."""
 
     def slot(self, role: int) -> Slot:
         """The slot of a role, started on first use."""
@@ -116,7 +119,7 @@ class Lane:
                     raise SandboxError("the sandbox keeps dying; run `evotrainer doctor`") from None
                 slot.restart()
         now = time.monotonic()
-        seat = Seat(slot, channel, job, role, limits, eager, now, next_look=now + _FIRST_LOOK)
+        seat = Seat(slot, channel, job, role, limits, eager, self.started or now, next_look=now + _FIRST_LOOK)
         self.seats.append(seat)
         return seat
 
@@ -199,7 +202,7 @@ def _look(seat: Seat, lane: Lane) -> None:
     """A look at a child that has run for a while."""
     now = time.monotonic()
     seat.look_after = min(2 * seat.look_after, _LAST_LOOK)
-    seat.next_look = now + seat.look_after
+    seat.next_look = now + seat.look_after * random.uniform(0.5, 1.5)  # not when a program can tell
     if drain(seat, _cap(seat)):
         seat.job.received(seat, lane)
     if seat.asked_at and now - seat.asked_at > _PATIENCE:
@@ -292,7 +295,7 @@ def _hand_out(lanes: Sequence[Lane], waiting: deque[Job]) -> None:
             if not waiting:
                 lane.job = None
                 break
-            lane.job = waiting.popleft()
+            lane.job, lane.started = waiting.popleft(), time.monotonic()
             lane.job.start(lane)
 
 

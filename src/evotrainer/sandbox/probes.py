@@ -99,6 +99,16 @@ if libc.ptrace(16, $victim, None, None) == 0:
 """,
     ),
     Probe(
+        "grader_memory",
+        "C",
+        "the memory of the process that grades cannot be read",
+        """
+for path in ("/proc/$grader/mem", "/proc/$grader/environ"):
+    try: open(path, "rb").close(); print("BREACH", path)
+    except OSError as error: print("ok", error)
+""",
+    ),
+    Probe(
         "signals",
         "C",
         "no other process can be signalled",
@@ -321,6 +331,7 @@ class Scene:
             "port": self.port,
             "victim": self.victim.pid,
             "mounts": repr(self.mounts),
+            "grader": os.getpid(),
         }
         return Template(probe.source).substitute(aims)
 

@@ -27,45 +27,46 @@ _ALWAYS = """
     exit:60:93 exit_group:231:94 wait4:61:260 waitid:247:95 uname:63:160
     fsync:74:82 fdatasync:75:83 ftruncate:77:46 fallocate:285:47 getdents:78:- getdents64:217:61
     getcwd:79:17 chdir:80:49 fchdir:81:50 readlink:89:- readlinkat:267:78 umask:95:166
-    gettimeofday:96:169 getrlimit:97:163 getrusage:98:165 sysinfo:99:179 times:100:153
+    gettimeofday:96:169 getrlimit:97:163 getrusage:98:165 times:100:153
     getuid:102:174 geteuid:107:175 getgid:104:176 getegid:108:177 getresuid:118:148
-    getresgid:120:150 getgroups:115:158 capget:125:90 sigaltstack:131:132 futex:202:98
+    getresgid:120:150 getgroups:115:158 capget:125:90 sigaltstack:131:132
     sched_getaffinity:204:123 sched_getparam:143:121 sched_getscheduler:145:120
     sched_get_priority_max:146:125 sched_get_priority_min:147:126 getpriority:140:141
     set_tid_address:218:96 set_robust_list:273:99 get_robust_list:274:100 restart_syscall:219:128
-    fadvise64:221:223 clock_gettime:228:113 clock_getres:229:114 time:201:- epoll_create:213:-
+    clock_gettime:228:113 clock_getres:229:114 time:201:- epoll_create:213:-
     epoll_create1:291:20 epoll_ctl:233:21 epoll_wait:232:- epoll_pwait:281:22 eventfd:284:-
     eventfd2:290:19 signalfd4:289:74 stat:4:- lstat:6:- newfstatat:262:79 statx:332:291
     statfs:137:43 fstatfs:138:44 getrandom:318:278 memfd_create:319:279 rseq:334:293
     membarrier:324:283 sendfile:40:71 copy_file_range:326:285 getcpu:309:168 close_range:436:436
     fork:57:- vfork:58:- sendto:44:206 recvfrom:45:207 shutdown:48:210 getsockname:51:204
-    getpeername:52:205 getsockopt:55:209 setsockopt:54:208 sync_file_range:277:84 arch_prctl:158:-
+    getpeername:52:205 setsockopt:54:208 sync_file_range:277:84 arch_prctl:158:-
 """
 _INSIDE = """
     rename:82:- renameat:264:38 renameat2:316:276 mkdir:83:- mkdirat:258:34 rmdir:84:- link:86:-
     linkat:265:37 symlink:88:- symlinkat:266:36 unlink:87:- unlinkat:263:35 chmod:90:- fchmod:91:52
     fchmodat:268:53 utimensat:280:88 utime:132:- utimes:235:- futimesat:261:- truncate:76:45
     open:2:- creat:85:- openat:257:56 kill:62:129 tkill:200:130 tgkill:234:131 setsid:112:157
-    setpgid:109:154 sendmsg:46:211 recvmsg:47:212 pidfd_open:434:434 capset:126:91
+    setpgid:109:154 recvmsg:47:212 pidfd_open:434:434 capset:126:91
 """
 _COMMANDS = """
     execve:59:221 execveat:322:281 setrlimit:160:164 setpriority:141:140 sched_setaffinity:203:122
     chown:92:- fchown:93:55 lchown:94:- fchownat:260:54 fchmodat2:452:452 mknod:133:- mknodat:259:33
     getxattr:191:8 lgetxattr:192:9 fgetxattr:193:10 listxattr:194:11 llistxattr:195:12
-    flistxattr:196:13 splice:275:76 preadv2:327:286 pwritev2:328:287 readahead:187:213
-    pidfd_send_signal:424:424
+    flistxattr:196:13 splice:275:76 pwritev2:328:287 readahead:187:213
+    pidfd_send_signal:424:424 sysinfo:99:179 futex:202:98 getsockopt:55:209
 """
 _LOCKS = """
     fcntl:72:25 flock:73:32 inotify_init:253:- inotify_init1:294:26 inotify_add_watch:254:27
     inotify_rm_watch:255:28
 """
 _LOOPBACK = """
-    bind:49:200 listen:50:201 accept:43:202 accept4:288:242 connect:42:203 sendmmsg:307:269
+    sendmsg:46:211 bind:49:200 listen:50:201 accept:43:202 accept4:288:242 connect:42:203 sendmmsg:307:269
     recvmmsg:299:243
 """
 _SPECIAL = """
     clone:56:220 clone3:435:435 ioctl:16:29 prctl:157:167 socketpair:53:199 prlimit64:302:261
-    open:2:- openat:257:56 mount:165:40 socket:41:198 fcntl:72:25
+    open:2:- openat:257:56 mount:165:40 socket:41:198 fcntl:72:25 futex:202:98 getsockopt:55:209
+    fadvise64:221:223 preadv2:327:286
 """
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -131,6 +132,31 @@ def _stream_pair() -> Block:
     return [_argument(0), _op(_EQUAL, 1, 0, len(second)), *second, _NO]
 
 
+_PRIVATE, _CLOCK = 128, 256
+"""FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME."""
+_WAITS = (0, 9)
+"""FUTEX_WAIT, FUTEX_WAIT_BITSET."""
+_SOCKET_OPTIONS = (3, 4, 7, 8, 38, 39)
+"""SO_TYPE, SO_ERROR, SO_SNDBUF, SO_RCVBUF, SO_PROTOCOL, SO_DOMAIN: others count what earlier programs did (SO_COOKIE), or are
+handles on other processes (SO_PEERPIDFD)."""
+_ADVICES = (0, 1, 2, 3, 5)
+"""All but POSIX_FADV_DONTNEED, which empties the cache that all programs share."""
+
+
+def _own_futex() -> Block:
+    """Waking up others is for memory of one's own: a shared page of a system file would wake another program."""
+    private = [_argument(1), _op(_ANY_BIT, _PRIVATE, 0, 1), _YES]
+    waits = [_argument(1), _op(_AND, 127)]
+    for operation in _WAITS:
+        waits += [_op(_EQUAL, operation, 0, 1), _YES]
+    return [*private, *waits, _NO]
+
+
+def _socket_option() -> Block:
+    allowed = _one_of(2, _SOCKET_OPTIONS)
+    return [_argument(1), _op(_EQUAL, 1, 1, 0), _NO, *allowed]
+
+
 def _numbers(table: str, column: int) -> dict[str, int]:
     rows = (row.split(":") for row in table.split())
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
@@ -146,6 +172,9 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
         "clone3": lambda: [_errno(errno.ENOSYS)],  # its flags lie in memory; libc falls back to clone
         "ioctl": lambda: _one_of(1, _IOCTLS),
         "fcntl": lambda: _one_of(1, _FCNTLS),
+        "futex": _own_futex,
+        "getsockopt": _socket_option,
+        "fadvise64": lambda: _one_of(3, _ADVICES),
         "prctl": lambda: _one_of(0, _PRCTLS),
         "socketpair": _stream_pair,
         "prlimit64": lambda: _one_of(0, (0,)),
@@ -169,6 +198,7 @@ def _command_rules(machine: str, loopback: bool, locks: bool) -> dict[int, Block
     rules |= {n: [_YES] for n in _numbers(_COMMANDS, column).values()}
     rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES)
     rules[special["prctl"]] = _one_of(0, _COMMAND_PRCTLS)
+    rules[special["preadv2"]] = _one_of(5, (0,))
     if locks:
         rules |= {n: [_YES] for n in _numbers(_LOCKS, column).values()}
     if loopback:

@@ -179,15 +179,20 @@ class EpisodeShell:
         poller = select.poll()
         for fd in open_fds:
             poller.register(fd, select.POLLIN)
-        deadline = time.monotonic() + patience
+        deadline, look = time.monotonic() + patience, 0.0
         while open_fds:
-            left = deadline - time.monotonic()
-            ready = poller.poll(max(0.0, min(left, _LOOK_S)) * 1000)
-            if not ready and left <= 0:
+            now = time.monotonic()
+            wait = 0.0 if answer is not None else max(0.0, min(deadline - now, _LOOK_S))
+            ready = poller.poll(wait * 1000)
+            if answer is not None and not ready:
+                break  # its processes are gone: what still holds a pipe open writes nothing
+            if not ready and now >= deadline:
                 raise self._broken("the episode shell does not answer")
-            if not ready and not killed and answer is None and self._counted() >= enough:
-                killed = True
-                control.send(b"k")
+            if now >= look and not killed and answer is None:
+                look = now + _LOOK_S
+                if self._counted() >= enough:
+                    killed = True
+                    control.send(b"k")
             for fd, _ in ready:
                 if fd == control.fileno():
                     answer = self._receive()
@@ -303,6 +308,9 @@ class EpisodeShell:
         except OSError as error:
             raise self._broken(f"the episode shell does not answer: {error}") from error
         if not answer:
+            if self._started and self._started.out_of_memory():
+                self.close()
+                raise ShellFileError("the episode's files take more memory than it may use; its shell is gone")
             raise self._broken("the episode shell ended")
         result: dict[str, Any] = json.loads(answer)
         return result

@@ -14,6 +14,8 @@ from typing import Any
 ROOT = "/w"
 _HEAD = struct.Struct("<I")
 _MAX_DEPTH = 64
+_MAX_NAMES = 8 << 20
+"""Bytes of paths in one tree."""
 
 
 class FileError(Exception):
@@ -40,11 +42,10 @@ def _write_one(path: str, mode: int, data: memoryview | bytes) -> None:
         found = os.lstat(place).st_mode
         if stat.S_ISDIR(found):
             raise FileError(f"{path}: is a folder")
-        if not stat.S_ISREG(found):
-            os.unlink(place)
+        os.unlink(place)  # also a file: another name of it would be written too
     except FileNotFoundError:
         pass
-    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         view = memoryview(data)
         while view:
@@ -121,7 +122,19 @@ def read(path: str, limit: int, out: int) -> dict[str, Any]:
     return {"size": info.st_size, "read": done}
 
 
-def _walk(folder: str, below: str, skip: set[str], depth: int, found: list[list[Any]], most: int) -> None:
+class Names:
+    """How many bytes of names may still be told: each costs us several times its length."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, path: str) -> None:
+        self.left -= len(os.fsencode(path)) + 16
+        if self.left < 0:
+            raise FileError(f"names of more than {_MAX_NAMES >> 20} MB")
+
+
+def _walk(folder: str, below: str, skip: set[str], depth: int, found: list[list[Any]], most: int, names: Names) -> None:
     if depth > _MAX_DEPTH:
         raise FileError(f"{below}: more than {_MAX_DEPTH} folders deep")
     with os.scandir(folder) as entries:
@@ -132,10 +145,11 @@ def _walk(folder: str, below: str, skip: set[str], depth: int, found: list[list[
             continue
         if len(found) >= most:
             raise FileError(f"more than {most} files")
+        names.take(path)
         info = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(info.st_mode):
             before = len(found)
-            _walk(entry.path, path + "/", skip, depth + 1, found, most)
+            _walk(entry.path, path + "/", skip, depth + 1, found, most, names)
             if len(found) == before:
                 found.append([path, "d", info.st_mode & 0o777, 0])
         elif stat.S_ISLNK(info.st_mode):
@@ -150,7 +164,7 @@ def tree(path: str, skip: list[str], limit: int, most: int, contents: bool, out:
     """Entries below `path` (links are not followed) as a counted JSON head and, if asked, the files' contents."""
     top = _inside(path)
     found: list[list[Any]] = []
-    _walk(top, "", set(skip), 0, found, most)
+    _walk(top, "", set(skip), 0, found, most, Names(_MAX_NAMES))
     total = sum(size for _, kind, _, size in found if kind == "f")
     if contents and total > limit:
         raise FileError(f"{total} bytes in files, at most {limit} allowed")

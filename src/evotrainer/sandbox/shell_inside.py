@@ -210,7 +210,7 @@ def _execute(m: dict[str, Any]) -> None:
 def _explain(error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"{error.strerror or type(error).__name__}"
-    return str(error) or type(error).__name__
+    return str(error)[:500] or type(error).__name__
 
 
 def main(config: dict[str, Any], control: socket.socket) -> None:

@@ -32,6 +32,8 @@ _MODULES = ("inside.kernel", "shell_files", "shell_inside")
 _HIDDEN = ("/usr/local", "/usr/src", "/usr/share")
 _SHOWN = ("/usr/share/git-core", "/usr/share/zoneinfo", "/usr/share/perl")
 _OVERHEAD_MB = 96
+_BUFFER = 1 << 20
+"""Bytes of the control socket's buffer: the largest message fits."""
 _EXTRA_PROCESSES = 4
 """Process 1 of the shell and of the command, and what they need while a command starts."""
 _BOOTSTRAP = """
@@ -89,6 +91,10 @@ class Started:
     group: SlotGroup | None
     python: str
     """The interpreter's path as commands see it."""
+
+    def out_of_memory(self) -> bool:
+        """Did the kernel kill process 1 for want of memory? Commands go first, so that only files and their names can do that."""
+        return self.process.poll() is not None and self.group is not None and self.group.kills() > 0
 
     def cpu_s(self) -> float | None:
         """CPU-seconds of all commands so far, unwaited children included; None where no control group counts them."""
@@ -235,7 +241,7 @@ def _hand_over(started: Started, limits: ShellLimits, bpf: bytes) -> None:
     }
     control = started.control
     message = json.dumps(config).encode()
-    control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * len(message))
+    control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, max(2 * len(message), _BUFFER))
     control.settimeout(60)
     try:
         control.send(message)

@@ -212,6 +212,12 @@ class Zygote:
 
     def _confine(self, limits: tuple[int, ...]) -> None:
         memory, cpu, processes, file_bytes, work_mb, _ = limits
+        null = os.open(
+            "/dev/null", os.O_RDWR
+        )  # flags of an open file are shared by all who have it: each child has its own
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.close(null)
         kernel.volunteer_for_oom(self.proc)
         if self.namespaces:
             kernel.mount_tmpfs(WORK, b"mode=0777,nr_inodes=1000,size=%dm" % work_mb)
