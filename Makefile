@@ -1,4 +1,5 @@
 # Two commands: `make quickstart` and `make test`. Each installs what it needs first.
+# Parts of `make test`: `make lint` (ruff), `make types` (mypy), `make check` (both).
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -11,11 +12,17 @@ quickstart: $(VENV)/.installed
 	  $(BIN)/evotrainer resume $(OUT) --open; else \
 	  $(BIN)/evotrainer run tasks/code.toml --out $(OUT) --open; fi
 
-test: $(VENV)/.installed-dev
+test: check
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: lint types
+
+lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 install: $(VENV)/.installed-dev
 

@@ -28,7 +28,7 @@ from evotrainer.records.skills import (
     advise,
     direction,
 )
-from evotrainer.records.verify import Check, Problem, Record
+from evotrainer.records.verify import Problem, Record
 from evotrainer.skills import check_trial, content_hash, find_skills, merge, read_skill, rendered_hash, write_skill
 
 if TYPE_CHECKING:
@@ -344,10 +344,6 @@ def prove_skill(record: Record, event: Event) -> Iterator[Problem]:
     )
     if there != b.sha256 and not behind:
         yield Problem("skill", f"skills/{b.skill} does not match its SHA-256 in the ledger; it was changed or removed")
-
-
-PROOFS: dict[str, Check] = {"library": prove_library, "skill": prove_skill}
-"""Kind -> check, for `evotrainer verify`."""
 
 
 def collect(sources: Sequence[str]) -> dict[str, Skill]:

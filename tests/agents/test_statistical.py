@@ -339,7 +339,7 @@ def test_whatever_the_briefing_every_proposal_is_one_clean_factor(
     )
     stored = rollouts(tasks=8, seed=seed % 5) if seed % 2 else []
     out = make_agent(name, seed).propose(b, Desk(stored))
-    assert out.interventions or out.stop
+    assert bool(out.interventions) != bool(out.stop), "proposals, or why there are none"
     children = []
     for iv in out.interventions:
         child = recipe.with_factor(iv.factor, iv.new)

@@ -111,7 +111,7 @@ def test_equations_and_numbers_are_read_without_running_anything() -> None:
         True,
     ]
     assert [e.true for e in equations("He pays 2 * 4 = $8.\n8/3=2")] == [True, False]
-    assert equations("x=3 and a==b, 5= =5") == [] or all(e.true is not None for e in equations("x=3"))
+    assert equations("x=3 and a==b, 5= =5") == []
     assert numbers("1-3=-2, 1,200 and 0.5") == [1, 3, -2, 1200, evaluate("1/2")]
     for hostile in (
         "9**9",

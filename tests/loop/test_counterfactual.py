@@ -15,8 +15,10 @@ from evotrainer.errors import ConfigError
 from evotrainer.evolution import gap_problems
 from evotrainer.executors import local
 from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.proving import audit_differences
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.evidence import Finding, HealthReport
+from evotrainer.records.verify import Record
 from tests.paper import drawn, on_paper
 
 ENV = Path(__file__).with_name("leaky_env.py")
@@ -254,15 +256,18 @@ def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path
 def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
     task: Path, tmp_path: Path, quick: list[TrialSpec]
 ) -> None:
-    from evotrainer.commands.auditing import differing
-
     run = api.start(task, tmp_path / "run")
-    (audit,) = [e.body.audit for e in run.events() if e.kind == "audited"]
-    assert not differing(run.events(), audit, 0.02)
-    forged = audit.model_copy(update={"verdict": "not_confirmed", "excess": 0.0})
-    assert {d.partition(":")[0] for d in differing(run.events(), forged, 0.02)} == {"verdict", "excess"}
-    seeds = audit.model_copy(update={"per_seed_low": dict.fromkeys(audit.per_seed_low, 0.5)})
-    assert [d.partition(":")[0] for d in differing(run.events(), seeds, 0.02)] == ["per_seed_low"]
+    record = Record(run.folder, run.events())
+    (event,) = record.of("audited")
+    audit = event.body.audit
+
+    def differing(**change: Any) -> set[str]:
+        forged = replace(event, body=event.body.model_copy(update={"audit": audit.model_copy(update=change)}))
+        return {d.partition(":")[0] for d in audit_differences(record, forged)}
+
+    assert differing() == set()
+    assert differing(verdict="not_confirmed", excess=0.0) == {"verdict", "excess"}
+    assert differing(per_seed_low=dict.fromkeys(audit.per_seed_low, 0.5)) == {"per_seed_low.1", "per_seed_low.2"}
 
 
 def test_stopped_anywhere_the_story_ends_the_same(

@@ -97,7 +97,7 @@ def test_a_check_that_cannot_be_computed_is_a_problem_and_no_traceback(copy: Cal
     run = copy()
     forge(run.folder, r"noise/1", set_("branch", to="b9"))
     problems = [p for p in verify(run.folder).problems if p.area == "noise"]
-    assert "cannot be computed again" in problems[0].message or "noise/1" in problems[0].message
+    assert "noise/1: it cannot be computed again: noise of b9" in problems[0].message
 
 
 def test_the_noted_head_of_a_run_is_confirmed_and_a_foreign_one_refused(

@@ -67,14 +67,6 @@ def test_an_overrun_leaves_nothing_rather_than_less() -> None:
     budget.check(cpu_s=0)
 
 
-def test_a_budget_too_small_for_one_trial_is_refused_before_anything_runs() -> None:
-    with pytest.raises(BudgetError, match=r"budget.cpu_s=50 is too small for one trial \(about 80 CPU-seconds\)"):
-        Budget({"cpu_s": 50}).check_one_trial(cpu_s=80)
-    with pytest.raises(BudgetError, match=r"budget\.trials=0"):
-        Budget({"trials": 0}).check_one_trial(cpu_s=80)
-    Budget({"cpu_s": 80, "trials": 1}).check_one_trial(cpu_s=80)
-
-
 @pytest.mark.parametrize("limits", [{"gpu_s": 1.0}, {"cpu_s": -1.0}, {"cpu_s": float("nan")}])
 def test_unknown_kinds_and_negative_amounts_are_refused(limits: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(limits))):

@@ -55,11 +55,10 @@ def test_it_never_runs_as_root(box: Sandbox) -> None:
         assert next(line for line in lines if line.startswith("Uid")).split()[1] != "0"
 
 
-def test_the_report_shows_every_probe_and_can_be_stamped(box: Sandbox) -> None:
+def test_the_report_shows_every_probe(box: Sandbox) -> None:
     text = str(box.report)
     assert f"sandbox tier {box.tier}" in text
     assert all(probe.name in text for probe in box.report.probes)
-    assert box.report.to_dict()["tier"] == box.tier
     needed = [probe for probe in box.report.probes if probe.tier != "A"]
     assert all(probe.held for probe in needed), text
 

@@ -20,7 +20,7 @@ class Tools(Protocol):
         ...
 
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
-        """Stored train and search rollouts of a branch, newest first."""
+        """Stored search rollouts of a branch, at most `limit`: trial by trial, in the order of its trials."""
         ...
 
 

@@ -24,8 +24,6 @@ from evotrainer.records.rollout import Rollout
 if TYPE_CHECKING:
     import pyarrow as pa
 
-IN_MEMORY = 20_000
-"""Rollouts of one file that are kept as objects; larger files are copied into Parquet parts first."""
 SAMPLED_FROM = 50_000
 """Rollouts of one source from which rates of programs are read of a sample."""
 CHUNK = 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evotrainer.commands.common import console
 from evotrainer.records.output import print
@@ -52,43 +52,3 @@ def audit_lines(a: Audit) -> list[str]:
         f"  lost beyond {a.reference}: {100 * a.excess:+.1f} points [{100 * a.low:+.1f}, {100 * a.high:+.1f}]{lost}",
         f"  by seed        {seeds}",
     ]
-
-
-def differing(events: Sequence[Any], a: Audit, min_effect: float) -> list[str]:
-    """Numbers of a recorded audit that the ledger's own bodies do not give again; empty where it holds."""
-    from evotrainer.judge import settle_audit
-    from evotrainer.records.evidence import Capability
-
-    finished = {e.body.trial: e.body for e in events if e.kind == "finished"}
-    opened = next(e.body for e in events if e.kind == "run")
-    named = [Capability.model_validate(c) for c in opened.environment.get("capabilities", ())]
-    capability = next(c for c in named if c.name == a.capability)
-
-    fresh = settle_audit(
-        a.branch,
-        capability,
-        a.trigger,
-        [finished[t] for t in a.trials_open],
-        [finished[t] for t in a.trials],
-        [finished[t] for t in a.reference_trials_open],
-        [finished[t] for t in a.reference_trials],
-        split=a.split,
-        min_effect=min_effect,
-        confidence=a.confidence,
-        measure=a.measure,
-    )
-    old, new = a.model_dump(mode="json"), fresh.model_dump(mode="json")
-    out = []
-    for k in sorted(old.keys() - {"reason", "trigger", "reference"}):
-        if not _near(old[k], new[k]):
-            out.append(f"{k}: {old[k]!r} in the ledger, {new[k]!r} recomputed")
-    return out
-
-
-def _near(x: Any, y: Any) -> bool:
-    """Equal, numbers to 1e-9."""
-    if isinstance(x, dict) and isinstance(y, dict):
-        return x.keys() == y.keys() and all(_near(x[k], y[k]) for k in x)
-    if isinstance(x, float) and isinstance(y, float):
-        return abs(x - y) < 1e-9
-    return bool(x == y)

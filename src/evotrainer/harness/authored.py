@@ -6,8 +6,6 @@ imported: a runner that is passed in (the sandbox) gets their source and JSON, a
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -33,15 +31,8 @@ NAME = re.compile(r"[a-z][a-z0-9_]{2,79}")
 MAX_PATTERN = 300
 MAX_STEPS = 6
 MAX_SOURCE = 20_000
-ANY_DISTANCE = 1000
 MIN_READ = 16
 """Rollouts below which a reading is too small for a share."""
-
-
-def spec_hash(spec: DetectorSpec) -> str:
-    """16 hex digits of SHA-256 over what the detector does; its standing and name do not count."""
-    body = spec.model_dump(mode="json", exclude={"name", "about", "standing", "origin", "warn"})
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def check_spec(spec: DetectorSpec) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.batch import Batch
@@ -10,9 +10,8 @@ from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.layers import behaviour, score, signal
 from evotrainer.harness.registry import METRICS, Metric, metric
 from evotrainer.records.evidence import MetricValue
-from evotrainer.records.rollout import Rollout
 
-__all__ = ["METRICS", "Metric", "behaviour", "measure", "measure_groups", "metric", "score", "signal"]
+__all__ = ["METRICS", "Metric", "behaviour", "measure", "metric", "score", "signal"]
 
 LAYERS = ("score", "signal", "behaviour")
 
@@ -28,10 +27,3 @@ def measure(
     context = context or HarnessContext()
     wanted.sort(key=lambda name: LAYERS.index(METRICS[name].layer))
     return {m.name: m for name in wanted for m in METRICS[name].read(batch, context)}
-
-
-def measure_groups(
-    groups: Sequence[Sequence[Rollout]], context: HarnessContext | None = None
-) -> dict[str, MetricValue]:
-    """`measure` over rollouts that are grouped already."""
-    return measure(Batch(groups), context)

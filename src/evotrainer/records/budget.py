@@ -79,16 +79,6 @@ class Budget:
                     f"({self.spent[kind]:g} spent, {reserved:g} reserved); raise it to {least:g} or more"
                 )
 
-    def check_one_trial(self, cpu_s: float, wall_s: float = 0.0) -> None:
-        """BudgetError where the whole budget is too small for one trial of this cost: said before anything runs."""
-        for kind, need in (("cpu_s", cpu_s), ("wall_s", wall_s), ("trials", 1.0)):
-            limit = self.limits.get(kind)
-            if limit is not None and need > limit * (1 + _SLACK):
-                raise BudgetError(
-                    f"budget.{kind}={limit:g} is too small for one trial (about {need:g} {UNITS[kind]}); "
-                    f"raise budget.{kind} to {need:g} or more, or make trials cheaper (recipe.steps)"
-                )
-
     def reserve(self, key: str, **amounts: float) -> None:
         """Set amounts aside under `key` (a trial); a repeated one replaces the first. BudgetError as `check`."""
         before = self._reservations.pop(key, None)

@@ -6,7 +6,7 @@ climatology, the forecast that always says what happened on average.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import erf, exp, pi, sqrt
 from statistics import NormalDist
@@ -190,13 +190,3 @@ def _bins(chances: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
             )
         )
     return tuple(out)
-
-
-def moved(events: Sequence[Event]) -> list[Mapping[str, object]]:
-    """Each time a skill moved the prior of a branch's gain: branch, skill, before, after (score units)."""
-    return [
-        {"branch": b.branch, **u.model_dump(mode="json")}
-        for b in Lineage.from_events(events).branches.values()
-        if b.intervention
-        for u in b.intervention.skills
-    ]

@@ -291,7 +291,3 @@ class Journal:
                 "resume with the evotrainer that started the run"
             )
         return event.body
-
-    def done(self, id: str) -> bool:
-        """Whether this step is recorded."""
-        return self.ledger.get(id) is not None

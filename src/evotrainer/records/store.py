@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.arrow_schema import arrow_schema, encode, scrub
@@ -46,9 +45,6 @@ from evotrainer.records.reading import (
     stored_parts,
 )
 from evotrainer.records.rollout import Rollout
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "PART_GLOB",

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records import vouched
@@ -288,8 +287,3 @@ CHAIN_ONLY: dict[str, str] = {
     "diagnosed": "what the harness read; `evotrainer health` shows it, `why` quotes it",
 }
 """Kind -> what it is, where nothing but the chain can vouch for it."""
-
-
-def kinds_without_check(checks: Mapping[str, Check], known: Mapping[str, Any]) -> list[str]:
-    """Kinds that are in neither table."""
-    return sorted(k for k in known if k not in checks and k not in CHAIN_ONLY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from evotrainer.sandbox.model import Tier
@@ -34,10 +34,6 @@ class TierReport:
     def isolation(self) -> dict[str, Any]:
         """What the tier promises, and what keeps it from tier A; JSON-able."""
         return {"promise": PROMISES[self.tier], "missing": [*self.notes, *self.broken()] if self.tier != "A" else []}
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return asdict(self)
 
     def __str__(self) -> str:
         lines = [f"sandbox tier {self.tier}: {PROMISES[self.tier]}"]

@@ -22,10 +22,8 @@ from evotrainer.sandbox.model import Tier
 from evotrainer.sandbox.shell_data import Entry, Ran, ShellFileError, Template, as_bytes, sealed
 from evotrainer.sandbox.shell_launch import ShellLimits, Started, start
 
-__all__ = ["ENVIRONMENT", "HOME", "Entry", "EpisodeShell", "Ran", "ShellFileError", "ShellLimits", "Template"]
+__all__ = ["ENVIRONMENT", "Entry", "EpisodeShell", "Ran", "ShellFileError", "ShellLimits", "Template"]
 
-HOME = "/w"
-"""The one writable folder inside; commands start in `/w/repo`, $HOME is `/w/home`, /tmp is `/w/tmp`."""
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/w/home",
@@ -39,6 +37,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
+"""Of every command. `/w` is the one writable folder inside; commands start in `/w/repo`."""
 _MAX_ARGUMENTS = 100_000
 _MAX_PACKET = 180_000
 """A packet has to fit a socket buffer."""

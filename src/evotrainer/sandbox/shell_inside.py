@@ -24,7 +24,6 @@ from evotrainer.sandbox import shell_files as files
 from evotrainer.sandbox.inside import kernel
 
 OPEN_FILES = 256
-_FIRST_OWN_FD = 10
 _POLL_MS = 50
 _TICK = os.sysconf("SC_CLK_TCK")
 NO_COMMAND, NOT_EXECUTABLE = 127, 126

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +170,3 @@ def _against(t: SkillTrial, rows: Mapping[str, Row], skill: Skill) -> list[str]:
     ]
     key = tuple(body[k] for k in ("bottleneck", "factor", "direction"))
     return out if key == skill.key else [*out, f"it is evidence on {' '.join(key)}"]
-
-
-def missing_ledgers(skills: Sequence[Skill], ledgers: Mapping[str, Any]) -> int:
-    """Trials whose run is not at hand."""
-    return sum(t.run not in ledgers for s in skills for t in s.trials)

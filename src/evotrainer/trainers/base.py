@@ -54,8 +54,6 @@ class TrainRequest:
     """Checkpoints live here; a request that finds one continues from it, to bit-identical weights."""
     checkpoint_every: int = 5
     """Steps."""
-    cpu_budget_s: float | None = None
-    """CPU-seconds; past it TrainerError names the overrun."""
     run_dir: Path | None = None
     """Folder that may move as a whole: what lies in it is named relative to the policy, not by this machine's path."""
 

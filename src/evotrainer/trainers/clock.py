@@ -1,11 +1,9 @@
-"""CPU-seconds by phase, and the budget."""
+"""CPU-seconds by phase, and of a training as a whole."""
 
 from __future__ import annotations
 
 import resource
 import time
-
-from evotrainer.errors import TrainerError
 
 
 def cpu_now() -> float:
@@ -17,8 +15,9 @@ def cpu_now() -> float:
 class Clock:
     """Adds the time since the last mark to a phase."""
 
-    def __init__(self, spent: float = 0.0, budget: float | None = None) -> None:
-        self.before, self.budget = spent, budget
+    def __init__(self) -> None:
+        self.before = 0.0
+        """CPU-seconds of this training before a resume."""
         self.start = self.last = cpu_now()
         self.phases: dict[str, float] = {}
 
@@ -36,11 +35,3 @@ class Clock:
     def total(self) -> float:
         """All CPU-seconds of the training, those before a resume included."""
         return self.before + cpu_now() - self.start
-
-    def check(self, step: int, steps: int) -> None:
-        """TrainerError once the budget is spent."""
-        if self.budget is not None and self.total > self.budget:
-            raise TrainerError(
-                f"CPU budget overrun: {self.total:.1f} of {self.budget:.1f} CPU-s after step {step} of {steps}; "
-                "raise the trial's budget or train fewer steps"
-            )

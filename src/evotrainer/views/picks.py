@@ -10,7 +10,7 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.records.rollout import Rollout
 
 if TYPE_CHECKING:
-    from evotrainer.views.model import BranchView, RunView
+    from evotrainer.views.model import RunView
 
 TRAININGS = ("base", "noise", "branch")
 SAMPLES = 12
@@ -110,8 +110,3 @@ def _load(
         view.unread.append(f"rollouts of {names}: {e}")
         return []
     return [r for r in got if r.split not in SEALED]
-
-
-def branch_rollouts(branch: BranchView, view: RunView) -> list[Rollout]:
-    """The sampled rollouts of a branch, in sample order."""
-    return [view.rollouts[i] for i, _ in branch.samples if i in view.rollouts]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -104,9 +102,3 @@ def _fresh(name: str, n: int, split: str, rng: random.Random, seen: set[str]) ->
         seen.add(p.question)
         got.append(as_task(p, split, len(got)))
     return got
-
-
-def content_hash(splits: Mapping[str, tuple[Task, ...]]) -> str:
-    """16 hex digits over every task's id, prompt and answer."""
-    text = json.dumps([[s, t.id, t.prompt, t.data["answer"]] for s in sorted(splits) for t in splits[s]])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -46,9 +46,6 @@ class Tokenizer:
             ids = self._cache[text] = self.backend.encode(text, add_special_tokens=False).ids
         return ids
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(t) for t in texts]
-
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the ids; special tokens are left out."""
         s = self.strings

@@ -140,7 +140,6 @@ class EmbeddedTrainer:
             if s.step % request.checkpoint_every == 0 or s.step == recipe.steps:
                 save_checkpoint(request.work_dir / CHECKPOINT, s.state())
             on_step(entry)
-            s.clock.check(s.step, recipe.steps)
         save_policy(s.policy, s.tokenizer, request.work_dir / POLICY)
         return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
 
@@ -172,7 +171,7 @@ class EmbeddedTrainer:
             stream=TaskStream(world.tasks("train"), recipe.curriculum, seed_of(i.seed, "tasks")),
             filter=FilterState(),
             generator=torch.Generator().manual_seed(seed_of(i.seed, "sampling")),
-            clock=Clock(budget=request.cpu_budget_s),
+            clock=Clock(),
             reference=policy.clone() if recipe.kl_beta > 0 else None,
             anchor=anchor,
             curve=[],

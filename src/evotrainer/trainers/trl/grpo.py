@@ -387,7 +387,6 @@ class Grpo(GRPOTrainer):
             self.checkpoint()
         if self.accelerator.is_main_process:
             self.on_step(entry)
-        s.clock.check(s.step, s.recipe.steps)
 
     def _figures(self) -> dict[str, float]:
         """The update's part of the curve entry."""

@@ -187,7 +187,7 @@ class TrlTrainer:
             sampling=self._sampling(recipe, stops, tokenizer, greedy),
             context=context_of(model),
             stream=TaskStream(tasks, recipe.curriculum, seed_of(i.seed, "tasks")),
-            clock=Clock(budget=request.cpu_budget_s),
+            clock=Clock(),
             anchor=anchor,
             keep_tokens=self.options.keep_tokens,
         )
