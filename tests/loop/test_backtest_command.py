@@ -97,10 +97,11 @@ def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledge
 
     spec = DetectorSpec(name="mined_1", form="pattern", pattern="x")
     admission = Admission(detector=spec, admitted=True, reason="r", bad=("b2-s1 search",), clean=("b1-s2 search",))
+    trials = ("b0-s1", "b1-s2", "b2-s1", "b3-s1")
     events: list[Any] = [
-        *(Event(kind="finished", seq=i, body=Event(branch=f"b{i}")) for i in range(4)),
+        *(Event(kind="finished", seq=i, body=Event(branch=t[:2], trial=t)) for i, t in enumerate(trials)),
         Event(kind="harness", seq=4, body=Event(added=(spec,), admissions=(admission,))),
-        Event(kind="finished", seq=5, body=Event(branch="b5")),
+        Event(kind="finished", seq=5, body=Event(branch="b5", trial="b5-s1")),
     ]
     assert _looked_at(events, "mined_1") == {"b0", "b3"}, "held out for its admission, or trained later: not seen"
     assert _looked_at(events, "answer_leak") == set()
