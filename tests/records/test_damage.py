@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -168,3 +169,17 @@ def test_another_parquet_file_is_not_taken_for_rollouts(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "part-00000.parquet")
     with pytest.raises(StoreError, match="holds no EvoTrainer rollouts"):
         load([tmp_path])
+
+
+def test_a_tail_that_is_no_regular_file_is_named(tmp_path: Path) -> None:
+    """Somebody else's folder may hold a device, a pipe or a file with a hole in its place."""
+    for name, make in (
+        ("device", lambda p: p.symlink_to("/dev/zero")),
+        ("pipe", lambda p: os.mkfifo(p)),
+        ("hole", lambda p: os.truncate(os.open(p, os.O_CREAT | os.O_WRONLY), 40 << 30)),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        make(folder / "tail.log")
+        with pytest.raises(StoreError, match="cannot read .*tail.log"):
+            load([folder])

@@ -8,6 +8,9 @@ and never cut.
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -117,10 +120,26 @@ class Tail:
         return bytes(_codec().decompress(stored, span.raw, asbytes=True))
 
 
+MAX_TAIL = 1 << 30
+"""Bytes; a writer seals at 16 MB, or after the one batch that is larger."""
+
+
+def _plain_bytes(path: Path) -> bytes:
+    """Contents of a regular file that is no larger than a writer leaves one: others' folders may hold a device in its place."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        if info.st_size > MAX_TAIL:
+            raise OSError(errno.EFBIG, f"{info.st_size:,} bytes, more than a writer leaves unsealed", str(path))
+        return file.read()
+
+
 def read_tail(path: Path) -> Tail:
     """Read a tail and tell its good frames from the rest; a missing file is an empty tail."""
     try:
-        data = path.read_bytes()
+        data = _plain_bytes(path)
     except FileNotFoundError:
         data = b""
     except OSError:

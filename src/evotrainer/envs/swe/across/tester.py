@@ -128,6 +128,11 @@ def reporter(session: Session, only: frozenset[str] | None, told: Callable[[str,
             elif when == "call" or outcome != "passed":
                 marked = item.get_closest_marker("xfail") is not None
                 expected = outcome == "skipped" and hasattr(report, "wasxfail") and marked
+                if expected:  # the mark's condition may be the solution's: only where the fix's ends like this too
+                    key = f"{report.nodeid}:xfail"
+                    if session.allowed is None:
+                        session.places.add(key)
+                    expected = session.allowed is None or key in session.allowed
                 told(report.nodeid, expected or (outcome == "passed" and call.excinfo is None), session.gated)
 
         def pytest_collectreport(self, report: Any) -> None:

@@ -17,7 +17,7 @@ from evotrainer.envs.swe.across.wire import CONTENT
 
 _NUMBER = "_evotrainer_number"
 _TEXT = "_evotrainer_text"
-GATED = frozenset({"__eq__", "__contains__", *(f"__{n}__" for n in OPERATORS)})
+GATED = frozenset({"__eq__", "__ne__", "__contains__", *(f"__{n}__" for n in OPERATORS)})
 _RESULTS: dict[str, type] = {
     "__len__": int, "__bool__": bool, "__hash__": int, "__contains__": bool, "__index__": int, "__int__": int,
     "__float__": float, "__complex__": complex, "__repr__": str, "__str__": str, "__format__": str, "__dir__": list,
@@ -137,6 +137,12 @@ def _exit(self: Any, kind: Any, error: Any, trace: Any) -> bool:
     return isinstance(error, Exception) and not isinstance(error, AssertionError)
 
 
+def _within(self: Any, value: Any) -> bool:
+    """`in` of an object that can only be iterated: it decides as well."""
+    SESSION[0].gate("__contains__")
+    return any(x is value or x == value for x in self)
+
+
 _OWN: dict[str, Any] = {"__call__": _call, "__eq__": _equal, "__exit__": _exit}
 
 
@@ -216,6 +222,8 @@ def make_class(number: int, about: dict[str, Any], bases: list[Any], members: di
     kept: list[type] = [_safe(b) for b in bases if isinstance(b, Meta) or b in CONTENT or _is_error(b)]
     names = [n for n in about["d"] if n in FORWARDED]
     space: dict[str, Any] = {n: _OWN.get(n) or forwarded(n) for n in names}
+    if "__contains__" not in space and {"__iter__", "__getitem__"} & space.keys():
+        space["__contains__"] = _within
     if about["unhashable"] is True:
         space["__hash__"] = None
     elif "__eq__" in space and "__hash__" not in space:
