@@ -273,3 +273,102 @@ def message(chance: random.Random, depth: int) -> Any:
         if not depth
         else {**about, **found}
     )
+
+
+REVIEWED = """
+import pytest
+import m
+
+def test_callback():
+    def seen(x): assert x == 3
+    m.run(seen)
+
+def test_raises():
+    try:
+        m.check(-1)
+        assert False
+    except m.CalcError:
+        pass
+
+def test_pytest_raises():
+    with pytest.raises(m.CalcError):
+        m.check(-1)
+        pytest.fail("no error")
+
+def test_type():
+    assert sorted(m.kinds(type, [1, "a"])) == ["int", "str"]
+
+def test_not_equal():
+    if m.total() != 7: pytest.fail()
+
+def test_within():
+    assert 4 in m.items()
+
+@pytest.mark.xfail(not m.FAST, reason="slow")
+def test_fast():
+    assert m.total() == 7
+
+def test_half():
+    assert m.Money(4).half() == m.Money(2)
+"""
+REVIEWED_RIGHT = """
+FAST = True
+class CalcError(ValueError): pass
+class Money:
+    def __init__(self, n=0): self.n = n
+    def __eq__(self, other): return isinstance(other, Money) and self.n == other.n
+    def __repr__(self): return f"Money({self.n})"
+    def half(self): return Money(self.n // 2)
+def run(h): h(3)
+def check(n):
+    if n < 0: raise CalcError("negative")
+def kinds(of, xs): return [of(x).__name__ for x in xs]
+def total(): return 7
+def items(): return [1, 4]
+"""
+REVIEWED_LIES = {
+    "an assertion swallowed in a callback": "def run(h):\n    try: h(0)\n    except AssertionError: pass\n",
+    "an exception that catches failures": "CalcError = AssertionError\ndef check(n): pass\n",
+    "an exception that catches everything": "CalcError = BaseException\ndef check(n): pass\n",
+    "a class made of what the tests hand over": "def kinds(of, xs):\n    M = of('M', (type,), {'__eq__': lambda c, o: True, '__hash__': lambda c: 0})\n"
+    "    return [M('C', (), {})] * 2\n",
+    "a difference denied": "class T:\n    def __ne__(self, o): return False\ndef total(): return T()\n",
+    "a container that holds everything": "class T:\n    def __iter__(self): return iter(range(10 ** 4))\ndef items(): return T()\n",
+    "a mark that forgives": "FAST = False\ndef total(): return 0\n",
+    "equal to what is asked first": "class Money(Money):\n    def __eq__(self, other):\n        if 'w' not in self.__dict__: self.w = repr(other)\n"
+    "        return repr(other) == self.w\n    def half(self): return Money()\n",
+}
+"""What a reviewer found after the corpus above held; each aims at one or two of the tests."""
+REVIEWED_AT = {
+    "an assertion swallowed in a callback": ["test_callback"],
+    "an exception that catches failures": ["test_raises"],
+    "an exception that catches everything": ["test_raises", "test_pytest_raises"],
+    "a class made of what the tests hand over": ["test_type"],
+    "a difference denied": ["test_not_equal"],
+    "a container that holds everything": ["test_within"],
+    "a mark that forgives": ["test_fast"],
+}
+
+
+@pytest.fixture(scope="module")
+def reviewed(runner: Runner) -> Crossing:
+    return runner.across({"m.py": REVIEWED_RIGHT}, {TEST: REVIEWED}, None)
+
+
+def test_a_right_solution_passes_what_a_reviewer_asked(runner: Runner, reviewed: Crossing) -> None:
+    bad = [i for i, good in reviewed.results.items() if not good]
+    assert bad in ([], [f"{TEST}::test_type"]), "who is handed `type` is graded in the process"
+    again = runner.across({"m.py": REVIEWED_RIGHT}, {TEST: REVIEWED}, reviewed.places).results
+    assert again == reviewed.results
+
+
+@pytest.mark.parametrize("name", REVIEWED_LIES)
+def test_what_a_reviewer_found_gets_through_no_more(name: str, runner: Runner, reviewed: Crossing) -> None:
+    lie = {"m.py": REVIEWED_RIGHT + REVIEWED_LIES[name]}
+    aims = REVIEWED_AT.get(name, ["test_half"])
+    if name == "equal to what is asked first":  # it guesses which question is the real one: now and then it is right
+        tries = [runner.across(lie, {TEST: REVIEWED}, reviewed.places).results for _ in range(6)]
+        assert sum(t[f"{TEST}::test_half"] for t in tries) < 6
+        return
+    found = runner.across(lie, {TEST: REVIEWED}, reviewed.places).results
+    assert not any(found.get(f"{TEST}::{aim}") for aim in aims), found

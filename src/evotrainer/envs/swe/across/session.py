@@ -358,7 +358,7 @@ class Session:
             known = unspecial(about)
             if any(known is caught for caught in _CATCHES_FAILURES):
                 raise self.fail(
-                    f"{found.__name__} under a name of the code under test: it would catch failed assertions"
+                    f"{known.__name__} under a name of the code under test: it would catch failed assertions"
                 )
             return known
         kind = about["k"]
