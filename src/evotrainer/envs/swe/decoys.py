@@ -1,7 +1,8 @@
 """Decoys: the same test files with failing statements in some of the tests, to catch code that forges its own grade.
 
 Tests that are graded in the process of the code under test are within its reach. Who makes every test pass there, makes
-those pass as well that must fail. Which runs and which tests are decoys is random and known outside only.
+those pass as well that must fail. Which runs and which tests are decoys is random; code that reads its tests' file can
+see it.
 """
 
 from __future__ import annotations

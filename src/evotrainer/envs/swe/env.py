@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
 
 VERSION = "1"
+MAX_PATCH = 1 << 20
+"""Characters of a patch that are kept beside a rollout; grading reads the files."""
 MAX_NAMED = 64
 """Control files named beside a rollout."""
 KNOBS: Mapping[str, tuple[Any, ...]] = {
@@ -278,7 +280,7 @@ def _detail(repo: Repo, knobs: Mapping[str, Any], grade: Grade) -> dict[str, Any
     tests += [{"kind": "hidden", "name": i, "passed": ok} for i, ok in grade.hidden.items()]
     return {
         "bug": repo.tags.get("bug", ""),
-        "patch": clean_text(grade.patch),
+        "patch": clean_text(grade.patch[:MAX_PATCH]),
         "gold_patch": gold,
         "fail_to_pass": list(repo.fail_to_pass),
         **({KEY: dict(grade.flip)} if grade.flip else {}),
