@@ -7,6 +7,7 @@ bounded by itself, so that running it in a weak tier does no harm.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import secrets
 import socket
@@ -359,6 +360,8 @@ def _clean(token: str) -> None:
         for path in Path(top).glob(f"*{token}"):
             with contextlib.suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
+    with contextlib.suppress(AttributeError):  # a user may have a few named queues only
+        ctypes.CDLL(None).mq_unlink(f"/left{token}".encode())
 
 
 @contextlib.contextmanager
