@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -144,6 +145,23 @@ def test_answers_are_equal_as_numbers_not_as_texts() -> None:
 )  # fmt: skip
 def test_arithmetic_left_undone_and_several_numbers_are_no_answer(text: str) -> None:
     assert not same_number("18", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "18²", "18½", "½ 18", "18k", "18 million", "18 squared", "18 dozen", "minus 18", "negative 18", "not 18", "x ≠ 18",
+        "anything but 18", "√18", "¬18", "~ 18", "18 thousand",
+    ],
+)  # fmt: skip
+def test_words_and_signs_that_make_another_number_of_it_are_read(text: str) -> None:
+    assert re.findall(r"\d+", text.replace("½", "")) == ["18"], "who takes the digits alone believes it"
+    assert not same_number("18", text)
+
+
+@pytest.mark.parametrize("text", ["He does not pay. 18", "18 (not more)", "no dozen: 18", "half a kilo is 18 dollars"])
+def test_the_same_words_elsewhere_deny_nothing(text: str) -> None:
+    assert same_number("18", text)
 
 
 HOSTILE = (

@@ -30,6 +30,12 @@ _LITERAL = re.compile(
 )
 _SIGNS = re.compile(r"[\d*+^%<>\u2264\u2265\u00b1]|(?<![A-Za-z])[-/]|[-/](?![A-Za-z])")
 """What may not stand beside the number: digits, and operators but for those between words (`miles/hour`)."""
+_OTHERWISE = re.compile(
+    r"\b(?:not|minus|negative|anything but)\s+#|#\s?k\b|#\s*(?:squared|cubed|hundred|thousand|million|billion|trillion|dozen)\b"
+    r"|[√≠¬~]\s*#",
+    re.IGNORECASE,
+)
+"""Words and signs that make another number of it (`#`), or deny it."""
 
 
 def one_number(text: str) -> Fraction | None:
@@ -52,7 +58,8 @@ def one_number(text: str) -> Fraction | None:
 def _single(text: str) -> Fraction | None:
     """The number of a text without equations."""
     values = {_value(m) for m in _LITERAL.findall(text)}
-    if len(values) != 1 or _SIGNS.search(_LITERAL.sub("#", text)):
+    beside = _LITERAL.sub("#", text)
+    if len(values) != 1 or _SIGNS.search(beside) or _OTHERWISE.search(beside) or any(map(str.isnumeric, beside)):
         return None
     return values.pop()
 
