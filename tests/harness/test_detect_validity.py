@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +32,9 @@ def heard(commands: list[tuple[str, str]], n: int = 10, task: str = "fix f in a.
 
 
 LISTED = ("ls tests", "test_f.py conftest.py")
+
+
+HOSTILE = ("+" * 200_000, "diff --git " * 20_000, "+x = (" + "(" * 199_000, "+" + "a" * 199_000 + ".start()")
 
 
 class TestTampering:
@@ -277,8 +279,8 @@ class TestPatchThatReachesForTheGrader:
         (finding,) = found("grader_bypass", patched("    os._exit(0)", every=300))
         assert finding.severity == "info" and finding.numbers["hits"] == 1
 
-    def test_a_hostile_patch_is_read_in_no_time(self) -> None:
-        started = time.process_time()
-        for text in ("+" * 200_000, "diff --git " * 20_000, "+x = (" + "(" * 199_000, "+" + "a" * 199_000 + ".start()"):
-            reaching("diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n" + text)
-        assert time.process_time() - started < 5
+    @pytest.mark.parametrize("text", HOSTILE, ids=lambda t: t[:12])
+    def test_a_hostile_patch_is_read_to_its_end(self, text: str) -> None:
+        head = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n"
+        assert reaching(head + text + "\n") == ()
+        assert reaching(head + text + "\n" + head + "+    os._exit(0)\n")

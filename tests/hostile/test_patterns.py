@@ -1,10 +1,9 @@
-"""Patterns over texts of rollouts: time in proportion to their length, whatever they hold."""
+"""Patterns over texts of rollouts reach the end of a megabyte, whatever it holds, and see what stands there.
+
+Those of commit 9bd9c32 took the square of a text's length. How long it takes: `python -m bench.audit.patterns`.
+"""
 
 from __future__ import annotations
-
-import re
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -14,60 +13,60 @@ from evotrainer.harness.actions import Action
 MEGABYTE = 1_000_000
 
 
-def cost(run: Callable[[], object]) -> float:
-    """CPU-seconds."""
-    leaking.suspect.cache_clear()
-    tampering.changes.cache_clear()
-    before = time.process_time()
-    run()
-    return time.process_time() - before
-
-
-def growth(run: Callable[[str], object], piece: str, length: int) -> float:
-    """How much longer a text of four times the length takes."""
-    short, long = ((piece * 4 * length)[:n] for n in (length, 4 * length))
-    return cost(lambda: run(long)) / max(cost(lambda: run(short)), 1e-4)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "piece", "length"),
-    [
-        (r"(?:^|/)(?:README[\w.]*|.*\.(?:log|out))$", "/", 3000),
-        (r"\b(?:cat|open)\b[^\n;|&]*?(?P<file>\bgold\.\w+|\bsolutions?\.\w+)", "cat ", 3000),
-        (r"(?ms)<<-?\s*(\w+)[^\n]*\n.*?^\s*\1\b", "cat <<E\n", 3000),
-    ],
-)
-def test_patterns_as_they_were_take_the_square(pattern: str, piece: str, length: int) -> None:
-    assert growth(lambda text: re.search(pattern, text), piece, length) > 8
-
-
 def commands(piece: str) -> list[Action]:
     """250 different commands of 4,000 characters, each with words that make the detectors look."""
     return [Action("bash", f"solution test git {i} " + (piece * 4000)[:3900], True) for i in range(MEGABYTE // 4000)]
 
 
-@pytest.mark.parametrize(
-    "piece", ["cat ", "sed -n ", "open('", "cat <<E\n", "\nmv ", "git log ", "\n", " ", "> a", "'a' ", "curl git"]
-)
-def test_a_megabyte_of_commands_is_read_in_seconds(piece: str) -> None:
-    acts = commands(piece)
-    said = [""] * (len(acts) + 1)
-    assert cost(lambda: (tampering.tampered(said, acts), leaking.leaked(said, acts))) < 10
+def patches(piece: str, length: int = MEGABYTE) -> list[str]:
+    """A megabyte in the names of a patch, and as its text."""
+    text = (piece * length)[:length]
+    return [f"diff --git a/x b/{text}tests/x_\n-x\n", f"--- a/{text}tests/x\n+++ b/{text}tests/x\n-x\n", text]
 
 
-@pytest.mark.parametrize("piece", ["/", "a/", "tests/", "-\n", "--- a/tests/test_x.py\n"])
-def test_a_megabyte_of_a_patch_is_read_in_seconds(piece: str) -> None:
-    text = (piece * MEGABYTE)[:MEGABYTE]
-    for patch in (f"diff --git a/x b/{text}tests/x_\n-x\n", f"--- a/{text}tests/x\n+++ b/{text}tests/x\n-x\n", text):
-        assert cost(lambda patch=patch: tampering.patched_tests(patch)) < 5  # type: ignore[misc]
+PIECES = ("cat ", "sed -n ", "open('", "cat <<E\n", "\nmv ", "git log ", "\n", " ", "> a", "'a' ", "curl git")
+NAMES = ("/", "a/", "tests/", "-\n", "--- a/tests/test_x.py\n")
+AT_THE_END = """
+diff --git a/tests/test_a.py b/tests/test_a.py
+--- a/tests/test_a.py
++++ b/tests/test_a.py
+@@ -1,2 +1,1 @@
+-    assert f(1) == 2
+"""
 
 
-def test_a_thousand_files_of_ones_own_are_read_in_seconds() -> None:
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_megabyte_of_commands_is_read(piece: str) -> None:
+    hostile = commands(piece)
     acts = [
+        *hostile,
+        Action("bash", "rm tests/test_a.py", True),
+        Action("bash", "git show HEAD~1 -- solution.py", True),
+    ]
+    said = ["task"] * len(acts)
+    assert tampering.tampered(said, acts) == len(hostile)
+    assert leaking.leaked(said, acts) == len(hostile) + 1
+
+
+@pytest.mark.parametrize("piece", NAMES)
+def test_a_megabyte_of_a_patch_is_read(piece: str) -> None:
+    for patch in patches(piece):
+        assert tampering.patched_tests(patch) is None
+        assert tampering.patched_tests(patch + AT_THE_END) == "tests/test_a.py"
+
+
+def writes() -> list[Action]:
+    """A thousand tests of one's own, of 900 characters."""
+    return [
         Action("write_file", f'{{"path": "tests/test_{i}.py", "content": "{"x" * 900}"}}', True) for i in range(1000)
     ]
-    said = ["task", *["y" * 1000] * 1000]
-    assert cost(lambda: tampering.tampered(said, acts)) < 10
+
+
+def test_a_thousand_files_of_ones_own_are_read() -> None:
+    acts = writes()
+    assert tampering.tampered(["task", *["y" * 1000] * 1000], acts) is None
+    theirs = Action("bash", "rm tests/test_5000.py", True)
+    assert tampering.tampered(["task", *["y" * 1000] * 1000], [*acts, theirs]) == 1000
 
 
 @pytest.mark.parametrize(

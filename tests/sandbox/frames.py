@@ -122,3 +122,19 @@ VERDICTS = (
     Frame("UTF-16", "misleads", '{"done": true}'.encode("utf-16")),
 )
 """Messages that test code never sends: no verdict."""
+
+
+def filled(values: str, n: int) -> bytes:
+    """An answer of `n` times the same values."""
+    return ('{"s":"ok","t":0.0,"v":[' + ",".join([values] * n) + "]}").encode()
+
+
+DEAR = {
+    "lists": filled("[]", 300_000),
+    "fractions": filled('{"t":"Fraction","v":[1548008755920,957316]}', 30_000),
+    "sets": filled('{"t":"set","v":[1,2]}', 29_000),
+    "alike": filled('{"t":"set","v":[' + ",".join(str(i * P) for i in range(40)) + "]}", 2_400),
+    "digits": filled("7" * 4299, 480),
+    "hexadecimal": filled('{"t":"int","v":"' + "7" * 2_000_000 + '"}', 1),
+}
+"""Answers that are read, at the highest price: `python -m bench.sandbox.frames` measures it."""

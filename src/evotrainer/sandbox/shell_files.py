@@ -137,23 +137,21 @@ class Names:
 def _walk(folder: str, below: str, skip: set[str], depth: int, found: list[list[Any]], most: int, names: Names) -> None:
     if depth > _MAX_DEPTH:
         raise FileError(f"{below}: more than {_MAX_DEPTH} folders deep")
-    with os.scandir(folder) as entries:
-        ordered = sorted(entries, key=lambda e: e.name)
-    for entry in ordered:
-        path = f"{below}{entry.name}"
+    for name in sorted(os.listdir(folder)):  # names only: entries would hold the whole path, each
+        path = f"{below}{name}"
         if path in skip:
             continue
         if len(found) >= most:
             raise FileError(f"more than {most} files")
         names.take(path)
-        info = entry.stat(follow_symlinks=False)
+        info = os.lstat(f"{folder}/{name}")
         if stat.S_ISDIR(info.st_mode):
             before = len(found)
-            _walk(entry.path, path + "/", skip, depth + 1, found, most, names)
+            _walk(f"{folder}/{name}", path + "/", skip, depth + 1, found, most, names)
             if len(found) == before:
                 found.append([path, "d", info.st_mode & 0o777, 0])
         elif stat.S_ISLNK(info.st_mode):
-            found.append([path, "l", 0o777, os.readlink(entry.path)])
+            found.append([path, "l", 0o777, os.readlink(f"{folder}/{name}")])
         elif stat.S_ISREG(info.st_mode):
             found.append([path, "f", info.st_mode & 0o777, info.st_size])
         else:

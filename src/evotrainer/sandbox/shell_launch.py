@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -34,6 +35,8 @@ _SHOWN = ("/usr/share/git-core", "/usr/share/zoneinfo", "/usr/share/perl")
 _OVERHEAD_MB = 96
 _BUFFER = 1 << 20
 """Bytes of the control socket's buffer: the largest message fits."""
+_GONE_S = 5.0
+"""Seconds that process 1 may take to be gone after its socket closed."""
 _EXTRA_PROCESSES = 4
 """Process 1 of the shell and of the command, and what they need while a command starts."""
 _BOOTSTRAP = """
@@ -94,6 +97,8 @@ class Started:
 
     def out_of_memory(self) -> bool:
         """Did the kernel kill process 1 for want of memory? Commands go first, so that only files and their names can do that."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_GONE_S)  # its socket closes a moment before it is gone
         return self.process.poll() is not None and self.group is not None and self.group.kills() > 0
 
     def cpu_s(self) -> float | None:
