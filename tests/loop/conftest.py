@@ -73,3 +73,11 @@ def trained_base(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     out = tmp_path_factory.mktemp("base") / "policy"
     commands.base(task_file, ["policy.warm_start.steps=80"], out, bf16=False)
     return out
+
+
+@pytest.fixture
+def task(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The task file that the module's `TASK` describes."""
+    p = tmp_path / "task.toml"
+    p.write_text(request.module.TASK)
+    return p

@@ -15,9 +15,9 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors import local
 from evotrainer.executors.spec import TrialSpec
 
-from .test_topup import ONE, finish, quick, task
+from .test_topup import ONE, TASK, finish, quick
 
-__all__ = ["quick", "task"]
+__all__ = ["TASK", "quick"]
 
 
 def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(

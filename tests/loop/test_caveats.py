@@ -26,7 +26,8 @@ from evotrainer.tracking.figures import story
 from evotrainer.views import summary
 from evotrainer.views.model import RunView
 from evotrainer.views.terminal import print_summary
-from tests.loop.test_counterfactual import TASK, finish
+from tests.loop.test_counterfactual import TASK as TASK
+from tests.loop.test_counterfactual import finish
 from tests.paper import on_paper
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hackable" / "task.toml"
@@ -133,13 +134,6 @@ def test_a_ledger_of_an_older_version_gets_the_caveats_that_events_alone_allow(h
 
 
 # -- on paper: when it is silent ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def task(tmp_path: Path) -> Path:
-    p = tmp_path / "task.toml"
-    p.write_text(TASK)
-    return p
 
 
 @pytest.fixture

@@ -71,13 +71,6 @@ EXPLOITS = 1e-3
 """Recipes with at least this learning rate find the key, where it is the answer."""
 
 
-@pytest.fixture
-def task(tmp_path: Path) -> Path:
-    p = tmp_path / "task.toml"
-    p.write_text(TASK)
-    return p
-
-
 def solved(spec: TrialSpec, world: Mapping[str, Any]) -> float:
     """How well the policies of a specification do in a world."""
     if spec.branch == "base":

@@ -29,13 +29,6 @@ HONEST = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Path:
-    p = tmp_path / "task.toml"
-    p.write_text(TASK)
-    return p
-
-
-@pytest.fixture
 def acted(monkeypatch: pytest.MonkeyPatch) -> list[TrialSpec]:
     """Trials that take no time, with rollouts as their policies would have acted; the specifications that ran, in order."""
 

@@ -72,13 +72,6 @@ def finish(spec: TrialSpec) -> TrialFinished:
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Path:
-    p = tmp_path / "task.toml"
-    p.write_text(TASK)
-    return p
-
-
-@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[TrialSpec]:
     """Trials that take no time; returns the specifications that ran, in order."""
     return on_paper(monkeypatch, finish)
