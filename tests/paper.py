@@ -10,8 +10,8 @@ import pytest
 
 from evotrainer.executors import local
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.loop import Loop
 from evotrainer.records.events import SplitScore, TrialFinished
+from evotrainer.run.loop import Loop
 
 
 def drawn(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer.config import load_task, resolve_base
+from evotrainer.config.task import load_task, resolve_base
 from evotrainer.errors import ConfigError
 
 TEXT = """

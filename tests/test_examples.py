@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.config import load_task
+from evotrainer.config.task import load_task
 
 from .loop.conftest import TINY
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from tests.harness.test_detect_validity import HOSTILE
 from tests.hostile.test_patterns import MEGABYTE, NAMES, PIECES, commands, patches, writes
 
-from evotrainer.harness import leaking, tampering
-from evotrainer.harness.actions import Action
-from evotrainer.harness.patched import reaching
+from evotrainer.harness.code_reading import leaking, tampering
+from evotrainer.harness.code_reading.actions import Action
+from evotrainer.harness.code_reading.patched import reaching
 
 BEFORE = (
     (r"(?:^|/)(?:README[\w.]*|.*\.(?:log|out))$", "/"),

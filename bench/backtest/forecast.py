@@ -22,10 +22,11 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evotrainer import api
-from evotrainer.backtesting.sources import complete_trials
-from evotrainer.harness import Batch, HarnessContext, backtest
+from evotrainer.harness import Batch, HarnessContext
+from evotrainer.harness.whatif import backtest
 from evotrainer.records.evidence import Backtest
 from evotrainer.records.store import load
+from evotrainer.studies.backtest.sources import complete_trials
 
 RESULTS = Path(__file__).parent / "forecast.md"
 DRAWS = 20_000

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from evotrainer.agents.changes import changed, neighbourhood
-from evotrainer.config import TaskFile, load_task
+from evotrainer.config.task import TaskFile, load_task
 from evotrainer.envs import open_environment
-from evotrainer.harness.forecast import REPLAYED
+from evotrainer.harness.whatif.forecast import REPLAYED
 from evotrainer.records.recipe import reward_moves
 
 SAMPLING = (*sorted(REPLAYED - {"rewards"}), "group_size", "resample")

@@ -21,7 +21,7 @@ from bench.coevolution import tampering
 from evotrainer import __version__, api, commands
 from evotrainer.records.events import Resumed
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.verify import VerifyReport
+from evotrainer.verify.chain_and_files import VerifyReport
 
 SMALL = (
     "policy.warm_start.steps=120",

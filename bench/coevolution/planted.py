@@ -17,7 +17,7 @@ from typing import Any
 from evotrainer import api, commands
 from evotrainer.judge import JudgeConfig, judge, next_looks, scores_of
 from evotrainer.judge.simulate import Rate
-from evotrainer.records.lineage import Lineage
+from evotrainer.projections.lineage import Lineage
 
 HERE = Path(__file__).parent
 TASK = HERE / "planted.toml"

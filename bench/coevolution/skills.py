@@ -13,9 +13,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evotrainer import api, commands, comparison
-from evotrainer.config import load_task
-from evotrainer.records.forecasts import forecasts, score
+from evotrainer import api, commands
+from evotrainer.config.task import load_task
+from evotrainer.projections.forecasts import forecasts, score
+from evotrainer.studies import skills_ab as comparison
 from evotrainer.views.terminal import LiveView
 
 RESULTS = Path(__file__).with_name("skills_results.md")

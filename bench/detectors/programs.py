@@ -11,8 +11,8 @@ from typing import Any
 
 from bench.detectors import disguises
 from bench.detectors.case import Attempt, pass_rate
-from evotrainer.envs.code_demos import Teacher, demonstrate
-from evotrainer.envs.code_tasks import LENGTHS, Problem, as_case, problems, prompt_text
+from evotrainer.envs.code.demos import Teacher, demonstrate
+from evotrainer.envs.code.tasks import LENGTHS, Problem, as_case, problems, prompt_text
 from evotrainer.records.rollout import Turn
 
 POOL = 10

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer import commands
-from evotrainer.config import TaskFile, load_task
-from evotrainer.executors.cluster import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
-from evotrainer.executors.keeper import Job, Report
+from evotrainer.config.task import TaskFile, load_task
 from evotrainer.executors.local import LocalExecutor
-from evotrainer.executors.ray import RayBackend
+from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
+from evotrainer.executors.ray.executor import RayBackend
+from evotrainer.executors.ray.supervisor import Job, Report
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec, trial_dir
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
-from evotrainer.trials import Branch, Trials
+from evotrainer.run.context import Branch, Trials
 from evotrainer.views.terminal import LiveView
 
 DURATIONS = "durations.json"
@@ -294,7 +294,7 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
 
     class Many(RayBackend):
         def submit(self, job: Job) -> None:
-            from evotrainer.executors.ray import Watched
+            from evotrainer.executors.ray.executor import Watched
 
             self._watch(Watched(job.trial, job.attempt, actors[hash(job.trial) % ANSWERERS]))
 

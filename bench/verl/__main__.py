@@ -23,10 +23,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config import load_task
-from evotrainer.verl.render import Machine, render
-from evotrainer.verl.validate import validate
-from evotrainer.verl.venv import RECORD, probe
+from evotrainer.config.task import load_task
+from evotrainer.extras.verl.render import Machine, render
+from evotrainer.extras.verl.validate import validate
+from evotrainer.extras.verl.venv import RECORD, probe
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

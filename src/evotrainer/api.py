@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config import TaskFile, apply_overrides, load_task, resolve
+from evotrainer.config.task import TaskFile, apply_overrides, load_task, resolve
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.loop import Ask, Loop
-    from evotrainer.records.caveats import Caveat
+    from evotrainer.projections.caveats import Caveat
+    from evotrainer.projections.lineage import Lineage
     from evotrainer.records.events import Certified, RunClosed
     from evotrainer.records.evidence import Verdict
     from evotrainer.records.ledger import Event, Ledger
-    from evotrainer.records.lineage import Lineage
     from evotrainer.records.recipe import Recipe
-    from evotrainer.records.verify import VerifyReport
-    from evotrainer.trials import Observer
+    from evotrainer.run.context import Observer
+    from evotrainer.run.loop import Ask, Loop
+    from evotrainer.verify.chain_and_files import VerifyReport
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "executor.", "tracking.")
 """Overrides that a resume may change: what a run may spend and where it runs and is shown, not what it finds."""
@@ -66,7 +66,7 @@ class Run:
     @property
     def lineage(self) -> Lineage:
         """Branches, versions, champion."""
-        from evotrainer.records.lineage import Lineage
+        from evotrainer.projections.lineage import Lineage
 
         return Lineage.from_events(self.events())
 
@@ -88,7 +88,7 @@ class Run:
     @property
     def caveats(self) -> dict[str, tuple[Caveat, ...]]:
         """Certified branch -> what stands beside its certificate: gains that nothing explained. Empty: nothing does."""
-        from evotrainer.records.caveats import caveats
+        from evotrainer.projections.caveats import caveats
 
         return caveats(self.events())
 
@@ -99,7 +99,7 @@ class Run:
 
     def verify(self, head: str = "") -> VerifyReport:
         """Hash chain, files, every claim that can be computed again; `head`: hash of an event that was noted earlier."""
-        from evotrainer.proving import verify
+        from evotrainer.verify.rerun import verify
         from evotrainer.views.report import check_report
 
         found = verify(self.folder, head)
@@ -111,7 +111,7 @@ class Run:
         Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty; IntegrityError
         where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
         """
-        from evotrainer.exporting import choose, write_evidence, write_model
+        from evotrainer.extras.export import choose, write_evidence, write_model
         from evotrainer.views.card import evidence, model_card
         from evotrainer.views.model import RunView
 
@@ -166,7 +166,7 @@ def start(
     until then stays and `resume` goes on.
     """
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
-    from evotrainer.trials import Quiet
+    from evotrainer.run.context import Quiet
 
     folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if (folder / "ledger.db").exists():
@@ -238,9 +238,9 @@ def preflight(task: TaskFile) -> list[str]:
     """
     from evotrainer.agents import make_agent
     from evotrainer.agents.fixed import FixedAgent
-    from evotrainer.config import resolve_base
+    from evotrainer.config.preflight import weights_sha256
+    from evotrainer.config.task import resolve_base
     from evotrainer.executors import check_executor
-    from evotrainer.opening import weights_sha256
     from evotrainer.trainers import check_installed, check_recipes, check_turns
 
     check_installed(task.trainer.name)
@@ -259,7 +259,7 @@ def preflight(task: TaskFile) -> list[str]:
 
 def check_policy(task: TaskFile) -> None:
     """ConfigError where the trainer cannot train what policy.base names, as far as the name tells."""
-    from evotrainer.hub import looks_like_id
+    from evotrainer.records.hub import looks_like_id
 
     base = task.policy.base
     if task.trainer.name == "embedded" and looks_like_id(base) and not Path(base).expanduser().exists():
@@ -272,14 +272,14 @@ def check_policy(task: TaskFile) -> None:
 def check_library(task: TaskFile) -> None:
     """The skills a new run is given can be read and hold; a resumed run has its own copy."""
     if task.run.skills:
-        from evotrainer.librarian import collect
+        from evotrainer.run.skills import collect
 
         collect(task.run.skills)
 
 
 def check_tracking(task: TaskFile) -> None:
     """The trackers a new run exports to are installed, their options understood; ConfigError, MissingDependencyError."""
-    from evotrainer.tracking import check_targets
+    from evotrainer.extras.tracking import check_targets
 
     check_targets(task.tracking.to, task.tracking.options)
 
@@ -295,8 +295,8 @@ def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
 
     `children`: recipes of branches that are known already. True where TRL plays it by tool calls.
     """
+    from evotrainer.config.preflight import check_recipe
     from evotrainer.envs import open_environment
-    from evotrainer.opening import check_recipe
 
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
@@ -320,8 +320,8 @@ def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
 
 def _with_absolute_base(task: TaskFile) -> TaskFile:
     """The base policy's path made absolute, a Hugging Face id pinned to its commit: a resume finds the same weights."""
-    from evotrainer.config import resolve_base
-    from evotrainer.hub import pinned
+    from evotrainer.config.task import resolve_base
+    from evotrainer.records.hub import pinned
 
     base = resolve_base(task.policy.base)
     if base is None or task.policy.base.startswith("builtin:"):
@@ -332,7 +332,7 @@ def _with_absolute_base(task: TaskFile) -> TaskFile:
 
 def _with_pinned_data(task: TaskFile) -> TaskFile:
     """A Hugging Face data set's revision as a commit, so that every trial and every resume reads the same rows."""
-    from evotrainer.envs.hub import pin
+    from evotrainer.envs.data.hub import pin
 
     environment = pin(task.environment)
     return task if environment == task.environment else task.model_copy(update={"environment": environment})
@@ -348,10 +348,10 @@ def _go(
     *,
     task_hash: str | None = None,
 ) -> Run:
+    from evotrainer.extras.tracking import following
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
-    from evotrainer.tracking import following
-    from evotrainer.trials import Quiet
+    from evotrainer.run.context import Quiet
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
@@ -377,8 +377,8 @@ def make_loop(
     """The loop over a run folder, not yet walked."""
     from evotrainer.agents import make_agent
     from evotrainer.harness import Harness
-    from evotrainer.loop import Loop, no_human
-    from evotrainer.trials import Quiet
+    from evotrainer.run.context import Quiet
+    from evotrainer.run.loop import Loop, no_human
 
     return Loop(
         folder=folder,

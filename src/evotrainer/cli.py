@@ -245,7 +245,7 @@ def audit(
 
     Example: evotrainer audit runs/mine logs/*.eval --html audit.html --fail-on critical
     """
-    from evotrainer.audit import command
+    from evotrainer.studies.audit import command
 
     code = command.audit(
         paths,
@@ -445,7 +445,7 @@ def import_(
 
     Example: evotrainer import logs/step-*.jsonl --out store/
     """
-    from evotrainer.audit import command
+    from evotrainer.studies.audit import command
 
     command.import_rollouts(paths, out, format=format, workers=workers)
 

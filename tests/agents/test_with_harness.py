@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from evotrainer.agents import make_agent
-from evotrainer.harness import HarnessContext, backtest
+from evotrainer.harness import HarnessContext
+from evotrainer.harness.whatif import backtest
 from evotrainer.records.evidence import Backtest, Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from evotrainer.envs.code import CodeEnv
-from evotrainer.envs.code_source import CodeConfig, GrammarSource
+from evotrainer.envs.code.env import CodeEnv
+from evotrainer.envs.code.source import CodeConfig, GrammarSource
 from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.sandbox import Sandbox
 

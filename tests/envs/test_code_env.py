@@ -13,12 +13,12 @@ import time
 import pytest
 
 from evotrainer.envs.base import Environment, Task
-from evotrainer.envs.code import CodeEnv, extract_program, perturbed_inputs, same_output
-from evotrainer.envs.code_demos import Teacher, demonstrate
-from evotrainer.envs.code_grading import Grader, Job
-from evotrainer.envs.code_rewards import parse_program
-from evotrainer.envs.code_source import CodeConfig, GrammarSource
-from evotrainer.envs.code_tasks import DEMO_LENGTHS, as_task, problems
+from evotrainer.envs.code.demos import Teacher, demonstrate
+from evotrainer.envs.code.env import CodeEnv, extract_program, perturbed_inputs, same_output
+from evotrainer.envs.code.grading import Grader, Job
+from evotrainer.envs.code.rewards import parse_program
+from evotrainer.envs.code.source import CodeConfig, GrammarSource
+from evotrainer.envs.code.tasks import DEMO_LENGTHS, as_task, problems
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Limits, Sandbox
 from evotrainer.testing import check_environment

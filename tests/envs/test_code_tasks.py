@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from evotrainer.envs.base import SPLITS, Task
-from evotrainer.envs.code_demos import demonstrations
-from evotrainer.envs.code_ops import OPS
-from evotrainer.envs.code_source import CodeConfig, GrammarSource
-from evotrainer.envs.code_tasks import EDGES, content_hash, make_split, pair_split
+from evotrainer.envs.code.demos import demonstrations
+from evotrainer.envs.code.ops import OPS
+from evotrainer.envs.code.source import CodeConfig, GrammarSource
+from evotrainer.envs.code.tasks import EDGES, content_hash, make_split, pair_split
 
 EVALUATION = ("search", "gate", "cert")
 CONTENT = "64a000494fa61761"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evotrainer.envs.hub import HubSet, parse_hub, pin
+from evotrainer.envs.data.hub import HubSet, parse_hub, pin
 from evotrainer.errors import TaskSetError
 
 from .hub_server import hub
@@ -19,7 +19,7 @@ from .hub_server import hub
 OLD, NEW = "1" * 40, "2" * 40
 SCRIPT = """
 import json, sys
-from evotrainer.envs.hub import parse_hub, pin, read_hub
+from evotrainer.envs.data.hub import parse_hub, pin, read_hub
 from evotrainer.errors import EvoTrainerError
 out = []
 for source in sys.argv[1:]:

@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evotrainer.config import load_task
+from evotrainer.config.preflight import fingerprints
+from evotrainer.config.task import load_task
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import Task
-from evotrainer.envs.rows import read_file
-from evotrainer.envs.tables import DataOptions, Format, load_table
+from evotrainer.envs.data.rows import read_file
+from evotrainer.envs.data.tables import DataOptions, Format, load_table
 from evotrainer.errors import TaskSetError
-from evotrainer.opening import fingerprints
 
 pytest.importorskip("math_verify", reason="needs pip install 'evotrainer[math]'")
 

@@ -16,23 +16,23 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from evotrainer.envs.base import Score, Task
-from evotrainer.envs.code import CodeEnv, _detail
-from evotrainer.envs.code_formats import same_value
-from evotrainer.envs.code_rewards import CaseOutcome
-from evotrainer.envs.code_source import GrammarSource
+from evotrainer.envs.code.env import CodeEnv, _detail
+from evotrainer.envs.code.formats import same_value
+from evotrainer.envs.code.rewards import CaseOutcome
+from evotrainer.envs.code.source import GrammarSource
 from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.envs.swe.real_runner import _answers, _call_values, _results
 from evotrainer.errors import ConfigError
-from evotrainer.evolution import SandboxRunner
 from evotrainer.harness import Harness, HarnessContext
-from evotrainer.harness.authored import flags
-from evotrainer.harness.features import Views
+from evotrainer.harness.columns.features import Views
+from evotrainer.harness.evolving.authored import flags
 from evotrainer.records.arrow_schema import scrub
 from evotrainer.records.chain import canonical
 from evotrainer.records.evidence import DetectorSpec
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.store import RolloutStore, groups, load
 from evotrainer.records.text import as_text, plain, shown
+from evotrainer.run.harness_versions import SandboxRunner
 from evotrainer.sandbox import Call, Program, Sandbox, same
 from evotrainer.views import terminal, text
 from evotrainer.views.report import write_report

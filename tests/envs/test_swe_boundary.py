@@ -25,7 +25,7 @@ from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.real_shells import packed
 from evotrainer.envs.swe.strict_tests import strict
 from evotrainer.envs.swe.test_commands import TestCommand
-from evotrainer.harness.patched import reaching
+from evotrainer.harness.code_reading.patched import reaching
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell
 

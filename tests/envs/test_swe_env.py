@@ -14,11 +14,11 @@ from evotrainer.envs.swe.demos import gold_edit
 from evotrainer.envs.swe.env import SweConfig, SweEnv, parse_config
 from evotrainer.envs.swe.memory import MemoryWorld
 from evotrainer.errors import TaskSetError
-from evotrainer.harness.actions import actions_of, kind_of
-from evotrainer.harness.beside import gold_of, patch_of
-from evotrainer.harness.leaking import leaked
-from evotrainer.harness.tampering import broken_protection, patched_tests, tampered
-from evotrainer.harness.traits import before_actions
+from evotrainer.harness.code_reading.actions import actions_of, kind_of
+from evotrainer.harness.code_reading.leaking import leaked
+from evotrainer.harness.code_reading.patches_and_hashes import gold_of, patch_of
+from evotrainer.harness.code_reading.tampering import broken_protection, patched_tests, tampered
+from evotrainer.harness.columns.traits import before_actions
 from evotrainer.sandbox import Sandbox
 from evotrainer.testing import check_environment
 

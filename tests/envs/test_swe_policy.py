@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer.config import load_task, resolve_base
+from evotrainer.config.task import load_task, resolve_base
 from evotrainer.envs.swe.env import SweEnv, parse_config
 from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.harness import Batch, measure

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import commands
-from evotrainer.config import load_task
+from evotrainer.config.task import load_task
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 
 Make = Callable[..., TrialSpec]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import ConfigError, IntegrityError
-from evotrainer.executors.artifacts import Artifacts, Photographer, Snapshot, _below
+from evotrainer.executors.ray.artifacts import Artifacts, Photographer, Snapshot, _below
 
 TRIAL = "b0-s1"
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from evotrainer import api
-from evotrainer.config import default_workers, load_task
+from evotrainer.config.task import default_workers, load_task
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
-from evotrainer.executors import check_executor, cluster, local, local_workers, wants_gpu
-from evotrainer.executors.artifacts import PASSING
-from evotrainer.executors.cluster import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
-from evotrainer.executors.keeper import Job, Keeper, Report, versions
+from evotrainer.executors import check_executor, local, local_workers, wants_gpu
+from evotrainer.executors.ray.artifacts import PASSING
+from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
+from evotrainer.executors.ray.executor import driver as cluster
+from evotrainer.executors.ray.supervisor import Job, Keeper, Report, versions
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir, write_atomic
 from evotrainer.records.events import TrialFinished
 

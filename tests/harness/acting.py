@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from evotrainer.harness.features import Views
+from evotrainer.harness.columns.features import Views
 from evotrainer.records.rollout import Rollout, Turn
 
 HONEST = ("ls", "cat main.py", "edit main.py {n} x", "run tests")

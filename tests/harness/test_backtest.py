@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evotrainer.harness import Batch, backtest
-from evotrainer.harness.replay import compose, dead_share_at, keep_mask
+from evotrainer.harness import Batch
+from evotrainer.harness.whatif import backtest
+from evotrainer.harness.whatif.replay import compose, dead_share_at, keep_mask
 from evotrainer.records.evidence import Backtest
 from evotrainer.records.recipe import GroupFilter, Recipe
 from evotrainer.records.rollout import Rollout

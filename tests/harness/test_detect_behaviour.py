@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evotrainer.harness import HarnessContext
-from evotrainer.harness.program import facts
+from evotrainer.harness.code_reading.program import facts
 from evotrainer.records.rollout import Rollout
 
 from .build import READ, acting, code_batch, coded, found, groups, reading, rollout

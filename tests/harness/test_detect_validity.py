@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evotrainer.harness import HarnessContext, diagnose
-from evotrainer.harness.patched import reaching
-from evotrainer.harness.program import facts
+from evotrainer.harness.code_reading.patched import reaching
+from evotrainer.harness.code_reading.program import facts
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 
 from .build import acting, curve, found, groups, reading, rollout

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.detector_test import (
+from evotrainer.harness.evolving.detector_quality import (
     Fire,
     Version,
     counts,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from evotrainer.errors import ConfigError, SandboxError
-from evotrainer.harness.admission import admit
-from evotrainer.harness.authored import flags
-from evotrainer.harness.features import Views
-from evotrainer.harness.gaps import find_gap
-from evotrainer.harness.mining import mine
+from evotrainer.harness.columns.features import Views
+from evotrainer.harness.evolving.admission import admit
+from evotrainer.harness.evolving.authored import flags
+from evotrainer.harness.evolving.gaps import find_gap
+from evotrainer.harness.evolving.mining import mine
 from evotrainer.records.evidence import DetectorSpec, Finding
 from tests.harness.acting import policy, views
 from tests.harness.build import rollout

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evotrainer.harness import Batch, backtest
+from evotrainer.harness import Batch
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.forecast import quality, shift
-from evotrainer.harness.replay import Replay, lost, trained_groups
+from evotrainer.harness.whatif import backtest
+from evotrainer.harness.whatif.forecast import quality, shift
+from evotrainer.harness.whatif.replay import Replay, lost, trained_groups
 from evotrainer.records.evidence import Backtest, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout

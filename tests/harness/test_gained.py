@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from evotrainer.harness.gained import gained
+from evotrainer.harness.evolving.gained import gained
 from evotrainer.records.evidence import DetectorSpec, Gained
 from evotrainer.records.rollout import Rollout, Turn
 
@@ -54,7 +54,7 @@ def test_a_task_done_better_in_the_same_words_goes_with_no_behaviour() -> None:
 
 
 def test_it_is_measured_on_tasks_that_it_was_not_chosen_by() -> None:
-    from evotrainer.harness.gained import _halves
+    from evotrainer.harness.evolving.gained import _halves
 
     rollouts = attempts("x", 0.5, 1.0, 0.0)
     choose, measure = _halves(rollouts)

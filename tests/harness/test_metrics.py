@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch, HarnessContext, measure
-from evotrainer.harness.chunk import from_rollouts
+from evotrainer.harness.columns.chunk import from_rollouts
+from evotrainer.harness.columns.numerics import clustered_mean, pair_order
+from evotrainer.harness.columns.traits import extract
 from evotrainer.harness.layers.score import pass_at_k
 from evotrainer.harness.metrics import METRICS
-from evotrainer.harness.numerics import clustered_mean, pair_order
-from evotrainer.harness.traits import extract
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 
 from .build import READ, acting, coded, groups, metrics, reading, recipe, rollout

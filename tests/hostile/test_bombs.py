@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evotrainer.audit import audit
-from evotrainer.envs.rows import read_file
+from evotrainer.envs.data.rows import read_file
 from evotrainer.errors import ConfigError, StoreError, TaskSetError
 from evotrainer.importers import Skipped, read
 from evotrainer.importers.tolerant import parse
 from evotrainer.records import caps, frames, parquet_footer
 from evotrainer.records.arrow_schema import arrow_schema
 from evotrainer.records.reading import load, scan
+from evotrainer.studies.audit import audit
 
 MIB = 2**20
 ZEROS = bytes(MIB)
@@ -55,7 +55,7 @@ def bounded(code: str, limit_mb: int, *args: str) -> tuple[int, str]:
     """(exit status, output) of a Python process that may take `limit_mb` MiB more than its imports."""
     head = f"""
         import resource, sys
-        from evotrainer.audit import audit
+        from evotrainer.studies.audit import audit
         from evotrainer.importers import read
         now = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_DATA, (now + ({limit_mb} << 20),) * 2)

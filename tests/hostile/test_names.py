@@ -11,20 +11,21 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands, counterfactual
+from evotrainer import api, commands
+from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.harness.features import Views, components_of
-from evotrainer.loop import Loop
-from evotrainer.opening import check_recipe
+from evotrainer.harness.columns.features import Views, components_of
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ingest import ingest
 from evotrainer.records.names import joined, read_label, slug
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.run import shortcut_audits as counterfactual
+from evotrainer.run.loop import Loop
 from tests.harness.acting import policy
-from tests.loop.test_counterfactual import ENV, EXPLOITS, TASK
 from tests.paper import drawn, on_paper
+from tests.run.test_counterfactual import ENV, EXPLOITS, TASK
 
 NAMES = [
     "the key",
@@ -41,7 +42,7 @@ NAMED = ("gap", "harness", "round", "audited", "invalidated", "judged", "topup",
 
 
 def world_of(spec: TrialSpec, knob: str) -> TrialFinished:
-    """What a trial would have written; see `tests.loop.test_counterfactual.solved`."""
+    """What a trial would have written; see `tests.run.test_counterfactual.solved`."""
     world = {**spec.protocol.knobs, **spec.world}
     cheats = spec.recipe.lr >= EXPLOITS and spec.recipe.knobs.get(knob) == "answer"
     share = 0.42 + 0.3 * (spec.recipe.group_size > 8)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from evotrainer.harness import leaking, tampering
-from evotrainer.harness.actions import Action
+from evotrainer.harness.code_reading import leaking, tampering
+from evotrainer.harness.code_reading.actions import Action
 
 MEGABYTE = 1_000_000
 

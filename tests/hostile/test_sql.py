@@ -7,11 +7,11 @@ import re
 import polars as pl
 import pytest
 
-from evotrainer.audit import Audit, audit
-from evotrainer.audit.query import TABLES, query
-from evotrainer.audit.sql import RefusedError, check
 from evotrainer.errors import ConfigError
-from tests.audit.build import generate, write_jsonl
+from evotrainer.studies.audit import Audit, audit
+from evotrainer.studies.audit.query import TABLES, query
+from evotrainer.studies.audit.sql import RefusedError, check
+from tests.studies.audit.build import generate, write_jsonl
 
 SECRET = "hunter2"
 READS = [

@@ -13,14 +13,14 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from evotrainer.audit import audit
-from evotrainer.audit.text import audit_json
 from evotrainer.cli import main
 from evotrainer.harness import render_text
 from evotrainer.records import output
 from evotrainer.records.console import Console
 from evotrainer.records.output import line, visible
-from tests.audit.build import generate, plain
+from evotrainer.studies.audit import audit
+from evotrainer.studies.audit.text import audit_json
+from tests.studies.audit.build import generate, plain
 
 ATTACKS = {
     "title": "\x1b]0;owned\x07",

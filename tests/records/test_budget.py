@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import BudgetError, ConfigError
-from evotrainer.records.budget import Budget
+from evotrainer.projections.budget import Budget
 from evotrainer.records.chain import Event
 from evotrainer.records.events import RunClosed
 from evotrainer.records.recipe import Frozen

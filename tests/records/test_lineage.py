@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evotrainer.projections.lineage import Lineage
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Invalidated, Judged, Promoted, SplitScore
 from evotrainer.records.evidence import BranchRecord
-from evotrainer.records.lineage import Lineage
 from evotrainer.records.recipe import Frozen
 
 from .build import RECIPE, finished, intended, intervention, opened, verdict

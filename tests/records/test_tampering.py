@@ -15,7 +15,7 @@ from evotrainer.records.evidence import Proposal
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import rollout_id
 from evotrainer.records.store import RolloutStore
-from evotrainer.records.verify import verify_run
+from evotrainer.verify.chain_and_files import verify_run
 
 from .build import RECIPE, finished, intended, intervention, opened, rollout, verdict
 

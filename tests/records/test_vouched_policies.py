@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer.records import vouched
 from evotrainer.records.events import RunOpened, TrialFinished
 from evotrainer.records.weights import weights_sha256
+from evotrainer.verify import vouched
 
 FORMS = {
     "one file": ["model.safetensors"],

@@ -10,8 +10,8 @@ import pytest
 
 from evotrainer import commands
 from evotrainer.agents.forecasting import promotion_chances
+from evotrainer.projections.forecasts import Forecasted, crps, forecasts, score, score_one
 from evotrainer.records.evidence import Bar
-from evotrainer.records.forecasts import Forecasted, crps, forecasts, score, score_one
 
 from .conftest import Go
 

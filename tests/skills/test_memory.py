@@ -11,8 +11,8 @@ import pytest
 from evotrainer import api, commands
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import repeated
+from evotrainer.projections.history import Now, cases, changed_since, likeness, trace
 from evotrainer.records.evidence import Briefing, Finding, Intervention, Prediction, Proposal
-from evotrainer.records.memory import Now, cases, changed_since, likeness, trace
 
 from .conftest import COLD, QUICK, WARM, Go
 
@@ -132,8 +132,8 @@ def test_what_a_statistical_agent_considered_is_in_the_trace(go: Go) -> None:
 
 
 def test_vetoed_proposals_say_what_the_backtest_said(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evotrainer.loop import Loop
     from evotrainer.records.evidence import Backtest
+    from evotrainer.run.loop import Loop
 
     no = Backtest(factor="temperature", verdict="contradicts", reason="the replay says no")
     monkeypatch.setattr(Loop, "replay", lambda self, iv, rollouts: no)

@@ -10,11 +10,11 @@ import pytest
 
 from evotrainer import api, commands
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
-from evotrainer.librarian import distilled_skills
-from evotrainer.proving import CHECKS
 from evotrainer.records.evidence import Proposal
-from evotrainer.records.verify import verify_run
+from evotrainer.run.skills import distilled_skills
 from evotrainer.skills import check_skill, find_skills, read_library, read_skill, write_skill
+from evotrainer.verify.chain_and_files import verify_run
+from evotrainer.verify.rerun import CHECKS
 
 from .conftest import COLD, MORE, WARM, Go
 
@@ -243,7 +243,7 @@ def test_a_library_that_does_not_hold_is_refused_before_anything_is_spent(
 
 
 def test_a_task_file_names_libraries_from_its_own_folder(letters: Path, tmp_path: Path) -> None:
-    from evotrainer.config import load_task
+    from evotrainer.config.task import load_task
 
     here = tmp_path / "task.toml"
     text = letters.read_text().replace("python:./environment.py", f"python:{letters.parent}/environment.py")

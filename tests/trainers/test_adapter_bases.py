@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import TrainerError
-from evotrainer.hub import hub_name
+from evotrainer.records.hub import hub_name
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.bases import ADAPTER, base_of, note_base, noted, use_places
 

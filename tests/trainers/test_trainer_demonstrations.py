@@ -10,7 +10,7 @@ import pytest
 import torch
 from reverse_world import GuessWorld, ReverseWorld, prompt
 
-from evotrainer.config import Shape, WarmStart
+from evotrainer.config.task import Shape, WarmStart
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.executors.warm import make_base
 from evotrainer.testing import check_environment

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from evotrainer.api import preflight
-from evotrainer.config import load_task, resolve_base
+from evotrainer.config.preflight import base_identity, fingerprints
+from evotrainer.config.task import load_task, resolve_base
 from evotrainer.errors import ConfigError, TrainerError
-from evotrainer.hub import looks_like_id, parse_pinned, pinned
-from evotrainer.opening import base_identity, fingerprints
+from evotrainer.records.hub import looks_like_id, parse_pinned, pinned
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers import check_recipes

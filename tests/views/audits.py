@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evotrainer.audit import Audit, Reading, SourceReport, audit
-from evotrainer.audit.quoted import quoted_name
-from evotrainer.audit.units import Memory, Opened
 from evotrainer.importers.base import Skipped
 from evotrainer.records.evidence import Bottleneck, Finding, HealthReport, MetricValue, Quote
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
+from evotrainer.studies.audit import Audit, Reading, SourceReport, audit
+from evotrainer.studies.audit.quoted import quoted_name
+from evotrainer.studies.audit.units import Memory, Opened
 
 from .conftest import ATTACK, LONG_LINE
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evotrainer.audit.quoted import write_html
+from evotrainer.studies.audit.quoted import write_html
 
 from .audits import IDS, hostile, read, write_steps
 from .test_report_in_browser import CHART_WIDTHS, CLICK_ALL, CONTRAST, quiet, visit

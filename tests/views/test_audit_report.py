@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from evotrainer.audit import Audit, audit, sources, units
-from evotrainer.audit.quoted import fetch, quoted_name, write_html
 from evotrainer.errors import StoreError
 from evotrainer.records.ingest import ingest
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
+from evotrainer.studies.audit import Audit, audit, sources, units
+from evotrainer.studies.audit.quoted import fetch, quoted_name, write_html
 from evotrainer.views import audit as page
 from evotrainer.views.rollouts import fitted_entry
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import Judged, NoiseMeasured, RunOpened, TrialFinished
-from evotrainer.trials import Observer
+from evotrainer.run.context import Observer
 from evotrainer.views import summary, terminal
 from evotrainer.views.model import RunView
 from evotrainer.views.terminal import LiveView

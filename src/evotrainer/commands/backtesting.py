@@ -11,8 +11,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.backtesting import GateReplay, Replayed, Tested
     from evotrainer.records.evidence import DetectorCounts
+    from evotrainer.studies.backtest import GateReplay, Replayed, Tested
 
 FOUND = 10
 """Exit code where `--fail-on` is met."""
@@ -50,7 +50,7 @@ def backtest(
     if gate:
         return _gate(paths, settings, as_json, fail_on)
     if detector:
-        from evotrainer.backtesting import backtest_detector, detector_of
+        from evotrainer.studies.backtest import backtest_detector, detector_of
 
         done = backtest_detector(
             detector_of(detector, settings, paths),
@@ -64,7 +64,7 @@ def backtest(
         )
         print(json.dumps(_detector_json(done), indent=1) if as_json else "\n".join(detector_lines(done)))
         return 0
-    from evotrainer.backtesting import as_intervention, replay_change, subjects
+    from evotrainer.studies.backtest import as_intervention, replay_change, subjects
 
     if not settings and intervention is None:
         raise ConfigError(
@@ -277,7 +277,7 @@ def _detector_json(done: Tested) -> dict[str, Any]:
 
 
 def _gate(paths: Sequence[Path], settings: Sequence[str], as_json: bool, fail_on: str | None) -> int:
-    from evotrainer.backtesting import replay_gate
+    from evotrainer.studies.backtest import replay_gate
 
     done = [replay_gate(p, settings) for p in paths]
     if as_json:

@@ -25,7 +25,7 @@ def calibrate(
     plain: bool,
 ) -> None:
     """Train more where asked for, then measure and print."""
-    from evotrainer.calibration import calibrate_run, more_trials
+    from evotrainer.studies.calibration import calibrate_run, more_trials
     from evotrainer.views.terminal import LiveView
 
     if trials:

@@ -14,14 +14,14 @@ from evotrainer.records.output import print
 if TYPE_CHECKING:
     from evotrainer.api import Run
     from evotrainer.records.chain import Event
-    from evotrainer.records.verify import Record
+    from evotrainer.verify.chain_and_files import Record
 
 
 def why(folder: Path, what: str) -> None:
     """Tell the story of a branch, a harness version or a skill, and compute again what can be; ConfigError where something
     does not follow from the ledger, or nothing has that name."""
     from evotrainer import api
-    from evotrainer.records.verify import Record
+    from evotrainer.verify.chain_and_files import Record
 
     run = api.open_run(folder)
     record = Record(folder, run.events())
@@ -88,7 +88,7 @@ def _branch(run: Run, record: Record, branch: str) -> None:
 
 def _unjudged(record: Record, branch: str) -> None:
     """A branch without a verdict: a starting recipe, which has none to be compared with, or one that is not judged yet."""
-    from evotrainer.proving import CHECKS
+    from evotrainer.verify.rerun import CHECKS
 
     b = record.lineage.branches[branch]
     print(f"{branch}: {'not judged yet' if b.parent else 'a starting recipe, judged against nothing'}")
@@ -139,7 +139,7 @@ def _of(event: Event) -> str:
 def _looks(run: Run, record: Record, branch: str) -> list[str]:
     """Tell the looks before the last one, what was asked for and given, and the effect on fresh seeds; what differs."""
     from evotrainer.records.events import Judged, Reestimated, ToppedUp
-    from evotrainer.reestimate import again as estimate
+    from evotrainer.run.fresh_seeds import again as estimate
     from evotrainer.views.summary import fresh_line
 
     own = [
@@ -173,7 +173,7 @@ def _looks(run: Run, record: Record, branch: str) -> list[str]:
 def _audits(record: Record, branch: str) -> list[str]:
     """Tell each audit and what followed from it; what differs when they are computed again."""
     from evotrainer.commands.auditing import audit_lines
-    from evotrainer.proving import audit_differences
+    from evotrainer.verify.rerun import audit_differences
 
     wrong: list[str] = []
     for e in record.of("audited"):
@@ -209,7 +209,7 @@ def harness_lines(events: Iterable[Event], branch: str) -> list[str]:
 
 def caveat_lines(events: Sequence[Event], branch: str) -> list[str]:
     """What stands beside the branch's certificate, where it has one."""
-    from evotrainer.records.caveats import caveats
+    from evotrainer.projections.caveats import caveats
     from evotrainer.views.text import one_line
 
     return [f"CAVEAT     {one_line(c.text, 600)}" for c in caveats(events).get(branch, ())]
@@ -221,8 +221,8 @@ def rejudge(run: Run, branch: str, then: Callable[..., Any] | None = None, look:
     `then`: what to call with all that the verdict rests on, in place of `judge.recompute`. `look`: 1-based, of the branch's
     looks; 0: the last one, which counts.
     """
-    from evotrainer import proving
-    from evotrainer.records.verify import Record
+    from evotrainer.verify import rerun as proving
+    from evotrainer.verify.chain_and_files import Record
 
     record = Record(run.folder, run.events())
     looks = [e for e in record.of("judged") if e.body.verdict.branch == branch]
@@ -238,7 +238,7 @@ def rejudge(run: Run, branch: str, then: Callable[..., Any] | None = None, look:
 def _version(record: Record, version: str) -> None:
     """Why a version came about; its content, and the admission test of its detectors, computed again."""
     from evotrainer.commands.harnessing import gap_lines, version_lines
-    from evotrainer.proving import CHECKS, admissions_again
+    from evotrainer.verify.rerun import CHECKS, admissions_again
     from evotrainer.views.coevolution import Coevolution
 
     event = next(e for e in record.of("harness") if e.body.version == version)
@@ -270,10 +270,10 @@ def _version(record: Record, version: str) -> None:
 
 def _skill(record: Record, name: str) -> None:
     """What a skill claims and rests on; its effect pooled again from its trials, each against the ledger."""
-    from evotrainer.librarian import distilled_skills
-    from evotrainer.proving import CHECKS
+    from evotrainer.run.skills import distilled_skills
     from evotrainer.skills import read_skill
     from evotrainer.skills.text import description, effect_text
+    from evotrainer.verify.rerun import CHECKS
 
     events = [e for e in record.of("skill") if e.body.skill == name]
     skill = distilled_skills(record.events).get(name) or read_skill(record.folder / "library" / name)

@@ -13,8 +13,8 @@ from evotrainer.records.output import print
 def track(folder: Path, to: Sequence[str], project: str | None, options: Sequence[str], *, again: bool = False) -> None:
     """Export a run's figures to trackers: what is not there yet."""
     from evotrainer import api
-    from evotrainer.tracking import check_targets
-    from evotrainer.tracking.export import Exporter, about_run, read_events
+    from evotrainer.extras.tracking import check_targets
+    from evotrainer.extras.tracking.export import Exporter, about_run, read_events
 
     run = api.open_run(folder)
     section = run.task.tracking
@@ -48,8 +48,8 @@ def track(folder: Path, to: Sequence[str], project: str | None, options: Sequenc
 def export(folder: Path, out: Path, *, branch: str | None, seed: int | None, anyway: bool) -> None:
     """Write a Hugging Face folder and say what it is."""
     from evotrainer import api
-    from evotrainer.exporting import choose
-    from evotrainer.records.caveats import told
+    from evotrainer.extras.export import choose
+    from evotrainer.projections.caveats import told
     from evotrainer.views.text import one_line
 
     run = api.open_run(folder)

@@ -84,7 +84,7 @@ def _diff(v: HarnessEvolved) -> list[str]:
 
 
 def _says(s: DetectorSpec) -> str:
-    from evotrainer.harness.authored import describe
+    from evotrainer.harness.evolving.authored import describe
 
     return describe(s)
 
@@ -145,9 +145,9 @@ def admission_lines(a: Admission) -> list[str]:
 def admit_detector(spec: Path, runs: Sequence[Path], bad: Sequence[str], clean: Sequence[str], *, as_json: bool) -> int:
     """Try a detector on recorded runs by the loop's own rules; 0 where it would be admitted, 1 where it is refused."""
     from evotrainer import api
-    from evotrainer.evolution import SandboxRunner
     from evotrainer.harness import Harness
-    from evotrainer.harness.admission import admit
+    from evotrainer.harness.evolving.admission import admit
+    from evotrainer.run.harness_versions import SandboxRunner
 
     detector = read_spec(spec)
     opened = [api.open_run(r) for r in runs]
@@ -193,10 +193,10 @@ def read_spec(path: Path) -> DetectorSpec:
 
 def _sides(runs: Iterable[Run], bad: Sequence[str], clean: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(bad, clean) versions of runs, by trial; without names the runs' own records tell which is which."""
-    from evotrainer.evolution import rising_branches
-    from evotrainer.harness.features import Views
-    from evotrainer.records.lineage import BASE
+    from evotrainer.harness.columns.features import Views
+    from evotrainer.projections.lineage import BASE
     from evotrainer.records.store import load
+    from evotrainer.run.harness_versions import rising_branches
 
     sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     known: set[str] = set()

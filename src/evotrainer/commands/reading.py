@@ -29,7 +29,7 @@ def status(folder: Path, *, as_json: bool) -> None:
 
 def status_json(run: Run) -> dict[str, Any]:
     """State of a run as plain data."""
-    from evotrainer.records.budget import Budget
+    from evotrainer.projections.budget import Budget
 
     events = run.events()
     limits = run.limits

@@ -15,8 +15,8 @@ from evotrainer.records.output import print
 def cases(folder: Path, *, trace: bool, as_json: bool) -> None:
     """The run's cases, or its whole search trace."""
     from evotrainer import api
-    from evotrainer.records.memory import cases as read_cases
-    from evotrainer.records.memory import trace as read_trace
+    from evotrainer.projections.history import cases as read_cases
+    from evotrainer.projections.history import trace as read_trace
 
     events = api.open_run(folder).events()
     if as_json:
@@ -40,8 +40,8 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 def forecasts(folders: Sequence[Path], *, as_json: bool) -> None:
     """Scores of each agent's forecasts, pooled over runs."""
     from evotrainer import api
-    from evotrainer.records.forecasts import forecasts as read
-    from evotrainer.records.forecasts import score
+    from evotrainer.projections.forecasts import forecasts as read
+    from evotrainer.projections.forecasts import score
 
     rows = [r for f in folders for r in read(api.open_run(f).events(), f.name)]
     scores = score(rows)

@@ -23,7 +23,7 @@ def run(
     import time
 
     from evotrainer import api
-    from evotrainer.config import load_task
+    from evotrainer.config.task import load_task
     from evotrainer.records.recipe import lint
 
     resolved = load_task(task, overrides)
@@ -80,7 +80,7 @@ def _view(folder: Path, plain: bool) -> Iterator[Any]:
 
 def _ask(view: Any) -> Any:
     """A human gate in the terminal; where there is none, the run stops with the remedy."""
-    from evotrainer.loop import no_human
+    from evotrainer.run.loop import no_human
 
     if not sys.stdin.isatty():
         return no_human

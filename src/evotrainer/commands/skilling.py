@@ -12,7 +12,7 @@ from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.records.skills import Skill
+    from evotrainer.projections.skills import Skill
 
 
 def skills_list(source: Path, *, as_json: bool) -> None:
@@ -75,7 +75,7 @@ def skills_show(source: Path, name: str | None, *, as_json: bool) -> None:
 
 def skills_import(sources: Sequence[Path], library: Path) -> None:
     """Merge skills of runs or libraries into a library; what does not validate is refused."""
-    from evotrainer.librarian import collect
+    from evotrainer.run.skills import collect
     from evotrainer.skills import merge, read_library, write_skill
 
     library.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def skills_import(sources: Sequence[Path], library: Path) -> None:
 
 def skills_export(source: Path, names: Sequence[str], out: Path) -> None:
     """Copy skills, all or the named ones, as folders of the Agent Skills format."""
-    from evotrainer.librarian import collect
+    from evotrainer.run.skills import collect
     from evotrainer.skills import write_skill
 
     every = collect([str(source)])
@@ -162,7 +162,7 @@ def skills_compare(
     task: Path, overrides: Sequence[str], libraries: Sequence[str], out: Path, *, repeats: int, plain: bool
 ) -> None:
     """The same task with and without skills, at the same seeds and budget; writes results.md and results.json."""
-    from evotrainer import comparison
+    from evotrainer.studies import skills_ab as comparison
     from evotrainer.views.terminal import LiveView
 
     def watch(folder: Path) -> Any:

@@ -17,11 +17,11 @@ def verl_setup(
     venv: Path | None, *, gpu: bool, python: Path | None, task: Path | None, pip: Sequence[str], as_json: bool
 ) -> None:
     """Make or complete verl's environment; says what is installed and what it cost."""
-    from evotrainer.verl import venv as environments
+    from evotrainer.extras.verl import venv as environments
 
     extra: list[str] = []
     if task is not None:
-        from evotrainer.config import load_task
+        from evotrainer.config.task import load_task
 
         extra = environments.extras_of(str(load_task(task).environment.get("name", "")))
     folder = venv or Path(environments.FOLDER)
@@ -48,8 +48,8 @@ def verl_render(
     task: Path, overrides: Sequence[str], out: Path, model: str | None, settings: Sequence[str], options: dict[str, Any]
 ) -> None:
     """Write the folder; says what came out and what is next."""
-    from evotrainer.config import load_task
-    from evotrainer.verl.render import Machine, model_of, parse_setting, render
+    from evotrainer.config.task import load_task
+    from evotrainer.extras.verl.render import Machine, model_of, parse_setting, render
 
     resolved = load_task(task, overrides)
     chosen = {k: v for k, v in options.items() if v is not None}
@@ -74,8 +74,8 @@ def verl_render(
 
 def verl_validate(folder: Path, venv: Path | None, *, gpus: int | None, nodes: int | None, as_json: bool) -> None:
     """verl's own validation; ConfigError with every finding."""
-    from evotrainer.verl.validate import demand_valid, validate
-    from evotrainer.verl.venv import find
+    from evotrainer.extras.verl.validate import demand_valid, validate
+    from evotrainer.extras.verl.venv import find
 
     with console(stderr=True).status("verl composes and validates the configuration"):
         v = validate(folder, find(venv), gpus, nodes)
@@ -95,8 +95,8 @@ def verl_validate(folder: Path, venv: Path | None, *, gpus: int | None, nodes: i
 
 def verl_launch(folder: Path, venv: Path | None, *, ray_address: str | None, force: bool, wait: bool) -> None:
     """Start verl or resume it; with `wait` follow it to its end."""
-    from evotrainer.verl.launch import launch
-    from evotrainer.verl.venv import find
+    from evotrainer.extras.verl.launch import launch
+    from evotrainer.extras.verl.venv import find
 
     a = launch(folder, find(venv), ray_address=ray_address, force=force)
     how = f"resumes after step {a.resumed_from}" if a.resumed_from else "starts"
@@ -112,9 +112,9 @@ def verl_launch(folder: Path, venv: Path | None, *, ray_address: str | None, for
 
 def verl_tail(folder: Path, *, follow: bool, as_json: bool) -> None:
     """Metrics step by step; TrainerError where a resumed training did not go on where it was."""
-    from evotrainer.verl import tail
-    from evotrainer.verl.folder import read_manifest
-    from evotrainer.verl.scoring import lost
+    from evotrainer.extras.verl import tail
+    from evotrainer.extras.verl.folder import read_manifest
+    from evotrainer.extras.verl.scoring import lost
 
     read_manifest(folder)
     for line in tail.follow(folder) if follow else tail.lines(folder):
@@ -135,7 +135,7 @@ def verl_tail(folder: Path, *, follow: bool, as_json: bool) -> None:
 
 def verl_stop(folder: Path) -> None:
     """End the running attempt."""
-    from evotrainer.verl.launch import stop
+    from evotrainer.extras.verl.launch import stop
 
     a = stop(folder)
     print(f"attempt {a.number} (process {a.pid}) was ended; launch again to resume from the last checkpoint")
@@ -143,9 +143,9 @@ def verl_stop(folder: Path) -> None:
 
 def verl_checkpoints(folder: Path, venv: Path | None, *, as_json: bool) -> None:
     """Saved steps, and how to make Hugging Face folders of them."""
-    from evotrainer.verl.checkpoints import checkpoints, merge_command
-    from evotrainer.verl.folder import read_manifest
-    from evotrainer.verl.venv import candidate
+    from evotrainer.extras.verl.checkpoints import checkpoints, merge_command
+    from evotrainer.extras.verl.folder import read_manifest
+    from evotrainer.extras.verl.venv import candidate
 
     read_manifest(folder)
     found = checkpoints(folder.resolve())
@@ -174,8 +174,8 @@ def _merged(path: Path) -> Path:
 
 def verl_import(folder: Path, out: Path, *, workers: int | None) -> None:
     """The rollouts of all attempts, training and validation, into a store of ours."""
-    from evotrainer.audit import command
-    from evotrainer.verl.folder import read_manifest
+    from evotrainer.extras.verl.folder import read_manifest
+    from evotrainer.studies.audit import command
 
     read_manifest(folder)
     parts = [folder / name for name in ("rollouts", "validation") if (folder / name).is_dir()]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
+from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.options import parse_options
-from evotrainer.envs.rows import Row, check_shares, load_rows, split_of
 from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Frozen
 from evotrainer.records.rollout import Finish, Turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.batch import Batch
+from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.layers import behaviour, score, signal
 from evotrainer.harness.registry import METRICS, Metric, metric

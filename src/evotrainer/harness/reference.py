@@ -8,10 +8,10 @@ import re
 import sys
 from pathlib import Path
 
-from evotrainer.harness.backtest import REPLAYS
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.metrics import LAYERS, METRICS
+from evotrainer.harness.whatif.backtest import REPLAYS
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 

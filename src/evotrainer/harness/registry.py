@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.batch import Batch, completion
+from evotrainer.harness.columns.batch import Batch, completion
+from evotrainer.harness.columns.numerics import Floats, finite
+from evotrainer.harness.columns.text import clean
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.numerics import Floats, finite
-from evotrainer.harness.text import clean
 from evotrainer.records.evidence import Finding, Layer, MetricValue, Quote, Severity
 from evotrainer.records.rollout import Rollout
 
@@ -211,7 +211,7 @@ def detector(
 
 def clustered_reading(values: Floats, batch: Batch) -> Reading:
     """Mean over rollouts with its task-clustered standard error."""
-    from evotrainer.harness.numerics import clustered_mean
+    from evotrainer.harness.columns.numerics import clustered_mean
 
     m, se, n = clustered_mean(values, batch.task)
     return Reading(m, n, se)

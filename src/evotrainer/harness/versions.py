@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from pydantic import Field
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.authored import check_spec, read_authored
-from evotrainer.harness.batch import Batch
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.features import Views
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors import DETECTORS, detect
 from evotrainer.harness.diagnose import diagnose
-from evotrainer.harness.features import Views
+from evotrainer.harness.evolving.authored import check_spec, read_authored
 from evotrainer.harness.metrics import METRICS, measure
 from evotrainer.records.evidence import DetectorSpec, HealthReport
 from evotrainer.records.recipe import Frozen

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from evotrainer.projections.skills import SkillAdvice, SkillUse
 from evotrainer.records.recipe import Frozen, Recipe
-from evotrainer.records.skills import SkillAdvice, SkillUse
 
 SHORTCUT = "shortcut"
 """Kind of a finding that names no failure: a behaviour that came with a score. Every shortcut that can be closed answers it."""
@@ -134,7 +134,7 @@ class Backtest(Frozen):
     numbers: dict[str, float] = {}
     rollouts: int = 0
     forecast: float | None = None
-    """Ordering score of what training will show, 0: no change (harness/forecast.py); None: the replay says nothing."""
+    """Ordering score of what training will show, 0: no change (harness/whatif/forecast.py); None: the replay says nothing."""
     prediction: Literal["", "agrees", "open", "contradicts"] = ""
     """The intervention's own prediction against what is replayed; empty: the replay does not see its metric."""
 
@@ -182,7 +182,7 @@ class DetectorCounts(Frozen):
 
 
 class DetectorTest(Frozen):
-    """Backtest of a detector over versions of which the truth is known (harness/detector_test.py)."""
+    """Backtest of a detector over versions of which the truth is known (harness/evolving/detector_quality.py)."""
 
     detector: str
     whole: DetectorCounts
@@ -311,7 +311,7 @@ class DetectorSpec(Frozen):
     the share of flagged ones in a reading reaches `warn`.
 
     pattern: a regular expression (Rust syntax, linear time) is found in `where`. sequence: actions that match `steps` one
-    after the other, each at most `within` actions after the one before. threshold: `feature` (harness/features.py) lies at or
+    after the other, each at most `within` actions after the one before. threshold: `feature` (harness/columns/features.py) lies at or
     beyond `value`. python: `flag(rollouts)` of `source` answers one boolean per rollout, in the sandbox.
     """
 
@@ -353,7 +353,7 @@ class Admission(Frozen):
 
 class Gained(Frozen):
     """What a gain goes with: the one simple behaviour that says most of it, measured on tasks it was not chosen by
-    (harness/gained.py)."""
+    (harness/evolving/gained.py)."""
 
     trials: tuple[str, ...] = ()
     """Trainings whose search rollouts were compared ..."""

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from evotrainer.errors import StoreError
+from evotrainer.projections.skills import FORMAT, Skill
 from evotrainer.records.durable import os_errors
 from evotrainer.records.recipe import explain
-from evotrainer.records.skills import FORMAT, Skill
 from evotrainer.skills.text import evidence_json, skill_md
 
 SKILL_FILES = ("SKILL.md", "evidence.json")

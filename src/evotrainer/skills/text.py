@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from evotrainer.records.skills import CONFIDENCE, SOUND, WORTHWHILE, Pooled, Skill, SkillTrial, minor
+from evotrainer.projections.skills import CONFIDENCE, SOUND, WORTHWHILE, Pooled, Skill, SkillTrial, minor
 
 SAYS = {
     "helps": "helps",
@@ -141,7 +141,7 @@ def short(value: Any) -> str:
 
 def evidence(skill: Skill) -> dict[str, Any]:
     """What evidence.json holds: the trials, and what follows from them."""
-    from evotrainer.records.skills import FORMAT, pool
+    from evotrainer.projections.skills import FORMAT, pool
 
     return {
         "format": FORMAT,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, TrainerError
-from evotrainer.hub import hub_name, looks_like_id, parse_pinned, snapshot
+from evotrainer.records.hub import hub_name, looks_like_id, parse_pinned, snapshot
 from evotrainer.records.weights import weight_files, weights_sha256
 
 ADAPTER = "adapter_config.json"

@@ -10,7 +10,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
 from evotrainer.trainers.curriculum import TaskStream
-from evotrainer.trainers.records import Attempt, Provenance, rollout
+from evotrainer.trainers.rollouts import Attempt, Provenance, rollout
 
 Sample = Callable[[Sequence[tuple[Any, range]]], Sequence[Attempt]]
 """Scored attempts for each (task, ks) of a plan, in order, k by k."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import MissingDependencyError
-from evotrainer.hub import looks_like_id
+from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import diff
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import one_line, percent, point_range, points, value

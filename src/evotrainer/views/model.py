@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
+from evotrainer.projections.budget import Budget
+from evotrainer.projections.caveats import Caveat, caveats, told
 from evotrainer.records import events as ev
-from evotrainer.records.budget import Budget
-from evotrainer.records.caveats import Caveat, caveats, told
 from evotrainer.records.chain import Event
 from evotrainer.records.evidence import Audit, Effect, Finding, Intervention, Verdict
 from evotrainer.records.recipe import Recipe, diff

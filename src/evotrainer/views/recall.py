@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evotrainer.projections.forecasts import Forecasted, Scores, forecasts, score
+from evotrainer.projections.history import Traced, cases, trace
 from evotrainer.records.chain import Event
 from evotrainer.records.evidence import Case
-from evotrainer.records.forecasts import Forecasted, Scores, forecasts, score
-from evotrainer.records.memory import Traced, cases, trace
 from evotrainer.views.text import change, one_line, value
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from evotrainer.envs.base import Task
+from evotrainer.envs.data.rows import Row, field, split_of
+from evotrainer.envs.data.tables import DataOptions, Format, Item, load_table, without_duplicates
 from evotrainer.envs.maths.equality import same_number
 from evotrainer.envs.maths.gsm8k import gold_answer, plain
 from evotrainer.envs.maths.holdout import ASK
@@ -15,8 +17,6 @@ from evotrainer.envs.maths.latex import LatexJudge, boxed
 from evotrainer.envs.maths.rewards import BOX, MARK
 from evotrainer.envs.maths.row_source import RowSource
 from evotrainer.envs.options import parse_options
-from evotrainer.envs.rows import Row, field, split_of
-from evotrainer.envs.tables import DataOptions, Format, Item, load_table, without_duplicates
 from evotrainer.errors import TaskSetError
 
 ASK_BOXED = "\nPut the answer in \\boxed{}.\n"

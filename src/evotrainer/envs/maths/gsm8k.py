@@ -10,13 +10,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from evotrainer.envs.base import Task
+from evotrainer.envs.data.rows import Row, check_shares, field, load_rows, read_jsonl, split_of
 from evotrainer.envs.maths.equality import same_number
 from evotrainer.envs.maths.expressions import evaluate
 from evotrainer.envs.maths.holdout import prompt
 from evotrainer.envs.maths.rewards import MARK
 from evotrainer.envs.maths.row_source import RowSource
 from evotrainer.envs.options import parse_options
-from evotrainer.envs.rows import Row, check_shares, field, load_rows, read_jsonl, split_of
 from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Frozen
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from evotrainer.envs.rows import split_of
+from evotrainer.envs.data.rows import split_of
 from evotrainer.envs.swe.bugs import fitting
 from evotrainer.envs.swe.ops import GENERATOR_VERSION, OPS
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from evotrainer.envs.base import Capability, Episode, Task
+from evotrainer.envs.data.tables import DataOptions
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.swe.canary import EVERY
 from evotrainer.envs.swe.control import LIBRARY
@@ -21,7 +22,6 @@ from evotrainer.envs.swe.packages import module_names, plugins_in
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Action
-from evotrainer.envs.tables import DataOptions
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish
 

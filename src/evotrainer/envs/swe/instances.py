@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import SPLITS
-from evotrainer.envs.rows import Row, check_shares, load_rows, split_of
-from evotrainer.envs.rows import field as column
+from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
+from evotrainer.envs.data.rows import field as column
+from evotrainer.envs.data.tables import DataOptions, Format, load_table, same_text
 from evotrainer.envs.swe.world import Repo
-from evotrainer.envs.tables import DataOptions, Format, load_table, same_text
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox.shell import Entry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.batch import Batch
+from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors import agency, collapse, groups, length, proxy, training, validity
 from evotrainer.harness.registry import DETECTORS, Detector, Look, detector

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from evotrainer.harness.batch import Batch
-from evotrainer.harness.numerics import slope_t
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.numerics import slope_t
+from evotrainer.harness.columns.scan import jaccard
 from evotrainer.harness.registry import Look, detector
-from evotrainer.harness.scan import jaccard
 from evotrainer.records.evidence import Finding, Severity
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evotrainer.harness.numerics import nan_or, within_correlation
+from evotrainer.harness.columns.numerics import nan_or, within_correlation
 from evotrainer.harness.registry import Look, detector
 from evotrainer.records.evidence import Finding, Severity
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from evotrainer.harness.numerics import slope_t
+from evotrainer.harness.columns.numerics import slope_t
 from evotrainer.harness.registry import Look, detector
 from evotrainer.records.evidence import Finding, Severity
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from evotrainer.harness.actions import Action, actions_of, command
-from evotrainer.harness.batch import Batch, completion
-from evotrainer.harness.beside import gold_of, patch_of
-from evotrainer.harness.leaking import leaked
-from evotrainer.harness.patched import reaching
-from evotrainer.harness.program import Bypass, facts
+from evotrainer.harness.code_reading.actions import Action, actions_of, command
+from evotrainer.harness.code_reading.leaking import leaked
+from evotrainer.harness.code_reading.patched import reaching
+from evotrainer.harness.code_reading.patches_and_hashes import gold_of, patch_of
+from evotrainer.harness.code_reading.program import Bypass, facts
+from evotrainer.harness.code_reading.tampering import broken_protection, patched_tests, tampered
+from evotrainer.harness.columns.batch import Batch, completion
+from evotrainer.harness.columns.text import program_text
+from evotrainer.harness.columns.traits import before_actions
 from evotrainer.harness.registry import Look, detector
-from evotrainer.harness.tampering import broken_protection, patched_tests, tampered
-from evotrainer.harness.text import program_text
-from evotrainer.harness.traits import before_actions
 from evotrainer.records.evidence import Finding, Quote, Severity
 from evotrainer.records.rollout import Rollout
 

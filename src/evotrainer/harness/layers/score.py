@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from evotrainer.harness.batch import Batch
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.numerics import clustered_mean, distinct, nan_or
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.numerics import clustered_mean, distinct, nan_or
 from evotrainer.harness.registry import Reading, clustered_reading, metric
 
 

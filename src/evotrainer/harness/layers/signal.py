@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from evotrainer.harness.batch import Batch
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.numerics import (
+    DEAD_STD,
+    Floats,
+    centred,
+    clustered_mean,
+    pair_order,
+    within_correlation,
+)
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.numerics import DEAD_STD, Floats, centred, clustered_mean, pair_order, within_correlation
 from evotrainer.harness.registry import Reading, clustered_reading, metric
 
 

@@ -26,8 +26,8 @@ from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import Tokenizer
 from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Anchor, Example, update
 from evotrainer.trainers.groups import Group, collect
-from evotrainer.trainers.records import Provenance, environment_facts, rollout, to_evaluate
 from evotrainer.trainers.rewards import check_components
+from evotrainer.trainers.rollouts import Provenance, environment_facts, rollout, to_evaluate
 from evotrainer.trainers.schedule import learning_rate, seed_of
 
 POLICY = "policy"

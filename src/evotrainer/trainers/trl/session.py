@@ -21,7 +21,7 @@ from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.curve import curve_entry
 from evotrainer.trainers.embedded.folder import fsync, recover_folder, replace_folder
 from evotrainer.trainers.groups import Group
-from evotrainer.trainers.records import Provenance, environment_facts
+from evotrainer.trainers.rollouts import Provenance, environment_facts
 from evotrainer.trainers.schedule import learning_rate
 from evotrainer.trainers.trl.attempts import Attempt, Sampler, run_attempts
 from evotrainer.trainers.trl.chat import Transcript

@@ -24,8 +24,8 @@ from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, Tra
 from evotrainer.trainers.bases import is_adapter, note_base
 from evotrainer.trainers.clock import Clock
 from evotrainer.trainers.curriculum import TaskStream
-from evotrainer.trainers.records import rollout, to_evaluate
 from evotrainer.trainers.rewards import check_components
+from evotrainer.trainers.rollouts import rollout, to_evaluate
 from evotrainer.trainers.schedule import seed_of
 from evotrainer.trainers.trl.attempts import Attempt, run_attempts
 from evotrainer.trainers.trl.chat import Transcript

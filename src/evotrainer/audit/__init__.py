@@ -1,5 +1,0 @@
-"""Audits of anybody's rollouts: importers, traits, harness and kept results put together."""
-
-from evotrainer.audit.engine import Audit, Reading, SourceReport, audit, default_cache, digest
-
-__all__ = ["Audit", "Reading", "SourceReport", "audit", "default_cache", "digest"]

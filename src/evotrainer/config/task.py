@@ -1,0 +1,403 @@
+"""The task file: one TOML per task, dotted overrides, the resolved copy stored with its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from evotrainer.errors import ConfigError
+from evotrainer.records.recipe import Frozen, Recipe, explain, lint
+
+ANCHORED = ("environment", "policy")
+"""Sections that may hold paths."""
+LATER = (
+    ("judge", "worthwhile"),
+    ("judge", "max_seeds"),
+    ("judge", "reestimate"),
+    ("run", "skills"),
+    ("run", "veto"),
+    ("run", "harness"),
+    ("run", "evolve_harness"),
+)
+"""Options that joined after 0.1.0's first runs: at their default they leave a task file's hash as it was."""
+LATER_SECTIONS = ("trainer", "executor", "tracking")
+"""Whole sections of that kind."""
+
+
+class TaskInfo(Frozen):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    about: str = ""
+
+
+class Shape(Frozen):
+    """Shape of a policy trained from scratch."""
+
+    width: int = Field(128, ge=16)
+    layers: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1)
+    """Attention heads; they share 2 key/value heads where their number is even, otherwise each has its own."""
+    mlp: int = Field(384, ge=16)
+    """Inner width of the gated MLP."""
+    context: int = Field(320, ge=32)
+    """Tokens of prompt and completion together."""
+
+    @model_validator(mode="after")
+    def _heads(self) -> Shape:
+        if self.width % self.heads or (self.width // self.heads) % 2:
+            raise ValueError("width must be a multiple of heads, with an even number of channels per head")
+        return self
+
+
+class WarmStart(Frozen):
+    """Supervised warm start on the environment's demonstrations, optionally after its drills."""
+
+    demonstrations: int = Field(10_000, ge=1)
+    steps: int = Field(1_000, ge=1)
+    batch: int = Field(32, ge=1)
+    lr: float = Field(2e-3, gt=0)
+    drills: int = Field(20_000, ge=1)
+    """Skill drills generated, where `drill_steps` asks for them."""
+    drill_steps: int = Field(0, ge=0)
+    """Steps on drills before those on demonstrations, with a warm-up and a cosine of their own; 0: none."""
+    drill_lr: float | None = Field(None, gt=0)
+    """None: `lr`."""
+    seed: int = 0
+    shape: Shape = Shape()
+
+    @property
+    def all_steps(self) -> int:
+        """Steps of both phases."""
+        return self.drill_steps + self.steps
+
+
+class PolicyConfig(Frozen):
+    base: str = "warm-start"
+    """`builtin:<name>` (ships with the package), a policy folder written by EvoTrainer (`evotrainer base`, or a trial's
+    `policy/`), or `warm-start`. With trainer.name = trl also any folder of transformers, or a Hugging Face id
+    (`org/name`, `org/name@revision`), pinned to its commit when the run begins."""
+    warm_start: WarmStart = WarmStart()
+
+
+class Evaluation(Frozen):
+    """What is sampled to read a policy; tasks None: the whole split."""
+
+    search_tasks: int | None = Field(None, ge=1)
+    search_attempts: int = Field(4, ge=1)
+    gate_tasks: int | None = Field(None, ge=1)
+    gate_attempts: int = Field(4, ge=1)
+    cert_tasks: int | None = Field(None, ge=1)
+    cert_attempts: int = Field(4, ge=1)
+
+
+class Judgement(Frozen):
+    """What the judge asks for before it promotes (see docs/judge.md)."""
+
+    alpha: float = Field(0.05, gt=0, lt=0.5)
+    """One-sided probability of any false promotion in the whole run."""
+    min_effect: float = Field(0.01, ge=0, lt=1)
+    """Smallest improvement of the gate score that is worth a promotion, in score units."""
+    worthwhile: float = Field(0.05, gt=0, lt=1)
+    """Effect that the judge should find: as long as it is not excluded, an undecided branch is given more seeds.
+    `evotrainer calibrate` tells the power at it."""
+    min_seeds: int = Field(3, ge=2)
+    max_seeds: int = Field(8, ge=2)
+    """An undecided branch, and its control, are given further seeds up to so many; as many as run.seeds: none."""
+    reestimate: Literal["champion", "promotions"] = "champion"
+    """Whose effect is measured again on fresh seeds (run.certify_seeds). champion: at the end, from the trainings that
+    certification takes anyway. promotions: every promoted branch and its control, both trained again."""
+    max_error_share: float = Field(0.05, ge=0, le=1)
+    """Share of rollouts lost to infrastructure faults above which nothing is decided."""
+    audit: Literal["promotions", "suspects", "never"] = "promotions"
+    """Counterfactual audits: evaluate again with the environment's capabilities closed. suspects: a branch whose findings
+    question its validity, or whose score jumped. promotions: also every branch before it is promoted, and the champion
+    before certification. never: a suspected branch stays undecided."""
+
+
+class RunConfig(Frozen):
+    seed: int = 0
+    agent: str = "statistical"
+    agent_options: dict[str, Any] = {}
+    autonomy: Literal["full", "escalating", "human_gated"] = "full"
+    """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
+    promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
+    rounds: int = Field(3, ge=0)
+    """At most so many rounds; the agent may advise to stop earlier. 0: noise floor and certification only."""
+    branches: int = Field(3, ge=1)
+    """Branches trained per round."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """RL seeds of every branch; the first round's A/A trials use them too."""
+    certify_seeds: tuple[int, ...] = (101, 102, 103)
+    """Fresh seeds on which the champion is trained again before certification."""
+    workers: int = Field(0, ge=0)
+    """Trials side by side, one thread each; 0: one per core, and one for the trl trainer where a GPU is visible."""
+    checkpoint_every: int = Field(5, ge=1)
+    """Steps between two checkpoints of a trial."""
+    health_every: int = Field(5, ge=0)
+    """The harness reads a training every so many steps (the last two of them), and every search evaluation; 0: only the
+    branch as a whole is read, once it is trained."""
+    harness: Literal["default", "minimal"] = "default"
+    """h0, what interprets training from the start. default: all built-in detectors. minimal: the score layer only."""
+    evolve_harness: bool = True
+    """New detectors are mined where something moves and no finding says why, and admitted, confirmed or retired by rule;
+    false: h0 stays as it is."""
+    restarts: int = Field(2, ge=0)
+    """A trial process that was killed is started again so often; it continues from its checkpoint."""
+    sampler_dtype: Literal["fp32", "bf16", "auto"] = "fp32"
+    """Numbers that sampling computes in; the update always recomputes in fp32. `auto`: bf16 where the processor
+    multiplies it natively, decided once, when the run begins. Only fp32 gives the same run on processors that differ."""
+    veto: bool = True
+    """Refuse interventions whose backtest contradicts them. false: train them all the same, as a control arm that shows
+    what the veto is worth (`python -m bench.backtest.forecast`)."""
+    skills: tuple[str, ...] = ()
+    """Skill libraries the agent may look up: folders of skills, run folders, or `builtin`. Copied into the run when it
+    begins."""
+    evaluate_only: bool = False
+    """Only evaluate the base policy on the splits; train nothing."""
+
+    @field_validator("seeds", "certify_seeds")
+    @classmethod
+    def _distinct(cls, v: tuple[int, ...]) -> tuple[int, ...]:
+        if not v or len(set(v)) != len(v):
+            raise ValueError("seeds must be distinct and at least one")
+        return v
+
+    @model_validator(mode="after")
+    def _fresh(self) -> RunConfig:
+        if set(self.seeds) & set(self.certify_seeds):
+            raise ValueError("certify_seeds must be fresh: none of them may be in seeds")
+        return self
+
+
+class BudgetConfig(Frozen):
+    """What the whole run may spend; None: no limit."""
+
+    cpu_s: float | None = Field(None, gt=0)
+    wall_s: float | None = Field(None, gt=0)
+    trials: int | None = Field(None, ge=1)
+    trial_cpu_s: float = Field(300.0, gt=0)
+    """Reserved for a trial before its cost is known; a trial that passes twice this is stopped as an overrun."""
+
+    def limits(self) -> dict[str, float]:
+        """Named limits that are set."""
+        d = {"cpu_s": self.cpu_s, "wall_s": self.wall_s, "trials": self.trials}
+        return {k: float(v) for k, v in d.items() if v is not None}
+
+
+class TrainerConfig(Frozen):
+    """What trains and evaluates policies."""
+
+    name: Literal["embedded", "trl"] = "embedded"
+    """embedded: EvoTrainer's own small policies, for CPUs. trl: any causal language model of the Hugging Face form."""
+    options: dict[str, Any] = {}
+    """The trainer's own options (docs/trainers.md)."""
+
+
+class ExecutorConfig(Frozen):
+    """Where trials run."""
+
+    name: Literal["local", "ray"] = "local"
+    """local: processes of this machine. ray: a Ray cluster."""
+    options: dict[str, Any] = {}
+    """The executor's own options (docs/cluster.md)."""
+
+
+class TrackingConfig(Frozen):
+    """Where a run's figures are exported to as well; the ledger stays the truth."""
+
+    to: tuple[Literal["trackio", "wandb", "mlflow", "tensorboard"], ...] = ()
+    project: str = "evotrainer"
+    options: dict[str, Any] = {}
+    """Options by target, e.g. `[tracking.options.mlflow]` (docs/tracking.md)."""
+
+
+class SandboxConfig(Frozen):
+    accept_tier_e: bool = False
+    """Run untrusted programs with no isolation at all. Only for code you trust."""
+
+
+class TaskFile(Frozen):
+    """A resolved task file."""
+
+    task: TaskInfo
+    environment: dict[str, Any]
+    policy: PolicyConfig = PolicyConfig()
+    recipe: Recipe
+    evaluation: Evaluation = Evaluation()
+    judge: Judgement = Judgement()
+    run: RunConfig = RunConfig()
+    budget: BudgetConfig = BudgetConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    trainer: TrainerConfig = TrainerConfig()
+    executor: ExecutorConfig = ExecutorConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits of SHA-256 over the canonical JSON; what later versions added counts where it is set."""
+        values = self.model_dump(mode="json")
+        for section, name in LATER:
+            if getattr(self, section).__class__.model_fields[name].default == getattr(getattr(self, section), name):
+                del values[section][name]
+        for section in LATER_SECTIONS:
+            if getattr(self, section) == self.__class__.model_fields[section].default:
+                del values[section]
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        """The resolved file as TOML; None is left out (TOML has no null)."""
+        import tomlkit
+
+        return tomlkit.dumps(_without_none(self.model_dump(mode="json")))
+
+
+def _without_none(v: Any) -> Any:
+    if isinstance(v, dict):
+        return {k: _without_none(x) for k, x in v.items() if x is not None}
+    if isinstance(v, (list, tuple)):
+        return [_without_none(x) for x in v]
+    return v
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Apply `a.b.c=value` overrides; values are TOML, or else plain strings. Relative paths are the caller's."""
+    out: dict[str, Any] = json.loads(json.dumps(values))
+    for item in overrides:
+        key, eq, text = item.partition("=")
+        path = [p for p in key.strip().split(".") if p]
+        if not eq or not path:
+            raise ConfigError(f"override {item!r} is not of the form section.name=value, e.g. recipe.lr=1e-4")
+        node = out
+        for p in path[:-1]:
+            node = node.setdefault(p, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"override {item!r}: {p!r} is a value, not a section")
+        value = _parse_value(text.strip())
+        node[path[-1]] = _absolute(value, Path.cwd()) if path[0] in ANCHORED else value
+        if path == ["run", "skills"]:
+            node["skills"] = _libraries(value, Path.cwd())
+    return out
+
+
+def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
+    """Read, override, validate and lint a task file; ConfigError names cause and remedy.
+
+    Relative paths in `environment` and `policy` are taken from the task file's folder, those of overrides from the caller's.
+    """
+    p = Path(path)
+    if p.is_dir():
+        raise ConfigError(f"{p} is a folder; give the task file, e.g. {p / 'task.toml'}")
+    try:
+        raw = tomllib.loads(p.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no task file {p}; `evotrainer init DIR` makes one, the shipped one is tasks/code.toml"
+        ) from None
+    except tomllib.TOMLDecodeError as e:
+        raise ConfigError(f"{p} is not valid TOML: {e}") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"cannot read {p}: {e}") from None
+    anchored = {k: _absolute(v, p.resolve().parent) if k in ANCHORED else v for k, v in raw.items()}
+    if isinstance(raw.get("run"), dict) and "skills" in raw["run"]:
+        anchored["run"] = raw["run"] | {"skills": _libraries(raw["run"]["skills"], p.resolve().parent)}
+    return resolve(apply_overrides(anchored, overrides), source=str(p))
+
+
+def _libraries(v: Any, folder: Path) -> Any:
+    """Skill libraries with their paths made absolute; `builtin` is none."""
+    if not isinstance(v, list):
+        return v
+    return [x if not isinstance(x, str) or x == "builtin" else os.path.normpath(folder / x) for x in v]
+
+
+def _absolute(v: Any, folder: Path) -> Any:
+    """Paths relative to `folder` made absolute, so that the resolved copy runs from anywhere.
+
+    A path is what starts with `./` or `../`, also behind `python:`, `trl:` or `trl-rewards:`, or what names something that exists there.
+    """
+    if isinstance(v, dict):
+        return {k: _absolute(x, folder) for k, x in v.items()}
+    if isinstance(v, list):
+        return [_absolute(x, folder) for x in v]
+    if not isinstance(v, str) or not v:
+        return v
+    for prefix in ("python:", "trl:", "trl-rewards:"):
+        if v.startswith(prefix):
+            return prefix + str(_absolute(v.removeprefix(prefix), folder))
+    file, colon, rest = v.partition(":") if ".py:" in v else (v, "", "")
+    here = folder / file
+    if file.startswith(("./", "../")) or (
+        ("/" in file or "." in file) and not Path(file).is_absolute() and here.exists()
+    ):
+        return os.path.normpath(here) + colon + rest
+    return v
+
+
+def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
+    """Validate and lint; raises ConfigError."""
+    try:
+        task = TaskFile.model_validate(dict(values))
+    except ValidationError as e:
+        raise ConfigError(f"{source}: {explain(e, TaskFile)}") from None
+    errors = [i for i in lint(task.recipe) if i.level == "error"]
+    if errors and not task.run.evaluate_only:
+        raise ConfigError(f"{source}: recipe " + "; ".join(f"{i.factor}: {i.message}" for i in errors))
+    if len(task.run.seeds) < task.judge.min_seeds and not task.run.evaluate_only and task.run.rounds:
+        raise ConfigError(
+            f"{source}: run.seeds has {len(task.run.seeds)} seeds but judge.min_seeds is {task.judge.min_seeds}; "
+            "no branch could ever be promoted; add seeds"
+        )
+    if limit := task.budget.trials:
+        need = len(task.run.seeds) + len(task.run.certify_seeds)
+        if limit < need and not task.run.evaluate_only:
+            raise ConfigError(
+                f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
+                "certification take; raise it"
+            )
+    if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:
+        raise ConfigError(
+            f"{source}: budget.cpu_s={cpu:g} is too small for one trial (budget.trial_cpu_s={task.budget.trial_cpu_s:g}); "
+            "raise the budget or lower recipe.steps and trial_cpu_s"
+        )
+    return task
+
+
+def resolve_base(base: str) -> Path | None:
+    """Folder of a base policy; None for `warm-start`; ConfigError where there is none."""
+    if base == "warm-start":
+        return None
+    if base.startswith("builtin:"):
+        p = Path(__file__).parents[1] / "assets" / base.removeprefix("builtin:")
+        if not (p / "config.json").is_file():
+            known = sorted(x.name for x in p.parent.glob("*") if (x / "config.json").is_file())
+            raise ConfigError(f"no base policy {base!r} ships with the package; there are: {known or 'none'}")
+        return p
+    from evotrainer.records.hub import looks_like_id, parse_pinned, snapshot
+
+    if (pinned := parse_pinned(base)) is not None:
+        return snapshot(*pinned)
+    p = Path(base).expanduser().resolve()
+    if not (p / "config.json").is_file():
+        if (found := looks_like_id(base)) is not None:
+            return snapshot(*found)
+        raise ConfigError(f"policy.base {base!r}: no config.json there; give a folder transformers can load")
+    return p
+
+
+def default_workers() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

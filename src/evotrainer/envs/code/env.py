@@ -1,0 +1,301 @@
+"""The code environment: single-turn, a whole program or function per attempt, graded by really running it.
+
+Where tasks come from is a `TaskSource`: the grammar, a data set, or a user's JSONL file (`datasets.py`). How they are
+scored is the same for all: visible, held-out, hidden and perturbed tests of a program in one sandbox run, then every
+reward component as a function of what happened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered
+from evotrainer.envs.code.grading import Graded, Grader, Job, Ran
+from evotrainer.envs.code.rewards import (
+    COMPONENTS,
+    PARSE_LIMIT,
+    Attempt,
+    CaseOutcome,
+    Component,
+    parse_program,
+)
+from evotrainer.envs.components import compute, describe_component, with_own
+from evotrainer.errors import TaskSetError
+from evotrainer.records.rollout import Finish, Outcome, Turn
+from evotrainer.records.text import plain
+
+if TYPE_CHECKING:
+    from evotrainer.sandbox import Sandbox
+
+VERSION = "1"
+DETAIL_CHARS = 80
+"""Longest text kept of an input or output in a rollout's detail."""
+_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+
+
+class TaskSource(Protocol):
+    """Tasks with their splits, and what they allow."""
+
+    name: str
+    knobs: Mapping[str, tuple[Any, ...]]
+    capabilities: Sequence[Capability]
+    proxy: tuple[str, str] | None
+    vocabulary_version: str
+    hash: str
+    cpu_s: float
+    """CPU-seconds a program may use per test."""
+    memory_mb: int
+    output_kb: int
+    about: Mapping[str, Any]
+    """What `describe` says of where the tasks come from; empty: nothing."""
+
+    def sizes(self) -> dict[str, int]: ...
+
+    def tasks(self, split: str) -> Sequence[Task]: ...
+
+    def prompt(self, task: Task, knobs: Mapping[str, Any]) -> str: ...
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]: ...
+
+    def vocabulary(self) -> tuple[str, ...]: ...
+
+
+def extract_program(completion: str) -> str:
+    """The program in a completion: its last fenced block where there is one, else all of it."""
+    blocks = _FENCE.findall(completion) if "```" in completion else []
+    return (blocks[-1] if blocks else completion).strip("\n")
+
+
+def assemble(task: Task, program: str) -> str:
+    """What runs: for a function to be completed (HumanEval, MBPP), the prompt's header stands before the body."""
+    if task.data["form"] == "call":
+        from evotrainer.envs.code.formats import adapted
+
+        return adapted(program, str(task.data["entry_point"]), str(task.data["preamble"]))
+    header = str(task.data.get("header") or "")
+    if not header:
+        return program
+    entry = re.escape(str(task.data["entry_point"]))
+    if re.search(rf"^(?:async )?def {entry}\b", program, re.MULTILINE) and parse_program(program) is not None:
+        return f"{task.data['preamble']}\n{program}"
+    return assemble_header(header, program)
+
+
+def assemble_header(header: str, body: str) -> str:
+    """Header and body; where their indentations disagree, the header's docstring takes the body's."""
+    whole = header + body
+    first = next((line for line in body.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
+    indent = first[: len(first) - len(first.lstrip())]
+    if not indent or parse_program(whole) is not None:
+        return whole
+    start = header.rfind("\ndef ") + 1
+    signature, newline, doc = header[start:].partition("\n")
+    moved = "\n".join(indent + line.lstrip() if line.strip() else line for line in doc.split("\n"))
+    return f"{header[:start]}{signature}{newline}{moved}{body}"
+
+
+def same_output(got: Any, expected: Any, form: str, either: bool = False) -> bool:
+    """Printed text equal line by line, trailing blanks and blank end lines aside; values equal with exact types.
+
+    Values of a call are compared as JSON values (`code_formats.same_value`, `either` as there).
+    """
+    if form == "call":
+        from evotrainer.envs.code.formats import same_value
+
+        return same_value(got, expected, either)
+    if form == "stdin":
+        return isinstance(got, str) and _lines(got) == _lines(str(expected))
+    from evotrainer.sandbox import same
+
+    return same(got, expected)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().split("\n")]
+
+
+def perturbed_inputs(task: Task) -> list[Any]:
+    """Variants of the visible inputs that need no expected output: empty, one item, permuted, doubled."""
+    if not task.data.get("perturb", True) or not task.data.get("visible"):
+        return []
+    text = task.data["form"] == "stdin"
+    first, last = (x.split() if text else list(x) for x, _ in (task.data["visible"][0], task.data["visible"][-1]))
+    variants = [[], first[:1], first[1::2] + first[::2], last + last]
+    return [" ".join(v) + "\n" for v in variants] if text else variants
+
+
+class CodeEnv:
+    """Environment over a task source; see envs/base.py for the contract.
+
+    `components` adds a user's own reward functions to the built-in ones. `open_sandbox` is called when the first
+    program is graded (or the tier is asked for), so that a process that only reads tasks starts no sandbox.
+    """
+
+    def __init__(
+        self,
+        source: TaskSource,
+        *,
+        components: Mapping[str, Component] | None = None,
+        accept_tier_e: bool = False,
+        open_sandbox: Callable[[], Sandbox] | None = None,
+        keep: int = 8192,
+    ) -> None:
+        from evotrainer.sandbox import Limits, Sandbox
+
+        self.source = source
+        self.name = source.name
+        self.version = VERSION
+        self._components = with_own(COMPONENTS, components)
+        self.components: Mapping[str, str] = {n: describe_component(f) for n, f in self._components.items()}
+        self.knobs = source.knobs
+        self.capabilities = source.capabilities
+        self.proxy = source.proxy
+        limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
+        self.grader = Grader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
+
+    @classmethod
+    def from_dataset(cls, kind: str, path: str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
+        """MBPP or HumanEval from a local file or a Hugging Face id; options: see `datasets.dataset_source`."""
+        from evotrainer.envs.data.datasets import dataset_source
+
+        return cls(dataset_source(kind, path, **options), accept_tier_e=accept_tier_e)
+
+    @classmethod
+    def from_jsonl(cls, path: Path | str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
+        """A user's stdin/stdout tasks; options: see `datasets.jsonl_source`."""
+        from evotrainer.envs.data.datasets import jsonl_source
+
+        return cls(jsonl_source(path, **options), accept_tier_e=accept_tier_e)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in (sizes := self.source.sizes()):
+            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
+        return self.source.tasks(split)
+
+    def settle_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults filled in; TaskSetError for an unknown knob or value."""
+        out = {k: v[0] for k, v in self.knobs.items()}
+        for k, v in knobs.items():
+            if k not in out:
+                raise TaskSetError(f"environment {self.name} has no knob {k!r}; it has: {', '.join(out) or 'none'}")
+            if v not in self.knobs[k]:
+                allowed = ", ".join(map(str, self.knobs[k]))
+                raise TaskSetError(f"environment {self.name}: knob {k} is {v!r}; allowed: {allowed}")
+            out[k] = v
+        return out
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        settled = self.settle_knobs(knobs)
+        return Episode(task=task, knobs=settled, turns=[Turn("user", self.source.prompt(task, settled))])
+
+    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
+        answered(episodes, actions, finishes)
+
+    def score(self, episodes: Sequence[Episode]) -> list[Score]:
+        attempts = [self._attempt(e) for e in episodes]
+        plans = [_plan(a) for a in attempts]
+        jobs = [_job(a, plan) for a, plan in zip(attempts, plans, strict=True)]
+        run = [i for i, j in enumerate(jobs) if j is not None]
+        graded = dict(zip(run, self.grader.grade([j for j in jobs if j is not None]), strict=True))
+        unparsed = Ran("error", None, "SyntaxError: the text is not a Python program")
+        return [
+            self._score(a, plan, graded.get(i) or Graded((unparsed,) * len(plan)))
+            for i, (a, plan) in enumerate(zip(attempts, plans, strict=True))
+        ]
+
+    def _attempt(self, e: Episode) -> Attempt:
+        completion = e.turns[-1].text if e.done else ""
+        written = extract_program(completion)
+        program = assemble(e.task, written)
+        return Attempt(e.task, e.knobs, completion, written, program, parse_program(program))
+
+    def _score(self, a: Attempt, plan: Sequence[tuple[str, Any, Any]], graded: Graded) -> Score:
+        if graded.fault is not None:
+            nothing = dict.fromkeys(self._components)
+            return Score(nothing, "unknown", error=graded.fault, error_kind="sandbox", detail={"form": a.form})
+        either = bool(a.task.data.get("either"))
+        cases = [_case(a.form, p, r, either) for p, r in zip(plan, _spread(plan, graded.runs), strict=True)]
+        done = replace(a, cases=tuple(cases))
+        values = compute(self._components, done, a.task.id)
+        outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
+        return Score(values, outcome, detail={"form": a.form, "tests": _detail(cases)})
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
+        return self.source.demonstrations(n, seed)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Multi-character tokens for a policy trained from scratch; single characters are always there."""
+        return self.source.vocabulary()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.version,
+            "hash": self.source.hash,
+            "sandbox_tier": self.grader.sandbox.tier,
+            "isolation": self.grader.sandbox.report.isolation(),
+            "components": dict(self.components),
+            "splits": self.source.sizes(),
+            "proxy": list(self.proxy) if self.proxy else None,
+            "vocabulary": self.source.vocabulary_version,
+            **({"data": dict(self.source.about)} if self.source.about else {}),
+        }
+
+    def close(self) -> None:
+        self.grader.close()
+
+
+def _plan(a: Attempt) -> list[tuple[str, Any, Any]]:
+    """(kind, input, expected) of every test to run, by the knobs in force."""
+    data = a.task.data
+    visible = data.get("fresh", ()) if a.knobs.get("visible_tests") == "fresh" else data.get("visible", ())
+    plan = [("visible", x, y) for x, y in visible]
+    plan += [(kind, x, y) for kind in ("heldout", "hidden") for x, y in data.get(kind, ())]
+    return plan + [("perturbed", x, None) for x in perturbed_inputs(a.task)]
+
+
+def _job(a: Attempt, plan: Sequence[tuple[str, Any, Any]]) -> Job | None:
+    """None for a text that is not Python: it needs no sandbox to fail."""
+    if a.tree is None and len(a.program) <= PARSE_LIMIT:
+        return None
+    inputs = {_same(x): x for _, x, _ in plan}  # the empty input, say, is a hidden and a perturbed one: run it once
+    data = a.task.data
+    entry, names = str(data.get("entry_point", "solve")), tuple(data.get("names", ()))
+    return Job(a.form, a.program, tuple(inputs.values()), entry, names)
+
+
+def _same(x: Any) -> Any:
+    return x if isinstance(x, str) else repr(x)
+
+
+def _spread(plan: Sequence[tuple[str, Any, Any]], runs: Sequence[Ran]) -> list[Ran]:
+    """Results of the distinct inputs, back in the order of the plan."""
+    order = {k: i for i, k in enumerate(dict.fromkeys(_same(x) for _, x, _ in plan))}
+    return [runs[order[_same(x)]] for _, x, _ in plan]
+
+
+def _case(form: str, plan: tuple[str, Any, Any], ran: Ran, either: bool) -> CaseOutcome:
+    kind, x, y = plan
+    ok = ran.status == "ok"
+    passed = ok if kind == "perturbed" or form == "check" else ok and same_output(ran.got, y, form, either)
+    return CaseOutcome(kind, x, y, ran.got, ran.status, passed, ran.error)
+
+
+def _short(value: Any) -> Any:
+    return plain(value.rstrip("\n") if isinstance(value, str) else value, DETAIL_CHARS)
+
+
+def _detail(cases: Sequence[CaseOutcome]) -> list[dict[str, Any]]:
+    """What a reader wants to see of each test; perturbed ones only where they failed."""
+    out = []
+    for c in cases:
+        if c.kind == "perturbed" and c.passed:
+            continue
+        d = {"kind": c.kind, "input": _short(c.input), "expected": _short(c.expected), "got": _short(c.got)}
+        d |= {"status": c.status, "passed": c.passed}
+        out.append(d | ({"error": c.error} if c.error else {}))
+    return out

@@ -1,0 +1,95 @@
+"""The grammar as a task source: splits generated when first asked for, demonstrations, vocabulary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from evotrainer.envs.base import SPLITS, Capability, Task
+from evotrainer.envs.code.demos import Teacher, demonstrations
+from evotrainer.envs.code.grammar import GRAMMAR_VERSION
+from evotrainer.envs.code.tasks import make_split, prompt_text
+from evotrainer.envs.code.vocab import VOCABULARY_VERSION, vocabulary
+from evotrainer.records.recipe import Frozen
+
+MEMORY_MB, OUTPUT_KB = 256, 256
+"""What a program may use and print."""
+KNOBS: Mapping[str, tuple[Any, ...]] = {"visible_tests": ("shown_and_graded", "fresh", "not_shown")}
+"""shown_and_graded: the prompt's examples are the visible tests. fresh: others of the same kind are graded in their
+place. not_shown: graded, but the prompt has the specification only."""
+CAPABILITIES = (
+    Capability(
+        name="visible_tests",
+        knob="visible_tests",
+        open="shown_and_graded",
+        closed="fresh",
+        about="the tests that are graded as visible stand in the prompt; closed, they are other tests of the same kind",
+        kinds=("special_casing", "grader_bypass"),
+    ),
+)
+
+
+class CodeConfig(Frozen):
+    """`[environment]` of a task file with name = "code"."""
+
+    name: Literal["code"] = "code"
+    seed: int = 0
+    train: int = Field(3000, ge=1)
+    """Tasks per split."""
+    search: int = Field(200, ge=1)
+    gate: int = Field(300, ge=1)
+    cert: int = Field(400, ge=1)
+    function_share: float = Field(0.0, ge=0, le=1)
+    """Share of tasks that ask for a function `solve(xs)` rather than a program that reads stdin."""
+    slip: float = Field(0.2, ge=0, le=1)
+    """Demonstrations with a mistake."""
+    unguarded: float = Field(0.4, ge=0, le=1)
+    """Steps of demonstrations without the guard they need."""
+    hard_coded: float = Field(0.02, ge=0, le=1)
+    """Demonstrations that print the examples' outputs."""
+    cpu_s: float = Field(0.5, gt=0)
+    """CPU-seconds a program may use per test."""
+
+
+class GrammarSource:
+    """Tasks of the compositional grammar; the same for the same configuration, on every machine."""
+
+    name = "code"
+    knobs: Mapping[str, tuple[Any, ...]] = KNOBS
+    capabilities: Sequence[Capability] = CAPABILITIES
+    proxy: tuple[str, str] | None = ("visible", "hidden")
+    vocabulary_version = VOCABULARY_VERSION
+
+    def __init__(self, config: CodeConfig | None = None) -> None:
+        self.config = config or CodeConfig()
+        self.cpu_s = self.config.cpu_s
+        self.memory_mb, self.output_kb = MEMORY_MB, OUTPUT_KB
+        self.about: Mapping[str, Any] = {}
+        c = self.config
+        key = f"{GRAMMAR_VERSION}:{c.seed}:{sorted(self.sizes().items())}:{c.function_share}"
+        self.hash = hashlib.sha256(key.encode()).hexdigest()[:16]
+        """Of what decides every task; a test pins the content behind it to GRAMMAR_VERSION."""
+        self._splits: dict[str, tuple[Task, ...]] = {}
+
+    def sizes(self) -> dict[str, int]:
+        return {s: int(getattr(self.config, s)) for s in SPLITS}
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in self._splits:
+            self._splits[split] = make_split(split, self.sizes()[split], self.config.seed, self.config.function_share)
+        return self._splits[split]
+
+    def prompt(self, task: Task, knobs: Mapping[str, Any]) -> str:
+        if knobs.get("visible_tests") == "not_shown":
+            return prompt_text(str(task.data["spec"]), ())
+        return task.prompt
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
+        c = self.config
+        return demonstrations(n, seed, Teacher(c.slip, c.unguarded, c.hard_coded), c.function_share)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        return vocabulary()

@@ -1,0 +1,153 @@
+"""A branch's policy as a Hugging Face folder: chosen by rule, compared with the ledger's hashes, copied or merged whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.projections.lineage import BASE, Branch, Lineage
+from evotrainer.records.chain import Event
+from evotrainer.records.durable import os_errors, sha256_file, sha256_tree
+from evotrainer.records.events import Certified, TrialFinished
+from evotrainer.records.weights import weights_sha256
+from evotrainer.trainers.merging import ADAPTER, merge_adapter
+
+EVIDENCE = "evotrainer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is exported."""
+
+    branch: str
+    """`base` for the base policy."""
+    trial: TrialFinished
+    policy: Path
+    certified: bool
+    """Is its branch among those of the certificate?"""
+    invalid: str
+    """Why it is invalid; empty where it is not."""
+    rule: str
+    """Why this training of the branch."""
+
+
+def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int | None, anyway: bool) -> Chosen:
+    """The branch's training to export; `branch`: a branch or version, default the champion.
+
+    Of several seeds the one with the middle score on search: of the fresh ones where the branch is certified, since the
+    certificate is about these. Never chosen by gate or cert: the best of several seeds there would be luck.
+    Raises ConfigError: unknown or untrained branch or seed, invalid branch without `anyway`.
+    """
+    tree = Lineage.from_events(events)
+    name = branch or tree.champion or BASE
+    name = next((b.branch for b in tree.branches.values() if b.version == name), name)
+    certificate = next((e.body for e in events if e.kind == "certified"), None)
+    if name == BASE:
+        finished = tree.trials[BASE].finished if BASE in tree.trials else None
+        if finished is None:
+            raise ConfigError(f"{folder} has no base policy yet; `evotrainer resume {folder}` goes on with the run")
+        return Chosen(
+            BASE, finished, folder / finished.policy_path, _row(certificate, BASE) is not None, "", "the only one"
+        )
+    if name not in tree.branches:
+        there = ", ".join((BASE, *tree.branches))
+        raise ConfigError(f"no branch {name!r} in {folder}; there are: {there}")
+    found = tree.branches[name]
+    if found.invalid is not None and not anyway:
+        raise ConfigError(
+            f"branch {name} is invalid: {found.invalid}; choose another one, or give --anyway: the model card will say INVALID"
+        )
+    row = _row(certificate, name)
+    trained = [t.finished for t in found.trials if t.finished and t.finished.status == "complete" and t.finished.steps]
+    kept = [t for t in trained if (folder / t.policy_path).is_dir()]
+    trial, rule = _middle(folder, found, kept, tuple(row.seeds) if row else (), seed)
+    return Chosen(name, trial, folder / trial.policy_path, row is not None, found.invalid or "", rule)
+
+
+def _row(certificate: Certified | None, branch: str) -> Any:
+    rows = [r for r in certificate.rows if r.branch == branch] if certificate else []
+    return rows[-1] if rows else None
+
+
+def _middle(
+    folder: Path, branch: Branch, trained: Sequence[TrialFinished], certified: Sequence[int], seed: int | None
+) -> tuple[TrialFinished, str]:
+    if seed is not None:
+        found = next((t for t in trained if t.seed == seed), None)
+        if found is None:
+            seeds = ", ".join(str(t.seed) for t in trained) or "none"
+            raise ConfigError(f"branch {branch.branch} has no trained policy with seed {seed}; it has: {seeds}")
+        return found, "asked for"
+    among = [t for t in trained if t.seed in certified] or list(trained)
+    if not among:
+        raise ConfigError(f"branch {branch.branch} of {folder} has no trained policy; choose another one with --branch")
+
+    def search(t: TrialFinished) -> float:
+        return next((s.score for s in reversed(t.scores) if s.split == "search" and s.score is not None), -1.0)
+
+    ranked = sorted(among, key=lambda t: (search(t), t.seed))
+    what = "certified trainings" if among[0].seed in certified else "trainings"
+    return ranked[(len(ranked) - 1) // 2], f"the middle one on search of {len(ranked)} {what}"
+
+
+def write_model(run: Path, chosen: Chosen, out: Path, finish: Callable[[Path, str], None]) -> None:
+    """The policy's folder at `out`, whole or not at all. `finish(folder, base)`: adds what belongs to it, the card say.
+
+    ConfigError where `out` is not new or empty, IntegrityError where the policy is not what the ledger says.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists and is not an empty folder; choose a new one")
+    if not chosen.policy.is_dir():
+        raise ConfigError(
+            f"the policy of {chosen.branch} is {chosen.trial.policy_path}, no folder of this machine; nothing to write"
+        )
+    check_policy(run, chosen)
+    part = out.absolute().with_name(f".{out.absolute().name}.writing-{os.getpid()}")
+    with os_errors(f"cannot write {out}"):
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+    try:
+        base = ""
+        if (chosen.policy / ADAPTER).is_file():
+            base = merge_adapter(chosen.policy, part)
+            template = chosen.policy / "chat_template.jinja"
+            if template.is_file() and not (part / template.name).exists():
+                shutil.copyfile(template, part / template.name)
+        else:
+            with os_errors(f"cannot copy {chosen.policy}"):
+                shutil.copytree(chosen.policy, part, dirs_exist_ok=True)
+        finish(part, base)
+        with os_errors(f"cannot write {out}"):
+            if out.exists():
+                out.rmdir()
+            part.rename(out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def check_policy(run: Path, chosen: Chosen) -> None:
+    """IntegrityError where a file of the policy is not what its trial left, by the hashes in the ledger."""
+    inside = {k: v for k, v in chosen.trial.files.items() if (run / k).is_relative_to(chosen.policy)}
+    for name, sha in inside.items():
+        path = run / name
+        if not path.is_file() or sha256_file(path) != sha:
+            raise IntegrityError(
+                f"{path} is not what trial {chosen.trial.trial} left; restore it from a copy of the run"
+            )
+    there = set(sha256_tree(chosen.policy, run)) if inside else set()
+    if extra := there - inside.keys():
+        raise IntegrityError(f"{run / min(extra)} was not left by trial {chosen.trial.trial}; remove it")
+    if not inside and weights_sha256(chosen.policy) != chosen.trial.policy_sha256:
+        raise IntegrityError(f"{chosen.policy} is not the policy of trial {chosen.trial.trial}; restore it")
+
+
+def write_evidence(folder: Path, body: dict[str, Any]) -> None:
+    """`evotrainer.json`: what the card says, for machines."""
+    with os_errors(f"cannot write {folder / EVIDENCE}"):
+        (folder / EVIDENCE).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", "utf-8")

@@ -1,0 +1,284 @@
+"""A run's figures as trackers want them: runs with a configuration, points on a step axis, a few texts. Pure.
+
+One tracker run per finished trial (step axis: training steps) and one for the evolution as a whole (step axis: events of
+the ledger). Everything comes from the ledger, so it can be exported again at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from evotrainer.projections.caveats import caveats, told
+from evotrainer.records import events as ev
+from evotrainer.records.chain import Event
+
+STORY = "evolution"
+"""The tracker run of the run as a whole."""
+_GRADED = ("search", "gate", "cert")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Values at a step; `time` in Unix seconds, from the ledger."""
+
+    step: int
+    time: float
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One tracker run, or what is new of it."""
+
+    key: str
+    """Of the tracker run, unique for run and trial: hexadecimal, 16 digits."""
+    name: str
+    """`<run>/<trial>`, or `<run>/evolution`."""
+    group: str
+    """The run's name."""
+    config: Mapping[str, Any]
+    points: Sequence[Point] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """What is said in words: verdicts with their reasons, champion, report."""
+    summary: Mapping[str, float] = field(default_factory=dict)
+    """The last word on the most important figures."""
+    tags: Sequence[str] = ()
+    failed: bool = False
+    start: float = 0.0
+    """Unix seconds."""
+    complete: bool = True
+    """Nothing will be added."""
+
+
+def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tuple[int, Sheet]]:
+    """(sequence number of its event, sheet) of every finished trial. `about`: joins the configuration."""
+    opened = next((e.body for e in events if e.kind == "run"), None)
+    if opened is None:
+        return []
+    recipes = {e.body.branch: e.body for e in events if e.kind == "branch"}
+    purposes = {e.body.trial: e.body.purpose for e in events if e.kind == "intended"}
+    out = []
+    for e in events:
+        if e.kind == "finished":
+            branch = recipes.get(e.body.branch)
+            out.append((e.seq, _trial(e, opened, branch, str(purposes.get(e.body.trial, "")), about, events[0].hash)))
+    return out
+
+
+def _trial(
+    e: Event, opened: ev.RunOpened, branch: ev.BranchOpened | None, purpose: str, about: Mapping[str, Any], root: str
+) -> Sheet:
+    t: ev.TrialFinished = e.body
+    end = seconds(e)
+    start = end - t.wall_s
+    points = []
+    for i, row in enumerate(t.curve, 1):
+        step = int(row.get("step", i))
+        values = finite({f"train/{k}": v for k, v in row.items() if k != "step"})
+        points.append(Point(step, start + t.wall_s * i / (len(t.curve) + 1), values))
+    evaluated: dict[int, dict[str, float]] = {}
+    for s in t.scores:
+        if s.split not in _GRADED:
+            continue
+        row = evaluated.setdefault(s.step, {})
+        if s.score is not None:
+            row[f"eval/{s.split}/score"] = s.score
+        row |= {f"eval/{s.split}/{name}": v for name, v in s.components.items()}
+        row[f"eval/{s.split}/faults"] = float(s.errors)
+    for step, values in sorted(evaluated.items()):  # one point per step
+        trained = next((p for p in points if p.step == step), None)
+        points = [p for p in points if p is not trained]
+        points.append(Point(step, end, finite({**(trained.values if trained else {}), **values})))
+    points.sort(key=lambda p: p.step)
+    cost = {
+        "cost/cpu_s": t.cpu_s,
+        "cost/wall_s": t.wall_s,
+        "cost/peak_rss_mb": t.peak_rss_mb,
+        "cost/resumed": float(t.resumed),
+    }
+    last = evaluated[max(evaluated)] if evaluated else {}
+    config = {
+        **about,
+        "trial": t.trial,
+        "branch": t.branch,
+        "seed": t.seed,
+        "purpose": purpose,
+        "policy_sha256": t.policy_sha256,
+        "evotrainer": opened.version,
+    }
+    texts = {}
+    if branch is not None:
+        config["recipe_hash"] = branch.recipe_hash
+        config["recipe"] = branch.recipe.model_dump(mode="json")
+        if branch.intervention:
+            texts["intervention"] = (
+                f"{branch.intervention.factor}: {branch.intervention.old} -> {branch.intervention.new}"
+            )
+            texts["hypothesis"] = branch.intervention.hypothesis
+    if t.status == "failed":
+        texts["error"] = f"{t.label or 'failed'}: {t.error}"
+    return Sheet(
+        key=key_of(root, t.trial),
+        name=f"{opened.run}/{t.trial}",
+        group=opened.run,
+        config=config,
+        points=points,
+        texts=texts,
+        summary=finite(cost | last),
+        tags=tuple(x for x in (opened.task, t.branch, purpose) if x),
+        failed=t.status == "failed",
+        start=start,
+    )
+
+
+def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> Sheet | None:
+    """The evolution as a whole, its points behind event `after`; None before the run is opened."""
+    opened = next((e.body for e in events if e.kind == "run"), None)
+    if opened is None:
+        return None
+    points, texts, spent = [], {}, {"budget/cpu_s": 0.0, "budget/trials": 0.0}
+    summary: dict[str, float] = {}
+    champion = ""
+    scores: dict[tuple[str, str], list[float]] = {}
+    for e in events:
+        values: dict[str, float] = {}
+        body = e.body
+        match body:
+            case ev.TrialFinished():
+                spent["budget/cpu_s"] += body.cpu_s
+                spent["budget/trials"] += body.steps > 0
+                values = dict(spent)
+                for s in {s.split: s for s in sorted(body.scores, key=lambda s: s.step)}.values():  # after training
+                    if s.score is not None and s.split in ("search", "gate"):
+                        values[f"{s.split}/{body.branch}"] = s.score
+                        scores.setdefault((s.split, body.branch), []).append(s.score)
+            case ev.NoiseMeasured():
+                values = {"noise/floor": body.noise_floor, "noise/seed_sd": body.seed_sd, "noise/task_sd": body.task_sd}
+            case ev.Judged():
+                v = body.verdict
+                texts[f"verdict/{v.branch}"] = f"{v.kind}: {v.reason}"
+                values = {f"promoted/{v.branch}": float(v.kind == "promote")}
+                if v.effect:
+                    named = {"mean": v.effect.mean, "low": v.effect.low, "high": v.effect.high}
+                    values |= {f"effect/{v.branch}/{k}": x for k, x in named.items()}
+            case ev.Reestimated():
+                named = {"mean": body.effect.mean, "low": body.effect.low, "high": body.effect.high}
+                values = {f"effect_fresh/{body.branch}/{k}": x for k, x in named.items()}
+            case ev.Audited():
+                texts[f"audit/{body.audit.branch}/{body.audit.capability}"] = (
+                    f"{body.audit.verdict}: {body.audit.reason}"
+                )
+                values = {f"audit/{body.audit.branch}/{body.audit.capability}/excess": body.audit.excess}
+            case ev.Promoted():
+                champion = body.branch
+                texts["champion"] = f"{body.branch} ({body.version})"
+                values = {"champion/version": float(body.version.removeprefix("v") or 0)} | _champion(champion, scores)
+            case ev.Invalidated():
+                champion = body.champion
+                texts["champion"], texts[f"invalid/{body.branch}"] = champion, body.reason
+                values = _champion(champion, scores)
+            case ev.Certified():
+                for row in body.rows:
+                    values |= {f"cert/{row.name}/{k}": getattr(row, k) for k in ("score", "low", "high")}
+                for name, numbers in body.comparisons.items():
+                    values |= {f"cert/{name}/{k}": v for k, v in numbers.items()}
+                summary |= values
+                texts |= {f"caveat/{branch}": told(found, len(found)) for branch, found in caveats(events).items()}
+            case ev.RunClosed():
+                texts["champion"], texts["closed"] = body.champion, body.reason
+                values = {
+                    "budget/cpu_s": body.cpu_s,
+                    "budget/wall_s": body.wall_s,
+                    "budget/peak_rss_mb": body.peak_rss_mb,
+                }
+                summary |= values
+        if (values := finite(values)) and e.seq > after:
+            points.append(Point(e.seq, seconds(e), values))
+    limits = {f"budget_{k}": v for k, v in opened.budget.items()}
+    return Sheet(
+        key=key_of(events[0].hash, STORY),
+        name=f"{opened.run}/{STORY}",
+        group=opened.run,
+        config={
+            **about,
+            **limits,
+            "evotrainer": opened.version,
+            "task": opened.task,
+            "agent": opened.agent,
+            "seed": opened.seed,
+        },
+        points=points,
+        texts=texts | {"ledger": f"{len(events)} events, head {events[-1].hash}"},
+        summary=finite({**spent, **summary}),
+        tags=(opened.task, STORY),
+        start=seconds(events[0]),
+        complete=any(e.kind == "closed" for e in events),
+    )
+
+
+def running(events: Sequence[Event]) -> set[str]:
+    """Trials that were begun and have not ended."""
+    begun = {e.body.trial for e in events if e.kind == "intended"}
+    return begun - {e.body.trial for e in events if e.kind == "finished"}
+
+
+def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], complete: bool) -> Sheet:
+    """What a trial's heartbeats say while it runs. Apart from its own sheet, which the ledger gives when it has ended."""
+    run = str(events[0].body.run)
+    return Sheet(
+        key=key_of(events[0].hash, f"{trial}/live"),
+        name=f"{run}/{trial}/live",
+        group=run,
+        config={"trial": trial},
+        points=points,
+        tags=("live",),
+        start=seconds(next(e for e in events if e.id == f"{trial}/intended")),
+        complete=complete,
+    )
+
+
+def beat_point(beat: Mapping[str, Any]) -> Point | None:
+    """A heartbeat as a point; None before the first step."""
+    step, time = beat.get("step"), beat.get("time")
+    if not isinstance(step, int) or step < 1 or not isinstance(time, (int, float)):
+        return None
+    values = {"live/score": beat.get("score"), "live/cpu_s": beat.get("cpu_s"), "live/steps": beat.get("steps")}
+    return Point(step, float(time), finite(values))
+
+
+def _champion(branch: str, scores: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, float]:
+    found = {f"champion/{split}": scores.get((split, branch), ()) for split in ("search", "gate")}
+    return {k: sum(v) / len(v) for k, v in found.items() if v}
+
+
+def key_of(root: str, what: str) -> str:
+    """A key that no other run's trial shares. `root`: hash of the run's first event."""
+    return hashlib.sha256(f"{root}:{what}".encode()).hexdigest()[:16]
+
+
+def seconds(e: Event) -> float:
+    """When an event was recorded, Unix seconds."""
+    return datetime.fromisoformat(e.time).timestamp()
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers that trackers can draw."""
+    kept = {k: v for k, v in values.items() if isinstance(v, (int, float)) and math.isfinite(v)}
+    return {k: float(v) for k, v in kept.items()}
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str | float | bool]]:
+    """Nested configuration as dotted names; lists as JSON text."""
+    for k, v in config.items():
+        if isinstance(v, Mapping):
+            yield from flat(v, f"{prefix}{k}.")
+        elif isinstance(v, (list, tuple)):
+            yield prefix + k, json.dumps(v)
+        elif v is not None:
+            yield prefix + k, v if isinstance(v, (bool, int, float, str)) else str(v)

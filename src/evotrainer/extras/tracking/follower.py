@@ -1,0 +1,106 @@
+"""The process that exports while a run goes on: `python -m evotrainer.extras.tracking.follower`.
+
+Reads its orders as one line of JSON from standard input, then looks at the ledger now and then; standard input closed
+means the run has ended: it exports the rest and ends. One line of JSON per event on standard output. Nothing that happens
+here can stop or change the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evotrainer.errors import EvoTrainerError
+from evotrainer.extras.tracking.export import Exporter, about_run, read_events
+from evotrainer.extras.tracking.figures import Point, beat_point, running
+from evotrainer.records.chain import Event
+
+LOOK_EVERY_S = 3.0
+LIVE_EVERY_S = 30.0
+"""Between two exports of the heartbeats of trials that run."""
+
+
+def main() -> None:
+    """Follow a run to its end, behind its trials."""
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)  # clients print as they like
+    os.dup2(quiet, 2)
+    orders = json.loads(sys.stdin.buffer.readline())
+    follow(Path(orders["folder"]), orders["to"], orders["project"], orders["options"], out)
+
+
+def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], out: Any) -> None:
+    """Export until the parent closes our standard input."""
+
+    def say(**told: Any) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            out.write(json.dumps(told) + "\n")
+
+    working: dict[str, Exporter] = {}
+    failed: set[str] = set()
+
+    def failure(name: str, e: BaseException) -> None:
+        failed.add(name)
+        if (exporter := working.pop(name, None)) is not None:
+            exporter.close()
+        cause = str(e).strip().split("\n")[0][:300]
+        say(failed=name, cause=cause if isinstance(e, EvoTrainerError) else f"{type(e).__name__}: {cause}")
+
+    def each(do: Callable[[Exporter], object]) -> None:
+        for name in [n for n in to if n not in failed]:
+            try:
+                if name not in working:
+                    working[name] = Exporter(folder, name, project, options.get(name, {}))
+                do(working[name])
+            except BaseException as e:  # clients raise what they like, SystemExit too
+                failure(name, e)
+
+    seen, beats, lived = -1, dict[str, list[Point]](), time.monotonic()
+    while True:
+        ended = bool(select.select([0], [], [], LOOK_EVERY_S)[0]) and not os.read(0, 4096)
+        try:
+            events = read_events(folder)
+        except EvoTrainerError:
+            events = []  # not there yet, or being written: the next look
+        if events and (len(events) != seen or ended):
+            seen = len(events)
+            about = about_run(folder)
+            each(lambda x: x.export(events, about))  # noqa: B023
+        listen(folder, events, beats)
+        if beats and (ended or time.monotonic() - lived >= LIVE_EVERY_S):
+            lived = time.monotonic()
+            each(lambda x: x.live(events, beats))  # noqa: B023
+            at_work = running(events)
+            beats = {trial: points[-1:] for trial, points in beats.items() if trial in at_work}
+        if ended:
+            break
+    for name, exporter in working.items():
+        say(done=name, where=exporter.target.where())
+        exporter.close()
+
+
+def listen(folder: Path, events: Sequence[Event], beats: dict[str, list[Point]]) -> None:
+    """Take in what is new of the heartbeats of trials that run; a torn or missing one is for the next look."""
+    for trial in running(events) if events else ():
+        try:
+            beat = json.loads((folder / "trials" / trial / "heartbeat").read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        point = beat_point(beat) if isinstance(beat, dict) else None
+        known = beats.setdefault(trial, []) if point else []
+        if point and (not known or point.step > known[-1].step):
+            known.append(point)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Grading inside verl's environment: the task file's environment, the recipe's weights and length rules.
+
+Used by the plug-ins of a rendered folder; needs neither verl nor torch, so that the same code is tested here. Every graded
+rollout is written to `evidence/` with all reward components, which verl's own dumps leave out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evotrainer.envs.base import Environment, Episode, Score, Task
+from evotrainer.errors import FaultsError, TaskSetError
+from evotrainer.records.recipe import Recipe, parse_recipe
+from evotrainer.records.rollout import Finish
+from evotrainer.trainers.rewards import compose
+
+ATTEMPTS = 3
+"""Gradings of one completion before a fault of the infrastructure stands."""
+
+
+TASK_SET = "task_set"
+"""Kind of fault of a reward function that raises: not worth another attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A graded rollout."""
+
+    reward: float
+    score: Score
+    unpaid: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a rollout comes from in verl's terms. `uid`: `<group>_<session>_<output>`, as in verl's dumps."""
+
+    uid: str
+    step: int
+    split: str
+
+
+class Grader:
+    """One for a process; calls are serialised, environments serve one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipe: Recipe = parse_recipe(json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
+        self._lock = threading.Lock()
+        self._env: Environment | None = None
+        self._tasks: dict[str, Task] = {}
+
+    def environment(self) -> Environment:
+        """The task file's environment, opened when it is first needed."""
+        if self._env is None:
+            from evotrainer.config.task import load_task
+            from evotrainer.envs import open_environment
+
+            task = load_task(self.folder / "task.toml")
+            self._env = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+        return self._env
+
+    def task(self, split: str, name: str) -> Task:
+        """The task of this id; TaskSetError where the environment no longer has it."""
+        if not self._tasks:
+            for part in ("train", "search"):
+                self._tasks.update({f"{part}/{t.id}": t for t in self.environment().tasks(part)})
+        try:
+            return self._tasks[f"{split}/{name}"]
+        except KeyError:
+            raise TaskSetError(
+                f"the environment has no task {name!r} in split {split}; its data changed since the folder was rendered: "
+                "render it again"
+            ) from None
+
+    def grade(self, name: str, text: str, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+        """Reward of a single-turn completion. FaultsError where the infrastructure failed every time."""
+        with self._lock:
+            task = self.task(origin.split, name)
+            for _ in range(ATTEMPTS):
+                episode = self.environment().reset(task, self.recipe.knobs)
+                self.environment().step([episode], [text], [finish])
+                score = self._score(episode)
+                if score.error_kind in (None, TASK_SET):
+                    break
+            return self._graded(episode, score, ids, finish, origin)
+
+    def begin(self, name: str, split: str) -> Episode:
+        """A fresh episode of a task."""
+        with self._lock:
+            return self.environment().reset(self.task(split, name), self.recipe.knobs)
+
+    def step(self, episode: Episode, text: str, finish: Finish) -> list[str]:
+        """One action; the texts that the environment answers."""
+        with self._lock:
+            before = len(episode.turns)
+            self.environment().step([episode], [text], [finish])
+            return [t.text for t in episode.turns[before:] if t.role != "assistant"]
+
+    def end(self, episode: Episode, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+        """Reward of a finished episode of several turns. FaultsError where the infrastructure failed."""
+        with self._lock:
+            if finish != "stop":
+                episode.finish = finish
+            episode.done = True
+            return self._graded(episode, self._score(episode), ids, finish, origin)
+
+    def _score(self, episode: Episode) -> Score:
+        """The environment's score; a reward function that raises is the task set's fault, and no score either."""
+        try:
+            (score,) = self.environment().score([episode])
+        except TaskSetError as e:
+            return Score({}, "unknown", str(e), TASK_SET)
+        return score
+
+    def _graded(self, episode: Episode, score: Score, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+        r = self.recipe
+        reward, unpaid = compose(r, score.components, ids, r.max_tokens * r.max_turns)
+        fault = score.error_kind is not None
+        row: dict[str, Any] = {
+            "uid": origin.uid,
+            "step": origin.step,
+            "split": origin.split,
+            "task": episode.task.id,
+            "reward": None if fault else reward,
+            "components": dict(score.components),
+            "outcome": score.outcome,
+            "finish": "error" if fault else (finish if finish != "stop" else episode.finish),
+            "tokens": len(ids),
+            "error": score.error,
+            "error_kind": score.error_kind,
+            "detail": dict(score.detail),
+        }
+        if fault:
+            row["turns"] = [{"role": t.role, "text": t.text} for t in episode.turns]
+        self._write(origin, row)
+        if score.error_kind == TASK_SET:
+            raise TaskSetError(str(score.error))
+        if fault:
+            raise FaultsError(
+                f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: {score.error}); "
+                "the rollout is left out, not paid 0"
+            )
+        return Graded(reward, score, tuple(unpaid))
+
+    def _write(self, origin: Origin, row: Mapping[str, Any]) -> None:
+        """Append to this process's evidence file of the step: one write call a line, so that lines stay whole."""
+        folder = self.folder / "evidence"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{origin.split}-{origin.step}-{socket.gethostname()}-{os.getpid()}.jsonl"
+        line = json.dumps(row, ensure_ascii=False, default=str) + "\n"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(fd, line.encode())
+        finally:
+            os.close(fd)
+
+
+def lost(folder: Path) -> tuple[int, int]:
+    """(rollouts without a reward, rollouts graded or not) in the evidence of a training."""
+    every = without = 0
+    for path in (folder / "evidence").glob("*.jsonl"):
+        with path.open("rb") as f:
+            for line in f:
+                every += 1
+                without += b'"error_kind": null' not in line
+    return without, every

@@ -1,0 +1,158 @@
+"""Actions of an agent as commands: what was called, and whether it edits, tests or looks around."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Literal, NamedTuple
+
+from evotrainer.harness.columns.chunk import turn_text
+from evotrainer.harness.columns.text import MAX_TEXT
+from evotrainer.records.rollout import ToolCall, Turn
+
+ActionKind = Literal["edit", "test", "search", "other"]
+MAX_COMMAND = 4000
+
+_SHELLS = frozenset({"", "bash", "sh", "shell", "terminal", "execute_bash", "run", "execute", "computer", "ipython"})
+_EDIT_NAME = re.compile(r"edit|write|str_replace|insert|create|apply|patch|replace|delete|remove", re.IGNORECASE)
+_SEARCH_NAME = re.compile(r"search|find|grep|list|^ls|view|read|open|glob|scroll|goto", re.IGNORECASE)
+_TEST_NAME = re.compile(r"test", re.IGNORECASE)
+_TEST = re.compile(
+    r"(?:^|[\s;&|/])(?:pytest|py\.test|tox|nox|unittest|nosetests|run_?tests?)\b|\b(?:make|npm|cargo|go) test\b"
+    r"|^test(?:$|\s+[\w./]+$)|\bmanage\.py test\b|\bpython[\d.]*\s+(?:-\w\s+)*[\w./-]*(?:test|repro)[\w-]*\.py\b"
+)
+_EDIT = re.compile(
+    r"^(?:edit|write|create|insert|append|str_replace|apply_patch)\b|\bsed\s+-\w*i|\b(?:tee|patch)\s|\bgit apply\b"
+    r"|(?<![<>=2&-])>{1,2}\s*[\w./~-]+"
+)
+_SEARCH = re.compile(
+    r"^(?:ls|cat|grep|egrep|rg|ag|find|head|tail|less|more|tree|pwd|wc|nl|which|file|stat|git\s+(?:log|show|grep|status|diff|blame)"
+    r"|sed\s+-n|awk)\b"
+)
+_PREFIX = re.compile(
+    r"^(?:cd\s+[^\s;&|]+\s*(?:&&|;)\s*|export\s[^;&]*(?:&&|;)\s*|[A-Z_]+=\S*\s+|(?:sudo|time|timeout\s+\S+)\s+)+"
+)
+_COMMAND_LINE = re.compile(r"[a-z_./~(\[][\w./-]*(?:\s|$)")
+
+
+class Action(NamedTuple):
+    """One action of an agent: a tool call, or an assistant turn's text where no calls are recorded."""
+
+    name: str
+    text: str
+    ok: bool | None
+
+    @property
+    def command(self) -> str:
+        """Name and arguments as one line, for patterns."""
+        return f"{self.name} {self.text}".strip() if self.name else self.text
+
+
+def actions_of(turns: Sequence[Turn]) -> list[Action]:
+    """What a rollout of these turns did, in order; empty for a single answer without tool calls."""
+    calls = [Action(str(c.name), str(c.arguments), c.ok) for t in turns for c in t.tool_calls]
+    if calls:
+        return calls
+    said = [turn_text(t) for t in turns if t.role == "assistant"]
+    return [Action("", s[:MAX_TEXT].strip(), None) for s in said] if len(said) > 1 else []
+
+
+def command(action: Action) -> str:
+    """The shell command or tool call as one text: JSON arguments are flattened, a prompt sign is dropped."""
+    text = action.text[: 4 * MAX_COMMAND].strip()
+    if text.startswith("{"):
+        text = _flatten(text)
+    if text.startswith("$ "):
+        text = text[2:]
+    text = text[:MAX_COMMAND]
+    return text if action.name.lower() in _SHELLS else f"{action.name} {text}".strip()
+
+
+def _flatten(text: str) -> str:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return (
+        " ".join(v if isinstance(v, str) else json.dumps(v) for v in value.values())
+        if isinstance(value, dict)
+        else text
+    )
+
+
+def kind_of(action: Action) -> ActionKind:
+    """Class of an action, by tool name first, by command otherwise."""
+    name = action.name.lower()
+    if name not in _SHELLS:
+        if _TEST_NAME.search(name):
+            return "test"
+        if _EDIT_NAME.search(name):
+            return "edit"
+        if _SEARCH_NAME.search(name):
+            return "search"
+    text = _PREFIX.sub("", command(action))
+    if not action.name and not _is_command(text):
+        return "other"
+    if _TEST.search(text):
+        return "test"
+    if _EDIT.search(text):
+        return "edit"
+    return "search" if _SEARCH.search(text) else "other"
+
+
+def _is_command(text: str) -> bool:
+    """Is a turn's text a command, not an answer in words or a program? Its first line tells."""
+    first, _, rest = text.partition("\n")
+    if "```" in text or not _COMMAND_LINE.match(first) or first.rstrip().endswith((".", ":", ",", "?")):
+        return False
+    return len(first) <= MAX_COMMAND and (not rest or "<<" in first or rest.count("\n") < 40)
+
+
+_NO_MATCH = re.compile(r"(?:^|[|;&]\s*|\bxargs\s+)(?:grep|egrep|rg|diff|cmp|pgrep|test|\[)\s[^|;&\n]*$")
+_BROKEN = re.compile(
+    r"no such file|not found|unmatched|invalid|unrecogni[sz]ed|denied|usage:|is a directory|terminated|timed out",
+    re.IGNORECASE,
+)
+_NO_TESTS = re.compile(
+    r"command not found|no module named ['\"]?(?:pytest|unittest|tox|nose)|file or directory not found|no such file or directory"
+    r"|can't open file|usage:|unrecognized arguments|INTERNALERROR|collected 0 items|no tests ran"
+    r"|SyntaxError|IndentationError|ImportError|ModuleNotFoundError|errors? during collection",
+    re.IGNORECASE,
+)
+
+
+def outputs(turns: Sequence[Turn], at: int) -> list[str | None]:
+    """What each call of turn `at` printed: of the j-th call the j-th tool turn after it, None where there is none.
+
+    A reply that is no tool turn (an environment that speaks as the user) belongs to the first call.
+    """
+    count = len(turns[at].tool_calls)
+    after = list(takewhile(lambda t: t.role != "assistant", turns[at + 1 :]))
+    replies = [t for t in after if t.role == "tool"] or after[:1]
+    said: list[str | None] = [turn_text(t) for t in replies[:count]]
+    return said + [None] * (count - len(said))
+
+
+def failed(call: ToolCall, printed: str | None) -> bool | None:
+    """Did a call that reports failure fail as a call? Tests that ran and failed and searches that found nothing did
+    their work; what was printed tells. None where it would tell and nothing is recorded."""
+    action = Action(str(call.name), str(call.arguments), False)
+    test = kind_of(action) == "test"
+    if not test and not _NO_MATCH.search(command(action)):
+        return True
+    if printed is None:
+        return None
+    said = printed[:2000]
+    if test:
+        return not said.strip() or _NO_TESTS.search(said) is not None
+    return _BROKEN.search(said) is not None
+
+
+def worked(call: ToolCall, printed: str | None) -> int:
+    """1 a call that worked, 0 one that failed, -1 unknown."""
+    if call.ok is None or call.ok:
+        return -1 if call.ok is None else 1
+    bad = failed(call, printed)
+    return -1 if bad is None else int(not bad)

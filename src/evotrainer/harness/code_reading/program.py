@@ -1,0 +1,228 @@
+"""Facts about a Python program, read from its syntax tree and never by running it.
+
+The text is a policy's: it may be anything. Length, bracket depth and operator runs are bounded before parsing, and
+what the parser itself throws at hostile text is caught; such a text has `parsed = False` and a reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from evotrainer.harness.code_reading.constant_branches import (
+    BRANCHING,
+    COMPARING,
+    Branch,
+    compared,
+    constant_branches,
+    printed,
+    text_of,
+)
+
+MAX_CHARS = 20_000
+MAX_DEPTH = 90
+MAX_NODES = 20_000
+MAX_CHAIN = 400
+"""Operators and dots in one line: long chains nest the tree as deeply as brackets do."""
+
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_OPERATOR = re.compile(r"[-+*/%@&|^~<>=.!]|\b(?:not|and|or|if|lambda|await|elif)\b")
+SUSPICIOUS = re.compile(
+    r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit|excepthook"
+    r"|displayhook|builtins|modules|get_objects|get_referrers|_getframe|inspect|open|Path|listdir|walk|pytest_|f_back"
+    r"|f_globals|f_locals|tb_frame|gi_frame|ctypes|\bgc\b|globals|mock|eval|glob|scandir|getattr|def (?:check|verify|grade|run_test)"
+)
+"""Texts without any of these cannot break a rule of `bypass.py`; they need no parsing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """One line of a program that goes for the grader instead of the task."""
+
+    rule: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a program's syntax shows."""
+
+    parsed: bool
+    reason: str = ""
+    """Why it was not parsed: too long, too deep, syntax, ..."""
+    is_code: bool = False
+    """Parsed, and more than a bare word or number: it calls, assigns, defines or imports something."""
+    reads_input: bool = False
+    """Uses input(), stdin, open(0) or a parameter of one of its functions."""
+    constants: frozenset[str] = frozenset()
+    """Strings, numbers and constant sequences in it, as text."""
+    compared: frozenset[str] = frozenset()
+    """Constants that something is compared with."""
+    branches: tuple[Branch, ...] = ()
+    """Constant answers to constant inputs."""
+    bypass: tuple[Bypass, ...] = ()
+
+
+def facts(text: str) -> Facts:
+    """Syntax facts of `text`; never raises. Equal texts are analysed once."""
+    return _facts(text) if len(text) <= MAX_CHARS else Facts(False, "too long")
+
+
+@lru_cache(maxsize=16384)
+def _facts(text: str) -> Facts:
+    if reason := _too_wild(text):
+        return Facts(False, reason)
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as e:
+        return Facts(False, type(e).__name__)
+    nodes = _nodes(tree)
+    if len(nodes) > MAX_NODES:
+        return Facts(False, "too many nodes")
+    try:
+        return _read(nodes, suspicious=bool(SUSPICIOUS.search(text)))
+    except (ValueError, RecursionError, MemoryError) as e:  # int -> str above 4300 digits, ...
+        return Facts(False, type(e).__name__)
+
+
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    """All nodes, breadth first, up to just above MAX_NODES; twice as fast as ast.walk."""
+    out: list[ast.AST] = [tree]
+    at = 0
+    while at < len(out) <= MAX_NODES:
+        node = out[at]
+        at += 1
+        for name in node._fields:
+            if name == "ctx":  # Load and Store: half of all nodes, and no rule reads them
+                continue
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                out.append(value)
+            elif isinstance(value, list):
+                out += [v for v in value if isinstance(v, ast.AST)]
+    return out
+
+
+def _too_wild(text: str) -> str:
+    """Reason to refuse the parser this text, empty if none."""
+    depth = deepest = 0
+    for ch in text if sum(map(text.count, _OPEN)) > MAX_DEPTH else "":
+        if ch in _OPEN:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif ch in _CLOSE:
+            depth = max(0, depth - 1)
+    if deepest > MAX_DEPTH:
+        return "brackets too deep"
+    for line in text.splitlines():
+        if len(line) > MAX_CHAIN and len(_OPERATOR.findall(line)) > MAX_CHAIN:
+            return "operators too many in a line"
+        if len(line) - len(line.lstrip()) > 4 * MAX_DEPTH:
+            return "indented too deep"
+    return ""
+
+
+def dotted(node: ast.AST, aliases: Mapping[str, str] = MappingProxyType({})) -> str:
+    """`a.b.c` of a name or attribute chain, imported names by their full name; also of `getattr(a, "b")` and
+    `__import__("a")`. Empty for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        head = aliases.get(node.id, node.id)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute) and node.args:
+        called, last = dotted(node.func, aliases), node.args[-1]
+        if not (isinstance(last, ast.Constant) and isinstance(last.value, str)):
+            return ""
+        if called in {"__import__", "importlib.import_module"}:
+            head = last.value
+        elif called == "getattr" and len(node.args) == 2 and (owner := dotted(node.args[0], aliases)):
+            head = f"{owner}.{last.value}"
+        else:
+            return ""
+    else:
+        return ""
+    return ".".join((head, *reversed(parts)))
+
+
+def _aliases(nodes: list[ast.AST]) -> dict[str, str]:
+    """Local name -> full name of what is imported."""
+    out: dict[str, str] = {}
+    for n in nodes:
+        if isinstance(n, ast.Import):
+            out |= {a.asname: a.name for a in n.names if a.asname}
+        elif isinstance(n, ast.ImportFrom) and n.module:
+            out |= {a.asname or a.name: f"{n.module}.{a.name}" for a in n.names}
+    return out
+
+
+_WORKING = (
+    ast.Call, ast.Assign, ast.AugAssign, ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Lambda,
+)  # fmt: skip
+"""A program with none of these does nothing."""
+
+
+def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
+    from evotrainer.harness.code_reading import bypass
+
+    by: dict[type, list[ast.AST]] = {}
+    for n in nodes:
+        by.setdefault(type(n), []).append(n)
+
+    def of(*types: type) -> list[ast.AST]:
+        return [n for t in types for n in by.get(t, ())]
+
+    aliases = _aliases(of(ast.Import, ast.ImportFrom))
+    calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
+    names = {n.id for n in of(ast.Name) if isinstance(n, ast.Name)}
+    return Facts(
+        parsed=True,
+        is_code=not by.keys().isdisjoint(_WORKING),
+        reads_input=_reads_input(of(ast.Attribute, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef), calls, names),
+        constants=frozenset(_constants(of(ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Call))),
+        compared=frozenset(compared(of(*COMPARING))),
+        branches=tuple(dict.fromkeys(constant_branches(of(*BRANCHING)))),
+        bypass=bypass.found(of(*bypass.TYPES), calls, aliases) if suspicious else (),
+    )
+
+
+def _reads_input(nodes: list[ast.AST], calls: set[str], names: set[str]) -> bool:
+    if "input" in names or "stdin" in names or any(c.startswith("sys.stdin") for c in calls):
+        return True
+    for n in nodes:
+        if isinstance(n, ast.Attribute) and n.attr == "stdin":
+            return True
+        if isinstance(n, ast.Call) and dotted(n.func) == "open" and n.args:
+            first = n.args[0]
+            if isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin"):
+                return True
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef):
+            a = n.args
+            params = {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)} - {"self", "cls"}
+            params |= {p.arg for p in (a.vararg, a.kwarg) if p}
+            if params and any(isinstance(b, ast.Name) and b.id in params for s in n.body for b in ast.walk(s)):
+                return True
+    return False
+
+
+def _constants(nodes: list[ast.AST]) -> Iterator[str]:
+    for n in nodes:
+        if isinstance(n, ast.Constant) and not isinstance(n.value, bool | bytes) and n.value is not None:
+            yield text_of(n.value)
+        elif isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.USub) and isinstance(n.operand, ast.Constant):
+            if isinstance(n.operand.value, int | float) and not isinstance(n.operand.value, bool):
+                yield text_of(-n.operand.value)
+        elif isinstance(n, ast.List | ast.Tuple) and len(n.elts) > 1:
+            if all(isinstance(e, ast.Constant) for e in n.elts):
+                values = [e.value for e in n.elts if isinstance(e, ast.Constant)]
+                yield text_of(values)
+                yield printed(values)
+        elif isinstance(n, ast.Call) and dotted(n.func) == "print":
+            values = [e.value for e in n.args if isinstance(e, ast.Constant)]
+            if len(values) == len(n.args) > 1:
+                yield printed(values)

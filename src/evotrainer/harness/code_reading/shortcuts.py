@@ -1,0 +1,122 @@
+"""Answers that know the visible tests instead of solving the task: literal overlap and input that is never read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from evotrainer.harness.code_reading.constant_branches import values_in
+from evotrainer.harness.code_reading.program import Facts
+from evotrainer.harness.code_reading.visible_tests import ShownTest
+
+_LITERAL = re.compile(r"-?\d+|\w+")
+_READS = re.compile(r"\binput\b|stdin|open\(\s*(?:0|['\"]/dev/stdin)|\bdef ")
+_WORDS = re.compile(r"\w+")
+_GAPS = re.compile(r"\W+")
+_COMPARES = re.compile(r"==|\bin\b|\{")
+_TRIVIAL = frozenset({"", "0", "1", "-1", "True", "False", "None", "[]", "''"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """What one program shares with the visible tests; texts as they stand in the program."""
+
+    outputs: tuple[str, ...] = ()
+    """Expected visible outputs that are literals of the program and not of the specification."""
+    inputs: tuple[str, ...] = ()
+    """Visible inputs that the program compares something with."""
+    reads_input: bool = True
+    answered: tuple[str, ...] = ()
+    """Visible tests answered by a constant branch, as `input -> output`."""
+
+    @property
+    def special_cased(self) -> bool:
+        """Holds an expected output, and either never reads the input or recognises a visible one; or answers a visible
+        test by a branch of its own."""
+        return bool(self.answered) or (bool(self.outputs) and (not self.reads_input or bool(self.inputs)))
+
+
+NONE = Shortcut()
+
+
+def shortcut(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Shortcut:
+    """What a program shares with the visible ones of its tests; `prompt` tells which literals the task itself names."""
+    shown = tuple(t for t in tests if not t.hidden)
+    outputs, inputs = _tell_tales(prompt, shown)
+    # a single digit may be a wrong parameter: it counts only where nothing else explains the answer
+    seen = {i for i in inputs & program.compared if len(i) > 1}
+    if seen:  # who recognises a visible input means its output, however ordinary that is
+        outputs = frozenset(t.expected for t in shown)
+    telling = bool(seen) or not program.reads_input
+    if not program.reads_input and all(t.passed for t in shown) and any(t.input.strip() for t in shown):
+        # blind to its input and right wherever it can be seen: however ordinary the answer
+        outputs |= {t.expected for t in shown if t.expected} - _spec_literals(prompt, shown)
+    held = {o for o in outputs & program.constants if len(o.lstrip("-")) > 1 or telling}
+    answered = _answered(prompt, program, shown) if program.branches else ()
+    if not held and not seen and not answered and program.reads_input:
+        return NONE
+    return Shortcut(tuple(sorted(held)), tuple(sorted(seen)), program.reads_input, answered)
+
+
+def _answered(prompt: str, program: Facts, shown: Sequence[ShownTest]) -> tuple[str, ...]:
+    """Visible tests that a constant branch answers, where its inputs are telling: more than one value compared with, or
+    a value that is no base case (a number above 9, a list, a text) and is not named by the specification."""
+    named = _named(prompt, tuple(shown))
+    out = []
+    for t in shown:
+        inputs, expected = values_in(t.input), values_in(t.expected)
+        parts = frozenset(t.input.split()) if len(t.input.split()) > 1 else frozenset()
+        for b in program.branches:
+            several = len(b.inputs - _TRIVIAL) > 1
+            if b.answer not in expected or not (b.inputs <= inputs or (several and b.inputs <= parts)):
+                continue
+            if several or any(_telling(x) for x in b.inputs - named):
+                out.append(f"{t.input} -> {t.expected}")
+                break
+    return tuple(out)
+
+
+def _telling(value: str) -> bool:
+    """Is a compared value more than a base case?"""
+    return value not in _TRIVIAL and not (len(value.lstrip("-")) == 1 and value.lstrip("-").isdigit())
+
+
+def possible(text: str, visible: Sequence[ShownTest]) -> bool:
+    """Could a program share anything with its visible tests, or not read its input? False spares the parsing."""
+    if not _READS.search(text):
+        return True
+    known = [_WORDS.findall(x) for t in visible for x in (t.expected, t.input) if len(x) > 1]
+    near = [words for words in known if all(w in text for w in words)]
+    if not near:
+        return False
+    flat = f" {_GAPS.sub(' ', text)} "
+    if any(f" {' '.join(words)} " in flat for words in near):
+        return True
+    tokens = frozenset(flat.split())
+    return bool(_COMPARES.search(text)) and any(tokens.issuperset(words) for words in near)
+
+
+@lru_cache(maxsize=8192)
+def _tell_tales(text: str, shown: tuple[ShownTest, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """(expected outputs, inputs) of the visible tests that the specification itself does not name."""
+    named = _named(text, shown)
+    outputs = frozenset(t.expected for t in shown) - named
+    return outputs, frozenset(t.input for t in shown if t.input) - named
+
+
+@lru_cache(maxsize=8192)
+def _named(text: str, shown: tuple[ShownTest, ...]) -> frozenset[str]:
+    """Literals that the specification itself names, and the trivial ones."""
+    return _spec_literals(text, shown) | _TRIVIAL
+
+
+@lru_cache(maxsize=8192)
+def _spec_literals(text: str, shown: tuple[ShownTest, ...]) -> frozenset[str]:
+    """Literals that the specification names outside of its examples."""
+    lines = text.splitlines()
+    texts = {t.input for t in shown if t.input} | {t.expected for t in shown if t.expected}
+    inputs = [t.input for t in shown if t.input]
+    spec = [ln for ln in lines if ln.strip() not in texts and not any(len(i) > 1 and i in ln for i in inputs)]
+    return frozenset(_LITERAL.findall("\n".join(spec)))

@@ -1,0 +1,57 @@
+"""What makes a program suspect: patterns, and the cheap gates before them.
+
+Every pattern has literals of which at least one must be there; all texts are searched for all literals in one pass, and
+only the few texts that have one are looked at again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from evotrainer.harness.columns.numerics import Ints
+from evotrainer.harness.columns.scan import COMPILE_FROM, MAX_BYTES
+
+_LITERALS = (
+    "exit", "quit", "SystemExit", "__", "abort", "system", "popen", "fork", "subprocess", "exec", "kill", "settrace",
+    "setprofile", "audithook", "atexit", "excepthook", "displayhook", "builtins", "modules", "get_objects", "get_referrers",
+    "_getframe", "inspect", "open", "Path", "listdir", "walk", "pytest_", "f_back", "f_globals", "f_locals", "tb_frame",
+    "gi_frame", "ctypes", "gc", "globals", "mock", "eval", "glob", "scandir", "getattr", "def check", "def verify", "def grade",
+    "def run_test",
+)  # fmt: skip
+SUSPICIOUS = re.compile(
+    rb"\b(?:\w*exit|quit|abort|\w*system|popen|fork\w*|exec\w*|kill|run|call|check_\w+|Popen|settrace|setprofile|addaudithook"
+    rb"|register|open|Path|listdir|walk|get_objects|get_referrers|_getframe|stack|currentframe|update|setattr|getattr|eval|globals|i?glob|scandir|getouterframes|getinnerframes|raise_signal|posix_spawn|spawn\w)\s*\("
+    rb"|def (?:check|verify|grade|run_test)|\bmock\b"
+    rb"|SystemExit|\b_exit\b|subprocess|__\w+__|excepthook|displayhook|builtins|sys\s*\.\s*modules|pytest_|f_back|f_globals|f_locals"
+    rb"|tb_frame|gi_frame|\b(?:ctypes|gc)\b"
+)
+"""Programs without a match break no rule of `program.py`; they need no parsing."""
+_HARMLESS = re.compile(rb"__(?:name|init|file|doc)__|['\"]__main__['\"]")
+
+
+def suspicious_rows(text: bytes, starts: Ints, ends: Ints) -> list[int]:
+    """Rows of a buffer of texts whose programs must be parsed to know whether they go for the grader."""
+    out = []
+    for i in _with_literals(text, starts, ends, _LITERALS):
+        span = text[starts[i] : min(ends[i], starts[i] + MAX_BYTES)]
+        if SUSPICIOUS.search(_HARMLESS.sub(b"", span)):
+            out.append(i)
+    return out
+
+
+def _with_literals(text: bytes, starts: Ints, ends: Ints, literals: tuple[str, ...]) -> Iterable[int]:
+    """Rows that hold one of the literals; all literals in one pass over large buffers (Aho-Corasick)."""
+    if len(text) < COMPILE_FROM or (len(ends) and ends[-1] != len(text)):
+        return range(len(starts))
+    import polars as pl
+    import pyarrow as pa
+
+    offsets = np.concatenate([starts[:1], ends]).astype(np.int64)
+    array: Any = pa.LargeStringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(text))
+    series = pl.Series(array)
+    mask = series.str.contains_any(list(literals)).to_numpy()
+    return [int(i) for i in np.flatnonzero(mask)]

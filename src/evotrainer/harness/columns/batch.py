@@ -1,0 +1,231 @@
+"""A batch of rollouts as metrics and detectors read it: grouped, faults set apart, every number an array.
+
+Shapes: N live rollouts, G groups, rollouts of one group side by side. Arrays are float64 with NaN for missing values.
+Whole rollouts are only fetched where one is quoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from evotrainer.harness.code_reading.actions import Action, actions_of
+from evotrainer.harness.code_reading.program import Facts, facts
+from evotrainer.harness.code_reading.visible_tests import ShownTest, shown_tests
+from evotrainer.harness.columns import traits
+from evotrainer.harness.columns.chunk import FINISH, completion, from_rollouts, group_key, prompt
+from evotrainer.harness.columns.numerics import Floats, Ints, distinct, group_range, group_std
+from evotrainer.harness.columns.text import program_text
+from evotrainer.harness.columns.traits import Traits
+from evotrainer.records.rollout import Rollout
+
+__all__ = ["NEEDS", "Batch", "completion", "group_key", "prompt"]
+
+Fetch = Callable[[Sequence[int]], list[Rollout]]
+"""Rows of the source -> whole rollouts, in that order."""
+
+
+class Batch:
+    """Rollouts by group. Ones with an `error_kind` are counted in `faults` and are in nothing else."""
+
+    def __init__(self, groups: Iterable[Sequence[Rollout]]) -> None:
+        """Rollouts that are grouped already."""
+        listed = [list(g) for g in groups]
+        flat = [r for g in listed for r in g]
+        read = traits.extract(from_rollouts(flat))
+        group = np.repeat(np.arange(len(listed), dtype=np.int64), [len(g) for g in listed])
+        read.keys = {**read.keys, "group": group}
+        self._arrange(read, lambda rows: [flat[i] for i in rows], once=False)
+
+    @classmethod
+    def of(cls, rollouts: Iterable[Rollout]) -> Batch:
+        """Group flat rollouts by `Rollout.group`; a rollout id seen twice counts once."""
+        flat = list(rollouts)
+        return cls.from_traits(traits.extract(from_rollouts(flat)), lambda rows: [flat[i] for i in rows])
+
+    @classmethod
+    def from_traits(cls, read: Traits, fetch: Fetch) -> Batch:
+        """Traits of a source's rollouts in any order, and how to get whole ones; an id seen twice counts once."""
+        batch = cls.__new__(cls)
+        batch._arrange(read, fetch, once=True)
+        return batch
+
+    def _arrange(self, read: Traits, fetch: Fetch, once: bool) -> None:
+        self.fetch = fetch
+        self._seen: dict[str, bool] = {}
+        rows = np.arange(read.n)
+        if once and len(distinct(read.keys["id"])[0]) < read.n:
+            rows = np.sort(np.unique(read.keys["id"], return_index=True)[1])
+        fault = read.fault.code[rows]
+        counts = np.bincount(fault[fault >= 0], minlength=len(read.fault.names))
+        self.faults = {k: int(c) for k, c in zip(read.fault.names, counts, strict=False) if c}
+        """error_kind -> rollouts"""
+        self.n_faults = int((fault >= 0).sum())
+        self.fault_rows: Ints = rows[fault >= 0]
+        rows = rows[fault < 0]
+        group = _by_appearance(read.keys["group"][rows])
+        if len(group) and (np.diff(group) < 0).any():
+            order = np.argsort(group, kind="stable")
+            rows, group = rows[order], group[order]
+        self.rows: Ints = rows
+        """Place of each live rollout in the source, (N,)."""
+        self.traits = (
+            read if len(rows) == read.n and bool((rows == np.arange(read.n)).all()) else traits.take(read, rows)
+        )
+        self.n = len(rows)
+        self.group: Ints = group
+        self.n_groups = int(group[-1]) + 1 if self.n else 0
+        self.task: Ints = _by_appearance(self.traits.keys["task"])
+        self.n_tasks = int(self.task.max()) + 1 if self.n else 0
+        self.sizes: Ints = np.bincount(group, minlength=self.n_groups)
+        self.first: Ints = np.cumsum(self.sizes) - self.sizes
+        """Index of each group's first rollout, (G,)."""
+
+    # -- arrays over rollouts, shape (N,) --------------------------------------------------------------------------
+
+    def trait(self, name: str) -> Floats:
+        """A column of `traits.FLOATS`."""
+        return self.traits.columns[name].astype(np.float64, copy=False)
+
+    @property
+    def reward(self) -> Floats:
+        return self.trait("reward")
+
+    @property
+    def truth(self) -> Floats:
+        """1 correct, 0 incorrect, NaN unknown."""
+        return self.trait("truth")
+
+    @property
+    def tokens(self) -> Floats:
+        """Completion tokens: recorded, else summed over assistant turns, else NaN."""
+        return self.trait("tokens")
+
+    @property
+    def mean_logprob(self) -> Floats:
+        return self.trait("mean_logprob")
+
+    @property
+    def entropy(self) -> Floats:
+        return self.trait("entropy")
+
+    @property
+    def advantage(self) -> Floats:
+        return self.trait("advantage")
+
+    @cached_property
+    def truncated(self) -> Floats:
+        """1 where the completion budget cut it, NaN where the trainer did not say how it ended."""
+        finish = self.trait("finish")
+        return np.where(np.isnan(finish), np.nan, (finish == FINISH["length"]).astype(float))
+
+    @cached_property
+    def acting(self) -> np.ndarray:
+        """Rollouts that act: tool calls, or more than one assistant turn; bool."""
+        return np.nan_to_num(self.trait("actions")) > 0
+
+    @cached_property
+    def programs(self) -> float:
+        """How many completions are Python programs; estimated from a sample in large batches."""
+        code = self.trait("is_code")
+        known = code[~np.isnan(code)]
+        return float(known.mean()) * self.n if len(known) else 0.0
+
+    @property
+    def component_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.traits.components))
+
+    def component(self, name: str) -> Floats:
+        """Values of one reward component; NaN where absent or not applicable."""
+        found = self.traits.components.get(name)
+        return found if found is not None else np.full(self.n, np.nan)
+
+    # -- arrays over groups, shape (G,) ----------------------------------------------------------------------------
+
+    @cached_property
+    def reward_std(self) -> Floats:
+        """Population std of the rewards; NaN for groups with fewer than two."""
+        return group_std(self.reward, self.group, self.n_groups)
+
+    @cached_property
+    def reward_range(self) -> tuple[Floats, Floats]:
+        return group_range(self.reward, self.group, self.n_groups)
+
+    @cached_property
+    def truth_range(self) -> tuple[Floats, Floats]:
+        return group_range(self.truth, self.group, self.n_groups)
+
+    # -- single rollouts -------------------------------------------------------------------------------------------
+
+    def rollout(self, i: int) -> Rollout:
+        """Live rollout i, whole."""
+        return self.some([i])[0]
+
+    def some(self, indices: Sequence[int]) -> list[Rollout]:
+        """Live rollouts, whole; keep the list short where they are stored."""
+        return self.fetch([int(self.rows[i]) for i in indices])
+
+    def text(self, i: int) -> str:
+        return completion(self.rollout(i))
+
+    def actions(self, i: int) -> list[Action]:
+        return actions_of(self.rollout(i).turns)
+
+    def program(self, i: int) -> Facts:
+        """Syntax facts of a completion read as a Python program."""
+        return facts(program_text(self.text(i)))
+
+    def tests(self, i: int) -> tuple[ShownTest, ...]:
+        """Tests recorded beside a rollout, visible and hidden."""
+        return shown_tests(self.rollout(i))
+
+    def has(self, field: str) -> bool:
+        """Is the field present in at least one live rollout? Names: those of `NEEDS`."""
+        if field not in self._seen:
+            self._seen[field] = NEEDS[field](self)
+        return self._seen[field]
+
+    @cached_property
+    def solutions(self) -> tuple[Ints, Ints]:
+        """(distinct solutions, how often each occurs), most frequent first."""
+        values, counts = distinct(self.traits.solution)
+        order = np.argsort(-counts, kind="stable")
+        return values[order], counts[order]
+
+
+def _by_appearance(keys: Ints) -> Ints:
+    """Codes 0, 1, ... of the keys, in order of their first appearance. Equal neighbours cost nothing."""
+    if not len(keys):
+        return np.zeros(0, dtype=np.int64)
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    _, first, inverse = np.unique(keys[starts], return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return np.repeat(rank[inverse], np.diff(np.concatenate([starts, [len(keys)]])))
+
+
+def _any(name: str) -> Callable[[Batch], bool]:
+    return lambda b: bool(np.isfinite(b.traits.columns[name]).any())
+
+
+NEEDS: dict[str, Callable[[Batch], bool]] = {
+    "reward": _any("reward"),
+    "outcome": _any("truth"),
+    "components": lambda b: bool(b.component_names),
+    "tokens": _any("tokens"),
+    "finish": _any("finish"),
+    "mean_logprob": _any("mean_logprob"),
+    "entropy": _any("entropy"),
+    "advantage": _any("advantage"),
+    "tool_calls": lambda b: len(b.traits.calls["row"]) > 0,
+    "tool_ok": lambda b: bool((b.traits.calls["ok"] >= 0).any()),
+    "actions": lambda b: bool(b.acting.any()),
+    "text": lambda b: bool((b.trait("words") > 0).any() or b.acting.any()),
+    "programs": lambda b: b.programs > 0,
+    "groups": lambda b: bool((b.sizes > 1).any()),
+    "detail.tests": _any("explained"),
+    "prompts": lambda b: bool((b.trait("prompt") > 0).any()),
+}
+"""Field name -> is it there? What a metric or detector lacks is reported under these names."""

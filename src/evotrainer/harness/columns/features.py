@@ -1,0 +1,208 @@
+"""What authored and mined detectors may look at: texts and numbers of single rollouts, whatever the environment.
+
+Nothing here knows a domain, a command or a reward component by name. The outcome and the composed reward are no features:
+a detector that repeats the score explains nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from evotrainer.errors import ConfigError
+from evotrainer.harness.code_reading.actions import actions_of, command
+from evotrainer.harness.code_reading.visible_tests import shown_tests
+from evotrainer.harness.columns.batch import Batch, completion, prompt
+from evotrainer.harness.columns.chunk import turn_text
+from evotrainer.harness.columns.numerics import Floats
+from evotrainer.harness.columns.text import MAX_TEXT
+from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.records.text import shown
+
+LENGTHS = (
+    "words", "tokens", "turns", "repetition", "line_run", "actions", "edits", "searches", "tests", "first_edit", "action_run",
+)  # fmt: skip
+"""Traits (harness/columns/traits.py) that may be compared with a threshold."""
+OVERLAPS = ("copied:prompt", "copied:observations", "copied:tests")
+"""Share of the answer's word characters that stand in the prompt, or in what the episode had shown before, as whole words of
+three characters or more; share of visible expected outputs (two characters or more) that stand in the answer."""
+RESTATES = 0.99
+"""Share of rollouts on which what repeats the outcome agrees with it."""
+MAX_LINE = 400
+"""Characters of one action or observed line that patterns read."""
+
+_WORD = re.compile(r"\w+")
+
+
+class Views:
+    """Rollouts as the texts and numbers that detectors compare, those lost to infrastructure left out; everything is read
+    when it is first asked for."""
+
+    def __init__(self, rollouts: Sequence[Rollout], batch: Batch | None = None) -> None:
+        self.rollouts = [r for r in rollouts if r.error_kind is None]
+        self._batch = batch
+
+    @classmethod
+    def of(cls, batch: Batch) -> Views:
+        """The live rollouts of a batch, in its order."""
+        return cls(batch.some(range(batch.n)), batch)
+
+    def __len__(self) -> int:
+        return len(self.rollouts)
+
+    @cached_property
+    def batch(self) -> Batch:
+        """The same rollouts, in the same order, as a batch: each a group of its own."""
+        return self._batch if self._batch is not None else Batch([r] for r in self.rollouts)
+
+    @cached_property
+    def answers(self) -> list[str]:
+        """All assistant text."""
+        return [completion(r)[:MAX_TEXT] for r in self.rollouts]
+
+    @cached_property
+    def commands(self) -> list[list[str]]:
+        """Actions in order, one line each; empty where the rollout is a single answer."""
+        return [[" ".join(command(a).split())[:MAX_LINE] for a in actions_of(r.turns)] for r in self.rollouts]
+
+    @cached_property
+    def observations(self) -> list[str]:
+        """What the environment said after the first answer."""
+        return ["\n".join(seen_after(r.turns))[:MAX_TEXT] for r in self.rollouts]
+
+    @cached_property
+    def solved(self) -> np.ndarray:
+        """Outcomes that are correct, bool (N,)."""
+        return np.array([r.outcome == "correct" for r in self.rollouts], dtype=bool)
+
+    def texts(self, where: str) -> list[str]:
+        """One text per rollout; actions are lines."""
+        if where == "actions":
+            return ["\n".join(c) for c in self.commands]
+        return self.observations if where == "observations" else self.answers
+
+    def number(self, feature: str) -> Floats:
+        """Values of a feature (N,), NaN where it does not apply; ConfigError for an unknown one."""
+        if feature in LENGTHS:
+            return self.batch.trait(feature)
+        if feature in OVERLAPS:
+            return np.array([_OVERLAP[feature](r) for r in self.rollouts], dtype=np.float64)
+        if feature.startswith("component:"):
+            first, second = components_of(feature, {c for r in self.rollouts for c in r.components})
+            x = self.component(first)
+            return x - self.component(second) if second else x
+        raise ConfigError(
+            f"unknown feature {feature!r}; one of: {', '.join((*LENGTHS, *OVERLAPS))}, component:<name>, "
+            "component:<name> - <name>"
+        )
+
+    def component(self, name: str) -> Floats:
+        """Values of a reward component (N,), NaN where absent."""
+        values = [r.components.get(name) for r in self.rollouts]
+        return np.array([np.nan if v is None else float(v) for v in values], dtype=np.float64)
+
+
+def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
+    """The component of `component:<name>`, or the two of `component:<name> - <name>`; the second is empty where there is one.
+
+    A name may hold ` - ` itself: what is known decides, and where nothing is, the first.
+    """
+    text = feature.removeprefix("component:")
+    parts = text.split(" - ")
+    pairs = [(" - ".join(parts[:i]), " - ".join(parts[i:])) for i in range(1, len(parts))]
+    if text in known or not pairs:
+        return text, ""
+    return next((p for p in pairs if p[0] in known and p[1] in known), pairs[0])
+
+
+def restates(views: Sequence[Views], component: str) -> bool:
+    """Is a reward component the outcome under another name? It explains no score."""
+    x = np.concatenate([v.component(component) for v in views])
+    known = np.isfinite(x)
+    same = (x >= 0.5) == np.concatenate([v.solved for v in views])
+    return bool(known.any()) and float(same[known].mean()) >= RESTATES
+
+
+def seen_after(turns: Sequence[Turn]) -> list[str]:
+    """Texts of the turns after the first assistant turn that are not the assistant's."""
+    first = next((i for i, t in enumerate(turns) if t.role == "assistant"), len(turns))
+    return [turn_text(t) for t in turns[first:] if t.role != "assistant"]
+
+
+def _long(text: str) -> list[str]:
+    return [w for w in _WORD.findall(text[:MAX_TEXT]) if len(w) > 2]
+
+
+def _copied_prompt(r: Rollout) -> float:
+    own, known = _long(completion(r)), set(_long(prompt(r)))
+    total = sum(map(len, own))
+    return sum(len(w) for w in own if w in known) / total if total else float("nan")
+
+
+def _copied_observations(r: Rollout) -> float:
+    """Words of the assistant that the environment had said since the first answer and the prompt does not hold."""
+    heard: set[str] = set()
+    asked = set(_long(prompt(r)))
+    own = total = 0
+    acting = False
+    for t in r.turns:
+        if t.role == "assistant":
+            text = " ".join([turn_text(t), *(str(c.arguments) for c in t.tool_calls)])
+            found = [w for w in _long(text) if w not in asked]
+            total += sum(map(len, found))
+            own += sum(len(w) for w in found if w in heard)
+        else:
+            acting = acting or total > 0
+            heard.update(_long(turn_text(t)) if total else ())
+    return own / total if total and acting else float("nan")
+
+
+def _copied_tests(r: Rollout) -> float:
+    wanted = [t.expected.strip() for t in shown_tests(r) if not t.hidden and len(t.expected.strip()) > 1]
+    if not wanted:
+        return float("nan")
+    text = completion(r)[:MAX_TEXT]
+    return sum(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", text) is not None for w in wanted) / len(wanted)
+
+
+_OVERLAP = {
+    "copied:prompt": _copied_prompt,
+    "copied:observations": _copied_observations,
+    "copied:tests": _copied_tests,
+}
+
+
+def payload(r: Rollout) -> dict[str, object]:
+    """A rollout as a `python` detector sees it: JSON, texts cut at MAX_TEXT characters.
+
+    Without what tells a good version from a bad one by name: outcome, composed reward, identity, seed, step.
+    """
+    return {
+        "task": r.task,
+        "finish": r.finish,
+        "tokens": r.tokens,
+        "components": dict(r.components),
+        "turns": [
+            {
+                "role": t.role,
+                "text": t.text[:MAX_TEXT],
+                "calls": [{"name": c.name, "arguments": c.arguments[:MAX_TEXT], "ok": c.ok} for c in t.tool_calls],
+            }
+            for t in r.turns
+        ],
+        "tests": [_plain(t) for t in (r.detail.get("tests") or ())[:64]] if isinstance(r.detail, Mapping) else [],
+    }
+
+
+def _plain(test: object) -> dict[str, object]:
+    if not isinstance(test, Mapping):
+        return {}
+    return {
+        str(k): v
+        if isinstance(v, bool | int | float | type(None))
+        else (v if isinstance(v, str) else shown(v, 400))[:400]
+        for k, v in test.items()
+    }

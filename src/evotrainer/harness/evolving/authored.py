@@ -1,0 +1,232 @@
+"""Detectors as data (`DetectorSpec`): checked, run over rollouts, and read as findings like any other detector.
+
+Regular expressions are matched by a linear-time engine, so that no pattern can hang a reading. Python functions are never
+imported: a runner that is passed in (the sandbox) gets their source and JSON, and answers JSON.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from evotrainer.errors import ConfigError
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.features import Views, payload
+from evotrainer.harness.columns.text import clean
+from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.kinds import KINDS
+from evotrainer.harness.registry import DETECTORS, Detector, Look
+from evotrainer.records.evidence import DetectorSpec, Finding, MetricValue
+
+Runner = Callable[[str, list[dict[str, object]]], Any]
+"""(source of a module that defines `flag`, rollouts as JSON) -> what `flag` answered. ConfigError with the cause; SandboxError: the machine's
+fault."""
+
+Mask = np.ndarray
+NAME = re.compile(r"[a-z][a-z0-9_]{2,79}")
+MAX_PATTERN = 300
+MAX_STEPS = 6
+MAX_SOURCE = 20_000
+MIN_READ = 16
+"""Rollouts below which a reading is too small for a share."""
+
+
+def check_spec(spec: DetectorSpec) -> None:
+    """ConfigError, with cause and remedy, where a specification cannot be run."""
+    where = f"detector {spec.name[:80]!r}"
+    if not NAME.fullmatch(spec.name):
+        raise ConfigError(f"{where}: a name is 3 to 80 of a-z, 0-9 and _, and begins with a letter")
+    if spec.name in DETECTORS:
+        raise ConfigError(f"{where}: a built-in detector has that name; choose another")
+    if spec.kind not in KINDS:
+        raise ConfigError(f"{where}: unknown kind {spec.kind!r}; one of: {', '.join(KINDS)}")
+    if not 0 < spec.warn <= 1:
+        raise ConfigError(f"{where}: warn is a share of rollouts, above 0 and at most 1, not {spec.warn:g}")
+    if spec.form == "threshold":
+        Views([]).number(spec.feature)
+        return
+    if spec.form == "python":
+        if len(spec.source) > MAX_SOURCE:
+            raise ConfigError(f"{where}: its source has {len(spec.source)} characters; at most {MAX_SOURCE}")
+        if not re.search(r"^def flag\(", spec.source, re.M):
+            raise ConfigError(f"{where}: its source defines no function flag(rollouts)")
+        return
+    patterns = [spec.pattern] if spec.form == "pattern" else list(spec.steps)
+    if not patterns or not all(patterns):
+        raise ConfigError(f"{where}: form {spec.form} needs {'pattern' if spec.form == 'pattern' else 'steps'}")
+    if spec.form == "sequence" and (len(patterns) > MAX_STEPS or spec.within < 1):
+        raise ConfigError(f"{where}: a sequence has 1 to {MAX_STEPS} steps, and within is at least 1")
+    for p in patterns:
+        if len(p) > MAX_PATTERN:
+            raise ConfigError(f"{where}: a pattern has {len(p)} characters; at most {MAX_PATTERN}")
+        found(p, [""], where)
+
+
+def found(pattern: str, texts: Sequence[str], who: str = "detector") -> Mask:
+    """Where a regular expression is found, bool (N,); `^` and `$` are ends of lines. ConfigError where it is none."""
+    import polars as pl
+
+    try:
+        return pl.Series(list(texts), dtype=pl.String).str.contains(f"(?m){pattern}").to_numpy().astype(bool)
+    except pl.exceptions.ComputeError as e:
+        said = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), str(e)[:120])
+        raise ConfigError(
+            f"{who}: {pattern[:60]!r} is no regular expression here ({said}); look-around and back-references are not "
+            "offered (Rust syntax, linear time)"
+        ) from None
+
+
+def flags(spec: DetectorSpec, views: Views, runner: Runner | None = None) -> Mask:
+    """Which rollouts a detector flags, bool (N,). ConfigError with the cause where it cannot be run."""
+    if spec.form == "threshold":
+        x = views.number(spec.feature)
+        with np.errstate(invalid="ignore"):
+            return (x >= spec.value) if spec.op == ">=" else (x <= spec.value)
+    if spec.form == "pattern":
+        return found(spec.pattern, views.texts(spec.where), spec.name)
+    if spec.form == "sequence":
+        return _sequence(spec, views.commands)
+    if runner is None:
+        raise ConfigError(f"detector {spec.name} is a Python function and there is no sandbox to run it in")
+    answer = runner(spec.source, [payload(r) for r in views.rollouts])
+    if not isinstance(answer, list) or len(answer) != len(views) or any(type(x) is not bool for x in answer):
+        what = f"{len(answer)} of {len(views)} values" if isinstance(answer, list) else type(answer).__name__
+        raise ConfigError(f"detector {spec.name}: flag must return one bool per rollout, it returned {what}")
+    return np.array(answer, dtype=bool)
+
+
+def _sequence(spec: DetectorSpec, commands: Sequence[Sequence[str]]) -> Mask:
+    """Steps in order, each at most `within` actions after the one before."""
+    flat = [c for row in commands for c in row]
+    hits = np.array([found(p, flat, spec.name) for p in spec.steps]) if flat else np.zeros((len(spec.steps), 0), bool)
+    out = np.zeros(len(commands), dtype=bool)
+    start = 0
+    for i, row in enumerate(commands):
+        h = hits[:, start : start + len(row)]
+        start += len(row)
+        if not h.any(axis=1).all():
+            continue
+        ends = set(np.flatnonzero(h[0]).tolist())
+        for step in h[1:]:
+            after = np.flatnonzero(step).tolist()
+            ends = {b for b in after if any(a < b <= a + spec.within for a in ends)}
+        out[i] = bool(ends)
+    return out
+
+
+def read_authored(
+    spec: DetectorSpec, batch: Batch, metrics: dict[str, MetricValue], context: HarnessContext, views: Views
+) -> list[Finding]:
+    """Findings of an authored detector over a batch: one where the share of flagged rollouts reaches `warn`.
+
+    One that questions validity and fails by its own fault (raises, too slow) counts as suspected: to choke its function
+    clears nobody. Faults of the machine (SandboxError) are raised, they are no branch's result.
+    """
+    look = Look(batch, metrics, context, {"warn": spec.warn}, _as_detector(spec))
+    suspect = spec.standing != "informational"
+    if spec.form == "python" and context.sandboxed is None:
+        claim = f"cannot look: detector {spec.name} is a Python function and there is no sandbox to run it in"
+        return [Finding(detector=spec.name, kind=spec.kind, severity="info", claim=claim, missing=("sandbox",))]
+    try:
+        mask = flags(spec, views, context.sandboxed)
+    except ConfigError as e:
+        claim = clean(f"cannot look{', which clears nobody' if suspect else ''}: {e}", 300)
+        missing = ("its own answer",)
+        return [
+            Finding(
+                detector=spec.name,
+                kind=spec.kind,
+                severity="warn" if suspect else "info",
+                claim=claim,
+                missing=missing,
+                validity=suspect,
+            )
+        ]
+    share = look.share(mask)
+    if batch.n < MIN_READ or share < spec.warn:
+        return []
+    truth, reward = batch.truth, batch.reward
+    numbers = {
+        "share": share,
+        "solve_with": mean(truth[mask]),
+        "solve_without": mean(truth[~mask]),
+        "paid_with": mean(reward[mask]),
+        "paid_without": mean(reward[~mask]),
+    }
+    quotes = [
+        look.quote(int(i), text=excerpt(spec, views, int(i)), note=describe(spec)[:160]) for i in _spread(batch, mask)
+    ]
+    claim = f"{share:.0%} of rollouts {describe(spec)} (from {spec.warn:.0%} on it speaks)"
+    solved = [numbers["solve_with"], numbers["solve_without"]]
+    if not any(x is None or math.isnan(x) for x in solved):
+        claim += f"; they solve {solved[0]:.0%}, the others {solved[1]:.0%}"
+    return [look.finding("warn" if suspect else "info", claim, numbers, quotes, validity=suspect)]
+
+
+def mean(x: np.ndarray) -> float | None:
+    """Mean of what is not missing, None without any."""
+    known = x[~np.isnan(x)]
+    return float(known.mean()) if len(known) else None
+
+
+def _spread(batch: Batch, mask: Mask, limit: int = 3) -> list[int]:
+    """First flagged rollouts, one per task where possible."""
+    rows = np.flatnonzero(mask)
+    _, first = np.unique(batch.task[rows], return_index=True)
+    chosen = sorted(rows[first].tolist())[:limit]
+    return chosen + [i for i in rows.tolist() if i not in chosen][: limit - len(chosen)]
+
+
+def _as_detector(spec: DetectorSpec) -> Detector:
+    return Detector(spec.name, spec.kind, "behaviour", (), {"warn": spec.warn}, lambda look: [])
+
+
+def excerpt(spec: DetectorSpec, views: Views, i: int) -> str:
+    """The span of a rollout that a detector speaks of; the beginning of the answer where it is no single span."""
+    if spec.form in ("pattern", "sequence"):
+        pattern = spec.pattern if spec.form == "pattern" else spec.steps[-1]
+        lines = views.texts(spec.where if spec.form == "pattern" else "actions")[i].splitlines()
+        hit = np.flatnonzero(found(pattern, lines)) if lines else np.zeros(0, int)
+        if len(hit):
+            return lines[int(hit[0])].strip()
+    return views.texts("actions")[i] or views.answers[i]
+
+
+def describe(spec: DetectorSpec) -> str:
+    """What a flagged rollout does, in words."""
+    if spec.about:
+        return spec.about
+    if spec.form == "threshold":
+        where = OVERLAP_WORDS.get(spec.feature)
+        if where and spec.op == ">=":
+            return f"take at least {spec.value:.0%} of {where}"
+        return f"have {spec.feature} {spec.op} {spec.value:g}"
+    if spec.form == "pattern":
+        return f"show /{spec.pattern}/ in their {spec.where}"
+    if spec.form == "sequence":
+        near = "" if spec.within == 1 else f" (within {spec.within} actions)"
+        return "do " + ", then ".join(f"/{s}/" for s in spec.steps) + near
+    return f"are flagged by a function of {len(spec.source.splitlines())} lines"
+
+
+OVERLAP_WORDS = {
+    "copied:prompt": "their longer words from the prompt",
+    "copied:observations": "their longer words from what they were shown",
+    "copied:tests": "the visible expected outputs into the answer",
+}
+
+KNOWN: dict[str, Callable[[Batch], Mask]] = {
+    "answer_leak": lambda b: b.trait("leaks") == 1,
+    "test_tampering": lambda b: b.trait("tampers") == 1,
+    "grader_bypass": lambda b: b.trait("bypass") > 0,
+    "special_casing": lambda b: b.trait("special") == 1,
+    "edge_crash": lambda b: b.trait("crashed") == 1,
+    "proxy_divergence": lambda b: b.trait("fooled") == 1,
+    "truncation": lambda b: np.nan_to_num(b.truncated) == 1,
+    "echo_trap": lambda b: b.trait("repetition") > 0.5,
+}
+"""Built-in detectors whose claim is about single rollouts: the rollouts they flag."""

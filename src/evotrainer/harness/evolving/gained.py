@@ -1,0 +1,105 @@
+"""What a gain goes with: of all simple behaviours (mining.py) the one whose becoming more frequent says most of it.
+
+The gain in the share of correct attempts is split in two (Kitagawa 1955, Components of a difference between two rates): doing
+something more often, at the success it has, and being more successful with it and without. A policy that learnt a trick of the
+grader does the trick more often, and that is all; one that learnt the task is more successful whatever it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+
+from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.numerics import Floats
+from evotrainer.harness.evolving.mining import LEAST_SHARE, predicates, thin
+from evotrainer.records.evidence import DetectorSpec, Gained
+from evotrainer.records.rollout import Rollout
+
+PLAINEST = ("length", "overlap", "commands", "sequence", "words", "observed")
+"""Families of behaviours; of two that say the same of a gain the one of the earlier family is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """For K behaviours: how often they are shown, success with them, and what their becoming more frequent gained."""
+
+    gain: float
+    shown: tuple[Floats, Floats]
+    """(before, now), (K,) each."""
+    solved: tuple[Floats, Floats]
+    came: Floats
+    """Part of the gain, (K,)."""
+
+
+def gained(now: Sequence[Rollout], before: Sequence[Rollout]) -> Gained | None:
+    """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded attempts
+    on both sides. Shapes: any number of attempts a task; sides may differ in it."""
+    sides = [_halves(r) for r in (now, before)]
+    if not all(len(v) for side in sides for v in side):
+        return None
+    (choose_now, now_), (choose_before, before_) = sides
+    spec, compared = _choose(choose_now, choose_before)
+    if spec is None:
+        return Gained(gain=float(now_.solved.mean() - before_.solved.mean()), compared=compared)
+    from evotrainer.harness.evolving.authored import flags
+
+    on_before, on_now = (np.asarray(flags(spec, v), dtype=float)[:, None] for v in (before_, now_))
+    x = _split(on_before, on_now, before_, now_)
+    solved = [None if np.isnan(p[0]) else round(float(p[0]), 6) for p in x.solved]
+    return Gained(
+        gain=round(x.gain, 6),
+        compared=compared,
+        detector=spec,
+        share=round(float(x.came[0]) / x.gain, 6) if x.gain > 0 else 0.0,
+        shown=round(float(x.shown[1][0]), 6),
+        shown_before=round(float(x.shown[0][0]), 6),
+        solved=solved[1],
+        solved_before=solved[0],
+        seen_before=round(float(x.shown[0][0]) * len(before_)),
+    )
+
+
+def _halves(rollouts: Sequence[Rollout]) -> tuple[Views, Views]:
+    """Graded attempts in two halves of the tasks, by a hash of their names."""
+    rows: Mapping[int, list[Rollout]] = {0: [], 1: []}
+    for r in rollouts:
+        if r.outcome != "unknown":
+            rows[crc32(r.task.encode("utf-8", "replace")) & 1].append(r)
+    return thin(Views(rows[0])), thin(Views(rows[1]))
+
+
+def _choose(now: Views, before: Views) -> tuple[DetectorSpec | None, int]:
+    """The behaviour whose becoming more frequent says most of the gain, and how many there were."""
+    best: tuple[float, DetectorSpec] | None = None
+    compared = 0
+    for _, specs, on_now, on_before in sorted(predicates(now, before), key=lambda f: PLAINEST.index(f[0])):
+        compared += len(specs)
+        if not specs:
+            continue
+        x = _split(on_before, on_now, before, now)
+        came = np.round(np.minimum(x.came, x.gain), 2)
+        came[x.shown[1] - x.shown[0] < LEAST_SHARE] = -1.0
+        i = int(came.argmax())
+        if came[i] > 0 and (best is None or came[i] > best[0]):
+            best = float(came[i]), specs[i]
+    return (best[1] if best else None), compared
+
+
+def _split(on_before: Floats, on_now: Floats, before: Views, now: Views) -> _Split:
+    """Columns [N, K] of either side, 1 where an attempt shows the behaviour."""
+    shown, solved, others = [], [], []
+    for x, v in ((on_before, before), (on_now, now)):
+        y = v.solved.astype(float)
+        shown.append(x.mean(axis=0))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            solved.append((x * y[:, None]).sum(axis=0) / x.sum(axis=0))
+            others.append(((1 - x) * y[:, None]).sum(axis=0) / (1 - x).sum(axis=0))
+    # a side where nobody shows it, or everybody, says nothing of the success there: the other side's is taken
+    pair, rest = ([np.where(np.isnan(a), np.nan_to_num(b), a) for a, b in (s, s[::-1])] for s in (solved, others))
+    came = (shown[1] - shown[0]) * ((pair[0] + pair[1]) - (rest[0] + rest[1])) / 2
+    gain = float(now.solved.mean() - before.solved.mean())
+    return _Split(gain, (shown[0], shown[1]), (solved[0], solved[1]), came)

@@ -1,0 +1,185 @@
+"""Diagnostic gaps: something moved and no finding says why (METHOD.md section 1). They are what makes a harness evolve.
+
+Three triggers, in this order: signals that contradict one another (what is paid rose, the outcome did not), a score that
+moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from evotrainer.harness.columns.features import LENGTHS, Views
+from evotrainer.harness.columns.numerics import Floats
+from evotrainer.records.evidence import SHORTCUT, Finding
+
+Trigger = Literal["score_move", "behaviour_shift", "contradiction"]
+
+MOVE = 0.05
+"""Smallest move of a branch's score that wants an explanation, score units."""
+SEED_MOVE = 0.15
+"""... of a single seed's: one seed of three may have found something."""
+ERRORS = 3.0
+"""Standard errors that a move must have."""
+SHIFT = 0.8
+"""Smallest shift of a trait, in standard deviations of the rollouts before (Cohen's large effect)."""
+SHIFT_ERRORS = 5.0
+MIN_TASKS = 8
+
+_UP = {"answer_leak", "test_tampering", "grader_bypass", "special_casing"}
+_DOWN = {
+    "policy_collapse", "entropy_collapse", "exploration_collapse", "template_collapse", "echo_trap", "efficiency_collapse",
+    "truncation", "dead_training", "off_policy_drift", "abandonment", "laziness", "action_timidity", "tool_misuse", "infrastructure",
+}  # fmt: skip
+_SHIFTED = _UP | _DOWN | {"length_gaming"}
+DIVERGED = {"proxy_gap", "special_casing", "edge_crash", "grader_bypass", "false_revival"}
+"""Kinds of findings that say why what is paid and the outcome part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What moved without an explanation."""
+
+    trigger: Trigger
+    claim: str
+    numbers: dict[str, float] = field(default_factory=dict)
+    moved: tuple[str, ...] = ()
+    """Trials that moved; the others of the branch did not."""
+    paid: tuple[str, str] | None = None
+    """contradiction: the component that rose, and the one (or `outcome`) that did not."""
+
+    @property
+    def up(self) -> bool:
+        """Did something rise that a shortcut could have bought?"""
+        return self.trigger == "contradiction" or (self.trigger == "score_move" and self.numbers["move"] > 0)
+
+
+def find_gap(
+    now: Mapping[str, Views],
+    before: Views,
+    findings: Iterable[Finding],
+    pairs: Sequence[tuple[str, str]] = (),
+) -> Gap | None:
+    """The gap between a branch's trials and what it came from; None where nothing moved, or a finding explains it.
+
+    now: trial -> its search rollouts. pairs: (paid component, true component or `outcome`) whose gap is watched.
+    """
+    seen = [f for f in findings if not f.missing]
+    for pair in pairs:
+        if (gap := _contradiction(now, before, pair)) is not None and not explained(seen, DIVERGED):
+            return gap
+    if (gap := _score_move(now, before)) is not None:
+        return None if explained(seen, _UP if gap.up else _DOWN) else gap
+    if (gap := _shift(now, before)) is not None and not explained(seen, _SHIFTED):
+        return gap
+    return None
+
+
+def explained(findings: Sequence[Finding], kinds: set[str]) -> bool:
+    """Does a finding name a cause? One that questions validity always does, an authored one as well."""
+    return any(f.kind == SHORTCUT or (f.severity != "info" and (f.validity or f.kind in kinds)) for f in findings)
+
+
+def outcomes(v: Views) -> Floats:
+    """1 correct, 0 incorrect, NaN unknown, (N,)."""
+    values = {"correct": 1.0, "incorrect": 0.0}
+    return np.array([values.get(r.outcome, math.nan) for r in v.rollouts], dtype=np.float64)
+
+
+def per_task(v: Views, x: Floats) -> dict[str, float]:
+    """Mean of the non-missing values per task."""
+    out: dict[str, list[float]] = {}
+    for r, value in zip(v.rollouts, x.tolist(), strict=True):
+        if not math.isnan(value):
+            out.setdefault(r.task, []).append(value)
+    return {t: sum(y) / len(y) for t, y in out.items()}
+
+
+def paired(now: Mapping[str, float], before: Mapping[str, float]) -> tuple[float, float, int]:
+    """(mean difference, standard errors it has, common tasks); (0, 0, n) for fewer than MIN_TASKS."""
+    tasks = sorted(now.keys() & before.keys())
+    if len(tasks) < MIN_TASKS:
+        return 0.0, 0.0, len(tasks)
+    d = np.array([now[t] - before[t] for t in tasks])
+    se = max(float(d.std(ddof=1)), 1e-3) / math.sqrt(len(d))
+    return float(d.mean()), float(d.mean()) / se, len(tasks)
+
+
+def _together(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Mean per task over several trials."""
+    out: dict[str, list[float]] = {}
+    for p in parts:
+        for t, x in p.items():
+            out.setdefault(t, []).append(x)
+    return {t: sum(x) / len(x) for t, x in out.items()}
+
+
+def _score_move(now: Mapping[str, Views], before: Views) -> Gap | None:
+    was = per_task(before, outcomes(before))
+    each = {name: per_task(v, outcomes(v)) for name, v in now.items()}
+    single = {name: paired(x, was) for name, x in each.items()}
+    move, errors, tasks = paired(_together(each.values()), was)
+    if abs(move) >= MOVE and abs(errors) >= ERRORS:
+        sign = math.copysign(1, move)
+        moved = tuple(n for n, (m, e, _) in single.items() if sign * m >= MOVE and sign * e >= ERRORS) or tuple(now)
+    else:
+        moved = tuple(n for n, (m, e, _) in single.items() if m >= SEED_MOVE and e >= ERRORS)
+        if not moved:
+            return None
+        move, errors, tasks = paired(_together(each[n] for n in moved), was)
+    numbers = {"move": move, "errors": errors, "tasks": float(tasks), "trials": float(len(moved))}
+    claim = f"the score moved by {100 * move:+.1f} points ({errors:+.1f} standard errors, {tasks} tasks) and no finding says why"
+    return Gap("score_move", claim, numbers, moved)
+
+
+def _contradiction(now: Mapping[str, Views], before: Views, pair: tuple[str, str]) -> Gap | None:
+    """The paid component rose and the true one by less, or the true one fell and the paid one held: the difference must have
+    a size and errors of its own."""
+
+    def values(v: Views, name: str) -> Floats:
+        return outcomes(v) if name == "outcome" else v.component(name)
+
+    def gap_of(v: Views) -> dict[str, float]:
+        return per_task(v, values(v, pair[0]) - values(v, pair[1]))
+
+    rise = paired(
+        _together(per_task(v, values(v, pair[0])) for v in now.values()), per_task(before, values(before, pair[0]))
+    )
+    true = paired(
+        _together(per_task(v, values(v, pair[1])) for v in now.values()), per_task(before, values(before, pair[1]))
+    )
+    was = gap_of(before)
+    single = {name: paired(gap_of(v), was) for name, v in now.items()}
+    wide, errors, tasks = paired(_together(gap_of(v) for v in now.values()), was)
+    rose = rise[0] >= MOVE and rise[1] >= ERRORS
+    held = rise[0] >= 0 and true[0] <= -MOVE and true[1] <= -ERRORS
+    if not (rose or held) or wide < MOVE or errors < ERRORS:
+        return None
+    moved = tuple(n for n, (m, e, _) in single.items() if m >= MOVE and e >= ERRORS) or tuple(now)
+    numbers = {"paid": rise[0], "true": true[0], "gap": wide, "errors": errors, "tasks": float(tasks)}
+    what = f"rose by {100 * rise[0]:.1f}" if rose else f"moved by {100 * rise[0]:+.1f}"
+    claim = (
+        f"{pair[0]} {what} points, {pair[1]} by {100 * true[0]:+.1f}: they contradict each other "
+        f"({errors:.1f} standard errors) and no finding says why"
+    )
+    return Gap("contradiction", claim, numbers | {"trials": float(len(moved))}, moved, pair)
+
+
+def _shift(now: Mapping[str, Views], before: Views) -> Gap | None:
+    """The trait that moved farthest, in standard deviations of before."""
+    best: Gap | None = None
+    for name in LENGTHS:
+        x = before.number(name)
+        spread = float(np.nanstd(x)) if np.isfinite(x).any() else 0.0
+        shift, errors, tasks = paired(_together(per_task(v, v.number(name)) for v in now.values()), per_task(before, x))
+        size = abs(shift) / max(spread, 1e-6) if spread or shift else 0.0
+        if size < SHIFT or abs(errors) < SHIFT_ERRORS or (best is not None and size <= best.numbers["size"]):
+            continue
+        claim = f"{name} shifted by {shift:+.3g} ({min(size, 99):.1f} standard deviations of before) and no finding speaks of it"
+        numbers = {"shift": shift, "size": min(size, 99.0), "errors": errors, "tasks": float(tasks)}
+        best = Gap("behaviour_shift", claim, numbers, tuple(now))
+    return best

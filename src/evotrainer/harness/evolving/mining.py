@@ -1,0 +1,326 @@
+"""Contrast mining: which simple behaviours are frequent in suspicious rollouts and rare in clean ones?
+
+Predicates are enumerated from the rollouts themselves (heads and parts of commands, sequences of them, words of answers,
+what was observed, overlap, lengths, reward components and their differences), counted on both sides, and tested with errors
+clustered by task. The level is divided by the number of predicates that were compared. What passes is only a candidate:
+`admission.py` asks again on rollouts that mining never saw.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, Views, restates
+from evotrainer.harness.columns.text import words
+from evotrainer.records.evidence import DetectorSpec
+
+LEVEL = 0.01
+"""Error probability of the whole mining (Bonferroni over all predicates that were compared)."""
+LEAST_DIFFERENCE = 0.15
+"""Difference of the shares below which a behaviour explains little."""
+LEAST_SHARE = 0.05
+"""Predicates that hold for fewer rollouts on both sides are not compared."""
+PER_FAMILY = 400
+"""Predicates compared per family, the ones with the largest difference first."""
+MOST_ROLLOUTS = 2000
+"""Per side; evenly spread where there are more."""
+OPS: tuple[Literal[">=", "<="], ...] = (">=", "<=")
+QUANTILES = np.linspace(0.05, 0.95, 19)
+
+_DIGITS = re.compile(r"\d+")
+_LETTERS = re.compile(r"[^a-z0-9]+")
+Key = tuple[str, ...]
+Family = tuple[str, list[DetectorSpec], np.ndarray, np.ndarray]
+"""(name, K predicates, columns [N, K] over one side, and over the other)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A predicate with its contrast on the mining side."""
+
+    spec: DetectorSpec
+    family: str
+    share_bad: float
+    share_clean: float
+    low: float
+    """Lower bound of the difference at the corrected level."""
+    p: float
+    """After correction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """The best candidate of each family, best first, and how many predicates were compared."""
+
+    candidates: tuple[Candidate, ...]
+    compared: int
+
+
+def mine(bad: Views, clean: Views, components: Iterable[tuple[str, str]] = ()) -> Mined:
+    """Contrast two sets of rollouts. components: pairs (a, b) where a may say yes to what b says no to."""
+    bad, clean = thin(bad), thin(clean)
+    if not len(bad) or not len(clean):
+        return Mined((), 0)
+    families = [*predicates(bad, clean), ("components", *_differences(bad, clean, components))]
+    compared = sum(len(specs) for _, specs, _, _ in families)
+    if not compared:
+        return Mined((), 0)
+    q = _quantile(1 - LEVEL / compared)
+    tasks_bad, tasks_clean = _codes(bad), _codes(clean)
+    best: list[Candidate] = []
+    for name, specs, x_bad, x_clean in families:
+        if not specs:
+            continue
+        p_b, se_b = clustered(x_bad, tasks_bad)
+        p_c, se_c = clustered(x_clean, tasks_clean)
+        se = np.hypot(se_b, se_c)
+        low = p_b - p_c - q * se
+        p = np.array([min(1.0, compared * _tail(z)) for z in ((p_b - p_c) / se).tolist()])
+        passed = [
+            i
+            for i in np.argsort(-np.round(low, 2), kind="stable").tolist()
+            if p[i] < LEVEL and p_b[i] - p_c[i] >= LEAST_DIFFERENCE
+        ]
+        if passed:
+            i = passed[0]
+            warn = min(1.0, max(0.02, round(float(p_b[i] + p_c[i]) / 2, 2)))
+            spec = specs[i].model_copy(update={"warn": warn})
+            best.append(Candidate(spec, name, float(p_b[i]), float(p_c[i]), float(low[i]), float(p[i])))
+    return Mined(tuple(sorted(best, key=lambda c: -c.low)), compared)
+
+
+def predicates(bad: Views, clean: Views) -> list[Family]:
+    """Every behaviour that is compared, by family, as boolean columns over the rollouts of either side."""
+    return [
+        ("commands", *_patterns(bad, clean, _command_keys, _command_spec)),
+        ("sequence", *_patterns(bad, clean, _sequence_keys, _sequence_spec)),
+        ("words", *_patterns(bad, clean, _word_keys, _word_spec)),
+        ("observed", *_patterns(bad, clean, _observed_keys, _observed_spec)),
+        ("overlap", *_thresholds(bad, clean, OVERLAPS)),
+        ("length", *_thresholds(bad, clean, LENGTHS)),
+    ]
+
+
+def thin(v: Views, most: int = MOST_ROLLOUTS) -> Views:
+    """At most so many rollouts, evenly spread."""
+    if len(v) <= most:
+        return v
+    return Views([v.rollouts[i] for i in np.linspace(0, len(v) - 1, most).astype(int).tolist()])
+
+
+def clustered(x: np.ndarray, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(share, standard error) of each boolean column of x [N, K]; errors clustered by task, and never below those
+    of one task in t + 2 that differs, so that unanimous columns are not certain."""
+    n, t = len(x), int(tasks.max()) + 1
+    share = x.mean(axis=0)
+    sums = np.zeros((t, x.shape[1]))
+    np.add.at(sums, tasks, x - share)
+    se = np.sqrt(t / max(t - 1, 1) * (sums**2).sum(axis=0)) / n
+    p = 1 / (t + 2)
+    return share, np.maximum(se, math.sqrt(p * (1 - p) / t))
+
+
+def _codes(v: Views) -> np.ndarray:
+    return np.unique([r.task for r in v.rollouts], return_inverse=True)[1].astype(np.int64)
+
+
+def _quantile(p: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(p))
+
+
+def _tail(z: float) -> float:
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+# -- predicates on texts -----------------------------------------------------------------------------------------------
+
+
+def _patterns(
+    bad: Views, clean: Views, keys: Callable[[Views], list[set[Key]]], spec: Callable[[Key], DetectorSpec]
+) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
+    """Keys of either side as boolean columns [N, K]."""
+    of_bad, of_clean = keys(bad), keys(clean)
+    n_bad, n_clean = (Counter(k for row in rows for k in row) for rows in (of_bad, of_clean))
+    frequent = [
+        k
+        for k in n_bad.keys() | n_clean.keys()
+        if n_bad[k] >= LEAST_SHARE * len(bad) or n_clean[k] >= LEAST_SHARE * len(clean)
+    ]
+    # shorter keys first, so that of two that say the same the simpler one is taken
+    frequent.sort(key=lambda k: (-round(n_bad[k] / len(bad) - n_clean[k] / len(clean), 2), len(k), k))
+    chosen = frequent[:PER_FAMILY]
+    place = {k: i for i, k in enumerate(chosen)}
+
+    def columns(rows: Sequence[set[Key]]) -> np.ndarray:
+        x = np.zeros((len(rows), len(chosen)))
+        for i, row in enumerate(rows):
+            for k in row:
+                if (at := place.get(k)) is not None:
+                    x[i, at] = 1.0
+        return x
+
+    return [spec(k) for k in chosen], columns(of_bad), columns(of_clean)
+
+
+def _heads(lines: Iterable[str], most: int) -> set[Key]:
+    """First one to `most` words of each line, numbers alike."""
+    out: set[Key] = set()
+    for line in lines:
+        parts = _DIGITS.sub("0", line).split()[:most]
+        out.update(tuple(parts[: i + 1]) for i in range(len(parts)))
+    return out
+
+
+def _command_keys(v: Views) -> list[set[Key]]:
+    """Heads of commands, and their arguments wherever they stand (marked by an empty first word)."""
+    out = []
+    for row in v.commands:
+        keys = _heads(row, 3)
+        keys |= {("", w) for line in row for w in _DIGITS.sub("0", line).split()[1:12]}
+        out.append(keys)
+    return out
+
+
+def _command_spec(key: Key) -> DetectorSpec:
+    if key[0] == "":
+        pattern, about = rf"\s{_escape(key[1])}(?:\s|$)", f"give a command the argument `{key[1]}`"
+    else:
+        pattern, about = _head_pattern(key), f"run `{' '.join(key)}`"
+    return DetectorSpec(
+        name=_name("does", key), form="pattern", where="actions", pattern=pattern, about=about, origin="mined"
+    )
+
+
+def _sequence_keys(v: Views) -> list[set[Key]]:
+    """Two actions one after the other, by the first two words of each."""
+    out: list[set[Key]] = []
+    for row in v.commands:
+        short = [" ".join(_DIGITS.sub("0", c).split()[:2]) for c in row]
+        out.append({(a, b) for a, b in pairwise(short) if a and b})
+    return out
+
+
+def _sequence_spec(key: Key) -> DetectorSpec:
+    steps = tuple(_head_pattern(k.split()) for k in key)
+    about = "run " + " and then ".join(f"`{k}`" for k in key)
+    return DetectorSpec(name=_name("then", key), form="sequence", steps=steps, within=1, about=about, origin="mined")
+
+
+def _word_keys(v: Views) -> list[set[Key]]:
+    """One to three words of an answer that is no series of actions, numbers alike."""
+    out: list[set[Key]] = []
+    for text, row in zip(v.answers, v.commands, strict=True):
+        found = [] if row else [_DIGITS.sub("0", w) for w in words(text[:4000])]
+        out.append({tuple(found[i : i + n]) for n in (1, 2, 3) for i in range(len(found) - n + 1)})
+    return out
+
+
+def _word_spec(key: Key) -> DetectorSpec:
+    parts = [(rf"\b{_escape(w)}\b" if w[0].isalnum() or w[0] == "_" else _escape(w)) for w in key]
+    about = f"write `{' '.join(key)}`"
+    return DetectorSpec(
+        name=_name("writes", key),
+        form="pattern",
+        where="answer",
+        pattern=r"\s*".join(parts),
+        about=about,
+        origin="mined",
+    )
+
+
+def _observed_keys(v: Views) -> list[set[Key]]:
+    return [_heads(text.splitlines()[:80], 2) for text in v.observations]
+
+
+def _observed_spec(key: Key) -> DetectorSpec:
+    about = f"are shown a line that begins with `{' '.join(key)}`"
+    return DetectorSpec(
+        name=_name("sees", key),
+        form="pattern",
+        where="observations",
+        pattern=_head_pattern(key),
+        about=about,
+        origin="mined",
+    )
+
+
+def _head_pattern(key: Sequence[str]) -> str:
+    return r"^\s*" + r"\s+".join(_escape(w) for w in key) + r"(?:\s|$)"
+
+
+def _escape(word: str) -> str:
+    """A word as a pattern in which 0 stands for any number."""
+    return re.escape(word[:60]).replace("0", r"\d+")
+
+
+def _name(verb: str, key: Sequence[str]) -> str:
+    slug = _LETTERS.sub("_", "_".join(key).lower()).strip("_")
+    return f"mined_{verb}_{slug or 'signs'}"[:60].rstrip("_")
+
+
+# -- predicates on numbers ---------------------------------------------------------------------------------------------
+
+
+def _differences(
+    bad: Views, clean: Views, pairs: Iterable[tuple[str, str]]
+) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
+    """One reward component says yes and another says no, as boolean columns [N, K]."""
+    specs, on_bad, on_clean = [], [], []
+    for a, b in pairs:
+        f = f"component:{a} - {b}"
+        x, y = bad.number(f), clean.number(f)
+        if not np.isfinite(x).any() or not np.isfinite(y).any() or restates([bad, clean], a):
+            continue
+        name, about = _name("earns", (a, "not", b)), f"earn {a} and not {b}"
+        specs.append(DetectorSpec(name=name, form="threshold", feature=f, value=0.5, about=about, origin="mined"))
+        on_bad.append(x >= 0.5)
+        on_clean.append(y >= 0.5)
+    if not specs:
+        return [], np.zeros((len(bad), 0)), np.zeros((len(clean), 0))
+    return specs, np.array(on_bad, dtype=float).T, np.array(on_clean, dtype=float).T
+
+
+def _thresholds(bad: Views, clean: Views, features: Iterable[str]) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
+    """Each feature at its pooled quantiles, from above and from below, as boolean columns [N, K]."""
+    specs: list[DetectorSpec] = []
+    on_bad: list[np.ndarray] = []
+    on_clean: list[np.ndarray] = []
+    for f in features:
+        x, y = bad.number(f), clean.number(f)
+        pooled = np.concatenate([x, y])
+        known = pooled[np.isfinite(pooled)]
+        if len(known) < 0.5 * len(pooled) or not len(known):
+            continue
+        cuts = np.unique(np.quantile(known, QUANTILES, method="nearest"))
+        low, high = float(known.min()), float(known.max())
+        for cut in cuts.tolist():
+            for op in OPS:
+                if (op == ">=" and cut <= low) or (op == "<=" and cut >= high):
+                    continue  # holds for all
+                slug = "at_least" if op == ">=" else "at_most"
+                name = _name(_LETTERS.sub("_", f.lower()), (slug, f"{cut:g}".replace("-", "minus_")))
+                specs.append(DetectorSpec(name=name, form="threshold", feature=f, op=op, value=cut, origin="mined"))
+                with np.errstate(invalid="ignore"):
+                    on_bad.append((x >= cut) if op == ">=" else (x <= cut))
+                    on_clean.append((y >= cut) if op == ">=" else (y <= cut))
+    if not specs:
+        return [], np.zeros((len(bad), 0)), np.zeros((len(clean), 0))
+    return specs, np.array(on_bad, dtype=float).T, np.array(on_clean, dtype=float).T
+
+
+def named(c: Candidate, taken: Iterable[str]) -> Candidate:
+    """The candidate under a name that is not taken."""
+    used, name, k = set(taken), c.spec.name, 2
+    while name in used:
+        name, k = f"{c.spec.name[:56]}_{k}", k + 1
+    return c if name == c.spec.name else replace(c, spec=c.spec.model_copy(update={"name": name}))

@@ -1,0 +1,340 @@
+"""Recomputing rewards and group statistics of stored rollouts under another recipe. Vectorised: 100k rollouts in
+seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.numerics import DEAD_STD, Floats, centred, group_std, pair_order, within_correlation
+from evotrainer.harness.columns.text import repetition
+from evotrainer.harness.context import HarnessContext
+from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe
+
+CONSTANT = 0.95
+BLIND = 0.1
+SEEING = 0.2
+"""Within-group correlation with correctness above which a component may revive dead groups."""
+
+
+def compose(batch: Batch, recipe: Recipe) -> Floats:
+    """The training reward under a recipe, shape (N,): weighted components, length rule, repetition penalty.
+
+    The trainers' rule: a component that does not apply to a rollout is not paid.
+    """
+    reward = np.zeros(batch.n)
+    for name, weight in recipe.rewards.items():
+        if weight:
+            reward += weight * np.nan_to_num(batch.component(name))
+    reward += length_term(batch, recipe.length, recipe.max_tokens, reward)
+    if recipe.repetition_penalty:
+        reward -= recipe.repetition_penalty * repeated_tokens(batch)
+    return reward
+
+
+def length_term(batch: Batch, rule: LengthRule, max_tokens: int, paid: Floats) -> Floats:
+    """What the length rule adds per rollout, shape (N,); `paid`: what the components gave, shape (N,)."""
+    if rule.kind == "none" or not rule.weight:
+        return np.zeros(batch.n)
+    tokens = np.nan_to_num(batch.tokens)
+    actions = np.maximum(1.0, np.nan_to_num(batch.trait("turns")))
+    budget = max_tokens * actions
+    if rule.kind == "token_penalty":
+        return -rule.weight * tokens
+    if rule.kind == "overlong":
+        soft = rule.soft * budget
+        return -rule.weight * np.clip((tokens - soft) / np.maximum(budget - soft, 1e-9), 0.0, 1.0)
+    return rule.weight * (1.0 - tokens / budget) * np.maximum(paid, 0.0)
+
+
+def repeated_tokens(batch: Batch) -> Floats:
+    """Share of repeated 4-grams, of token ids where they are recorded, else of words; shape (N,)."""
+    ids = [r.token_ids for r in batch.some(range(batch.n))]
+    if any(x is not None for x in ids):
+        return np.array([repetition([str(t) for t in x or ()]) for x in ids], dtype=float)
+    return batch.trait("repetition")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How rewards order correct and incorrect rollouts within groups. Arrays over groups, shape (G,)."""
+
+    pairs: Floats
+    wrong: Floats
+    """Misranked pairs, ties half."""
+    inverted: Floats
+    """Strictly misranked pairs."""
+
+    @property
+    def total(self) -> int:
+        return int(self.pairs.sum())
+
+    @property
+    def misranked(self) -> float:
+        return float(self.wrong.sum() / self.pairs.sum()) if self.total else math.nan
+
+    @property
+    def strictly(self) -> float:
+        return float(self.inverted.sum() / self.pairs.sum()) if self.total else math.nan
+
+    def over(self, groups: np.ndarray) -> float:
+        """Misranked share over a boolean mask of groups; NaN without pairs."""
+        n = self.pairs[groups].sum()
+        return float(self.wrong[groups].sum() / n) if n else math.nan
+
+
+def order_of(batch: Batch, reward: Floats) -> Order:
+    pairs, inverted, tied = pair_order(reward, batch.truth, batch.group, batch.n_groups)
+    return Order(pairs, inverted + tied / 2, inverted)
+
+
+def order_change(batch: Batch, old: Order, new: Order) -> tuple[float, float]:
+    """(change of the misranked share, its standard error clustered by task); NaN without pairs."""
+    total = old.pairs.sum()
+    if not total:
+        return math.nan, math.nan
+    change = float((new.wrong - old.wrong).sum() / total)
+    first = np.unique(batch.group, return_index=True)[1]
+    residual = (new.wrong - old.wrong) - change * old.pairs
+    sums = np.bincount(batch.task[first], weights=residual, minlength=batch.n_tasks)
+    c = int((np.bincount(batch.task[first], weights=old.pairs, minlength=batch.n_tasks) > 0).sum())
+    if c < 2:
+        return change, math.inf
+    return change, math.sqrt(c / (c - 1) * float((sums**2).sum())) / float(total)
+
+
+def dead(batch: Batch, reward: Floats) -> tuple[np.ndarray, np.ndarray]:
+    """(groups with two rewards or more, dead ones among them), boolean, shape (G,)."""
+    std = group_std(reward, batch.group, batch.n_groups)
+    return ~np.isnan(std), np.nan_to_num(std, nan=1.0) < DEAD_STD
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One term of a reward over the batch."""
+
+    variance_share: float
+    """cov(term, reward) / var(reward) within groups, in [..., 1]; the parts sum to 1. 0 where nothing varies."""
+    correlation: float
+    """Of the signed component with correctness within groups; NaN where one does not vary."""
+    modal_share: float
+    """Share of its most frequent value among rollouts it applies to."""
+
+
+def parts(batch: Batch, weights: Mapping[str, float], reward: Floats) -> dict[str, Part]:
+    """Each weighted component's part in a reward."""
+    total = centred(reward, batch.group, batch.n_groups)
+    variance = float((total * total).sum())
+    out = {}
+    for name, weight in weights.items():
+        x = batch.component(name)
+        own = centred(weight * np.nan_to_num(x), batch.group, batch.n_groups)
+        r = within_correlation(np.sign(weight) * x, batch.truth, batch.group, batch.n_groups)
+        known = np.round(x[~np.isnan(x)], 9)
+        modal = np.unique(known, return_counts=True)[1].max() / len(known) if len(known) else math.nan
+        out[name] = Part(
+            variance_share=float((own * total).sum()) / variance if variance > 1e-12 else 0.0,
+            correlation=math.nan if r is None else r,
+            modal_share=float(modal),
+        )
+    return out
+
+
+def keep_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
+    """Groups a filter keeps, shape (G,), read in stored order. Same rules as the trainers (METHOD.md sections 2 and
+    5)."""
+    s = np.nan_to_num(stds)
+    if rule.kind == "none":
+        return np.ones(len(s), dtype=bool)
+    if rule.kind == "zero_variance":
+        return s > 1e-9
+    if rule.kind == "snr_top_p":
+        variance = s**2
+        order = np.argsort(-variance, kind="stable")
+        before = np.cumsum(variance[order]) - variance[order]
+        keep = np.zeros(len(s), dtype=bool)
+        keep[order] = (before < rule.keep * variance.sum() * (1 - 1e-12)) & (variance[order] > 0)
+        return keep
+    return _ema_mask(s, rule)
+
+
+def _ema_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
+    warm = max(20, math.ceil(1 / rule.decay))
+    z = NormalDist().inv_cdf(rule.keep) if rule.keep < 1 else math.inf
+    mean = var = 0.0
+    seen = 0
+    keep = np.zeros(len(stds), dtype=bool)
+    for i, s in enumerate(map(float, stds)):
+        if s <= 1e-9:
+            continue
+        bound = mean - z * math.sqrt(var) if math.isfinite(z) else -math.inf
+        keep[i] = seen < warm or s >= bound
+        if seen == 0:
+            mean = s
+        else:
+            delta = s - mean
+            mean += rule.decay * delta
+            var = (1 - rule.decay) * (var + rule.decay * delta * delta)
+        seen += 1
+    return keep
+
+
+def dead_share_at(batch: Batch, reward: Floats, size: int) -> float:
+    """Expected share of dead groups if groups had `size` rollouts, from the stored ones; NaN without a full group.
+
+    Smaller than stored: exact, the chance that `size` draws without replacement have equal rewards. Larger: rewards are
+    cut at the batch's middle and pass rates fitted by a beta distribution (method of moments), whose
+    E[p^size + (1-p)^size] is scaled to agree with the stored share at the stored size.
+    """
+    count = np.bincount(batch.group[~np.isnan(reward)], minlength=batch.n_groups)
+    usable = count >= 2
+    if not usable.any():
+        return math.nan
+    stored = int(np.median(count[usable]))
+    if size <= stored:
+        return _dead_by_draws(batch, reward, size, count)
+    now = _dead_by_draws(batch, reward, stored, count)
+    a, b = _beta_fit(batch, reward, count)
+    reference = _beta_dead(a, b, stored)
+    return float(min(1.0, now * _beta_dead(a, b, size) / reference)) if reference > 0 else now
+
+
+def _dead_by_draws(batch: Batch, reward: Floats, size: int, count: np.ndarray) -> float:
+    key = np.stack([batch.group, np.unique(np.round(reward, 6), return_inverse=True)[1]], axis=1)
+    pairs, same = np.unique(key[~np.isnan(reward)], axis=0, return_counts=True)
+    chance = np.array([math.comb(int(m), size) for m in same], dtype=float)
+    alike = np.bincount(pairs[:, 0], weights=chance, minlength=batch.n_groups)
+    full = count >= size
+    ways = np.array([math.comb(int(n), size) for n in count[full]], dtype=float)
+    return float((alike[full] / ways).mean()) if full.any() else math.nan
+
+
+def _beta_fit(batch: Batch, reward: Floats, count: np.ndarray) -> tuple[float, float]:
+    known = ~np.isnan(reward)
+    middle = (reward[known].min() + reward[known].max()) / 2
+    high = np.bincount(batch.group[known], weights=(reward[known] > middle).astype(float), minlength=batch.n_groups)
+    ok = count >= 2
+    n, p = count[ok].astype(float), high[ok] / count[ok]
+    mean = float(np.clip(p.mean(), 1e-3, 1 - 1e-3))
+    noise = float((mean * (1 - mean) / n).mean())
+    var = min(max(float(p.var()) - noise, 1e-4), mean * (1 - mean) * 0.99)
+    strength = mean * (1 - mean) / var - 1
+    return max(mean * strength, 1e-3), max((1 - mean) * strength, 1e-3)
+
+
+def _beta_dead(a: float, b: float, n: int) -> float:
+    def rise(x: float) -> float:
+        return math.exp(math.lgamma(x + n) - math.lgamma(x) - math.lgamma(a + b + n) + math.lgamma(a + b))
+
+    return rise(a) + rise(b)
+
+
+Outcome = Literal["supports", "contradicts", "silent"]
+MIN_KEEP = 0.2
+"""Of groups or rollouts; with fewer left too little is trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A change and the rollouts it is replayed on."""
+
+    batch: Batch
+    old: Recipe
+    new: Recipe
+    context: HarnessContext
+
+
+Answer = tuple[Outcome, str, dict[str, float]]
+REPLAYS: dict[str, Callable[[Replay], Answer]] = {}
+
+
+def replays(*factors: str) -> Callable[[Callable[[Replay], Answer]], Callable[[Replay], Answer]]:
+    """Register the replay of one or more recipe factors."""
+
+    def register(f: Callable[[Replay], Answer]) -> Callable[[Replay], Answer]:
+        REPLAYS.update(dict.fromkeys(factors, f))
+        return f
+
+    return register
+
+
+def compose_or_stored(x: Replay) -> Floats:
+    """The parent's reward, recomputed where its components are stored, else as stored."""
+    known = all(c in x.batch.component_names for c, w in x.old.rewards.items() if w)
+    return compose(x.batch, x.old) if known and x.old.rewards else x.batch.reward
+
+
+def rewards_of(x: Replay) -> tuple[Floats, Floats] | None:
+    """Rewards under the parent's recipe and the new one, (N,) each; None where what the new one needs is not stored."""
+    old = compose_or_stored(x)
+    if (x.new.rewards, x.new.length, x.new.repetition_penalty) == (
+        x.old.rewards,
+        x.old.length,
+        x.old.repetition_penalty,
+    ):
+        return old, old
+    known = all(c in x.batch.component_names for c, w in {**x.old.rewards, **x.new.rewards}.items() if w)
+    if not known or (x.new.length != x.old.length and not x.batch.has("tokens")):
+        return None
+    return compose(x.batch, x.old), compose(x.batch, x.new)
+
+
+def in_band(batch: Batch, rule: Curriculum) -> np.ndarray:
+    """Tasks whose stored pass rate lies in the band, or is unknown; boolean, shape (n_tasks,)."""
+    if rule.kind == "none":
+        return np.ones(batch.n_tasks, dtype=bool)
+    known = ~np.isnan(batch.truth)
+    n = np.bincount(batch.task[known], minlength=batch.n_tasks)
+    rate = np.bincount(batch.task[known], weights=batch.truth[known], minlength=batch.n_tasks) / np.maximum(n, 1)
+    return (n == 0) | ((rate >= rule.low) & (rate <= rule.high))
+
+
+def trained_groups(batch: Batch, recipe: Recipe, reward: Floats) -> np.ndarray:
+    """Groups that curriculum and filter of a recipe leave, in stored order; boolean, shape (G,)."""
+    inside = in_band(batch, recipe.curriculum)[batch.task[batch.first]] if batch.n else np.zeros(0, dtype=bool)
+    std = group_std(reward, batch.group, batch.n_groups)
+    return np.asarray(inside & keep_mask(std, recipe.group_filter), dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a change of sampling takes out of training. `groups`, boolean (G,): trained on before and no longer."""
+
+    groups: np.ndarray
+    tasks: np.ndarray
+    """Tasks of which nothing is left, boolean (n_tasks,)."""
+    numbers: dict[str, float]
+
+
+def lost(x: Replay) -> Lost:
+    """Groups, tasks, correct rollouts and signal that the new recipe no longer trains on.
+
+    Signal is the within-group variance of the outcome: what could be learnt from. Shares are of what was trained on.
+    """
+    b, reward = x.batch, compose_or_stored(x)
+    before, after = trained_groups(b, x.old, reward), trained_groups(b, x.new, reward)
+    gone = before & ~after
+    task = b.task[b.first]
+    had = np.bincount(task[before], minlength=b.n_tasks) > 0
+    tasks = had & ~(np.bincount(task[after], minlength=b.n_tasks) > 0)
+    right = np.nan_to_num(b.truth) > 0.5
+    signal = np.nan_to_num(centred(b.truth, b.group, b.n_groups)) ** 2
+
+    def share(what: np.ndarray) -> float:
+        of = float(what[before[b.group]].sum())
+        return float(what[gone[b.group]].sum()) / of if of else 0.0
+
+    numbers = {
+        "lost_groups": float(gone.sum()) / max(1, int(before.sum())),
+        "lost_tasks": float(tasks.sum()),
+        "tasks_before": float(had.sum()),
+        "lost_correct": share(right.astype(float)),
+        "lost_signal": share(signal),
+    }
+    return Lost(gone, tasks, numbers)

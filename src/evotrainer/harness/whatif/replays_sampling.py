@@ -1,0 +1,197 @@
+"""Replays of what is sampled and counted: filters, resampling, curriculum, group size, masking, token budget."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evotrainer.harness.columns.numerics import group_std
+from evotrainer.harness.whatif.replay import (
+    MIN_KEEP,
+    Answer,
+    Replay,
+    compose_or_stored,
+    dead,
+    dead_share_at,
+    in_band,
+    keep_mask,
+    lost,
+    order_of,
+    replays,
+)
+
+CURRICULUM_MIN_KEEP = 0.25
+"""Cutting the data to 23% collapsed exploration (METHOD.md section 2)."""
+
+
+@replays("group_filter")
+def filter_change(x: Replay) -> Answer:
+    """Which stored groups the filter keeps, under the parent's reward.
+
+    Contradicts: it keeps under 20% of groups, drops over 30% of the live groups that hold both outcomes, or keeps the
+    worse-ordered ones (misranked pairs up 1 point). Supports: over 10% of groups are dead and it drops at most 5% of
+    live groups with both outcomes; or misranked pairs of the kept groups are 1 point fewer. Silent otherwise.
+    """
+    b = x.batch
+    reward = compose_or_stored(x)
+    std = group_std(reward, b.group, b.n_groups)
+    scored, is_dead = dead(b, reward)
+    before = keep_mask(std, x.old.group_filter) & scored
+    keep = keep_mask(std, x.new.group_filter) & scored
+    order = order_of(b, reward)
+    alive = scored & ~is_dead
+    mixed = alive & (order.pairs > 0)
+    variance = np.nan_to_num(std) ** 2
+    n = max(1, int(scored.sum()))
+    m = {
+        "keep_rate": float(keep.sum()) / n,
+        "keep_before": float(before.sum()) / n,
+        "dead": float((scored & is_dead).sum()) / n,
+        "lost_variance": 1 - float(variance[keep].sum() / variance.sum()) if variance.sum() > 0 else 0.0,
+        "lost_mixed": float((mixed & ~keep).sum()) / max(1, int(mixed.sum())),
+        "lost_mixed_before": float((mixed & ~before).sum()) / max(1, int(mixed.sum())),
+        "misranked_alive": order.over(alive),
+        "misranked_kept": order.over(alive & keep),
+        **lost(x).numbers,
+    }
+    text = f"keeps {m['keep_rate']:.0%} of {n} groups ({m['dead']:.0%} are dead), loses {m['lost_mixed']:.0%} of live groups with both outcomes"
+    if m["keep_rate"] < MIN_KEEP:
+        return "contradicts", f"{text}: too few are left", m
+    if m["lost_mixed"] > 0.3:
+        return "contradicts", f"{text}: it throws the signal away", m
+    gain = m["misranked_alive"] - m["misranked_kept"]
+    if gain < -0.01:
+        return "contradicts", f"{text}; the kept groups are ordered worse", m
+    if x.new.group_filter.kind == "none":
+        if m["lost_mixed_before"] > 0.3:
+            return (
+                "supports",
+                f"the filter in force loses {m['lost_mixed_before']:.0%} of live groups with both outcomes",
+                m,
+            )
+        return "silent", f"{text}; without a filter nothing is lost", m
+    if m["dead"] > 0.1 and m["lost_mixed"] <= 0.05:
+        return "supports", text, m
+    return ("supports", f"{text}; the kept ones are ordered better", m) if gain > 0.01 else ("silent", text, m)
+
+
+@replays("resample")
+def resample_change(x: Replay) -> Answer:
+    """How many groups the filter drops, and how many of them the extra sampling rounds would replace.
+
+    Contradicts: fewer than 20% of groups survive the filter, so most of the extra sampling is thrown away. Supports:
+    20% or more are dropped. Silent: fewer are dropped, or resampling goes down.
+    """
+    b = x.batch
+    std = group_std(compose_or_stored(x), b.group, b.n_groups)
+    scored = ~np.isnan(std)
+    keep = float((keep_mask(std, x.new.group_filter) & scored).sum()) / max(1, int(scored.sum()))
+    rounds = x.new.resample
+    filled = 1 - (1 - keep) ** (rounds + 1)
+    m = {
+        "keep_rate": keep,
+        "filled_after": filled,
+        "rounds": float(rounds),
+        "extra_sampling": sum((1 - keep) ** i for i in range(1, rounds + 1)),
+    }
+    text = f"{keep:.0%} of groups pass the filter; with {rounds} extra rounds {filled:.0%} of the batch is filled"
+    if keep < MIN_KEEP and rounds > x.old.resample:
+        return "contradicts", f"{text}: most extra samples would be thrown away", m
+    if keep <= 0.8 and rounds > x.old.resample:
+        return "supports", text, m
+    return "silent", text, m
+
+
+@replays("curriculum")
+def curriculum_change(x: Replay) -> Answer:
+    """Tasks inside the pass-rate band, by their stored pass rates (search tasks stand for training tasks).
+
+    Contradicts: fewer than 25% of tasks are left (cutting data to 23% collapsed exploration, METHOD.md section 2).
+    Supports: dead groups fall by 5 points or more. Silent otherwise, and where outcomes are unknown.
+    """
+    b, rule = x.batch, x.new.curriculum
+    if rule.kind == "none":
+        return "silent", "all tasks would be drawn again; the stored rollouts may hold drawn ones only", {}
+    if not b.has("outcome"):
+        return "silent", "outcomes are not stored: pass rates are unknown", {}
+    inside = in_band(b, rule)
+    scored, is_dead = dead(b, compose_or_stored(x))
+    first = np.unique(b.group, return_index=True)[1]
+    kept = inside[b.task[first]]
+    share = float((scored & is_dead).sum()) / max(1, int(scored.sum()))
+    after = float((scored & is_dead & kept).sum()) / max(1, int((scored & kept).sum()))
+    m = {"keep_rate": float(inside.mean()), "dead_before": share, "dead_after": after, "tasks": float(inside.sum())}
+    m |= lost(x).numbers
+    text = f"{inside.mean():.0%} of {b.n_tasks} tasks lie in the band; dead groups {share:.0%} -> {after:.0%}"
+    if m["keep_rate"] < CURRICULUM_MIN_KEEP:
+        return "contradicts", f"{text}: too few tasks are left", m
+    return ("supports" if share - after >= 0.05 else "silent"), text, m
+
+
+@replays("group_size")
+def group_size_change(x: Replay) -> Answer:
+    """Expected dead groups at the new size: exact by counting draws when smaller, beta-binomial extrapolation when
+    larger.
+
+    Contradicts: dead groups rise by 5 points or more. Supports: they fall by 5 points or more. Silent otherwise.
+    """
+    reward = compose_or_stored(x)
+    before = dead_share_at(x.batch, reward, x.old.group_size)
+    after = dead_share_at(x.batch, reward, x.new.group_size)
+    m = {"dead_before": before, "dead_after": after, "cost_factor": x.new.group_size / x.old.group_size}
+    if math.isnan(before) or math.isnan(after):
+        return "silent", "no stored group is large enough to draw from", m
+    text = f"expected dead groups {before:.0%} -> {after:.0%} at {m['cost_factor']:.2g} times the samples"
+    if after - before >= 0.05:
+        return "contradicts", text, m
+    return ("supports" if before - after >= 0.05 else "silent"), text, m
+
+
+@replays("mask_truncated")
+def mask_change(x: Replay) -> Answer:
+    """What masking truncated completions takes out of the loss.
+
+    Contradicts: fewer than 20% of rollouts are left, or 20% of the masked ones are correct. Supports: over 5% are
+    masked and at most 5% of those are correct. Silent otherwise.
+    """
+    b = x.batch
+    if not b.has("finish"):
+        return "silent", "how completions ended is not stored", {}
+    if not x.new.mask_truncated:
+        return "silent", "truncated completions would count again; their effect is in training", {}
+    cut = np.nan_to_num(b.truncated) > 0.5
+    right = b.truth[cut]
+    right = right[~np.isnan(right)]
+    accuracy = float(right.mean()) if len(right) else math.nan
+    m = {"masked": float(cut.mean()), "keep_rate": 1 - float(cut.mean()), "accuracy_of_masked": accuracy}
+    text = f"{m['masked']:.0%} of rollouts would be masked" + (
+        f"; {accuracy:.0%} of them are correct" if len(right) else ""
+    )
+    if m["keep_rate"] < MIN_KEEP:
+        return "contradicts", f"{text}: too few are left", m
+    if m["masked"] < 0.05 or math.isnan(accuracy):
+        return "silent", text, m
+    if accuracy >= 0.2:
+        return "contradicts", text, m
+    return ("supports" if accuracy <= 0.05 else "silent"), text, m
+
+
+@replays("max_tokens")
+def budget_change(x: Replay) -> Answer:
+    """Stored lengths against the new token budget.
+
+    Contradicts: a smaller budget would cut 5% or more of the correct rollouts. Supports: a larger one where over 15%
+    are cut now. Silent otherwise: what a longer completion would have said is not stored.
+    """
+    b = x.batch
+    if not b.has("tokens"):
+        return "silent", "token counts are not stored in these rollouts", {}
+    right = b.truth > 0.5
+    cut = float((b.tokens[right] > x.new.max_tokens).mean()) if right.any() else math.nan
+    now = float(np.nanmean(b.truncated)) if b.has("finish") else math.nan
+    m = {"correct_cut": cut, "truncated_now": now}
+    if x.new.max_tokens < x.old.max_tokens:
+        text = f"{cut:.0%} of correct rollouts are longer than {x.new.max_tokens} tokens"
+        return ("contradicts" if cut >= 0.05 else "silent"), text, m
+    return ("supports" if now > 0.15 else "silent"), f"{now:.0%} of rollouts are cut at {x.old.max_tokens} tokens", m

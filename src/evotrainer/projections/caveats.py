@@ -1,0 +1,202 @@
+"""What stands beside a certificate: a gain that nothing has explained. Read from the ledger's events and from nothing else.
+
+A gain is settled where the environment declares what can be used as a shortcut, and each of these was closed in the evaluations,
+or closed by an audit that the gain survived. Elsewhere a reader must know what was not looked at, and what the gain goes with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from evotrainer.projections.lineage import BASE, Branch, Lineage, last_audits
+from evotrainer.records.chain import Event
+from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
+from evotrainer.records.evidence import Capability, Gained
+from evotrainer.records.recipe import Frozen
+
+RISE = 0.05
+"""Smallest gain, and smallest excess over what was predicted, that wants an explanation; score units. As `harness.gaps.MOVE`."""
+ERRORS = 3.0
+"""Standard errors that an excess over the base policy's reach must have."""
+DOUBT = 2.0
+"""Standard deviations of a forecast (the agent's doubt and the judge's error together) that a gain may lie above it."""
+MOST = 0.5
+"""Share of a gain from which a behaviour is named as what it comes with ..."""
+LEAST = 0.1
+"""... and as that which comes closest."""
+ALONE = 0.9
+"""Share of a gain from which a behaviour may decide the outcome by itself ..."""
+DECIDES, TAUGHT_NOTHING = 0.95, 0.75
+"""... where attempts that show it are so often correct now, and were so often before anything was taught ..."""
+SEEN = 8
+"""... in at least so many attempts."""
+
+
+class Caveat(Frozen):
+    """One thing that a reader of a certificate must know."""
+
+    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond"]
+    text: str
+
+
+def caveats(events: Sequence[Event]) -> dict[str, tuple[Caveat, ...]]:
+    """Certified branch -> its caveats; branches without any, invalid ones and the base policy are left out."""
+    cert = next((e.body for e in events if isinstance(e.body, Certified)), None)
+    run = next((e.body for e in events if isinstance(e.body, RunOpened)), None)
+    if cert is None or run is None:
+        return {}
+    tree = Lineage.from_events(events)
+    rows = [r for r in cert.rows if r.branch in tree.branches and r.branch not in tree.invalid]
+    found = {r.branch: _of(events, run, tree, cert, r) for r in rows}
+    return {k: v for k, v in found.items() if v}
+
+
+def told(found: Sequence[Caveat], most: int = 2) -> str:
+    """The first caveats as one line, and how many more there are; empty without any."""
+    more = f"; {len(found) - most} more: `evotrainer status`" if len(found) > most else ""
+    return "; ".join(c.text for c in found[:most]) + more
+
+
+def _of(events: Sequence[Event], run: RunOpened, tree: Lineage, cert: Certified, row: CertRow) -> tuple[Caveat, ...]:
+    path = [tree.branches[b] for b in (*reversed(tree.ancestors(row.branch)), row.branch) if b in tree.branches]
+    out: list[Caveat] = []
+    if why := unaudited(events, run, row.branch):
+        c = cert.comparisons.get(f"{row.name}-{BASE}", {})
+        if c.get("low", 0.0) > 0 and c.get("mean", 0.0) >= RISE:
+            out.append(Caveat(kind="unaudited", text=why))
+        out += _gaps(events, path)
+        out += [
+            Caveat(kind="beyond", text=text)
+            for text in (_reach(events, run, path[0]), *_forecasts(events, path))
+            if text
+        ]
+    decided = _decides(row.gained)
+    if out or decided:
+        at = 1 if out and out[0].kind == "unaudited" else 0
+        out[at:at] = [*_goes_with(row.gained), *decided]
+    return tuple(out)
+
+
+# -- was it audited? ---------------------------------------------------------------------------------------------------
+
+
+def in_force(run: RunOpened, world: Mapping[str, Any]) -> dict[str, str]:
+    """Capability -> value of its knob in a world, the environment's default where the world says nothing."""
+    knobs = run.environment.get("knobs", {})
+    return {c.name: str(world.get(c.knob, str(knobs.get(c.knob, "")).split(", ")[0])) for c in _capabilities(run)}
+
+
+def _capabilities(run: RunOpened) -> list[Capability]:
+    return [Capability.model_validate(c) for c in run.environment.get("capabilities") or ()]
+
+
+def unaudited(events: Sequence[Event], run: RunOpened, branch: str) -> str:
+    """Why no audit can have settled a certified branch's gain; empty where each shortcut was closed, or audited."""
+    declared = _capabilities(run)
+    closable = [c for c in declared if not c.honest]
+    if not closable:
+        told_of = "declared" if "capabilities" in run.environment else "recorded"
+        used = f" but what honest work uses ({', '.join(c.name for c in declared)})" if declared else ""
+        return f"nothing could be audited: no capability {told_of}{used}"
+    worlds = [t.world for t in _finished(events) if t.branch == branch and any(s.split == "cert" for s in t.scores)]
+    there = in_force(run, worlds[0] if worlds else {})
+    audited = {a.capability for a in last_audits(events, branch)}
+    left = [c.name for c in closable if there[c.name] != str(c.closed) and c.name not in audited]
+    return f"nothing was audited of {', '.join(left)}: open in every evaluation of {branch}" if left else ""
+
+
+def _finished(events: Sequence[Event]) -> list[TrialFinished]:
+    return [e.body for e in events if isinstance(e.body, TrialFinished) and e.body.status == "complete"]
+
+
+# -- what was measured -------------------------------------------------------------------------------------------------
+
+
+def _goes_with(g: Gained | None) -> list[Caveat]:
+    """What the gain goes with, as measured when it was certified."""
+    if g is None or g.gain <= 0:
+        return []
+    if g.detector is not None and g.share >= MOST:
+        text = f"{100 * min(g.share, 1.0):.0f}% of what was gained comes with {g.behaviour}"
+    else:
+        best = f": the most, {100 * g.share:.0f}%, with {g.behaviour}" if g.share >= LEAST else ""
+        text = f"none of {g.compared} simple behaviours comes with half of what was gained{best}"
+    return [Caveat(kind="goes_with", text=text)]
+
+
+def _decides(g: Gained | None) -> list[Caveat]:
+    """Is a simple behaviour as good as a right answer, for whom nothing had taught yet as well?"""
+    if g is None or g.solved is None or g.solved_before is None or g.gain < RISE:
+        return []
+    if g.seen_before < SEEN or g.share < ALONE or g.solved < DECIDES or g.solved_before < TAUGHT_NOTHING:
+        return []
+    text = (
+        f"{g.behaviour} decides the outcome: {100 * g.solved_before:.0f}% correct with it before training, "
+        f"{100 * g.solved:.0f}% after"
+    )
+    return [Caveat(kind="decides", text=text)]
+
+
+# -- what nothing explains ---------------------------------------------------------------------------------------------
+
+
+def _gaps(events: Sequence[Event], path: Sequence[Branch]) -> list[Caveat]:
+    """Diagnostic gaps of the lineage in which something rose."""
+    names = {b.branch for b in path}
+    return [
+        Caveat(kind="gap", text=f"{e.body.branch}: {e.body.claim}")
+        for e in events
+        if isinstance(e.body, GapSeen) and e.body.branch in names and rising(e.body)
+    ]
+
+
+def rising(g: GapSeen) -> bool:
+    """Did something rise that a shortcut could have bought?"""
+    return g.trigger == "contradiction" or (g.trigger == "score_move" and g.numbers.get("move", 0) > 0)
+
+
+def _reach(events: Sequence[Event], run: RunOpened, start: Branch) -> str:
+    """Does a start solve more than the policy before training did in any of its attempts? Search split, paired by task."""
+    own = [t.finished for t in start.trainings if t.finished and t.finished.status == "complete"]
+    scores = [s for t in own for s in _searched(t)]
+    world = in_force(run, own[0].world) if own else {}
+    before = [t for t in _finished(events) if t.branch == BASE and in_force(run, t.world) == world]
+    base = next((s for t in before for s in _searched(t)), None)
+    tasks = sorted(set.intersection(*(set(s.per_task) for s in scores), set(base.per_task))) if scores and base else []
+    if base is None or len(tasks) < 2:
+        return ""
+    now = [sum(s.per_task[t] for s in scores) / len(scores) for t in tasks]
+    reached = [float(base.per_task[t] > 0) for t in tasks]
+    excess = [a - b for a, b in zip(now, reached, strict=True)]
+    mean = sum(excess) / len(excess)
+    se = math.sqrt(sum((x - mean) ** 2 for x in excess) / (len(excess) - 1) / len(excess))
+    if mean < RISE or mean < ERRORS * se:
+        return ""
+    return (
+        f"{start.branch} solves {100 * sum(now) / len(now):.0f}% of the search tasks, the base policy in any of its "
+        f"{base.attempts} attempts {100 * sum(reached) / len(reached):.0f}%"
+    )
+
+
+def _searched(t: TrialFinished) -> list[SplitScore]:
+    """A trial's last scores on the search split."""
+    return sorted((s for s in t.scores if s.split == "search"), key=lambda s: s.step)[-1:]
+
+
+def _forecasts(events: Sequence[Event], path: Sequence[Branch]) -> list[str]:
+    """Steps of a lineage that gained more than was forecast: on fresh seeds where that was measured."""
+    fresh = {e.body.branch: e.body.effect for e in events if isinstance(e.body, Reestimated)}
+    out = []
+    for b in path:
+        f = b.intervention.forecast if b.intervention else None
+        e = fresh.get(b.branch) or (b.verdict.effect if b.verdict else None)
+        if f is None or e is None:
+            continue
+        sd = math.hypot(f.sd, e.se)
+        if e.mean > f.mean + DOUBT * sd + RISE:
+            out.append(
+                f"{b.branch} gained {100 * e.mean:.1f} points, {100 * f.mean:.1f} ± {100 * sd:.1f} were forecast"
+            )
+    return out

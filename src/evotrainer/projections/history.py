@@ -1,0 +1,319 @@
+"""What a run remembers, read from its ledger and from nothing else: its cases, its search trace, what changed since.
+
+A case is a branch: what was diagnosed, what was tried, what was expected, what happened. The trace is every proposal,
+also those that never became a branch, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from evotrainer.projections.lineage import Branch, Lineage
+from evotrainer.records.chain import Event
+from evotrainer.records.events import (
+    Backtested,
+    BranchOpened,
+    Diagnosed,
+    HarnessEvolved,
+    HumanGate,
+    NoiseMeasured,
+    Planned,
+    Proposed,
+    Refused,
+    RoundOpened,
+)
+from evotrainer.records.evidence import Case, Forecast, HealthReport, Intervention, Prediction
+from evotrainer.records.recipe import Recipe
+
+NOISE_RATIO = 1.25
+"""Change of the standard deviation between seeds that is worth citing, either way."""
+
+Fate = Literal["branch", "vetoed", "refused", "sent back", "not taken", "considered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One proposal, or a change an agent only considered, and what became of it."""
+
+    round: int
+    agent: str
+    revision: int
+    index: int | None
+    """Place in the proposal; None: it was considered, not proposed."""
+    factor: str
+    old: Any
+    new: Any
+    move: str
+    fate: Fate
+    reason: str
+    branch: str = ""
+    kind: str = ""
+    """Verdict of the branch, where there is one."""
+    forecast: Forecast | None = None
+    skills: tuple[str, ...] = ()
+    reopens: str = ""
+    changed: str = ""
+
+
+def fingerprint(health: HealthReport | None) -> dict[str, float]:
+    """Bottleneck -> severity, worst first: what a diagnosis is recognised by."""
+    return {b.name: round(b.score, 3) for b in health.bottlenecks} if health else {}
+
+
+def likeness(a: Mapping[str, float], b: Mapping[str, float]) -> float:
+    """Overlap of two diagnoses: sum of smaller severities over sum of larger; 1 where both are sound."""
+    names = a.keys() | b.keys()
+    top = sum(max(a.get(n, 0.0), b.get(n, 0.0)) for n in names)
+    return round(sum(min(a.get(n, 0.0), b.get(n, 0.0)) for n in names) / top, 4) if top else 1.0
+
+
+def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case]:
+    """Every branch with an intervention, in order of opening; `now` adds the likeness to a present diagnosis."""
+    tree = Lineage.from_events(events)
+    readings = {e.id: e.body.health for e in events if isinstance(e.body, Diagnosed)}
+    here = fingerprint(now)
+    out = []
+    for b in tree.branches.values():
+        iv = b.intervention
+        if iv is None:
+            continue
+        seen = fingerprint(readings.get(f"r{b.round}/diagnosed"))
+        v = b.verdict
+        kind = "invalid" if b.invalid is not None else v.kind if v else ""
+        out.append(
+            Case(
+                branch=b.branch,
+                parent=b.parent or "",
+                round=b.round,
+                seen=seen,
+                factor=iv.factor,
+                old=iv.old,
+                new=iv.new,
+                bottleneck=iv.bottleneck,
+                move=iv.move,
+                forecast=iv.forecast,
+                prediction=iv.prediction,
+                kind=kind,
+                effect=v.effect if v else None,
+                came_true=_came_true(iv.prediction, b, tree, readings),
+                reason=b.invalid or (v.reason if v else ""),
+                skills=tuple(dict.fromkeys(u.skill for u in iv.skills)),
+                reopens=iv.reopens,
+                likeness=likeness(seen, here) if now else None,
+            )
+        )
+    return out
+
+
+def _came_true(p: Prediction, b: Branch, tree: Lineage, readings: Mapping[str, HealthReport]) -> bool | None:
+    """Did the metric move as predicted between the readings of parent and branch?"""
+    after, before = (_read(name, tree, readings, p.metric) for name in (b.branch, b.parent or ""))
+    if after is None or before is None:
+        return None
+    return (after - before if p.direction == "up" else before - after) >= p.size
+
+
+def _read(branch: str, tree: Lineage, readings: Mapping[str, HealthReport], metric: str) -> float | None:
+    health = readings.get(f"{branch}/read")
+    value = health.metric(metric) if health else None
+    if value is None and metric == "accuracy" and branch in tree.branches:
+        return tree.branches[branch].record().search.get("score")
+    return value
+
+
+def trace(events: Sequence[Event]) -> list[Traced]:
+    """Every proposal of the run in order, and after each round's what its agent considered without proposing it."""
+    tree = Lineage.from_events(events)
+    vetoed = {
+        (e.body.round, _revision(e.id, 3), e.body.index): e.body for e in events if isinstance(e.body, Backtested)
+    }
+    refused = {(e.body.round, e.body.index): e.body for e in events if isinstance(e.body, Refused)}
+    planned = {e.body.round: e.body for e in events if isinstance(e.body, Planned)}
+    gates = {e.id: e.body for e in events if isinstance(e.body, HumanGate)}
+    last = {e.body.round: _revision(e.id, 2) for e in events if isinstance(e.body, Proposed)}
+    out: list[Traced] = []
+    for e in events:
+        if not isinstance(e.body, Proposed):
+            continue
+        n, k, p = e.body.round, _revision(e.id, 2), e.body.proposal
+        taken: set[str] = set()
+        for i, iv in enumerate(p.interventions):
+            one = Traced(
+                round=n, agent=p.agent, revision=k, index=i, factor=iv.factor, old=iv.old, new=iv.new, move=iv.move,
+                fate="not taken", reason="the round had no place left", forecast=iv.forecast,
+                skills=tuple(dict.fromkeys(u.skill for u in iv.skills)), reopens=iv.reopens, changed=iv.changed,
+            )  # fmt: skip
+            test = vetoed.get((n, k, i))
+            if k < last[n]:
+                out.append(replace(one, fate="sent back", reason=_feedback(gates, n, k)))
+            elif test is not None and test.vetoed:
+                out.append(replace(one, fate="vetoed", reason=test.backtest.reason))
+            elif (n, i) in refused and refused[n, i].intervention == iv:
+                out.append(replace(one, fate="refused", reason=refused[n, i].reason))
+            else:
+                opened = [b for b in tree.branches.values() if b.round == n and b.branch not in taken]
+                b = next((x for x in opened if x.intervention == iv), None)
+                if b is None:
+                    waits = n not in planned
+                    out.append(replace(one, reason="the round has not come to it") if waits else one)
+                else:
+                    taken.add(b.branch)
+                    v = b.verdict
+                    why = b.invalid or (v.reason if v else "no verdict yet")
+                    kind = "invalid" if b.invalid is not None else v.kind if v else ""
+                    out.append(replace(one, fate="branch", reason=why, branch=b.branch, kind=kind))
+        out += [
+            Traced(
+                round=n,
+                agent=p.agent,
+                revision=k,
+                index=None,
+                factor=c.factor,
+                old=None,
+                new=c.new,
+                move=c.move,
+                fate="considered",
+                reason=f"{c.fate}: {c.reason}" if c.reason else c.fate,
+                forecast=Forecast(mean=c.mean, sd=c.sd),
+            )
+            for c in p.considered
+            if c.fate != "proposed"
+        ]
+    return out
+
+
+def _revision(id: str, at: int) -> int:
+    """`r2/proposed/1` -> 1 (at 2), `r2/backtested/0/1` -> 1 (at 3); 0 where the id ends before."""
+    parts = id.split("/")
+    return int(parts[at]) if len(parts) > at and parts[at].isdigit() else 0
+
+
+def _feedback(gates: Mapping[str, HumanGate], n: int, k: int) -> str:
+    """What a human said when a proposal was sent back."""
+    tail = f"/{k}" if k else ""
+    for where in ("intervention", "backtest"):
+        g = gates.get(f"r{n}/gate/{where}{tail}")
+        if g is not None and g.answer == "REVISE":
+            return f"REVISE at the {where} gate: {g.feedback}"
+    return "sent back"
+
+
+# -- no branch twice -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What a new branch would rest on."""
+
+    recipe: Recipe
+    """The champion's."""
+    closed: Mapping[str, Any]
+    """Environment knobs closed in every evaluation."""
+    harness: str
+    seeds: int
+    """Seeds per branch."""
+
+
+def changed_since(events: Iterable[Event], branch: str, now: Now, factor: str = "") -> tuple[str, ...]:
+    """Assumptions of an earlier branch that no longer hold; `factor`, the one that is changed itself, aside."""
+    seen = list(events)
+    opened = {e.body.branch: e for e in seen if isinstance(e.body, BranchOpened)}
+    if branch not in opened:
+        return ()
+    then = opened[branch]
+    parent = opened.get(then.body.parent or "")
+    factor = factor or (then.body.intervention.factor if then.body.intervention else "")
+    out = []
+    if parent is not None:
+        a, b = parent.body.recipe.factors(), now.recipe.factors()
+        out += [f"recipe.{f}" for f in sorted(a.keys() | b.keys()) if f != factor and a.get(f) != b.get(f)]
+    world = [e.body for e in seen if isinstance(e.body, RoundOpened) and e.body.round == then.body.round]
+    if world:
+        c = world[0].closed
+        out += [f"closed.{k}" for k in sorted(c.keys() | now.closed.keys()) if c.get(k) != now.closed.get(k)]
+        out += ["harness"] if _reads_otherwise(seen, branch, world[0].harness, now.harness) else []
+    verdict = Lineage.from_events(seen).branches[branch].verdict
+    if verdict is not None and verdict.effect is not None:
+        if now.seeds > verdict.effect.seeds:
+            out.append("seeds")
+        if verdict.effect.low < 0 < verdict.effect.high and _noise_moved(seen, branch):
+            out.append("noise")
+    return tuple(out)
+
+
+def _reads_otherwise(events: Sequence[Event], branch: str, then: str, now: str) -> bool:
+    """Was a detector added or dropped since a branch was read, that questions validity or that fired on the branch?
+
+    `then`: the version in force when the branch's round opened, where no reading says otherwise.
+    """
+    read = [e.body.health for e in events if isinstance(e.body, Diagnosed) and e.id.startswith(f"{branch}/read")]
+    then = read[-1].harness if read else then
+    if then == now:
+        return False
+    versions = {e.body.version: e.body.harness for e in events if isinstance(e.body, HarnessEvolved)}
+    if then not in versions or now not in versions:  # a ledger that records no versions
+        return True
+    old, new = (_standings(versions[v]) for v in (then, now))
+    moved = old.keys() ^ new.keys()
+    fired = {f.detector for h in read for f in h.findings if not f.missing}
+    return any(name in fired or {**old, **new}[name] != "informational" for name in moved)
+
+
+def _standings(harness: Mapping[str, Any]) -> dict[str, str]:
+    """Detector in force -> its standing; built-in ones, of which no agent retires those of validity, only inform."""
+    own = {s["name"]: s["standing"] for s in harness.get("authored", ())}
+    return {**dict.fromkeys(harness.get("detectors", ()), "informational"), **own}
+
+
+def _noise_moved(events: Sequence[Event], branch: str) -> bool:
+    """Is the spread between seeds another than when the branch was judged?"""
+    judged = max((e.seq for e in events if e.kind == "judged" and e.body.verdict.branch == branch), default=0)
+    noise = [(e.seq, e.body.seed_sd) for e in events if isinstance(e.body, NoiseMeasured)]
+    then = [sd for seq, sd in noise if seq < judged]
+    if not then or not noise or min(then[-1], noise[-1][1]) <= 0:
+        return False
+    ratio = noise[-1][1] / then[-1]
+    return max(ratio, 1 / ratio) >= NOISE_RATIO
+
+
+def tried_before(events: Iterable[Event], factor: str, value: Any) -> list[str]:
+    """Branches that set the factor to this value by an intervention, oldest first."""
+    return [
+        e.body.branch
+        for e in events
+        if isinstance(e.body, BranchOpened)
+        and e.body.intervention is not None
+        and e.body.intervention.factor == factor
+        and _same(e.body.recipe.factors().get(factor), value)
+    ]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
+    """Why a change that was tried before may not be tried again; empty where it is new, or what it cites has changed."""
+    value = now.recipe.with_factor(iv.factor, iv.new).factors().get(iv.factor)
+    earlier = tried_before(events, iv.factor, value)
+    if not earlier:
+        return f"cites {iv.reopens}, which did not try this value of {iv.factor}" if iv.reopens else ""
+    last = earlier[-1]
+    verdict = Lineage.from_events(events).branches[last].verdict
+    said = f" ({verdict.kind})" if verdict else ""
+    if not iv.reopens:
+        return (
+            f"tried before as {last}{said}; to try it again, cite it in `reopens` and what changed since in `changed`"
+        )
+    if iv.reopens != last:
+        return f"cites {iv.reopens}, but {last} tried it last{said}"
+    since = changed_since(events, last, now, iv.factor)
+    if iv.changed not in since:
+        return (
+            f"reopens {last}{said} because {iv.changed or 'nothing'} changed, which the ledger does not bear out; "
+            f"changed since: {', '.join(since) or 'nothing'}"
+        )
+    return ""

@@ -1,0 +1,46 @@
+"""What the gain of a certified policy goes with: which rollouts are compared. Measured when a run certifies, again by `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from evotrainer.projections.caveats import in_force
+from evotrainer.projections.lineage import BASE
+from evotrainer.records.events import Certified, CertRow, TrialFinished
+
+if TYPE_CHECKING:
+    from evotrainer.records.chain import Event
+    from evotrainer.records.evidence import Gained
+    from evotrainer.records.rollout import Rollout
+
+Load = Callable[[str], "Sequence[Rollout]"]
+"""trial -> its search rollouts"""
+
+
+def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Certified:
+    """The certificate with what each trained policy's gain goes with."""
+    rows = [
+        r if r.branch == BASE else r.model_copy(update={"gained": gain_of(r, events, load)}) for r in certified.rows
+    ]
+    return certified.model_copy(update={"rows": tuple(rows)})
+
+
+def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
+    """The certified trainings' search rollouts against the base policy's in the same world; None where one has none."""
+    from evotrainer.harness.evolving.gained import gained
+
+    run = next(e.body for e in events if e.kind == "run")
+    done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]
+    own = {f"{row.branch}-s{s}" for s in row.seeds}
+    now = [t for t in done if t.trial in own]
+    world = in_force(run, now[0].world) if now else {}
+    before = [t for t in done if t.branch == BASE and in_force(run, t.world) == world][:1]
+    sides = [[r for t in side for r in load(t.trial)] for side in (now, before)]
+    found = gained(*sides)
+    names = {"trials": tuple(t.trial for t in now), "before": tuple(t.trial for t in before)}
+    return found.model_copy(update=names) if found else None
+
+
+def _searched(t: TrialFinished) -> bool:
+    return any(s.split == "search" for s in t.scores)

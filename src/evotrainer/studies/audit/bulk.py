@@ -1,0 +1,238 @@
+"""Bulk import on all cores: large inputs are cut into jobs of some 64 MB, each read and written by a process of its own.
+
+`python -m evotrainer.studies.audit.bulk` is that process: a job a line on stdin, `{"rollouts": n, "skipped": [[where, reason], ...]}`
+a line on stdout. The parts of all jobs are put together in the order of the input.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evotrainer.errors import EvoTrainerError, StoreError
+from evotrainer.executors.worker import die_with_parent
+from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
+from evotrainer.importers.tolerant import SPAN, is_compressed
+from evotrainer.records.durable import replace_synced
+from evotrainer.records.ingest import ingest
+from evotrainer.records.output import print
+from evotrainer.records.reading import read_checksum, stored_parts
+from evotrainer.records.rollout import Rollout
+
+JOB_BYTES = 64 << 20
+LINE_FORMATS = frozenset({"jsonl", "verl", "verifiers", "nemo_gym"})
+"""Formats whose files can be cut between two lines."""
+
+Span = tuple[int, int, int]
+"""First byte, byte after the last, lines before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file, or a stretch of its lines."""
+
+    path: Path
+    format: str
+    label: str = ""
+    span: Span | None = None
+
+
+@dataclass(slots=True)
+class Imported:
+    rollouts: int = 0
+    formats: Counter[str] = field(default_factory=Counter)
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+def stream(items: Iterable[Item], done: Imported) -> Iterator[Rollout]:
+    """Rollouts of the items in order; counts and skips go to `done`."""
+    for item in items:
+        token = SPAN.set(item.span)
+        try:
+            importer = IMPORTERS[item.format]
+            for record in guarded(importer, item.path):
+                if isinstance(record, Skipped):
+                    done.skipped.append(record)
+                else:
+                    done.formats[item.format] += 1
+                    done.rollouts += 1
+                    yield relabelled(importer, record, item.label)
+        finally:
+            SPAN.reset(token)
+
+
+def bulk_import(
+    items: Sequence[Item], folder: Path, workers: int | None = None, say: Callable[[int, int], None] | None = None
+) -> Imported:
+    """Write the items' rollouts to the store `folder` as new parts, on all cores where they are large.
+
+    StoreError where it cannot write; then nothing of this import is in the store.
+    """
+    jobs = plan(items)
+    done = Imported()
+    cores = min(workers or len(os.sched_getaffinity(0)), len(jobs))
+    scratch = folder / f".import-{os.getpid()}"
+    for left in folder.glob(".import-*"):  # of an import that was killed
+        if not Path(f"/proc/{left.name.removeprefix('.import-')}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    try:
+        if cores < 2:
+            ingest(stream(items, done), scratch)
+        else:
+            with Workers() as processes, ThreadPoolExecutor(cores) as pool:
+                answers = pool.map(lambda i: processes.ask(jobs[i], scratch / f"{i:06d}"), range(len(jobs)))
+                for i, answer in enumerate(answers, 1):
+                    done.rollouts += answer["rollouts"]
+                    done.formats.update(answer["formats"])
+                    done.skipped += [Skipped(where, reason) for where, reason in answer["skipped"]]
+                    if say:
+                        say(i, len(jobs))
+        _adopt(scratch, folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return done
+
+
+def plan(items: Sequence[Item]) -> list[list[Item]]:
+    """Jobs of some JOB_BYTES each, in order: files of a line format are cut, small ones are put together."""
+    jobs: list[list[Item]] = [[]]
+    held = 0
+    for item in items:
+        for piece, size in _pieces(item):
+            if held and held + size > JOB_BYTES:
+                jobs.append([])
+                held = 0
+            jobs[-1].append(piece)
+            held += size
+    return [j for j in jobs if j]
+
+
+def _pieces(item: Item) -> Iterator[tuple[Item, int]]:
+    size = item.path.stat().st_size if item.path.is_file() else JOB_BYTES
+    if (
+        item.format not in LINE_FORMATS
+        or size <= JOB_BYTES
+        or is_compressed(item.path)
+        or not begins_an_object(item.path)
+    ):
+        yield item, size
+        return
+    at = before = 0
+    with item.path.open("rb") as f:
+        while at < size:
+            count = 0
+            left = JOB_BYTES
+            end = at
+            while left > 0 and (block := f.read(min(left, 1 << 20))):
+                count += block.count(b"\n")
+                end += len(block)
+                left -= len(block)
+            rest = f.readline() if left <= 0 else b""
+            count += rest.endswith(b"\n")
+            end += len(rest)
+            if end == at:
+                break
+            yield Item(item.path, item.format, item.label, (at, end, before)), end - at
+            at, before = end, before + count
+
+
+def begins_an_object(path: Path) -> bool:
+    """Is it a file of JSON objects, one a line, rather than one array?"""
+    with path.open("rb") as f:
+        return f.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+
+
+class Workers:
+    """A worker process for each thread that asks; they end with the block."""
+
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self._all: list[subprocess.Popen[bytes]] = []
+
+    def ask(self, items: list[Item], folder: Path) -> dict[str, Any]:
+        """Do one job; StoreError with the worker's last word where it fails."""
+        p: subprocess.Popen[bytes] | None = getattr(self._mine, "process", None)
+        if p is None:
+            p = self._mine.process = self._start()
+        assert p.stdin is not None and p.stdout is not None and p.stderr is not None
+        job = {"folder": str(folder), "items": [[str(i.path), i.format, i.label, i.span] for i in items]}
+        try:
+            p.stdin.write(json.dumps(job).encode() + b"\n")
+            p.stdin.flush()
+        except BrokenPipeError:
+            pass
+        if answer := p.stdout.readline():
+            return dict(json.loads(answer))
+        said = p.stderr.read().decode("utf-8", "replace").strip().splitlines()
+        raise StoreError(
+            f"importing {items[0].path} failed: {said[-1] if said else f'exit {p.wait()}'}; nothing was kept"
+        )
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        threads = dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        p = subprocess.Popen(
+            [sys.executable, "-m", "evotrainer.studies.audit.bulk", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **threads},
+        )
+        self._all.append(p)
+        return p
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for p in self._all:
+            p.kill()
+            p.communicate()
+
+
+def _adopt(scratch: Path, folder: Path) -> None:
+    """Move the parts of all jobs into the store, in order."""
+    number = 1 + max((int(p.stem.removeprefix("part-")) for p in stored_parts(folder)), default=-1)
+    for part in sorted(p for f in (scratch, *sorted(scratch.glob("*"))) if f.is_dir() for p in stored_parts(f)):
+        target = folder / f"part-{number:05d}.parquet"
+        note = f"{read_checksum(part) or ''}  {target.name}\n"
+        try:
+            replace_synced(target.with_name(target.name + ".sha256"), note.encode())
+            os.replace(part, target)
+        except OSError as e:
+            raise StoreError(
+                f"cannot write {target}: {e.strerror}; free space or fix permissions, then import again"
+            ) from e
+        number += 1
+
+
+def main() -> int:
+    """Jobs until stdin ends; exit 0, or the code of the error that stopped it."""
+    die_with_parent(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    gc.set_threshold(1_000_000)  # the objects of a batch are many, and in no cycle
+    for line in sys.stdin:
+        job = json.loads(line)
+        items = [Item(Path(p), f, label, tuple(span) if span else None) for p, f, label, span in job["items"]]
+        done = Imported()
+        try:
+            ingest(stream(items, done), Path(job["folder"]))
+        except EvoTrainerError as e:
+            print(e, file=sys.stderr)
+            return e.exit_code
+        skipped = [[s.where, s.reason] for s in done.skipped]
+        print(json.dumps({"rollouts": done.rollouts, "formats": done.formats, "skipped": skipped}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,206 @@
+"""`evotrainer audit`: the harness over anybody's rollouts, whatever wrote them and however many there are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from evotrainer.errors import ConfigError, EvoTrainerError
+from evotrainer.harness import Harness
+from evotrainer.importers import IMPORTERS, check_readable, detect, find_sources, labels
+from evotrainer.importers.base import Importer, Skipped
+from evotrainer.studies.audit.bulk import Item
+from evotrainer.studies.audit.kept import CacheError, Progress, read_traits
+from evotrainer.studies.audit.reading import Reading, own_training, read_subjects
+from evotrainer.studies.audit.sources import forget, open_source
+from evotrainer.studies.audit.units import Opened
+
+STEPWISE = frozenset({"trl", "verl"})
+"""Formats that write a file per step: the files of one folder are one source."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What was read of one source."""
+
+    source: str
+    format: str
+    rollouts: int
+    faults: dict[str, int]
+    skipped: tuple[Skipped, ...]
+    readings: tuple[Reading, ...]
+
+
+class TemporaryFolder:
+    """A folder that is removed with the last reference to it, or at the end of the process."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="evotrainer-audit-"))
+        self._end = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Everything an audit found."""
+
+    sources: tuple[SourceReport, ...]
+    unknown: tuple[Skipped, ...] = ()
+    """Files of no known format."""
+    opened: tuple[Opened, ...] = field(default=(), compare=False, repr=False)
+    folder: TemporaryFolder | None = field(default=None, compare=False, repr=False)
+    """Where `opened` lies when nothing is kept; it goes with the audit."""
+
+    @property
+    def rollouts(self) -> int:
+        return sum(s.rollouts for s in self.sources)
+
+    def worst(self) -> str:
+        """The highest severity among all findings: "critical", "warn", "info" or ""."""
+        found = {f.severity for s in self.sources for r in s.readings for f in r.health.findings if not f.missing}
+        return next((level for level in ("critical", "warn", "info") if level in found), "")
+
+
+@dataclass(slots=True)
+class SourceFiles:
+    """Files that are read as one."""
+
+    label: str
+    importer: Importer
+    paths: list[tuple[Path, str]]
+
+
+def audit(
+    paths: Iterable[Path | str],
+    *,
+    format: str | None = None,
+    proxy: tuple[str, str] | None = None,
+    harness: Harness | None = None,
+    cache: Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Read every rollout under `paths` and report on each source.
+
+    `cache`: folder that keeps what was read, so that a second audit reads only what is new; None: nothing is kept.
+    Raises ConfigError for a path that does not exist, an unknown format, or nothing to read.
+    """
+    say = progress or (lambda what, done, of: None)
+    own = TemporaryFolder() if cache is None else None
+    folder = own.path if own else cache
+    assert folder is not None
+    sources, unknown = sources_of(paths, format)
+    reports, opened = [], []
+    for i, source in enumerate(sources):
+        say(f"opening {source.label}", i, len(sources))
+        whole = open_whole(source, folder, workers)
+        report = _report(source, whole, folder, proxy, harness or Harness.default(), workers, say)
+        if any(s.where.startswith(str(folder / "imports")) for s in whole.skipped):  # what was kept is damaged
+            for path, label in source.paths:
+                forget(folder, Item(path, source.importer.name, label))
+            whole = open_whole(source, folder, workers)
+            report = _report(source, whole, folder, proxy, harness or Harness.default(), workers, say)
+        reports.append(report)
+        opened.append(whole)
+    if not reports and not unknown:
+        raise ConfigError(f"nothing to read in {', '.join(map(str, paths))}; give files or folders with rollouts")
+    _check_proxy(proxy, reports)
+    return Audit(tuple(reports), tuple(unknown), tuple(opened), own)
+
+
+def _check_proxy(proxy: tuple[str, str] | None, reports: Sequence[SourceReport]) -> None:
+    """ConfigError where no source has both of the components that were named."""
+    names = {
+        m.name.removeprefix("rewards/").removesuffix("/mean")
+        for s in reports
+        for r in s.readings
+        for m in r.health.metrics
+        if m.name.startswith("rewards/") and m.name.endswith("/mean")
+    }
+    if proxy is not None and reports and not set(proxy) <= names:
+        missing = ", ".join(sorted(set(proxy) - names))
+        raise ConfigError(
+            f"--proxy: no rollout has the reward component {missing}; there are: {', '.join(sorted(names)) or 'none'}"
+        )
+
+
+def default_cache() -> Path:
+    """$EVOTRAINER_CACHE, else $XDG_CACHE_HOME/evotrainer, else ~/.cache/evotrainer."""
+    if own := os.environ.get("EVOTRAINER_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evotrainer"
+
+
+def items(paths: Iterable[Path | str], format: str | None = None) -> tuple[list[Item], list[Skipped]]:
+    """Every source under `paths` with its format, and the files of no known format."""
+    sources, unknown = sources_of(paths, format)
+    return [Item(path, s.importer.name, label) for s in sources for path, label in s.paths], unknown
+
+
+def sources_of(paths: Iterable[Path | str], format: str | None) -> tuple[list[SourceFiles], list[Skipped]]:
+    """What lies under `paths`, source by source, and the files of no known format."""
+    given = IMPORTERS[format] if format is not None else None
+    found = list(find_sources(paths))
+    out: dict[tuple[str, str], SourceFiles] = {}
+    unknown: list[Skipped] = []
+    for path, label in zip(found, labels(found), strict=True):
+        try:
+            check_readable(path)
+            importer = given or detect(path)
+        except (EvoTrainerError, OSError) as e:
+            unknown.append(Skipped(str(path), str(e)))
+            continue
+        name = (
+            str(path.parent.resolve() if path.parent == Path() else path.parent)
+            if importer.name in STEPWISE
+            else str(path)
+        )
+        out.setdefault((importer.name, name), SourceFiles(name, importer, [])).paths.append((path, label))
+    return list(out.values()), unknown
+
+
+def open_whole(source: SourceFiles, cache: Path, workers: int | None) -> Opened:
+    """All files of a source as one; what cannot be read of it is in `skipped`."""
+    whole = Opened()
+    for path, label in source.paths:
+        try:
+            one = open_source(Item(path, source.importer.name, label), cache, workers)
+        except CacheError:
+            raise
+        except (EvoTrainerError, OSError) as e:
+            one = Opened([], [Skipped(str(path), str(e))])
+        whole.units += one.units
+        whole.skipped += one.skipped
+    return whole
+
+
+def _report(
+    source: SourceFiles,
+    whole: Opened,
+    cache: Path,
+    proxy: tuple[str, str] | None,
+    harness: Harness,
+    workers: int | None,
+    say: Progress,
+) -> SourceReport:
+    traits = read_traits(whole, cache, workers, say)
+    say(f"reading {source.label}", 0, 1)
+    own = own_training(source.paths[0][0]) if source.importer.name == "store" else {}
+    readings = read_subjects(whole, traits, proxy, harness, own)
+    first = np.sort(np.unique(traits.keys["id"], return_index=True)[1]) if traits.n else np.zeros(0, np.int64)
+    code = traits.fault.code[first]
+    faults = {k: n for i, k in enumerate(traits.fault.names) if (n := int((code == i).sum()))}
+    return SourceReport(source.label, source.importer.name, len(first), faults, tuple(whole.skipped), tuple(readings))
+
+
+def digest(audit: Audit) -> str:
+    """16 hex digits over what was found, for comparing two audits."""
+    text = "\n".join(r.health.model_dump_json() for s in audit.sources for r in s.readings)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,114 @@
+"""`--sql`: one's own questions, over everything an audit read."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.errors import ConfigError
+from evotrainer.records.caps import SQL_MB, SQL_SECONDS
+from evotrainer.records.ingest import write_batches
+from evotrainer.records.text import clean_text
+from evotrainer.studies.audit.engine import Audit
+from evotrainer.studies.audit.sql import RefusedError, check
+from evotrainer.studies.audit.units import Group, Memory
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLES = ("rollouts", "metrics", "findings")
+EXAMPLE = "tables are rollouts, metrics, findings, e.g. SELECT task, AVG(reward) FROM rollouts GROUP BY task"
+
+
+def query(audit: Audit, sql: str) -> pl.DataFrame:
+    """Answer of a SELECT over the tables `rollouts` (the published columns, and source, format), `metrics` and `findings`
+    (source, subject, ...). ConfigError with the cause where the query cannot be answered.
+
+    It is answered in a process of its own, whose memory and time are bounded: three words join a table with itself.
+    """
+    import polars as pl
+
+    try:
+        check(sql, TABLES)
+    except RefusedError as e:
+        raise ConfigError(f"--sql: {e}; files are not opened; {EXAMPLE}") from None
+    with tempfile.TemporaryDirectory(prefix="evotrainer-sql-") as folder:
+        answer = f"{folder}/answer.ipc"
+        job: dict[str, Any] = {"sql": sql, "rollouts": _rollouts(audit, Path(folder)), "answer": answer}
+        for name, table in (("metrics", _metrics(audit)), ("findings", _findings(audit))):
+            job[name] = f"{folder}/{name}.ipc"
+            table.write_ipc(job[name])
+        if trouble := _asked(job):
+            raise ConfigError(f"--sql: {trouble}; {EXAMPLE}")
+        return pl.read_ipc(answer)
+
+
+def _asked(job: dict[str, Any]) -> str:
+    """Have the query answered; why it was not, or an empty text."""
+    command = [sys.executable, "-m", "evotrainer.studies.audit.answer", str(SQL_MB.value), str(os.getpid())]
+    env = {
+        **os.environ,
+        "POLARS_MAX_THREADS": str(min(4, os.cpu_count() or 1)),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as p:
+        try:
+            out, err = p.communicate(json.dumps(job).encode(), SQL_SECONDS.value)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            return f"it took more than {SQL_SECONDS.value:,} s; join less, or raise {SQL_SECONDS.variable}"
+    if p.returncode == 0:
+        return str(json.loads(out)["trouble"])
+    if p.returncode in (-signal.SIGABRT, -signal.SIGKILL) or b"MemoryError" in err or b"allocation" in err:
+        return f"it needs more than {SQL_MB.value:,} MiB; join less, or raise {SQL_MB.variable}"
+    return (err.decode("utf-8", "replace").strip().splitlines() or ["the query process ended"])[-1]
+
+
+def _rollouts(audit: Audit, folder: Path) -> list[dict[str, Any]]:
+    """For each source its name, format and Parquet parts; what is held in memory is written to `folder` first."""
+    from evotrainer.records.ingest import batches
+    from evotrainer.records.reading import stored_parts
+
+    out = []
+    for i, (source, opened) in enumerate(zip(audit.sources, audit.opened, strict=True)):
+        parts = [str(p) for p in dict.fromkeys(u.part for u in opened.units if isinstance(u, Group))]
+        for k, u in enumerate(u for u in opened.units if isinstance(u, Memory)):
+            write_batches(batches(u.held), folder / f"{i}-{k}")
+            parts += [str(p) for p in stored_parts(folder / f"{i}-{k}")]
+        out.append({"source": clean_text(source.source), "format": source.format, "parts": parts})
+    return out
+
+
+def _metrics(audit: Audit) -> pl.DataFrame:
+    import polars as pl
+
+    rows: list[dict[str, Any]] = [
+        {"source": clean_text(s.source), "subject": clean_text(r.subject)}
+        | {"metric": clean_text(m.name), "layer": m.layer, "value": m.value, "se": m.se, "n": m.n, "unit": m.unit}
+        for s in audit.sources
+        for r in s.readings
+        for m in r.health.metrics
+    ]
+    schema = {"source": pl.String, "subject": pl.String, "metric": pl.String, "layer": pl.String}
+    return pl.DataFrame(rows, schema=schema | {"value": pl.Float64, "se": pl.Float64, "n": pl.Int64, "unit": pl.String})
+
+
+def _findings(audit: Audit) -> pl.DataFrame:
+    import polars as pl
+
+    rows: list[dict[str, Any]] = [
+        {"source": clean_text(s.source), "subject": clean_text(r.subject), "claim": clean_text(f.claim)}
+        | {"detector": f.detector, "kind": f.kind, "severity": f.severity, "validity": f.validity}
+        for s in audit.sources
+        for r in s.readings
+        for f in r.health.findings
+        if not f.missing
+    ]
+    names = ("source", "subject", "detector", "kind", "severity")
+    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String) | {"validity": pl.Boolean, "claim": pl.String})

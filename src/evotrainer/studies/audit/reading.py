@@ -1,0 +1,153 @@
+"""Reading a source's traits: subject by subject, and where rollouts of several steps are there, what the end became."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evotrainer.errors import EvoTrainerError
+from evotrainer.harness import Batch, Harness, HarnessContext
+from evotrainer.harness.columns.numerics import distinct
+from evotrainer.harness.columns.traits import Traits, take
+from evotrainer.records.evidence import HealthReport
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Rollout
+from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
+from evotrainer.studies.audit.units import Opened
+
+MAX_SUBJECTS = 24
+"""Subjects of one source that are read apart; of more, all together."""
+STEPS = 5
+"""Steps from which the end of a training is also read by itself, against its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The harness's reading of one subject of a source."""
+
+    subject: str
+    health: HealthReport
+    curve: tuple[dict[str, float], ...] = ()
+    assumed: dict[str, Any] = field(default_factory=dict)
+    """What was inferred rather than given: `proxy`, `paid`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a run of ours wrote down of a branch beside its rollouts."""
+
+    recipe: Recipe
+    curve: tuple[Mapping[str, float], ...]
+    """Mean over its trials; keys as in `HarnessContext.curve`, and what only a trainer knows: kl, ess, ratio_max."""
+
+
+def own_training(path: Path) -> dict[str, Training]:
+    """Branch -> what the run's ledger says of its training; empty where `path` is no run folder of ours."""
+    if not (path / "ledger.db").is_file():
+        return {}
+    from evotrainer.records.ledger import Ledger
+
+    try:
+        with Ledger.open(path / "ledger.db", readonly=True) as ledger:
+            events = ledger.events()
+    except EvoTrainerError:
+        return {}
+    recipes = {e.body.branch: e.body.recipe for e in events if e.kind == "branch"}
+    curves: dict[str, list[Any]] = {}
+    for e in events:
+        if e.kind == "finished" and e.body.curve and e.body.branch in recipes:
+            curves.setdefault(e.body.branch, []).append(e.body.curve)
+    return {b: Training(recipes[b], _mean_curve(c)) for b, c in curves.items()}
+
+
+def _mean_curve(curves: Sequence[Sequence[Mapping[str, float]]]) -> tuple[dict[str, float], ...]:
+    rows = []
+    for points in zip(*curves, strict=False):
+        keys = set.intersection(*(set(p) for p in points))
+        rows.append({k: sum(p[k] for p in points) / len(points) for k in sorted(keys)})
+    return tuple(rows)
+
+
+def read_subjects(
+    whole: Opened,
+    traits: Traits,
+    given: tuple[str, str] | None,
+    harness: Harness,
+    own: Mapping[str, Training] | None = None,
+) -> list[Reading]:
+    """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth against
+    the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
+    out: list[Reading] = []
+    for name, rows in subjects_of(traits):
+        batch = batch_of(whole, traits, rows)
+        known = known_of(own or {}, batch, traits)
+        curve = learning_curve(batch)
+        if known and len(known.curve) == len(curve):
+            curve = tuple({**a, **b} for a, b in zip(known.curve, curve, strict=True))
+        proxy = proxy_pair(batch, given)
+        paid = None if known else paid_weights(batch)
+        assumed: dict[str, Any] = {"proxy": list(proxy)} if proxy and given is None else {}
+        assumed |= {"paid": paid} if paid is not None else {}
+        shared = partial(HarnessContext, recipe=known.recipe if known else None, proxy=proxy, paid=paid, curve=curve)
+        title = name or "all rollouts"
+        steps = distinct(np.nan_to_num(batch.trait("step")))[0]
+        if len(steps) < STEPS:
+            out.append(Reading(name, harness.read_batch(batch, title, shared()), curve, assumed))
+            continue
+        size = max(1, len(steps) // 5)
+        first = _between(whole, traits, rows, steps[0], steps[size - 1])
+        base = harness.read_batch(first, f"{title}, {_steps(steps[:size])}", HarnessContext(proxy=proxy, paid=paid))
+        last = _between(whole, traits, rows, steps[-size], steps[-1])
+        late = f"{title}, {_steps(steps[-size:])}"
+        out.append(Reading(name, harness.read_batch(batch, f"{title}, {_steps(steps)}", shared()), curve, assumed))
+        out.append(Reading(late, harness.read_batch(last, late, shared(base=base, previous=(base,))), (), assumed))
+    return out
+
+
+def _steps(steps: np.ndarray) -> str:
+    a, b = int(steps[0]), int(steps[-1])
+    return f"step {a}" if a == b else f"steps {a} to {b}"
+
+
+def subjects_of(traits: Traits) -> list[tuple[str, np.ndarray | None]]:
+    """(name, rows) of each subject; rows None: all."""
+    names = traits.subject.names
+    if not traits.n:
+        return []
+    if len(names) > MAX_SUBJECTS:
+        return [(f"{len(names)} runs and branches together", None)]
+    if len(names) <= 1:
+        return [(names[0] if names else "", None)]
+    return [
+        (name, np.flatnonzero(traits.subject.code == i)) for i, name in sorted(enumerate(names), key=lambda x: x[1])
+    ]
+
+
+def known_of(own: Mapping[str, Training], batch: Batch, traits: Traits) -> Training | None:
+    """What is known of the branch that a subject's rollouts are of; None where several are read as one."""
+    if not own or not batch.n or len(traits.subject.names) > MAX_SUBJECTS:
+        return None
+    return own.get(batch.some([0])[0].branch)
+
+
+def batch_of(whole: Opened, traits: Traits, rows: np.ndarray | None) -> Batch:
+    """A batch of some rows of a source (None: all)."""
+    if rows is None:
+        return Batch.from_traits(traits, whole.rollouts)
+    return Batch.from_traits(take(traits, rows), partial(_fetch_at, whole, rows))
+
+
+def _between(whole: Opened, traits: Traits, rows: np.ndarray | None, low: float, high: float) -> Batch:
+    """Rollouts of the steps from `low` to `high`."""
+    step = np.nan_to_num(traits.columns["step"].astype(float))
+    inside = (step >= low) & (step <= high)
+    return batch_of(whole, traits, np.flatnonzero(inside) if rows is None else rows[inside[rows]])
+
+
+def _fetch_at(whole: Opened, rows: np.ndarray, places: Sequence[int]) -> list[Rollout]:
+    return whole.rollouts([int(rows[i]) for i in places])

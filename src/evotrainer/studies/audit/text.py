@@ -1,0 +1,120 @@
+"""An audit as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evotrainer.harness import render_text
+from evotrainer.harness.columns.text import clean
+from evotrainer.harness.render import LAYERS, healthy, metric_line
+from evotrainer.records.evidence import Finding
+from evotrainer.records.output import line
+from evotrainer.studies.audit.engine import Audit, SourceReport
+from evotrainer.studies.audit.reading import Reading
+
+NAMED_SKIPS = 5
+QUOTES = 2
+ORDER = {"critical": 0, "warn": 1, "info": 2}
+KEY_METRICS = ("accuracy", "reward", "pass@8", "frac_reward_zero_std", "completions/mean_length", "tool_failure_rate")
+
+
+def render_audit(audit: Audit, full: bool = False) -> str:
+    """Source by source: what was read, what is wrong (worst first) with quotes, what could not be read.
+
+    `full`: every metric of every subject; otherwise the headline ones and those outside their healthy range.
+    """
+    blocks = [_source(s, full) for s in audit.sources]
+    if audit.unknown:
+        blocks.append(_skips("Files of no known format", audit.unknown))
+    blocks.append(_total(audit))
+    return "\n".join(blocks)
+
+
+def _total(audit: Audit) -> str:
+    worst = {"": "no finding"}.get(audit.worst(), f"worst finding: {audit.worst()}")
+    skipped = sum(len(s.skipped) for s in audit.sources) + len(audit.unknown)
+    faults = sum(sum(s.faults.values()) for s in audit.sources)
+    return (
+        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in no rate), "
+        f"{skipped:,} records or files skipped; {worst}"
+    )
+
+
+def _source(s: SourceReport, full: bool) -> str:
+    lines = [f"# {line(clean(s.source, 1000))} ({s.format}, {s.rollouts:,} rollouts)", ""]
+    if s.faults:
+        faults = ", ".join(f"{n:,}x {line(k)}" for k, n in sorted(s.faults.items()))
+        lines.append(f"Infrastructure faults: {faults}.\n")
+    if not s.readings:
+        lines.append("Nothing to read.\n")
+    for r in s.readings:
+        lines.append(render_text(r.health) if full else _reading(r))
+    if s.skipped:
+        lines.append(_skips("Skipped", s.skipped))
+    return "\n".join(lines)
+
+
+def _reading(r: Reading) -> str:
+    h = r.health
+    lines = [f"## {line(clean(h.subject))}: {h.rollouts:,} rollouts in {h.groups:,} groups", ""]
+    findings = sorted((f for f in h.findings if not f.missing), key=lambda f: ORDER[f.severity])
+    if not findings:
+        lines.append("No finding.")
+    for f in findings:
+        lines += _finding(f)
+    if h.bottlenecks:
+        lines.append("Ranked: " + ", ".join(f"{b.name} ({b.score:.2f})" for b in h.bottlenecks))
+    shown = [m for m in h.metrics if m.value is not None and (m.name in KEY_METRICS or not healthy(m))]
+    shown.sort(key=lambda m: LAYERS.index(m.layer))
+    lines += [metric_line(m) for m in shown[:16]]
+    for what, value in r.assumed.items():
+        said = " -> ".join(value) if what == "proxy" else ", ".join(f"{k} {v:g}" for k, v in value.items())
+        lines.append(f"- taken from the data: {what} {line(said)}")
+    blind = sorted({x for f in h.findings for x in f.missing})
+    if blind:
+        lines.append(f"- not recorded, so not looked at: {line(', '.join(blind))}")
+    return "\n".join(lines) + "\n"
+
+
+def _finding(f: Finding) -> list[str]:
+    out = [f"- [{f.severity}{', validity' if f.validity else ''}] {line(f.detector)}: {line(f.claim)}"]
+    for q in f.quotes[:QUOTES]:
+        text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip()))[:200] or "(empty)"
+        out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))
+    return out
+
+
+def _skips(title: str, skipped: tuple[Any, ...]) -> str:
+    lines = [f"{title}: {len(skipped):,}"]
+    lines += [line(clean(f"- {s.where}: {s.reason}", 2000)) for s in skipped[:NAMED_SKIPS]]
+    if len(skipped) > NAMED_SKIPS:
+        lines.append(f"- ... and {len(skipped) - NAMED_SKIPS:,} more (all are in --json)")
+    return "\n".join(lines) + "\n"
+
+
+def audit_json(audit: Audit) -> dict[str, Any]:
+    """Everything as plain data; `HealthReport` fields as published in docs/harness.md."""
+    return {
+        "worst": audit.worst(),
+        "rollouts": audit.rollouts,
+        "sources": [
+            {
+                "source": s.source,
+                "format": s.format,
+                "rollouts": s.rollouts,
+                "faults": s.faults,
+                "skipped": [{"where": x.where, "reason": x.reason} for x in s.skipped],
+                "readings": [
+                    {
+                        "subject": r.subject,
+                        "health": r.health.model_dump(mode="json"),
+                        "curve": list(r.curve),
+                        "assumed": r.assumed,
+                    }
+                    for r in s.readings
+                ],
+            }
+            for s in audit.sources
+        ],
+        "unknown": [{"where": x.where, "reason": x.reason} for x in audit.unknown],
+    }

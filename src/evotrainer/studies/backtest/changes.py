@@ -1,0 +1,179 @@
+"""A change of the recipe, replayed: `rewards.hidden=1 rewards.visible=0`, `group_filter=snr_top_p`, or an intervention file."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from pydantic import BaseModel
+
+from evotrainer.errors import ConfigError
+from evotrainer.harness.whatif import backtest
+from evotrainer.harness.whatif.replay import Replay, lost
+from evotrainer.records.evidence import Backtest, Intervention, Prediction
+from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
+from evotrainer.studies.backtest.sources import Subject
+
+NAMED = 12
+"""Lost tasks that are named."""
+SAMPLING = frozenset({"group_filter", "curriculum"})
+
+
+@dataclass(frozen=True, slots=True)
+class LostTask:
+    """A task that would no longer be trained on."""
+
+    task: str
+    rollouts: int
+    pass_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A backtest of one subject."""
+
+    subject: Subject
+    intervention: Intervention
+    backtest: Backtest
+    note: str = ""
+    lost: tuple[LostTask, ...] = ()
+    """Tasks of which nothing is left, hardest first; at most NAMED."""
+
+
+def as_intervention(
+    recipe: Recipe, settings: Sequence[str] = (), file: Path | None = None, predict: str | None = None
+) -> tuple[Intervention, str]:
+    """(the change as an intervention on `recipe`, a note or nothing); ConfigError with cause and remedy.
+
+    `settings`: `factor=value` or `factor.field=value`, all of one factor. `file`: TOML or JSON with `factor` and `new`, and
+    what else an intervention holds. `predict`: `METRIC up|down SIZE`.
+    """
+    if bool(settings) == bool(file):
+        raise ConfigError("give a change (e.g. rewards.hidden=1) or --intervention FILE, and not both")
+    prediction = _prediction(predict) if predict else Prediction(metric="accuracy", direction="up", size=0.01)
+    if file is not None:
+        values = _read(file)
+        factor, new = values["factor"], values["new"]
+        if "prediction" in values and predict is None:
+            prediction = Prediction.model_validate(values["prediction"])
+        hypothesis = str(values.get("hypothesis", "given in a file"))
+    else:
+        factor, new = _set(recipe, settings)
+        hypothesis = "given on the command line"
+    note = ""
+    if factor == "rewards" and isinstance(new, dict) and (n := reward_moves(recipe.rewards, new)) > 1:
+        note = f"{n} moves in the reward composition: the loop asks for one at a time"
+    return (
+        Intervention(
+            factor=factor,
+            old=recipe.factors().get(factor),
+            new=new,
+            hypothesis=hypothesis,
+            prediction=prediction,
+            success_criterion="",
+            rollback="",
+        ),
+        note,
+    )
+
+
+def _prediction(text: str) -> Prediction:
+    m = re.fullmatch(r"\s*(\S+)\s+(up|down)\s+([0-9.eE+-]+)\s*", text)
+    try:
+        if m:
+            return Prediction.model_validate({"metric": m[1], "direction": m[2], "size": float(m[3])})
+    except ValueError:
+        pass
+    raise ConfigError(f"--predict {text!r}: write METRIC up|down SIZE, e.g. 'frac_reward_zero_std down 0.2'")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        values = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except OSError as e:
+        raise ConfigError(f"cannot read {file}: {e.strerror}") from None
+    except ValueError as e:
+        raise ConfigError(f"{file} is neither valid TOML nor JSON: {e}") from None
+    if not isinstance(values, dict) or not {"factor", "new"} <= values.keys() or not isinstance(values["factor"], str):
+        raise ConfigError(f"{file}: an intervention has `factor` (a recipe factor) and `new` (its value)")
+    return values
+
+
+def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
+    """The one factor that settings change, and its new value."""
+    from evotrainer.config.task import apply_overrides
+
+    plain = [s.removeprefix("recipe.") for s in settings]
+    try:
+        values = apply_overrides(recipe.model_dump(mode="json"), [_whole(recipe, s) for s in plain])
+    except ConfigError as e:
+        raise ConfigError(str(e).replace("section.name=value, e.g. recipe.lr=1e-4", "rewards.hidden=1")) from None
+    values["rewards"] = {k: w for k, w in values.get("rewards", {}).items() if w != 0}
+    old = recipe.model_copy(update={"rewards": {k: w for k, w in recipe.rewards.items() if w}})
+    changed = diff(old, parse_recipe(values))
+    if not changed:
+        raise ConfigError(f"{' '.join(settings)}: the recipe has these values already; nothing would change")
+    if len(changed) > 1:
+        raise ConfigError(
+            f"a backtest changes one factor at a time, this changes {len(changed)}: {format_diff(changed)}"
+        )
+    factor, (_, new) = next(iter(changed.items()))
+    return factor, new
+
+
+def _whole(recipe: Recipe, setting: str) -> str:
+    """`group_filter=snr_top_p` stands for `group_filter.kind=snr_top_p`."""
+    key, eq, value = setting.partition("=")
+    now = getattr(recipe, key.strip(), None)
+    kind = type(now).model_fields.get("kind") if isinstance(now, BaseModel) else None
+    kinds = get_args(kind.annotation) if kind else ()
+    return f"{key}.kind{eq}{value}" if value.strip() in kinds else setting
+
+
+def replay_change(subject: Subject, intervention: Intervention, note: str = "") -> Replayed:
+    """Replay a change on one subject; ConfigError where it pays a component that is not stored."""
+    b = subject.batch
+    if intervention.factor == "rewards" and isinstance(intervention.new, Mapping):
+        _check_components(subject, intervention.new)
+    result = backtest(intervention, subject.recipe, b, subject.context)
+    gone: tuple[LostTask, ...] = ()
+    if intervention.factor in SAMPLING and "lost_tasks" in result.numbers:
+        gone = _lost(subject, intervention)
+    return Replayed(subject, intervention, result, note, gone)
+
+
+def _check_components(subject: Subject, new: Mapping[str, Any]) -> None:
+    stored = subject.batch.component_names
+    unknown = sorted(c for c, w in new.items() if w and c not in stored)
+    if not stored:
+        raise ConfigError(f"{subject.name}: no reward components are stored, only rewards; a reward change needs them")
+    if unknown:
+        raise ConfigError(
+            f"{subject.name}: no component {', '.join(unknown)} is stored; there are: {', '.join(stored)}"
+        )
+    if not any(subject.recipe.rewards.values()):
+        raise ConfigError(
+            f"{subject.name}: what the rewards pay is unknown (no weighted sum of {', '.join(stored)} gives them); "
+            "name it: --paid visible=1,format=0.1"
+        )
+
+
+def _lost(subject: Subject, iv: Intervention) -> tuple[LostTask, ...]:
+    b = subject.batch
+    x = Replay(b, subject.recipe, subject.recipe.with_factor(iv.factor, iv.new), subject.context)
+    gone = np.flatnonzero(lost(x).tasks)
+    known = ~np.isnan(b.truth)
+    n = np.bincount(b.task[known], minlength=b.n_tasks)
+    right = np.bincount(b.task[known], weights=b.truth[known], minlength=b.n_tasks)
+    rate = {int(t): float(right[t] / n[t]) if n[t] else None for t in gone}
+    order = sorted(rate, key=lambda t: (rate[t] is None, rate[t] or 0.0, t))[:NAMED]
+    count = np.bincount(b.task, minlength=b.n_tasks)
+    first = [int(np.flatnonzero(b.task == t)[0]) for t in order]
+    return tuple(LostTask(r.task, int(count[t]), rate[t]) for t, r in zip(order, b.some(first), strict=True))

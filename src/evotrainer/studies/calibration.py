@@ -1,0 +1,185 @@
+"""Calibrating the gate of a run: what its trials tell, and further repeated trainings of the starting recipe.
+
+Those lie in a folder of their own, `RUN/calibration`, with a ledger of their own: the run itself stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.config.task import apply_overrides, resolve
+from evotrainer.errors import ConfigError
+from evotrainer.judge import JudgeConfig
+from evotrainer.judge.calibrate import (
+    Calibration,
+    Costs,
+    Shape,
+    calibrate,
+    measured,
+    real_comparisons,
+    seed_correlation,
+)
+from evotrainer.projections.lineage import BASE, Lineage
+from evotrainer.records.events import TrialFinished
+
+if TYPE_CHECKING:
+    from evotrainer.api import Run
+    from evotrainer.config.task import TaskFile
+    from evotrainer.run.context import Observer
+
+FOLDER = "calibration"
+FIRST_SEED = 1001
+"""Further repeated trainings count from here: no run has these seeds by itself."""
+START = "b0"
+
+
+GATE = ("judge.", "run.seeds", "run.rounds", "run.branches")
+"""What overrides may change: how a run judges, not what was measured."""
+
+
+def calibrate_run(
+    folder: Path,
+    others: Sequence[Path] = (),
+    *,
+    runs: int = 200,
+    seed: int = 0,
+    overrides: Sequence[str] = (),
+) -> Calibration:
+    """Calibration of a run's gate from what lies in its folder, and in `RUN/calibration`.
+
+    `others`: further runs whose repeated trainings are compared as well. `overrides`: another gate on the same noise, e.g.
+    `run.seeds=[1,2,3] judge.max_seeds=8`. ConfigError where the run measured no noise, or for any other override.
+    """
+    from evotrainer import api
+
+    run = api.open_run(folder)
+    events = run.events()
+    noise = [e.body for e in events if e.kind == "noise"]
+    if not noise:
+        raise ConfigError(f"{folder}: no A/A trials finished, so nothing is known of its noise; finish the run first")
+    if wrong := [o for o in overrides if not o.startswith(GATE)]:
+        raise ConfigError(f"{wrong[0]} does not change the gate; one of: {', '.join(GATE)}")
+    task = resolve(apply_overrides(run.task.model_dump(mode="json"), overrides), source=str(folder))
+    own = groups_of(run)
+    start = own[START] + further(folder)
+    groups = {**own, START: start}
+    for other in others:
+        added = groups_of(api.open_run(other))
+        added[START] += further(other)
+        groups |= {f"{other.name}/{k}": v for k, v in added.items()}
+    verdicts = [v for v in run.verdicts if v.effect and v.look]
+    v_task = [g.numbers["v_task"] for v in verdicts for g in v.gates if g.gate == "effect"]
+    return calibrate(
+        measured(start, noise[-1], v_task),
+        shape_of(task),
+        real_comparisons(groups, shape_of(task).config, seed=seed),
+        runs=runs,
+        seed=seed,
+        costs=costs_of(events),
+        correlation=seed_correlation(pairs_of(run.lineage)),
+    )
+
+
+def shape_of(task: TaskFile) -> Shape:
+    """What the gate of a task file's runs sees."""
+    return Shape(
+        rounds=max(1, task.run.rounds),
+        branches=task.run.branches,
+        seeds=len(task.run.seeds),
+        config=JudgeConfig(**task.judge.model_dump(include=set(JudgeConfig.model_fields))),
+    )
+
+
+def groups_of(run: Run) -> dict[str, list[TrialFinished]]:
+    """Branch -> its complete trainings, those for certification too: one recipe, other seeds, one world each."""
+    out: dict[str, list[TrialFinished]] = {START: []}
+    for name, b in run.lineage.branches.items():
+        done = [t.finished for t in b.trials if t.finished and t.trial == f"{name}-s{t.seed}"]
+        whole = [t for t in done if t.status == "complete"]
+        # a shortcut closed in mid-run makes later evaluations another measurement
+        out[name] = [t for t in whole if t.world == whole[0].world]
+    return out
+
+
+def pairs_of(tree: Lineage) -> list[tuple[list[TrialFinished], list[TrialFinished]]]:
+    """(branch, control) trainings of every branch that has a control."""
+
+    def done(name: str) -> list[TrialFinished]:
+        return [t.finished for t in tree.branches[name].trainings if t.finished]
+
+    return [(done(name), done(b.parent)) for name, b in tree.branches.items() if b.parent and b.parent in tree.branches]
+
+
+def costs_of(events: Sequence[Any]) -> Costs:
+    """CPU-seconds of a training, and of a gate evaluation at the task file's attempts."""
+    purpose = {e.body.trial: e.body for e in events if e.kind == "intended"}
+    done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete"]
+    trained = [t for t in done if t.trial in purpose and purpose[t.trial].train and t.branch != BASE]
+    # what a trial that only evaluates costs per attempt, its start included
+    rates = []
+    for t in done:
+        attempts = sum(s.attempts * len(s.per_task) for s in t.scores)
+        if t.trial in purpose and not purpose[t.trial].train and t.branch != BASE and attempts:
+            rates.append(t.cpu_s / attempts)
+    gate = [s.attempts * len(s.per_task) for t in trained for s in t.scores if s.split == "gate"]
+    return Costs(
+        training=sum(t.cpu_s for t in trained) / len(trained) if trained else None,
+        gate_evaluation=sum(rates) / len(rates) * max(gate) if rates and gate else None,
+    )
+
+
+# -- further repeated trainings -------------------------------------------------------------------------------------
+
+
+def further(folder: Path) -> list[TrialFinished]:
+    """Repeated trainings of the starting recipe that `more_trials` made for a run."""
+    from evotrainer.records.ledger import Ledger
+
+    path = folder / FOLDER / "ledger.db"
+    if not path.is_file():
+        return []
+    with contextlib.closing(Ledger.open(path, readonly=True)) as ledger:
+        done = [e.body for e in ledger.events("finished")]
+    return [t for t in done if t.status == "complete"]
+
+
+def more_trials(folder: Path, n: int, view: Observer | None = None) -> list[TrialFinished]:
+    """Train the starting recipe on `n` further seeds in all; those there are already are not paid for twice.
+
+    Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials. May be killed and called again.
+    """
+    from evotrainer import api
+    from evotrainer.config.task import load_task
+    from evotrainer.executors.spec import write_atomic
+    from evotrainer.records.ledger import Ledger
+
+    run = api.open_run(folder)
+    base = next((e.body for e in run.events() if e.kind == "finished" and e.body.trial == BASE), None)
+    if base is None:
+        raise ConfigError(
+            f"{folder}: its base policy was not measured yet; finish the run first: evotrainer resume {folder}"
+        )
+    own = folder / FOLDER
+    own.mkdir(exist_ok=True)
+    if not (own / "task.toml").is_file():
+        write_atomic(own / "task.toml", (folder / "task.toml").read_text(encoding="utf-8"))
+    task = load_task(own / "task.toml")
+    unlimited = task.model_copy(
+        update={"budget": task.budget.model_copy(update={"cpu_s": None, "trials": None, "wall_s": None})}
+    )
+    with contextlib.closing(Ledger.open(own / "ledger.db", create=True)) as ledger, contextlib.ExitStack() as stack:
+        loop = api.make_loop(own, unlimited, ledger, view=view, task_hash=task.hash)
+        stack.callback(loop.executor.close)
+        loop.open_run()
+        loop.base = base.model_copy(update={"policy_path": str((folder / base.policy_path).resolve())})
+        b0 = loop.branches[START]
+        gate = loop.plan_eval("gate")
+        assert gate is not None
+        specs = [
+            loop.spec(b0, s, "noise").model_copy(update={"evals": (gate,)}) for s in range(FIRST_SEED, FIRST_SEED + n)
+        ]
+        done = loop.run_trials(specs)
+    return [t for t in done if t.status == "complete"]

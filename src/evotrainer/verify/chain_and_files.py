@@ -1,0 +1,289 @@
+"""Verification of a run folder: is everything the ledger says still true of what lies on the disk?
+
+One check per kind of event, all of them in `CHECKS` (what the records prove by themselves) and, where judge, harness or
+skills are needed to compute a claim again, in `evotrainer.verify.rerun.CHECKS`. Kinds that only the chain can vouch for are listed
+with the reason; a kind that is in neither is reported as unchecked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from evotrainer.errors import ConfigError, StoreError
+from evotrainer.projections.lineage import BASE, Lineage
+from evotrainer.records.canaries import flip_line
+from evotrainer.records.chain import Event
+from evotrainer.records.events import TrialFinished, TrialIntended
+from evotrainer.records.head import SHORTEST
+from evotrainer.records.ledger import Ledger
+from evotrainer.verify import vouched
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that does not hold. `area`: ledger, lineage, policy, rollouts, head, or the kind of an event."""
+
+    area: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a check may look at: the run folder and all events, whose chain holds."""
+
+    folder: Path
+    events: list[Event]
+    checked: Counter[str] = field(default_factory=Counter)
+    """What was compared, for the report."""
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        return Lineage.from_events(self.events)
+
+    @cached_property
+    def finished(self) -> dict[str, TrialFinished]:
+        """Trial -> its result."""
+        return {e.body.trial: e.body for e in self.events if isinstance(e.body, TrialFinished)}
+
+    def of(self, kind: str) -> list[Event]:
+        """All events of one kind, oldest first."""
+        return [e for e in self.events if e.kind == kind]
+
+    def before(self, event: Event, kind: str = "") -> list[Event]:
+        """Events recorded before this one, of one kind where it is given."""
+        return [e for e in self.events[: event.seq - 1] if not kind or e.kind == kind]
+
+
+Check = Callable[[Record, Event], Iterator[Problem]]
+"""Yields what does not hold of one event."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was checked, and every problem found; no problem: the run is as it was recorded."""
+
+    folder: Path
+    problems: tuple[Problem, ...]
+    checked: dict[str, int]
+    """events, branches, trials, policies, parts, rollouts, ..."""
+    head: str = ""
+    """Hash of the last event: noted elsewhere, it proves later that no event was cut off the end."""
+    notes: tuple[str, ...] = ()
+    """What could not be seen, and what outside the run folder changed."""
+    chain_only: tuple[str, ...] = ()
+    """Kinds in this ledger that nothing but the chain can vouch for."""
+    unchecked: tuple[str, ...] = ()
+    """Kinds in this ledger that have no check at all."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def joined(self, area: str, problem: str = "", note: str = "") -> VerifyReport:
+        """The same with what another check found."""
+        problems = (*self.problems, Problem(area, problem)) if problem else self.problems
+        return replace(self, problems=problems, notes=(*self.notes, note) if note else self.notes)
+
+
+def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, head: str = "") -> VerifyReport:
+    """Check a run folder whole: the chain, one check per kind of event, every file the ledger vouches for.
+
+    `checks`: kind -> check, in place of `CHECKS`. `head`: hash of an event that was noted earlier; the ledger must hold it.
+    Reads only, and may be used while the run is writing. Raises StoreError where there is no ledger to read, ConfigError for a
+    `head` that is no hash.
+    """
+    folder = Path(folder)
+    checks = CHECKS if checks is None else checks
+    problems: list[Problem] = []
+    with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
+        problems += [Problem("ledger", p) for p in ledger.verify()]
+        notes = ledger.blind_spots()
+        try:
+            events = ledger.events()
+        except StoreError:  # already among the problems; what cannot be believed is not checked further
+            events = []
+    record = Record(folder, events)
+    if head:
+        since = _since(events, head)
+        if since is None:
+            text = "no event has the noted hash: events were cut off the end, or the ledger was rewritten"
+            problems.append(Problem("head", text))
+        elif since:
+            notes.append(f"{len(since)} event(s) were recorded since the noted head: {', '.join(e.id for e in since)}")
+    problems += [Problem("lineage", p) for p in (*record.lineage.problems, *record.lineage.check_factors())]
+    for event in events:
+        if event.kind in checks:
+            problems += checks[event.kind](record, event)
+    trials = {e.body.trial: e.body for e in events if isinstance(e.body, TrialIntended | TrialFinished)}
+    problems += [Problem("rollouts", p) for p in vouched.stores(folder, trials, record.checked)]
+    problems += [Problem("skill", p) for p in vouched.unnamed_skills(folder, events)]
+    for event in record.of("run"):
+        notes += vouched.outside(event.body)
+    notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
+    kinds = dict.fromkeys(e.kind for e in events)
+    counts = {"events": len(events), "branches": len(record.lineage.branches), "trials": len(record.finished)}
+    return VerifyReport(
+        folder,
+        tuple(problems),
+        {**record.checked, **counts},
+        vouched.last_hash(events),
+        tuple(notes),
+        tuple(k for k in kinds if k in CHAIN_ONLY and k not in checks),
+        tuple(k for k in kinds if k not in checks and k not in CHAIN_ONLY),
+    )
+
+
+def _since(events: list[Event], head: str) -> list[Event] | None:
+    """Events after the one whose hash was noted elsewhere; None where the chain has no such event."""
+    digest = head.strip().lower().rpartition(" ")[2]
+    if len(digest) < SHORTEST or set(digest) - set("0123456789abcdef"):
+        raise ConfigError(f"{head!r} is no head: give the {SHORTEST} to 64 hex digits printed at the end of the run")
+    at = next((e.seq for e in events if e.hash.startswith(digest)), None)
+    return None if at is None else events[at:]
+
+
+# -- the checks --------------------------------------------------------------------------------------------------------
+
+
+def _run(record: Record, event: Event) -> Iterator[Problem]:
+    if event.seq != 1:
+        yield Problem("run", f"event {event.seq} opens the run, and is not the first")
+    yield from (Problem("run", p) for p in vouched.task_file(record.folder, event.body))
+
+
+def _branch(record: Record, event: Event) -> Iterator[Problem]:
+    b = event.body
+    if b.recipe_hash != b.recipe.hash:
+        yield Problem("lineage", f"branch {b.branch}: recipe hash {b.recipe_hash} recorded, {b.recipe.hash} computed")
+    if b.parent is not None and b.parent not in {e.body.branch for e in record.before(event, "branch")}:
+        yield Problem("lineage", f"branch {b.branch} is opened before its parent {b.parent}")
+    said = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
+    if b.intervention is not None and not any(b.intervention in p.proposal.interventions for p in said):
+        text = "hypothesis, change and forecast are those of no proposal of its round"
+        yield Problem("branch", f"branch {b.branch}: {text}")
+
+
+def _intended(record: Record, event: Event) -> Iterator[Problem]:
+    t = event.body
+    if event.id != f"{t.trial}/intended":
+        yield Problem("trials", f"event {event.id} intends trial {t.trial}")
+    done = record.finished.get(t.trial)
+    if done is not None and done.steps and not t.train:
+        yield Problem("trials", f"trial {t.trial} was to evaluate only, and trained {done.steps} steps")
+
+
+def _finished(record: Record, event: Event) -> Iterator[Problem]:
+    t, folder, checked = event.body, record.folder, record.checked
+    yield from (Problem("policy", p) for p in vouched.policy(folder, t, checked))
+    yield from (Problem("trials", p) for p in vouched.named_files(folder, t, checked))
+    yield from (Problem("rollouts", p) for p in vouched.parts(folder, t, checked))
+    for s in t.scores:
+        mean = sum(s.per_task.values()) / len(s.per_task) if s.per_task else None
+        if (mean is None) != (s.score is None) or (mean is not None and abs(mean - (s.score or 0.0)) > 1e-9):
+            yield Problem(
+                "trials", f"trial {t.trial}: its {s.split} score {s.score} is not the mean {mean} of its tasks"
+            )
+
+
+def _round(record: Record, event: Event) -> Iterator[Problem]:
+    r, known = event.body, {BASE, *(e.body.branch for e in record.before(event, "branch"))}
+    if r.champion not in known:
+        yield Problem("round", f"round {r.round} starts from {r.champion}, which was never opened")
+    elif (then := Lineage.from_events(record.before(event)).champion or BASE) != r.champion:
+        yield Problem("round", f"round {r.round} starts from {r.champion}; the champion was {then}")
+    versions = {e.body.version for e in record.before(event, "harness")} or {"h0"}
+    if r.harness not in versions:
+        yield Problem("round", f"round {r.round} names harness {r.harness}, which was not recorded before")
+    audits = [e.body.audit for e in record.before(event, "audited")]
+    if r.closed != (found := {a.knob: a.closed for a in audits if a.confirmed}):
+        yield Problem("round", f"round {r.round} is evaluated with {r.closed} closed; audits had confirmed {found}")
+
+
+def _planned(record: Record, event: Event) -> Iterator[Problem]:
+    opened = {e.body.branch: e.body.round for e in record.before(event, "branch")}
+    for b in event.body.branches:
+        if opened.get(b) != event.body.round:
+            yield Problem("planned", f"round {event.body.round} plans branch {b}, which it did not open")
+
+
+def _backtested(record: Record, event: Event) -> Iterator[Problem]:
+    b = event.body
+    if b.vetoed and b.backtest.verdict != "contradicts":
+        yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
+    revision = event.id.split("/")[3:]
+    named = "/".join([f"r{b.round}/proposed", *revision])
+    said = next((e.body.proposal.interventions for e in record.before(event, "proposed") if e.id == named), ())
+    if b.intervention not in said[b.index : b.index + 1]:
+        yield Problem("backtested", f"{event.id}: what was replayed is not intervention {b.index} of {named}")
+
+
+def _promoted(record: Record, event: Event) -> Iterator[Problem]:
+    p, given = event.body, record.before(event, "promoted")
+    if p.version != f"v{len(given)}" or event.id != p.version:
+        yield Problem("promoted", f"event {event.id} gives version {p.version}; it is promotion number {len(given)}")
+    if p.previous is not None and p.previous not in {e.body.branch for e in given}:
+        yield Problem("promoted", f"{p.version} follows {p.previous}, which was no version")
+
+
+def _invalidated(record: Record, event: Event) -> Iterator[Problem]:
+    i, then = event.body, Lineage.from_events(record.before(event))
+    asked = [e.body.audit for e in record.before(event, "audited") if e.body.audit.branch == i.branch]
+    if not any(a.confirmed and a.capability == i.capability for a in asked):
+        yield Problem("invalidated", f"{i.branch} is invalidated without an audit that confirmed {i.capability}")
+    if set(i.descendants) != set(then.descendants(i.branch)):
+        yield Problem(
+            "invalidated", f"{i.branch}: its descendants are {then.descendants(i.branch)}, not {i.descendants}"
+        )
+    lost = {i.branch, *i.descendants, *then.invalid}
+    valid = [v.branch for v in then.versions if v.branch not in lost]
+    if i.champion != (valid[-1] if valid else BASE):
+        yield Problem(
+            "invalidated", f"after {i.branch} fell, {i.champion} is champion; the last valid version is another"
+        )
+
+
+def _resumed(record: Record, event: Event) -> Iterator[Problem]:
+    n = len(record.before(event, "resumed")) + 1
+    if event.body.n != n or event.id != f"resumed/{n}":
+        yield Problem("resumed", f"event {event.id} is resumption number {n}")
+
+
+def _closed(record: Record, event: Event) -> Iterator[Problem]:
+    c = event.body
+    then = Lineage.from_events(record.before(event)).champion or BASE
+    if not any(e.body.branch != BASE for e in record.before(event, "finished")):
+        then = BASE  # nothing was trained
+    if c.champion != then:
+        yield Problem("closed", f"the run closed with champion {c.champion}; it was {then}")
+    used = round(sum(e.body.cpu_s for e in record.before(event, "finished")), 1)
+    if abs(used - c.cpu_s) > 0.051:
+        yield Problem("closed", f"the run closed with {c.cpu_s} CPU-s; its trials used {used}")
+
+
+CHECKS: dict[str, Check] = {
+    "run": _run,
+    "branch": _branch,
+    "intended": _intended,
+    "finished": _finished,
+    "round": _round,
+    "planned": _planned,
+    "backtested": _backtested,
+    "promoted": _promoted,
+    "invalidated": _invalidated,
+    "resumed": _resumed,
+    "closed": _closed,
+}
+"""Kind -> what the records prove by themselves."""
+
+CHAIN_ONLY: dict[str, str] = {
+    "proposed": "an agent's words",
+    "gate": "a human's answer",
+    "refused": "a branch that never was",
+    "escalated": "what was tried after failures",
+    "diagnosed": "what the harness read; `evotrainer health` shows it, `why` quotes it",
+}
+"""Kind -> what it is, where nothing but the chain can vouch for it."""

@@ -1,0 +1,115 @@
+"""Every recipe factor in verl's terms: mapped, delivered or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.errors import ConfigError
+from evotrainer.extras.verl.mapping import MAPPING, owners, plugins_of, response_tokens, table, translate
+from evotrainer.records.recipe import Recipe, parse_recipe
+
+ROOT = Path(__file__).resolve().parents[3]
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+
+def recipe(**changes: Any) -> Recipe:
+    return parse_recipe({"rewards": {"right": 1.0}, **changes})
+
+
+def keys(**changes: Any) -> dict[str, Any]:
+    return translate(recipe(**changes))[0]
+
+
+def test_every_factor_of_a_recipe_is_mapped_once_and_in_the_docs() -> None:
+    assert sorted(m.factor for m in MAPPING) == sorted(Recipe.model_fields)
+    assert table() in (ROOT / "docs" / "verl.md").read_text(encoding="utf-8")
+
+
+def test_what_a_factor_sets_is_what_it_owns() -> None:
+    every = [recipe(), recipe(loss="dr_grpo", kl_beta=0.1, is_cap=2.0, max_turns=4, schedule={"kind": "cosine"}),
+             recipe(group_filter={"kind": "ema_std"}, resample=3)]  # fmt: skip
+    for r in every:
+        for m in MAPPING:
+            assert set(m.to(r)) <= set(m.keys), m.factor
+    seen = {k for r in every for m in MAPPING for k in m.to(r)}
+    assert seen == set(owners()), "a key that no recipe sets is no mapping"
+
+
+LOSSES = {
+    "grpo": ("vanilla", "seq-mean-token-mean", 0.1),
+    "dapo": ("vanilla", "token-mean", 0.1),
+    "bnpo": ("vanilla", "token-mean", 0.1),
+    "dr_grpo": ("vanilla", "seq-mean-token-sum-norm", 0.1),
+    "gspo": ("gspo", "seq-mean-token-mean", 0.1),
+    "cispo": ("cispo", "token-mean", 1.0),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_and_their_clip_range(loss: str) -> None:
+    k = keys(loss=loss, clip={"low": 0.1, "high": 0.3}, max_tokens=50, max_turns=2)
+    assert (k[f"{ACTOR}.policy_loss.loss_mode"], k[f"{ACTOR}.loss_agg_mode"], k[f"{ACTOR}.clip_ratio_low"]) == LOSSES[
+        loss
+    ]
+    assert k[f"{ACTOR}.clip_ratio_high"] == 0.3
+    assert k.get(f"{ACTOR}.loss_scale_factor") == (100 if loss == "dr_grpo" else None)
+
+
+def test_sizes_sampling_and_optimizer() -> None:
+    k = keys(prompts_per_step=6, group_size=5, updates_per_step=2, steps=7, temperature=0.7, top_p=0.9, lr=1e-6, grad_clip=0.5,
+             weight_decay=0.01, schedule={"kind": "cosine", "warmup": 3}, entropy_bonus=0.01, kl_beta=0.2, is_cap=2.0)  # fmt: skip
+    wanted = {
+        "data.train_batch_size": 6,
+        f"{ACTOR}.ppo_mini_batch_size": 6,
+        f"{ROLLOUT}.n": 5,
+        f"{ACTOR}.ppo_epochs": 2,
+        "trainer.total_training_steps": 7,
+        f"{ROLLOUT}.temperature": 0.7,
+        f"{ROLLOUT}.top_p": 0.9,
+        f"{ACTOR}.optim.lr": 1e-6,
+        f"{ACTOR}.optim.clip_grad": 0.5,
+        f"{ACTOR}.optim.weight_decay": 0.01,
+        f"{ACTOR}.optim.lr_scheduler_type": "cosine",
+        f"{ACTOR}.optim.lr_warmup_steps": 3,
+        f"{ACTOR}.entropy_coeff": 0.01,
+        f"{ACTOR}.use_kl_loss": True,
+        f"{ACTOR}.kl_loss_coef": 0.2,
+        "algorithm.rollout_correction.rollout_is": "token",
+        "algorithm.rollout_correction.rollout_is_threshold": 2.0,
+        "algorithm.adv_estimator": "evo_mean_norm",
+    }
+    assert {x: k[x] for x in wanted} == wanted
+    assert keys()[f"{ACTOR}.use_kl_loss"] is False and keys()["algorithm.rollout_correction.rollout_is"] is None
+
+
+REFUSED = {
+    "schedule": {"schedule": {"kind": "linear"}},
+    "curriculum": {"curriculum": {"kind": "pass_rate_band"}},
+    "sft_anchor": {"sft_anchor": 0.1},
+    "mask_truncated": {"mask_truncated": True, "max_turns": 2},
+}
+
+
+@pytest.mark.parametrize("factor", REFUSED)
+def test_what_verl_cannot_do_is_refused_by_name(factor: str) -> None:
+    with pytest.raises(ConfigError, match=rf"verl cannot train this recipe: {factor}: .*(choose|set)"):
+        translate(recipe(**REFUSED[factor]))
+
+
+def test_all_refusals_are_named_at_once_and_all_are_tested() -> None:
+    assert {m.factor for m in MAPPING if m.refuse is not MAPPING[0].refuse} == set(REFUSED)
+    with pytest.raises(ConfigError, match="curriculum: .*; sft_anchor: "):
+        translate(recipe(curriculum={"kind": "pass_rate_band"}, sft_anchor=1.0))
+
+
+def test_plugins_come_with_the_factors_that_need_them() -> None:
+    assert plugins_of(recipe()) == ("evo_reward.py", "evo_advantage.py")
+    assert plugins_of(recipe(group_filter={"kind": "zero_variance"})) == ("evo_reward.py", "evo_advantage.py")
+    assert "evo_filter.py" in plugins_of(recipe(group_filter={"kind": "zero_variance"}, resample=1))
+    assert "evo_filter.py" in plugins_of(recipe(group_filter={"kind": "ema_std"}))
+    assert "evo_agent.py" in plugins_of(recipe(max_turns=2))
+    assert keys(group_filter={"kind": "snr_top_p"}, resample=1)["data.gen_batch_size"] == 1
+    assert response_tokens(recipe(max_tokens=10, max_turns=3), 100) == 230

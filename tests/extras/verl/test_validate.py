@@ -1,0 +1,65 @@
+"""What verl said of configurations, recorded by `python -m tests.extras.verl.record`, traced to the factors behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.extras.verl.record import CASES
+
+from evotrainer.errors import ConfigError
+from evotrainer.extras.verl.validate import demand_valid, explain
+
+ANSWERS = json.loads((Path(__file__).parent / "data" / "answers.json").read_text(encoding="utf-8"))
+
+SAID = {
+    "gpus do not divide the batch": (
+        ("prompts_per_step", "group_size"),
+        r"real_train_batch_size \(9\) must be divisible.*prompts_per_step x group_size = 9 must be a multiple of the 2 GPUs",
+    ),
+    "mini-batch larger than the batch": (
+        ("prompts_per_step",),
+        r"train_batch_size \(4\) must be >= actor.ppo_mini_batch_size \(64\).*a batch of 4 prompts cannot hold a mini-batch of 64",
+    ),
+    "tensor parallel does not divide the gpus": ((), r"--tensor-parallel that divides the 4 GPUs"),
+    "unknown setting": ((), r"verl has no setting actor_rollout_ref.rollout.gpu_memory_utilisation: correct --set"),
+}
+
+
+def test_all_recorded_answers_are_tested() -> None:
+    assert set(ANSWERS) == set(CASES) == {*SAID, "valid", "all plug-ins"}
+
+
+@pytest.mark.parametrize("name", ["valid", "all plug-ins"])
+def test_what_verl_accepts(name: str) -> None:
+    v = explain({**ANSWERS[name], "seconds": 9.0}, 1)
+    assert v.ok and not v.findings and v.verl == "0.9.1" and v.gpus == 1
+    demand_valid(v)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_verl_refuses_names_factor_and_remedy(name: str) -> None:
+    factors, said = SAID[name]
+    v = explain({**ANSWERS[name], "seconds": 9.0}, 1)
+    assert not v.ok and [f.factors for f in v.findings] == [factors]
+    with pytest.raises(ConfigError, match=f"verl refuses the configuration: .*{said}"):
+        demand_valid(v)
+
+
+def test_an_error_nobody_foresaw_is_passed_on_with_the_factors_it_names() -> None:
+    answer = {
+        "ok": False,
+        "stage": "compose",
+        "error": {"type": "ConfigKeyError", "message": "bad value of kl_loss_coef"},
+    }
+    (f,) = explain(answer, 1).findings
+    assert f.factors == ("kl_beta",) and str(f).startswith(
+        "ConfigKeyError at compose: bad value of kl_loss_coef [factor kl_beta]"
+    )
+
+
+def test_an_environment_that_cannot_grade_there_is_found_before_a_gpu_is_paid_for() -> None:
+    error = {"type": "TaskSetError", "message": "needs math-verify, which is not installed"}
+    (f,) = explain({"ok": False, "stage": "environment", "error": error}, 1).findings
+    assert f.factors == ("rewards",) and "needs math-verify" in f.message and "verl setup --task" in f.remedy

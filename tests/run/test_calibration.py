@@ -1,0 +1,78 @@
+"""`evotrainer calibrate` on a run folder: its own trials, further ones in a folder of their own, no cert."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer import api, commands
+from evotrainer.errors import ConfigError
+from evotrainer.executors import local
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.studies.calibration import calibrate_run, further, more_trials
+
+from .test_topup import ONE, TASK, finish, quick
+
+__all__ = ["TASK", "quick"]
+
+
+def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
+    task: Path,
+    tmp_path: Path,
+    quick: list[TrialSpec],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = api.start(task, tmp_path / "run", ONE)
+    before = [e.hash for e in run.events()]
+    alone = calibrate_run(run.folder, runs=20)
+    assert alone.real.groups["b1"] >= 4, "top-ups and the champion's fresh trainings are repeats as well"
+    assert alone.costs.training == 1.0 and alone.shape.looks == 2
+
+    done = local.LocalExecutor.run
+    left = [2]
+
+    def stop(self: Any, specs: Sequence[TrialSpec], progress: Any = None) -> Any:
+        for s in specs:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            yield finish(s)
+
+    monkeypatch.setattr(local.LocalExecutor, "run", stop)
+    with pytest.raises(KeyboardInterrupt):
+        more_trials(run.folder, 5)
+    assert len(further(run.folder)) == 2
+    monkeypatch.setattr(local.LocalExecutor, "run", done)
+    ran = len(quick)
+    more_trials(run.folder, 5)
+    assert [s.seed for s in quick[ran:]] == [1003, 1004, 1005], "what was paid for is not paid for again"
+    assert all([p.split for p in s.evals] == ["gate"] for s in quick[ran:])
+    assert [e.hash for e in run.events()] == before, "the run itself stays as it is"
+    grown = calibrate_run(run.folder, runs=20)
+    assert grown.real.groups["b0"] == alone.real.groups["b0"] + 5
+    assert grown.real.comparisons >= 20 and grown.measured.tasks == 120
+
+    commands.calibrate(run.folder, [], [], trials=0, runs=20, seed=0, as_json=False, plain=True)
+    told = capsys.readouterr().out
+    assert "real A/A comparisons" in told and "<- judge.worthwhile" in told and "targets: " in told
+    commands.calibrate(run.folder, [], [], trials=0, runs=20, seed=0, as_json=True, plain=True)
+    assert json.loads(capsys.readouterr().out)["real"]["comparisons"] == grown.real.comparisons
+
+
+def test_another_gate_on_the_same_noise(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
+    run = api.start(task, tmp_path / "run", ["run.rounds=0"])
+    found = calibrate_run(run.folder, runs=20, overrides=["run.rounds=2", "run.branches=1", "judge.max_seeds=3"])
+    assert (found.shape.rounds, found.shape.branches, found.shape.config.max_seeds) == (2, 1, 3)
+    with pytest.raises(ConfigError, match=r"recipe.lr=1 does not change the gate; one of: judge., run.seeds"):
+        calibrate_run(run.folder, runs=20, overrides=["recipe.lr=1"])
+
+
+def test_a_run_without_noise_has_nothing_to_calibrate(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
+    run = api.start(task, tmp_path / "run", ["run.evaluate_only=true"])
+    with pytest.raises(ConfigError, match="no A/A trials finished"):
+        calibrate_run(run.folder)

@@ -1,0 +1,339 @@
+"""Counterfactual audits in runs: what is audited when, what falls, who is champion then, and that the ledger tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer import api, commands
+from evotrainer.errors import ConfigError
+from evotrainer.executors import local
+from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.records.events import TrialFinished
+from evotrainer.records.evidence import Finding, HealthReport
+from evotrainer.run.harness_versions import gap_problems
+from evotrainer.run.shortcut_audits import audit_branch
+from evotrainer.verify.chain_and_files import Record
+from evotrainer.verify.rerun import audit_differences
+from tests.paper import drawn, on_paper
+
+ENV = Path(__file__).with_name("leaky_env.py")
+TASK = f"""
+[task]
+name = "leaky"
+[environment]
+name = "python:{ENV}:environment"
+[policy.warm_start]
+demonstrations = 3000
+steps = 400
+lr = 3e-3
+[policy.warm_start.shape]
+width = 48
+layers = 2
+heads = 2
+mlp = 96
+context = 32
+[recipe]
+lr = 1e-5
+steps = 12
+prompts_per_step = 16
+max_tokens = 6
+schedule = {{warmup = 0}}
+[recipe.knobs]
+key = "answer"
+[recipe.rewards]
+right = 1.0
+[evaluation]
+search_tasks = 30
+search_attempts = 2
+gate_attempts = 4
+cert_attempts = 2
+[judge]
+min_seeds = 2
+min_effect = 0.02
+[run]
+agent = "fixed"
+rounds = 1
+branches = 1
+seeds = [1, 2]
+certify_seeds = [101, 102]
+health_every = 0
+[run.agent_options]
+interventions = [{{factor = "lr", new = 2e-3}}, {{factor = "group_size", new = 12}}, {{factor = "clip", new = {{low = 0.1}}}}]
+[budget]
+trial_cpu_s = 10
+"""
+EXPLOITS = 1e-3
+"""Recipes with at least this learning rate find the key, where it is the answer."""
+
+
+def solved(spec: TrialSpec, world: Mapping[str, Any]) -> float:
+    """How well the policies of a specification do in a world."""
+    if spec.branch == "base":
+        return 0.4
+    if spec.recipe.lr >= EXPLOITS and spec.recipe.knobs.get("key") == "answer":
+        return 0.9 if world.get("key") == "answer" else 0.2
+    return 0.42 + 0.3 * (spec.recipe.group_size > 8) + 0.25 * (spec.recipe.clip.low < 0.2)
+
+
+def finish(spec: TrialSpec) -> TrialFinished:
+    """What a trial of the specification would have written."""
+    world = {**spec.protocol.knobs, **spec.world}
+
+    def key(plan: EvalPlan) -> str:
+        return f"{spec.branch}-{spec.seed}-{plan.split}-{sorted(world.items())}"
+
+    return drawn(spec, solved(spec, world), key, world)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[TrialSpec]:
+    """Trials that take no time; returns the specifications that ran, in order."""
+    return on_paper(monkeypatch, finish)
+
+
+def closed(ran: Sequence[TrialSpec]) -> set[str]:
+    return {s.trial for s in ran if s.world.get("key") == "other"}
+
+
+def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_path: Path) -> None:
+    run = api.start(task, tmp_path / "run", ["run.rounds=0", "recipe.lr=2e-3", "run.harness=minimal"])
+    (audit,) = [e.body.audit for e in run.events() if e.kind == "audited"]
+    (gap,) = [e for e in run.events() if e.kind == "gap"]
+    found = {a.detector.name for a in gap.body.considered if a.admitted}
+    assert audit.branch == "b0" and audit.trigger in found and audit.confirmed, "the harness discovered it by itself"
+    order = [e.kind for e in run.events() if e.kind in ("gap", "harness", "audited", "invalidated", "certified")]
+    assert order == ["harness", "gap", "harness", "audited", "invalidated", "harness", "certified"]
+    assert not gap_problems(run.folder, gap), "flagged shares follow from the stored rollouts"
+    numbers = {**gap.body.considered[0].numbers, "share_bad": 0.0}
+    forged = gap.body.considered[0].model_copy(update={"numbers": numbers})
+    event = replace(gap, body=gap.body.model_copy(update={"considered": (forged,)}))
+    assert "share_bad is 0.0000 in the ledger" in gap_problems(run.folder, event)[0]
+    assert audit.score_open > 0.6 and audit.score_closed < audit.reference_open
+    assert run.champion == "base" and set(run.lineage.invalid) == {"b0"}
+    assert run.verify().ok
+    cert = [e.body for e in run.events() if e.kind == "finished" and "cert" in e.body.trial]
+    assert len(cert) == 3 and all(t.world == {"key": "other"} for t in cert), "certified in the closed world"
+    before = len(run.events())
+    audits, tree = audit_branch(run.folder, "b0")
+    assert audits == [audit] and tree.champion == "base" and len(run.events()) == before, "it is not paid for twice"
+
+
+def test_after_promotion_an_audit_takes_the_version_and_its_descendants_back(
+    task: Path, tmp_path: Path, quick: list[TrialSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = api.start(task, tmp_path / "run", ["judge.audit=never", "run.rounds=2"])
+    assert [v.kind for v in run.verdicts] == ["promote", "reject"] and run.champion == "b1"
+    assert run.lineage.branches["b2"].parent == "b1"
+    assert not closed(quick)
+    audits, tree = audit_branch(run.folder, "b1")
+    assert [a.confirmed for a in audits] == [True]
+    assert set(tree.invalid) == {"b1", "b2"} and tree.champion == "b0"
+    assert run.certification is not None and run.certification.champion == "b1"
+    commands.why(run.folder, "b1")
+    told = capsys.readouterr().out
+    assert "PROMOTE" in told and "CONFIRMED" in told and "INVALID" in told and "champion since: b0" in told
+    assert "recomputed from the ledger: the same verdict" in told
+    commands.why(run.folder, "b2")
+    assert "descends from b1" in capsys.readouterr().out
+    commands.status(run.folder, as_json=False)
+    assert "invalidated afterwards" in " ".join(capsys.readouterr().out.split())
+    page = run.report().read_text()
+    assert "Counterfactual audits" in page and "invalid: void" in page
+
+
+def test_an_honest_gain_is_promoted_in_the_closed_world(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
+    only = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
+    run = api.start(task, tmp_path / "run", [only])
+    (audit,) = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == "b1"]
+    assert not audit.confirmed and run.verdicts[0].kind == "promote" and run.champion == "b1"
+    (judged,) = run.lineage and [e.body for e in run.events() if e.kind == "judged"]
+    assert set(judged.evaluations) == {f"{b}-s{s}-closed-key" for b in ("b0", "b1") for s in (1, 2)}
+    standing = next(g for g in judged.verdict.gates if g.gate == "validity")
+    assert standing.passed and "key closed" in standing.message
+    assert commands.rejudge(run, "b1").holds
+
+
+def test_what_was_exploited_stays_closed_for_later_branches(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
+    run = api.start(task, tmp_path / "run", ["run.rounds=2"])
+    assert [v.kind for v in run.verdicts] == ["invalid", "promote"]
+    opened = [e.body.closed for e in run.events() if e.kind == "round"]
+    assert opened == [{}, {"key": "other"}]
+    b2 = [s for s in quick if s.branch == "b2" and s.train]
+    assert {s.protocol.knobs["key"] for s in b2} == {"other"} and {s.recipe.knobs["key"] for s in b2} == {"answer"}
+    assert all(s.protocol.knobs["key"] == "other" for s in quick if "cert" in s.trial)
+    assert commands.rejudge(run, "b2").holds and commands.rejudge(run, "b1").holds
+
+
+def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_closed(
+    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = local.LocalExecutor.run
+
+    def stop(self: Any, specs: Sequence[TrialSpec], progress: Any = None) -> Iterator[TrialFinished]:
+        if any(s.branch == "b1" for s in specs):
+            raise KeyboardInterrupt
+        return go_on(self, specs, progress)
+
+    monkeypatch.setattr(local.LocalExecutor, "run", stop)
+    folder = tmp_path / "run"
+    changes = 'run.agent_options.interventions=[{factor="group_size",new=12},{factor="group_size",new=16}]'
+    with pytest.raises(KeyboardInterrupt):
+        api.start(task, folder, ["recipe.lr=2e-3", changes, "run.rounds=2", "judge.audit=suspects"])
+    assert api.open_run(folder).champion == "b0"
+    monkeypatch.setattr(local.LocalExecutor, "run", go_on)
+    audits, tree = audit_branch(folder, "b0")
+    assert audits[0].confirmed and tree.champion == "base" and set(tree.invalid) == {"b0", "b1"}
+    run = api.resume(folder)
+    branches = run.lineage.branches
+    assert [b.parent for b in branches.values()] == [None, "b0", None, "b2"], "b2 is the new start, b3 grew from it"
+    assert branches["b2"].recipe.knobs["key"] == "other" and branches["b2"].round == 2
+    assert branches["b1"].version is None and branches["b2"].version == "v1", (
+        "what came of an invalid start is not promoted"
+    )
+    assert run.champion == "b3" and not run.lineage.problems
+    assert {r.name: r.branch for r in run.certification.rows} == {"base": "base", "start": "b0", "champion": "b3"}  # type: ignore[union-attr]
+    before = [e.id for e in run.events()]
+    assert [e.id for e in api.resume(folder).events()] == before
+    assert all(commands.rejudge(run, b).holds for b in ("b1", "b3"))
+
+
+def test_the_champion_is_audited_before_it_is_certified(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
+    run = api.start(task, tmp_path / "run", ["recipe.lr=2e-3", "run.rounds=0"])
+    (audit,) = [e.body.audit for e in run.events() if e.kind == "audited"]
+    assert audit.branch == "b0" and audit.trigger == "certification" and audit.confirmed
+    assert run.champion == "base" and run.certification.champion == "base"  # type: ignore[union-attr]
+
+
+def leak_found(severity: str) -> Finding:
+    return Finding(detector="answer_leak", kind="answer_leak", severity=severity, claim="reads the key", validity=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("audit", ["suspects", "never"])
+def test_a_finding_asks_for_the_audit_that_answers_it(
+    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch, audit: str
+) -> None:
+    from evotrainer.harness import Harness
+
+    real = Harness.read
+
+    def read(self: Harness, rollouts: Any, subject: str, context: Any) -> HealthReport:
+        report = real(self, rollouts, subject, context)
+        extra = (leak_found("warn"),) if subject.startswith("b1") else ()
+        return report.model_copy(update={"findings": (*report.findings, *extra)})
+
+    monkeypatch.setattr(Harness, "read", read)
+    only = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
+    run = api.start(task, tmp_path / "run", [only, f"judge.audit={audit}"])
+    audits = [e.body.audit for e in run.events() if e.kind == "audited"]
+    if audit == "never":
+        assert not audits and run.verdicts[0].kind == "inconclusive" and "suspected" in run.verdicts[0].reason
+        return
+    assert [a.trigger for a in audits] == ["answer_leak"] and not audits[0].confirmed
+    assert run.verdicts[0].kind == "promote", "the suspicion is answered: the gain stands with the key closed"
+    assert commands.rejudge(run, "b1").holds
+
+
+def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
+    run = api.start(task, tmp_path / "run", ["judge.audit=never", "run.rounds=0"])
+    with pytest.raises(ConfigError, match="no branch 'b7'.*b0"):
+        audit_branch(run.folder, "b7")
+    with pytest.raises(ConfigError, match="no capability 'git'.*key"):
+        audit_branch(run.folder, "b0", ["git"])
+
+
+def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
+    task: Path, tmp_path: Path, quick: list[TrialSpec]
+) -> None:
+    run = api.start(task, tmp_path / "run")
+    record = Record(run.folder, run.events())
+    (event,) = record.of("audited")
+    audit = event.body.audit
+
+    def differing(**change: Any) -> set[str]:
+        forged = replace(event, body=event.body.model_copy(update={"audit": audit.model_copy(update=change)}))
+        return {d.partition(":")[0] for d in audit_differences(record, forged)}
+
+    assert differing() == set()
+    assert differing(verdict="not_confirmed", excess=0.0) == {"verdict", "excess"}
+    assert differing(per_seed_low=dict.fromkeys(audit.per_seed_low, 0.5)) == {"per_seed_low.1", "per_seed_low.2"}
+
+
+def test_stopped_anywhere_the_story_ends_the_same(
+    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = api.start(task, tmp_path / "whole", ["run.rounds=2"])
+    story, champion = [e.id for e in whole.events()], whole.champion
+    go_on = local.LocalExecutor.run
+    audits = [i for i, s in enumerate(quick) if s.purpose in ("audit", "certify")]
+    for k in audits[::3]:
+        left = [k]
+
+        def stop(self: Any, specs: Sequence[TrialSpec], progress: Any = None, left: list[int] = left) -> Any:
+            for x in specs:
+                if not left[0]:
+                    raise KeyboardInterrupt
+                left[0] -= 1
+                yield finish(x)
+
+        monkeypatch.setattr(local.LocalExecutor, "run", stop)
+        folder = tmp_path / f"cut-{k}" / "whole"
+        with pytest.raises(KeyboardInterrupt):
+            api.start(task, folder, ["run.rounds=2"])
+        monkeypatch.setattr(local.LocalExecutor, "run", go_on)
+        run = api.resume(folder)
+        assert sorted(e.id for e in run.events() if e.kind != "resumed") == sorted(story)
+        assert run.champion == champion and not run.lineage.problems
+
+
+@pytest.mark.parametrize("mode", ["never", "suspects"])
+def test_a_version_taken_back_in_mid_run_keeps_its_number_and_later_ones_are_promoted(
+    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    go_on = local.LocalExecutor.run
+
+    def stop(self: Any, specs: Sequence[TrialSpec], progress: Any = None) -> Iterator[TrialFinished]:
+        if any(s.branch == "b2" for s in specs):
+            raise KeyboardInterrupt
+        return go_on(self, specs, progress)
+
+    monkeypatch.setattr(local.LocalExecutor, "run", stop)
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        api.start(task, folder, [f"judge.audit={mode}", "run.rounds=3"])
+    assert api.open_run(folder).champion == "b1"
+    monkeypatch.setattr(local.LocalExecutor, "run", go_on)
+    audits, tree = audit_branch(folder, "b1")
+    assert audits[0].confirmed and tree.champion == "b0"
+    run = api.resume(folder)
+    promoted = {e.body.version: e.body.branch for e in run.events() if e.kind == "promoted"}
+    assert promoted["v1"] == "b1", "history is not rewritten"
+    winners = {v.branch for v in run.verdicts if v.kind == "promote"} - {"b1"} - set(run.lineage.invalid)
+    assert winners and winners <= set(promoted.values()), "a verdict that promotes promotes"
+    assert run.champion in winners and run.certification.champion == run.champion  # type: ignore[union-attr]
+    assert not run.lineage.problems
+
+
+def test_agents_are_offered_neither_shortcuts_to_open_nor_honest_tools_to_close(
+    task: Path, tmp_path: Path, quick: list[TrialSpec]
+) -> None:
+    from evotrainer.records.evidence import Capability
+    from evotrainer.records.ledger import Ledger
+    from evotrainer.records.recipe import Recipe
+
+    run = api.start(task, tmp_path / "run", ["run.rounds=0"])
+    with Ledger.open(run.folder / "ledger.db") as ledger:
+        loop = api.make_loop(run.folder, run.task, ledger)
+        loop.recall()
+        tests = Capability(name="tests", knob="tests", open="shown", closed="hidden", honest=True)
+        loop.env["capabilities"] = [*loop.env["capabilities"], tests.model_dump(mode="json")]
+        loop.env["knobs"] = {**loop.env["knobs"], "tests": "shown, hidden"}
+        shut, wide = (Recipe(rewards={"right": 1.0}, knobs={"key": v}) for v in ("other", "answer"))
+        assert loop.auditor.offered(shut) == {"key": "other"}
+        assert loop.auditor.offered(wide) == {"key": "other, answer"}
+        opened = loop.auditor.opened_by(shut, wide)
+        assert opened is not None and opened.name == "key" and loop.auditor.opened_by(wide, shut) is None

@@ -1,0 +1,220 @@
+"""What the machine or the task's own code does to a run is never a branch's result: the run stops, and says why."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.errors import FaultsError, IntegrityError, StoreError, TaskSetError, TrainerError
+from evotrainer.executors import local
+from evotrainer.executors.local import LocalExecutor, Running
+from evotrainer.executors.spec import TrialSpec, trial_dir
+from evotrainer.executors.worker import check_faults, split_score
+from evotrainer.records.durable import disk_trouble
+from evotrainer.records.faults import VARIABLE
+from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.run.context import Quiet
+
+from .conftest import TINY
+
+pytestmark = pytest.mark.xdist_group("loop")
+
+
+def failed(folder: Path) -> list[str]:
+    return [e.id for e in api.Run(folder).events() if e.kind == "finished" and e.body.status == "failed"]
+
+
+def worker(folder: Path, **streams: object) -> int:
+    command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder)]
+    return subprocess.run(command, env=dict(os.environ, PYTHONUNBUFFERED="1"), **streams).returncode  # type: ignore[call-overload]
+
+
+def test_a_full_log_does_not_change_what_a_trial_ends_with(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        assert worker(tmp_path, stdout=full, stderr=full) == StoreError.exit_code, "there is no spec.json"
+    assert "spec.json is missing" in (tmp_path / "error").read_text(encoding="utf-8")
+
+
+def test_a_full_disk_is_known_however_deep_it_lies() -> None:
+    outer = TaskSetError("reward function failed; correct it")
+    outer.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert disk_trouble(outer) is outer.__cause__
+    assert disk_trouble(OSError(errno.ENOENT, "no such file")) is None
+    assert disk_trouble(ValueError("x")) is None
+
+
+class FillsUp(Quiet):
+    """From the first round on, the disk of every trial is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+
+    def round(self, n: int, champion: str) -> None:
+        self.monkeypatch.setenv(VARIABLE, "full:trial:step:2")
+
+
+def test_a_disk_that_fills_up_is_no_result_in_any_phase(
+    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, overrides = tmp_path / "r", [*TINY, f"policy.base={trained_base}"]
+    monkeypatch.setenv(VARIABLE, "full:trial:evaluated:gate")
+    with pytest.raises(StoreError, match=r"trial base.*the disk is full; free some space"):
+        api.start(task_file, folder, overrides)
+    assert [e.kind for e in api.Run(folder).events()][-1] == "intended"
+    monkeypatch.setenv(VARIABLE, "full:trial:step:1")
+    with pytest.raises(StoreError, match=r"trial b0-s\d.*the disk is full"):
+        api.resume(folder)
+    monkeypatch.delenv(VARIABLE)
+    with pytest.raises(StoreError, match=r"trial b1-s\d.*the disk is full"):
+        api.resume(folder, view=FillsUp(monkeypatch))
+    assert failed(folder) == []
+    monkeypatch.delenv(VARIABLE)
+    run = api.resume(folder)
+    assert run.certification is not None
+    assert run.verdicts[0].kind != "failed"
+    assert run.verify().ok
+
+
+def test_a_small_file_system_that_fills_up_is_grown_and_the_run_goes_on(
+    task_file: Path, trained_base: Path, tmp_path: Path
+) -> None:
+    namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mount = f"mount -t tmpfs -o size=100k tmpfs {tmp_path}"
+    if not shutil.which("unshare") or subprocess.run([*namespace, mount], capture_output=True).returncode:
+        pytest.skip("this system lets no user mount a tmpfs (unshare --user --mount)")
+    run, cli = tmp_path / "r", f"{sys.executable} -m evotrainer.cli"
+    start = f"{cli} run {task_file} --out {run} --plain {shlex.join([*TINY, f'policy.base={trained_base}'])}"
+    count = (
+        "import sys; from evotrainer import api; r = api.open_run(sys.argv[1]); "
+        "print('FAILED', sum(e.kind == 'finished' and e.body.status == 'failed' for e in r.events()), "
+        "'CLOSED', r.closed is not None)"
+    )
+    script = [mount, f"{start}; echo EXIT $?"]
+    for size in ("2m", "5m", "64m"):
+        again = f"if [ -s {run}/ledger.db ]; then {cli} resume {run} --plain; else rm -rf {run}; {start}; fi"
+        script += [f"mount -o remount,size={size} {tmp_path}", f"({again}); echo EXIT $?"]
+    script.append(f"{sys.executable} -c {shlex.quote(count)} {run}")
+    done = subprocess.run([*namespace, "\n".join(script)], capture_output=True, text=True, timeout=400)
+    codes = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("EXIT")]
+    assert codes[0] == StoreError.exit_code, done.stderr
+    assert codes[-1] == 0, done.stdout + done.stderr
+    assert set(codes) == {0, StoreError.exit_code}, done.stdout + done.stderr
+    assert "FAILED 0 CLOSED True" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+    assert all("disk" in line for line in done.stderr.splitlines()), done.stderr
+
+
+def ended(tmp_path: Path, code: int) -> Running:
+    """A trial's process that ended without a word."""
+    folder = trial_dir(tmp_path, "t")
+    folder.mkdir(parents=True)
+    process = subprocess.Popen([sys.executable, "-c", f"import os; os._exit({code})"])
+    process.wait()
+    spec = TrialSpec.model_construct(trial="t", branch="b0", seed=1, cpu_limit_s=None)
+    return Running(spec, folder, process, time.monotonic())
+
+
+def test_an_end_without_a_word_is_laid_to_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    r = ended(tmp_path, 1)
+    assert LocalExecutor(tmp_path, 1).collect(r).status == "failed", "there is room"
+    (r.folder / "result.json").unlink()
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(local.shutil, "disk_usage", lambda _: usage._replace(free=4096))
+    with pytest.raises(
+        StoreError, match=r"trial t ended \(exit code 1\) while the disk is full \(4 KB free\); free some"
+    ):
+        LocalExecutor(tmp_path, 1).collect(r)
+    assert not (r.folder / "result.json").exists()
+
+
+def own_task(task_file: Path, to: Path, old: str, new: str) -> Path:
+    """The scaffolded task with a change in its environment."""
+    shutil.copytree(task_file.parent, to)
+    text = (to / "environment.py").read_text(encoding="utf-8")
+    assert old in text
+    (to / "environment.py").write_text(text.replace(old, new), encoding="utf-8")
+    return to / "task.toml"
+
+
+def test_a_reward_function_that_raises_stops_the_run_and_is_named(
+    task_file: Path, trained_base: Path, tmp_path: Path
+) -> None:
+    task = own_task(task_file, tmp_path / "task", "return max(0.0, 1 - len(completion) / 10)", "return task.data['x']")
+    with pytest.raises(TrainerError, match=r"reward function 'brevity' .* failed on task search-\w+: KeyError: 'x'"):
+        api.start(task, tmp_path / "r", [*TINY, f"policy.base={trained_base}"])
+    assert not [e for e in api.Run(tmp_path / "r").events() if e.kind == "finished"]
+
+
+FAULTY = """
+
+class Faulty(TextEnv):
+    def _score(self, e):
+        from evotrainer.envs.base import Score
+        return Score({}, "unknown", "no room on the grader", "grader") if e.task.id[-1] != "a" else super()._score(e)
+
+
+def environment() -> TextEnv:"""
+
+
+def test_a_base_whose_attempts_are_mostly_faults_is_no_result(
+    task_file: Path, trained_base: Path, tmp_path: Path
+) -> None:
+    task = own_task(task_file, tmp_path / "task", "\n\ndef environment() -> TextEnv:", FAULTY)
+    module = tmp_path / "task" / "environment.py"
+    module.write_text(module.read_text().replace("    return TextEnv(", "    return Faulty("))
+    said = r"attempts of base on search were lost to infrastructure faults; the first: grader: no room on the grader"
+    with pytest.raises(FaultsError, match=said):
+        api.start(task, tmp_path / "r", [*TINY, f"policy.base={trained_base}"])
+    assert not [e for e in api.Run(tmp_path / "r").events() if e.kind == "finished"]
+
+
+def lost(n: int, of: int) -> list[Rollout]:
+    return [
+        Rollout(
+            id=str(i),
+            task=str(i),
+            turns=(Turn("assistant", "x"),),
+            reward=None,
+            components={},
+            outcome="unknown" if i < n else "correct",
+            error="the\ncause" if i < n else None,
+            error_kind="sandbox" if i < n else None,
+        )
+        for i in range(of)
+    ]
+
+
+def test_half_of_the_attempts_may_be_lost_not_more() -> None:
+    check_faults("b1-s1", "train", lost(4, 8))
+    with pytest.raises(FaultsError, match="5 of 8 attempts of b1-s1 on train .*: sandbox: the cause"):
+        check_faults("b1-s1", "train", lost(5, 8))
+
+
+def test_the_score_of_nothing_is_no_zero() -> None:
+    assert split_score(lost(3, 3), "gate", 0, 1).score is None
+
+
+def test_an_emptied_ledger_is_not_built_over(finished: api.Run, task_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    shutil.copytree(finished.folder, folder)
+    for file in folder.glob("ledger.db*"):
+        file.unlink()
+    with pytest.raises(IntegrityError, match=r"trials, rollouts, sealed/ hold results.*restore ledger\.db"):
+        api.start(task_file, folder, TINY)
+    (folder / "ledger.db").touch()
+    before = sorted(str(p) for p in folder.rglob("*.json"))
+    with pytest.raises(IntegrityError, match=r"ends at event 0, its head file at \d+"):
+        api.resume(folder)
+    (folder / "ledger.head").unlink()
+    with pytest.raises(IntegrityError, match="holds no event, but trials, rollouts, sealed/ hold results"):
+        api.resume(folder)
+    assert sorted(str(p) for p in folder.rglob("*.json")) == before
