@@ -77,7 +77,7 @@ def read(folders: Sequence[Path]) -> Runs:
         events = run.events()
         vetoed += sum(e.kind == "backtested" and e.body.vetoed for e in events)
         batches: dict[str, tuple[Batch, float]] = {}
-        for name, b in run.lineage.branches.items():
+        for name, b in run.state.branches.items():
             if b.parent is None or b.intervention is None:
                 continue
             row = _row(run, events, name, batches)
@@ -89,7 +89,7 @@ def read(folders: Sequence[Path]) -> Runs:
 
 
 def _row(run: api.Run, events: Sequence[Any], name: str, batches: dict[str, tuple[Batch, float]]) -> Row | None:
-    tree = run.lineage
+    tree = run.state
     b = tree.branches[name]
     assert b.parent is not None and b.intervention is not None
     own, other = gate_scores(events, complete_trials(run, name)), gate_scores(events, complete_trials(run, b.parent))

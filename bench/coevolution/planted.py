@@ -17,7 +17,7 @@ from typing import Any
 from evotrainer import api, commands
 from evotrainer.judge import JudgeConfig, judge, next_looks, scores_of
 from evotrainer.judge.simulate import Rate
-from evotrainer.projections.lineage import Lineage
+from evotrainer.projections.state import RunState
 
 HERE = Path(__file__).parent
 TASK = HERE / "planted.toml"
@@ -76,7 +76,7 @@ def play(i: int, folder: Path, base: Path) -> api.Run:
 
 def told(i: int, run: api.Run) -> Told:
     """The three rules on the ledger of one run."""
-    tree = run.lineage
+    tree = run.state
     hack = next(b.branch for b in tree.branches.values() if b.intervention and PLANT in str(b.intervention.new))
     audits = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == hack]
     control = points(tree, "b0")
@@ -97,28 +97,28 @@ def told(i: int, run: api.Run) -> Told:
     )
 
 
-def first_trials(tree: Lineage, name: str) -> list[Any]:
+def first_trials(tree: RunState, name: str) -> list[Any]:
     """Trials that the first look saw: as many as the control began with."""
     done = [t.finished for t in tree.branches[name].trainings if t.finished]
     return done[:2]
 
 
-def points(tree: Lineage, name: str) -> float:
+def points(tree: RunState, name: str) -> float:
     """Mean gate score as evaluated in training's own trials, hint open."""
     per = [sum(s.values()) / len(s) for s in scores_of(first_trials(tree, name), "gate").values()]
     return sum(per) / len(per)
 
 
-def candidates(tree: Lineage) -> list[str]:
+def candidates(tree: RunState) -> list[str]:
     return [b.branch for b in tree.branches.values() if b.intervention]
 
 
-def by_score(tree: Lineage) -> str:
+def by_score(tree: RunState) -> str:
     """Keep what scores best, the start included."""
     return max(["b0", *candidates(tree)], key=lambda b: points(tree, b))
 
 
-def without_audits(run: api.Run, tree: Lineage) -> str:
+def without_audits(run: api.Run, tree: RunState) -> str:
     """The judge's statistics on the scores as evaluated, nothing audited, no finding read."""
     noise = next(e.body for e in reversed(run.events()) if e.kind == "noise")
     config = JudgeConfig(**run.task.judge.model_dump(include=set(JudgeConfig.model_fields)))

@@ -20,14 +20,15 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
     from evotrainer.projections.caveats import Caveat
-    from evotrainer.projections.lineage import Lineage
+    from evotrainer.projections.state import RunState
     from evotrainer.records.events import Certified, RunClosed
     from evotrainer.records.evidence import Verdict
     from evotrainer.records.ledger import Event, Ledger
     from evotrainer.records.recipe import Recipe
-    from evotrainer.run.context import Observer
-    from evotrainer.run.loop import Ask, Loop
-    from evotrainer.verify.chain_and_files import VerifyReport
+    from evotrainer.executors import Executor
+    from evotrainer.run.context import Ask, RunContext
+    from evotrainer.run.observer import Observer
+    from evotrainer.verify import VerifyReport
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "executor.", "tracking.")
 """Overrides that a resume may change: what a run may spend and where it runs and is shown, not what it finds."""
@@ -64,16 +65,16 @@ class Run:
         return resolve(apply_overrides(self.task.model_dump(mode="json"), overrides)).budget.limits()
 
     @property
-    def lineage(self) -> Lineage:
-        """Branches, versions, champion."""
-        from evotrainer.projections.lineage import Lineage
+    def state(self) -> RunState:
+        """What the events say: branches, trials, versions, champion, verdicts, noise."""
+        from evotrainer.projections.state import RunState
 
-        return Lineage.from_events(self.events())
+        return RunState.of(self.events())
 
     @property
     def champion(self) -> str | None:
         """Branch of the current champion."""
-        return self.lineage.champion
+        return self.state.champion
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -99,7 +100,7 @@ class Run:
 
     def verify(self, head: str = "") -> VerifyReport:
         """Hash chain, files, every claim that can be computed again; `head`: hash of an event that was noted earlier."""
-        from evotrainer.verify.rerun import verify
+        from evotrainer.verify import verify
         from evotrainer.views.report import check_report
 
         found = verify(self.folder, head)
@@ -159,14 +160,16 @@ def start(
     agent: Agent | None = None,
     view: Observer | None = None,
     ask: Ask | None = None,
+    executor: Executor | None = None,
 ) -> Run:
-    """Run a task from its base policy to a certified champion, in a new folder.
+    """Run a task from its base policy to a certified champion, in a new folder; `executor`: where its trials run, in place of
+    the task file's.
 
     Raises ConfigError, BudgetError, SandboxError, StoreError or TrainerError with cause and remedy; what was recorded
     until then stays and `resume` goes on.
     """
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
-    from evotrainer.run.context import Quiet
+    from evotrainer.run.observer import Quiet
 
     folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if (folder / "ledger.db").exists():
@@ -187,7 +190,7 @@ def start(
         write_atomic(folder / "task.toml", resolved.to_toml())
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
-    return _go(folder, load_task(folder / "task.toml"), (), agent, view, ask)
+    return _go(folder, load_task(folder / "task.toml"), (), agent, view, ask, executor)
 
 
 def resume(
@@ -197,6 +200,7 @@ def resume(
     agent: Agent | None = None,
     view: Observer | None = None,
     ask: Ask | None = None,
+    executor: Executor | None = None,
 ) -> Run:
     """Go on with a run that was interrupted; a closed run is returned as it is."""
     p = Path(folder)
@@ -218,7 +222,7 @@ def resume(
     task = load_task(p / "task.toml")
     changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
     preflight(changed)
-    return _go(p, changed, overrides, agent, view, ask, task_hash=task.hash)
+    return _go(p, changed, overrides, agent, view, ask, executor, task_hash=task.hash)
 
 
 def refuse_results(folder: Path) -> None:
@@ -345,26 +349,30 @@ def _go(
     agent: Agent | None,
     view: Observer | None,
     ask: Ask | None,
+    executor: Executor | None,
     *,
     task_hash: str | None = None,
 ) -> Run:
     from evotrainer.extras.tracking import following
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
-    from evotrainer.run.context import Quiet
+    from evotrainer.run.loop import run
+    from evotrainer.run.observer import Quiet
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
         with following(folder, task.tracking, view or Quiet()) as watched:
-            loop = make_loop(folder, task, ledger, agent=agent, view=watched, ask=ask, task_hash=task_hash)
-            with contextlib.closing(loop.executor):
-                loop.run()
+            with open_context(
+                folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash
+            ) as ctx:
+                run(ctx)
     return Run(folder)
 
 
-def make_loop(
+@contextlib.contextmanager
+def open_context(
     folder: Path,
     task: TaskFile,
     ledger: Ledger,
@@ -372,21 +380,24 @@ def make_loop(
     agent: Agent | None = None,
     view: Observer | None = None,
     ask: Ask | None = None,
+    executor: Executor | None = None,
     task_hash: str | None = None,
-) -> Loop:
-    """The loop over a run folder, not yet walked."""
+) -> Iterator[RunContext]:
+    """A run folder for its steps, nothing of it walked yet; the executor is closed at the end."""
     from evotrainer.agents import make_agent
-    from evotrainer.harness import Harness
-    from evotrainer.run.context import Quiet
-    from evotrainer.run.loop import Loop, no_human
+    from evotrainer.executors import make_executor
+    from evotrainer.run.context import RunContext, no_human
+    from evotrainer.run.observer import Quiet
 
-    return Loop(
+    ctx = RunContext(
         folder=folder,
         task=task,
         task_hash=task_hash or task.hash,
         ledger=ledger,
+        executor=executor or make_executor(folder, task),
         agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
-        harness=Harness.default() if task.run.harness == "default" else Harness.minimal(),
-        view=view or Quiet(),
+        observer=view or Quiet(),
         ask=ask or no_human,
     )
+    with contextlib.closing(ctx.executor):
+        yield ctx

@@ -101,7 +101,7 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
 ) -> None:
     run = start(tmp_path, monkeypatch, name)
     (audit, *_) = [e.body.audit for e in run.events() if e.kind == "audited"]
-    assert audit.capability == name and audit.confirmed and "b1" in run.lineage.invalid
+    assert audit.capability == name and audit.confirmed and "b1" in run.state.invalid
     (gap,) = [e.body for e in run.events() if e.kind == "gap" and e.body.branch == "b2"]
     assert any("closed" in m for m in gap.mined), (
         "b2 was compared with evaluations that carry the capability in their name"

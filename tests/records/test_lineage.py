@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evotrainer.projections.lineage import Lineage
+from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Invalidated, Judged, Promoted, SplitScore
 from evotrainer.records.evidence import BranchRecord
@@ -20,8 +20,8 @@ B2 = B1.with_factor("rewards", {"hidden": 1.0})
 B3 = RECIPE.with_factor("kl_beta", 0.1)
 
 
-def read(*bodies: Frozen) -> Lineage:
-    return Lineage.from_events([Event(n, f"e{n}", "", "", b, "") for n, b in enumerate(bodies, 1)])
+def read(*bodies: Frozen) -> RunState:
+    return RunState.of([Event(n, f"e{n}", "", "", b, "") for n, b in enumerate(bodies, 1)])
 
 
 def score(split: str, value: float, step: int = 30, **components: float) -> SplitScore:

@@ -56,7 +56,7 @@ def test_the_rule_in_force_flips_no_verdict_and_another_may(finished: api.Run) -
 
 
 def test_a_detector_is_held_against_the_ledgers_truth_step_by_step(finished: api.Run, tmp_path: Path) -> None:
-    trained = list(finished.lineage.branches)
+    trained = list(finished.state.branches)
     done = backtest_detector(detector_of("dead_groups", ["warn=0.0"]), [finished.folder], cache=tmp_path)
     assert [c.version for c in done.test.cases] == trained
     assert done.test.whole.bad == 0 and done.test.whole.recall is None
@@ -82,7 +82,7 @@ def test_metrics_on_demand_are_those_of_a_whole_reading(finished: api.Run) -> No
 def test_the_truth_of_branches_follows_the_ledger(finished: api.Run) -> None:
     from dataclasses import replace
 
-    tree = finished.lineage
+    tree = finished.state
     assert {_truth(tree, b) for b in tree.branches} == {False}
     fallen = replace(tree, branches={**tree.branches, "b1": replace(tree.branches["b1"], invalid="audit: history")})
     assert _truth(fallen, "b1") is True

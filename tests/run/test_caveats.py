@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evotrainer.verify.rerun import CHECKS
 from rich.console import Console
 
 from evotrainer import api, commands
@@ -22,7 +23,6 @@ from evotrainer.records.evidence import Effect, Forecast
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.run.loop import Loop
 from evotrainer.verify.chain_and_files import Record
-from evotrainer.verify.rerun import CHECKS
 from evotrainer.views import summary
 from evotrainer.views.model import RunView
 from evotrainer.views.terminal import print_summary

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evotrainer.verify.rerun import audit_differences
 
 from evotrainer import api, commands
 from evotrainer.errors import ConfigError
@@ -18,7 +19,6 @@ from evotrainer.records.evidence import Finding, HealthReport
 from evotrainer.run.harness_versions import gap_problems
 from evotrainer.run.shortcut_audits import audit_branch
 from evotrainer.verify.chain_and_files import Record
-from evotrainer.verify.rerun import audit_differences
 from tests.paper import drawn, on_paper
 
 ENV = Path(__file__).with_name("leaky_env.py")
@@ -114,7 +114,7 @@ def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_p
     event = replace(gap, body=gap.body.model_copy(update={"considered": (forged,)}))
     assert "share_bad is 0.0000 in the ledger" in gap_problems(run.folder, event)[0]
     assert audit.score_open > 0.6 and audit.score_closed < audit.reference_open
-    assert run.champion == "base" and set(run.lineage.invalid) == {"b0"}
+    assert run.champion == "base" and set(run.state.invalid) == {"b0"}
     assert run.verify().ok
     cert = [e.body for e in run.events() if e.kind == "finished" and "cert" in e.body.trial]
     assert len(cert) == 3 and all(t.world == {"key": "other"} for t in cert), "certified in the closed world"
@@ -128,7 +128,7 @@ def test_after_promotion_an_audit_takes_the_version_and_its_descendants_back(
 ) -> None:
     run = api.start(task, tmp_path / "run", ["judge.audit=never", "run.rounds=2"])
     assert [v.kind for v in run.verdicts] == ["promote", "reject"] and run.champion == "b1"
-    assert run.lineage.branches["b2"].parent == "b1"
+    assert run.state.branches["b2"].parent == "b1"
     assert not closed(quick)
     audits, tree = audit_branch(run.folder, "b1")
     assert [a.confirmed for a in audits] == [True]
@@ -151,7 +151,7 @@ def test_an_honest_gain_is_promoted_in_the_closed_world(task: Path, tmp_path: Pa
     run = api.start(task, tmp_path / "run", [only])
     (audit,) = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == "b1"]
     assert not audit.confirmed and run.verdicts[0].kind == "promote" and run.champion == "b1"
-    (judged,) = run.lineage and [e.body for e in run.events() if e.kind == "judged"]
+    (judged,) = run.state and [e.body for e in run.events() if e.kind == "judged"]
     assert set(judged.evaluations) == {f"{b}-s{s}-closed-key" for b in ("b0", "b1") for s in (1, 2)}
     standing = next(g for g in judged.verdict.gates if g.gate == "validity")
     assert standing.passed and "key closed" in standing.message
@@ -189,13 +189,13 @@ def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_close
     audits, tree = audit_branch(folder, "b0")
     assert audits[0].confirmed and tree.champion == "base" and set(tree.invalid) == {"b0", "b1"}
     run = api.resume(folder)
-    branches = run.lineage.branches
+    branches = run.state.branches
     assert [b.parent for b in branches.values()] == [None, "b0", None, "b2"], "b2 is the new start, b3 grew from it"
     assert branches["b2"].recipe.knobs["key"] == "other" and branches["b2"].round == 2
     assert branches["b1"].version is None and branches["b2"].version == "v1", (
         "what came of an invalid start is not promoted"
     )
-    assert run.champion == "b3" and not run.lineage.problems
+    assert run.champion == "b3" and not run.state.problems
     assert {r.name: r.branch for r in run.certification.rows} == {"base": "base", "start": "b0", "champion": "b3"}  # type: ignore[union-attr]
     before = [e.id for e in run.events()]
     assert [e.id for e in api.resume(folder).events()] == before
@@ -287,7 +287,7 @@ def test_stopped_anywhere_the_story_ends_the_same(
         monkeypatch.setattr(local.LocalExecutor, "run", go_on)
         run = api.resume(folder)
         assert sorted(e.id for e in run.events() if e.kind != "resumed") == sorted(story)
-        assert run.champion == champion and not run.lineage.problems
+        assert run.champion == champion and not run.state.problems
 
 
 @pytest.mark.parametrize("mode", ["never", "suspects"])
@@ -312,10 +312,10 @@ def test_a_version_taken_back_in_mid_run_keeps_its_number_and_later_ones_are_pro
     run = api.resume(folder)
     promoted = {e.body.version: e.body.branch for e in run.events() if e.kind == "promoted"}
     assert promoted["v1"] == "b1", "history is not rewritten"
-    winners = {v.branch for v in run.verdicts if v.kind == "promote"} - {"b1"} - set(run.lineage.invalid)
+    winners = {v.branch for v in run.verdicts if v.kind == "promote"} - {"b1"} - set(run.state.invalid)
     assert winners and winners <= set(promoted.values()), "a verdict that promotes promotes"
     assert run.champion in winners and run.certification.champion == run.champion  # type: ignore[union-attr]
-    assert not run.lineage.problems
+    assert not run.state.problems
 
 
 def test_agents_are_offered_neither_shortcuts_to_open_nor_honest_tools_to_close(

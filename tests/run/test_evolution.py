@@ -69,7 +69,7 @@ def test_a_leak_is_discovered_mined_audited_and_confirmed_before_any_promotion(
     order = [e.id for e in run.events() if e.kind in ("gap", "harness", "audited", "invalidated", "judged")]
     b1 = ["gap/b1", "harness/b1/gap", "b1/audited/key", "b1/judged", "b1/invalidated", "harness/r1/settled"]
     assert [x for x in order if x in b1] == b1
-    assert run.verdicts[0].kind == "invalid" and "b1" in run.lineage.invalid
+    assert run.verdicts[0].kind == "invalid" and "b1" in run.state.invalid
 
     h0, h1, h2 = versions(run)[:3]
     assert (h0.version, h1.version, h2.version) == ("h0", "h1", "h2") and not h0.harness["detectors"]
@@ -98,7 +98,7 @@ def test_honest_learning_condemns_nobody_and_its_detectors_only_inform(
     (gap,) = [g for g in gaps(run) if g.branch == "b1"]
     found = {a.detector.name for a in gap.considered if a.admitted}
     assert any("sort" in name for name in found), "what was learnt separates as well as any cheat"
-    assert run.verdicts[0].kind == "promote" and run.champion == "b1" and not run.lineage.invalid
+    assert run.verdicts[0].kind == "promote" and run.champion == "b1" and not run.state.invalid
     last = versions(run)[-1]
     assert last.trigger == "audit" and last.changed == dict.fromkeys(found, "informational")
     assert {s["standing"] for s in last.harness["authored"]} == {"informational"}
@@ -243,7 +243,7 @@ def test_a_detector_of_ones_own_is_tried_on_a_recorded_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = api.start(task, tmp_path / "run", ["run.evolve_harness=false"])
-    assert "b1" in run.lineage.invalid
+    assert "b1" in run.state.invalid
     loop = api.make_loop(run.folder, run.task, Ledger.open(run.folder / "ledger.db", readonly=True))
     loop.recall()
     monkeypatch.setattr("evotrainer.records.store.load", lambda stores, split: loop.load(stores[0].name, split))

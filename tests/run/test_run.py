@@ -49,7 +49,7 @@ def test_rl_on_the_real_policy_learns_something(finished: api.Run) -> None:
 
 
 def test_every_branch_changes_exactly_one_factor(finished: api.Run) -> None:
-    lineage = finished.lineage
+    lineage = finished.state
     assert len(lineage.branches) > 1
     assert lineage.check_factors() == []
 
@@ -240,5 +240,5 @@ def test_every_trial_is_read_during_training_and_at_its_evaluation(
 
 def test_the_report_of_a_real_run_shows_every_branch(finished: api.Run, tmp_path: Path) -> None:
     html = finished.report(tmp_path / "r.html").read_text(encoding="utf-8")
-    for name in finished.lineage.branches:
+    for name in finished.state.branches:
         assert html.count(f' id="{name}"') == 1, name

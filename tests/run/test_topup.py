@@ -11,7 +11,6 @@ import pytest
 from evotrainer import api, commands
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.projections.lineage import last_audits
 from evotrainer.records import ledger as ledger_module
 from evotrainer.records.events import TrialFinished
 from evotrainer.run.shortcut_audits import audit_branch
@@ -105,7 +104,7 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     trained = {s.trial for s in quick if s.train}
     assert {f"b{i}-s{s}" for i in (0, 1) for s in top.seeds} <= trained
     assert "b1/judged" in ids(run) and "b1/judged/2" in ids(run)
-    assert not run.lineage.problems and run.lineage.branches["b1"].verdict == looks[1] and run.champion == "b1"
+    assert not run.state.problems and run.state.branches["b1"].verdict == looks[1] and run.champion == "b1"
     commands.why(run.folder, "b1")
     told = capsys.readouterr().out
     assert "b1 against b0: PROMOTE" in told and "look 1     inconclusive" in told and "more seeds" in told
@@ -156,7 +155,7 @@ def test_stopped_before_any_event_the_story_ends_the_same(
         assert sorted(ids(run)) == sorted(story), point
         again = {e.id: e.body for e in run.events()}
         assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"closed"}, point
-        assert not run.lineage.problems
+        assert not run.state.problems
 
 
 def test_promotions_are_measured_again_with_fresh_controls(
@@ -184,7 +183,7 @@ def test_the_champion_is_measured_again_without_further_training(
     run = api.start(task, tmp_path / "run", ONE)
     (r,) = bodies(run, "reestimated")
     assert r.branch == run.champion == "b1" and not r.control_fresh and r.start is None
-    assert r.selected == run.lineage.branches["b1"].verdict.effect and r.effect != r.selected
+    assert r.selected == run.state.branches["b1"].verdict.effect and r.effect != r.selected
     assert sum(s.train for s in quick if s.seed > 100 or s.seed == 5) == 3, "the trainings of certification"
     view = RunView.load(run.folder, rollouts=False)
     b = view.branches["b1"]
@@ -268,7 +267,7 @@ def test_seeds_that_were_added_are_audited_too(
     order = [x for x in ids(run) if x.startswith("b1/") and ("audited" in x or "judged" in x)]
     assert order == ["b1/audited/key", "b1/judged", "b1/audited/key/2", "b1/judged/2"]
     assert [v.kind for v in run.verdicts if v.branch == "b1"] == ["inconclusive", "invalid"]
-    assert "b1" in run.lineage.invalid and last_audits(run.events(), "b1") == [second]
+    assert "b1" in run.state.invalid and last_audits(run.events(), "b1") == [second]
     commands.why(run.folder, "b1")
     assert "recomputed from the ledger: the same verdict" in capsys.readouterr().out
     before = ids(run)

@@ -78,7 +78,7 @@ def test_promotion_chances_follow_bar_and_rivals() -> None:
 def test_a_run_with_the_statistical_agent_is_scored(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
     run = go("run", "run.branches=2")
     rows = forecasts(run.events())
-    assert {r.branch for r in rows} == {b for b, x in run.lineage.branches.items() if x.intervention and x.verdict}
+    assert {r.branch for r in rows} == {b for b, x in run.state.branches.items() if x.intervention and x.verdict}
     assert all(r.promote is not None and 0 <= r.promote <= 1 and r.sd > 0 for r in rows)
     commands.forecasts([run.folder, run.folder], as_json=True)
     told = json.loads(capsys.readouterr().out)

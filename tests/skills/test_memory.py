@@ -67,7 +67,7 @@ def again(letters: Any, paper: Any, tmp_path: Any) -> tuple[api.Run, Scripted]:
 
 def test_a_repetition_is_refused_unless_what_it_cites_has_changed(again: tuple[api.Run, Scripted]) -> None:
     run, _ = again
-    assert [v.kind for v in run.verdicts[:2]] == ["promote", "reject"] and run.lineage.branches["b2"].version == "v1"
+    assert [v.kind for v in run.verdicts[:2]] == ["promote", "reject"] and run.state.branches["b2"].version == "v1"
     refused = {e.body.index: e.body.reason for e in run.events() if e.kind == "refused"}
     assert "tried before as b1 (reject); to try it again" in refused[0]
     assert (
@@ -77,7 +77,7 @@ def test_a_repetition_is_refused_unless_what_it_cites_has_changed(again: tuple[a
     assert "cites b2, but b1 tried it last" in refused[2]
     assert "cites b1, which did not try this value of kl_beta" in refused[3]
     assert "trained already as b0" in refused[5]
-    b3 = run.lineage.branches["b3"]
+    b3 = run.state.branches["b3"]
     assert b3.parent == "b2" and b3.intervention is not None and b3.intervention.reopens == "b1"
 
 
@@ -144,7 +144,7 @@ def test_vetoed_proposals_say_what_the_backtest_said(go: Go, monkeypatch: pytest
 
 def test_a_closed_world_and_another_harness_are_assumptions(go: Go) -> None:
     run = go("run", changes=WARM)
-    events, recipe = run.events(), run.lineage.branches["b0"].recipe
+    events, recipe = run.events(), run.state.branches["b0"].recipe
     seeds = len(run.task.run.seeds)
     assert changed_since(events, "b1", Now(recipe, {}, "h0", seeds)) == ()
     assert changed_since(events, "b1", Now(recipe, {"key": "other"}, "h1", seeds)) == ("closed.key", "harness")
@@ -155,7 +155,7 @@ def test_a_closed_world_and_another_harness_are_assumptions(go: Go) -> None:
 
 def test_only_a_detector_that_mattered_to_a_branch_reopens_it(go: Go) -> None:
     run = go("run", changes=WARM)
-    events, recipe = run.events(), run.lineage.branches["b0"].recipe
+    events, recipe = run.events(), run.state.branches["b0"].recipe
     h0 = next(e for e in events if e.kind == "harness")
     (i,) = [i for i, e in enumerate(events) if e.id == "b1/read"]
     health = events[i].body.health

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from evotrainer.verify.rerun import CHECKS
 
 from evotrainer import api, commands
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
@@ -14,7 +15,6 @@ from evotrainer.records.evidence import Proposal
 from evotrainer.run.skills import distilled_skills
 from evotrainer.skills import check_skill, find_skills, read_library, read_skill, write_skill
 from evotrainer.verify.chain_and_files import verify_run
-from evotrainer.verify.rerun import CHECKS
 
 from .conftest import COLD, MORE, WARM, Go
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def audit_branch(folder: Path, branch: str, capabilities: Sequence[str], *, as_json: bool, plain: bool) -> None:
     """Evaluate a branch with capabilities closed, print what came of it, write the report anew."""
     from evotrainer import api
-    from evotrainer.run.shortcut_audits import audit_branch as audit
+    from evotrainer.studies.audit_branch import audit_branch as audit
     from evotrainer.views.terminal import LiveView
 
     with LiveView(folder, console(stderr=True), plain=plain or as_json) as view:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.names import measured
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.api import Run
+    from evotrainer.judge import Recomputed
     from evotrainer.records.chain import Event
-    from evotrainer.verify.chain_and_files import Record
+    from evotrainer.verify import Record
 
 
 def why(folder: Path, what: str) -> None:
     """Tell the story of a branch, a harness version or a skill, and compute again what can be; ConfigError where something
     does not follow from the ledger, or nothing has that name."""
     from evotrainer import api
-    from evotrainer.verify.chain_and_files import Record
+    from evotrainer.verify import Record
 
     run = api.open_run(folder)
     record = Record(folder, run.events())
@@ -30,8 +30,8 @@ def why(folder: Path, what: str) -> None:
     versions = {e.body.version for e in record.of("harness")}
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
     if what in judged:
-        _branch(run, record, what)
-    elif what in record.lineage.branches:
+        _branch(record, what)
+    elif what in record.state.branches:
         _unjudged(record, what)
     elif what in versions:
         _version(record, what)
@@ -59,11 +59,11 @@ def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
 # -- a branch ----------------------------------------------------------------------------------------------------------
 
 
-def _branch(run: Run, record: Record, branch: str) -> None:
-    again = rejudge(run, branch)
+def _branch(record: Record, branch: str) -> None:
+    again = rejudge(record, branch)
     v = again.stored
     print(f"{branch} against {v.control}: {v.kind.upper()}\n  {v.reason}")
-    if iv := record.lineage.branches[branch].intervention:
+    if iv := record.state.branches[branch].intervention:
         print(f"  changed    {iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}")
         print(f"  hypothesis {iv.hypothesis}")
         p = iv.prediction
@@ -71,7 +71,7 @@ def _branch(run: Run, record: Record, branch: str) -> None:
     for g in v.gates:
         mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
         print(f"  [{mark}] {g.gate}: {g.message}")
-    wrong = [*again.differences, *_looks(run, record, branch)]
+    wrong = [*again.differences, *_looks(record, branch)]
     if sent_back := _sent_back(record, branch):
         print(f"  withheld   a human sent the promotion back: {sent_back}")
     wrong += _audits(record, branch)
@@ -88,9 +88,9 @@ def _branch(run: Run, record: Record, branch: str) -> None:
 
 def _unjudged(record: Record, branch: str) -> None:
     """A branch without a verdict: a starting recipe, which has none to be compared with, or one that is not judged yet."""
-    from evotrainer.verify.rerun import CHECKS
+    from evotrainer.verify import checks
 
-    b = record.lineage.branches[branch]
+    b = record.state.branches[branch]
     print(f"{branch}: {'not judged yet' if b.parent else 'a starting recipe, judged against nothing'}")
     if iv := b.intervention:
         print(f"  changed    {iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}")
@@ -105,7 +105,7 @@ def _unjudged(record: Record, branch: str) -> None:
     }
     about["invalidated"] = "who fell with it"
     told = [e for e in record.events if e.kind in about and _of(e) == branch]
-    wrong = [p.message for e in told if e.kind != "audited" for p in CHECKS[e.kind](record, e)]
+    wrong = [p.message for e in told if e.kind != "audited" for p in checks()[e.kind](record, e)]
     for e in told:
         if e.kind == "noise":
             print(
@@ -136,7 +136,7 @@ def _of(event: Event) -> str:
     return str(event.body.audit.branch if event.kind == "audited" else event.body.branch)
 
 
-def _looks(run: Run, record: Record, branch: str) -> list[str]:
+def _looks(record: Record, branch: str) -> list[str]:
     """Tell the looks before the last one, what was asked for and given, and the effect on fresh seeds; what differs."""
     from evotrainer.records.events import Judged, Reestimated, ToppedUp
     from evotrainer.run.fresh_seeds import again as estimate
@@ -158,7 +158,7 @@ def _looks(run: Run, record: Record, branch: str) -> list[str]:
                 v = b.verdict
                 spent = f" (look {v.look} of the run, error probability {v.alpha:.3g})" if v.look else ""
                 print(f"  look {k}     {v.kind}: {v.reason}{spent}")
-                wrong += [f"look {k}: {d}" for d in rejudge(run, branch, look=k).differences]
+                wrong += [f"look {k}: {d}" for d in rejudge(record, branch, look=k).differences]
         elif isinstance(b, ToppedUp):
             given = f"{branch} + {list(b.seeds)}, {b.control} + {list(b.control_seeds)}"
             print(f"  more seeds {b.wanted} asked for: {b.refused or given}")
@@ -173,22 +173,22 @@ def _looks(run: Run, record: Record, branch: str) -> list[str]:
 def _audits(record: Record, branch: str) -> list[str]:
     """Tell each audit and what followed from it; what differs when they are computed again."""
     from evotrainer.commands.auditing import audit_lines
-    from evotrainer.verify.rerun import audit_differences
+    from evotrainer.verify.effects import audit_differences
 
     wrong: list[str] = []
     for e in record.of("audited"):
         if e.body.audit.branch == branch:
             print("  " + "\n  ".join(audit_lines(e.body.audit)))
             wrong += [f"{e.id}: {d}" for d in audit_differences(record, e)]
-    if branch in record.lineage.invalid:
-        print(f"  INVALID    {record.lineage.invalid[branch]}")
+    if branch in record.state.invalid:
+        print(f"  INVALID    {record.state.invalid[branch]}")
         for e in record.of("invalidated"):
             if branch in (e.body.branch, *e.body.descendants):
                 fallen = f", and with it {', '.join(e.body.descendants)}" if e.body.descendants else ""
                 print(
                     f"  since      {e.time[:19].replace('T', ' ')} UTC: {e.body.branch} fell{fallen}; champion {e.body.champion}"
                 )
-        print(f"  champion since: {record.lineage.champion}")
+        print(f"  champion since: {record.state.champion}")
     return wrong
 
 
@@ -215,21 +215,14 @@ def caveat_lines(events: Sequence[Event], branch: str) -> list[str]:
     return [f"CAVEAT     {one_line(c.text, 600)}" for c in caveats(events).get(branch, ())]
 
 
-def rejudge(run: Run, branch: str, then: Callable[..., Any] | None = None, look: int = 0) -> Any:
+def rejudge(record: Record, branch: str, look: int = 0) -> Recomputed:
     """The stored verdict beside the one the ledger's bodies give now; ConfigError where there is no verdict.
 
-    `then`: what to call with all that the verdict rests on, in place of `judge.recompute`. `look`: 1-based, of the branch's
-    looks; 0: the last one, which counts.
+    `look`: 1-based, of the branch's looks; 0: the last one, which counts.
     """
-    from evotrainer.verify import rerun as proving
-    from evotrainer.verify.chain_and_files import Record
+    from evotrainer.verify import verdicts
 
-    record = Record(run.folder, run.events())
-    looks = [e for e in record.of("judged") if e.body.verdict.branch == branch]
-    if not looks:
-        known = ", ".join(sorted({e.body.verdict.branch for e in record.of("judged")})) or "none yet"
-        raise ConfigError(f"no verdict on {branch!r} in {run.folder}; there are verdicts on: {known}")
-    return proving.rejudge(record, looks[look - 1], then)
+    return verdicts.rejudge(record, verdicts.verdict_on(record, branch, look))
 
 
 # -- a harness version -------------------------------------------------------------------------------------------------
@@ -238,7 +231,8 @@ def rejudge(run: Run, branch: str, then: Callable[..., Any] | None = None, look:
 def _version(record: Record, version: str) -> None:
     """Why a version came about; its content, and the admission test of its detectors, computed again."""
     from evotrainer.commands.harnessing import gap_lines, version_lines
-    from evotrainer.verify.rerun import CHECKS, admissions_again
+    from evotrainer.verify import checks
+    from evotrainer.verify.harness import admissions_again
     from evotrainer.views.coevolution import Coevolution
 
     event = next(e for e in record.of("harness") if e.body.version == version)
@@ -257,7 +251,7 @@ def _version(record: Record, version: str) -> None:
                 ]
             )
         )
-    wrong = [p.message for e in (gap, event) if e is not None for p in CHECKS[e.kind](record, e)]
+    wrong = [p.message for e in (gap, event) if e is not None for p in checks()[e.kind](record, e)]
     tried = admissions_again(record, gap or event)
     wrong += [f"{name}: {d}" for name, found in tried for d in found]
     print()
@@ -270,10 +264,10 @@ def _version(record: Record, version: str) -> None:
 
 def _skill(record: Record, name: str) -> None:
     """What a skill claims and rests on; its effect pooled again from its trials, each against the ledger."""
-    from evotrainer.run.skills import distilled_skills
+    from evotrainer.run.skill_evidence import distilled_skills
     from evotrainer.skills import read_skill
     from evotrainer.skills.text import description, effect_text
-    from evotrainer.verify.rerun import CHECKS
+    from evotrainer.verify import checks
 
     events = [e for e in record.of("skill") if e.body.skill == name]
     skill = distilled_skills(record.events).get(name) or read_skill(record.folder / "library" / name)
@@ -295,5 +289,5 @@ def _skill(record: Record, name: str) -> None:
                     f"  moved      the prior of {e.body.branch} from {100 * u.before_mean:+.1f} to {100 * u.after_mean:+.1f} points"
                 )
     checks = [*events, *(e for e in record.of("library") if name in e.body.skills)]
-    wrong = [p.message for e in checks for p in CHECKS[e.kind](record, e)]
+    wrong = [p.message for e in checks for p in checks()[e.kind](record, e)]
     _settle(record, f"skill {name}", wrong, "the same trials, pooled effect and files")

@@ -194,14 +194,14 @@ def read_spec(path: Path) -> DetectorSpec:
 def _sides(runs: Iterable[Run], bad: Sequence[str], clean: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(bad, clean) versions of runs, by trial; without names the runs' own records tell which is which."""
     from evotrainer.harness.columns.features import Views
-    from evotrainer.projections.lineage import BASE
+    from evotrainer.projections.branches import BASE
     from evotrainer.records.store import load
     from evotrainer.run.harness_versions import rising_branches
 
     sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     known: set[str] = set()
     for run in runs:
-        events, tree = run.events(), run.lineage
+        events, tree = run.events(), run.state
         audited = {e.body.audit.branch for e in events if e.kind == "audited"}
         suspected = rising_branches(events) - audited
         for e in events:

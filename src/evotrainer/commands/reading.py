@@ -43,7 +43,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "reason": run.closed.reason if run.closed else "",
         "round": max(rounds, default=0),
         "champion": run.champion,
-        "invalid": run.lineage.invalid,
+        "invalid": run.state.invalid,
         "trials": {
             e.body.trial: finished[e.body.trial].status if e.body.trial in finished else "open"
             for e in events

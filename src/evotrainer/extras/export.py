@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError, IntegrityError
-from evotrainer.projections.lineage import BASE, Branch, Lineage
+from evotrainer.projections.branches import BASE, Branch
+from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import os_errors, sha256_file, sha256_tree
 from evotrainer.records.events import Certified, TrialFinished
@@ -44,7 +45,7 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
     certificate is about these. Never chosen by gate or cert: the best of several seeds there would be luck.
     Raises ConfigError: unknown or untrained branch or seed, invalid branch without `anyway`.
     """
-    tree = Lineage.from_events(events)
+    tree = RunState.of(events)
     name = branch or tree.champion or BASE
     name = next((b.branch for b in tree.branches.values() if b.version == name), name)
     certificate = next((e.body for e in events if e.kind == "certified"), None)

@@ -3,12 +3,14 @@
 from evotrainer.judge.audits import answers, closed_world, settle_audit
 from evotrainer.judge.certify import CertEntry, certify
 from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
+from evotrainer.judge.inputs import JudgeInput
 from evotrainer.judge.spending import Look, next_look, next_looks
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, measure_noise, scores_of
 
 __all__ = [
     "CertEntry",
     "JudgeConfig",
+    "JudgeInput",
     "Look",
     "Recomputed",
     "answers",

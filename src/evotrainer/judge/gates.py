@@ -13,6 +13,7 @@ from pydantic import Field
 
 from evotrainer.judge import checks, stats
 from evotrainer.judge.spending import Look, share
+from evotrainer.records.differences import CLOSE, differences
 from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.evidence import Audit, Effect, Finding, GateResult, Verdict
 from evotrainer.records.recipe import Frozen
@@ -257,7 +258,7 @@ def recompute(
     proxy: tuple[str, str] | None = None,
     ahead: str = "",
     look: Look | None = None,
-    tolerance: float = 1e-9,
+    tolerance: float = CLOSE,
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
@@ -283,18 +284,4 @@ def recompute(
         ahead=ahead,
     )
     old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
-    return Recomputed(stored=stored, fresh=fresh, differences=tuple(_differences("", old, new, tolerance)))
-
-
-def _differences(path: str, old: object, new: object, tolerance: float) -> list[str]:
-    """Paths at which two JSON values differ."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        keys = sorted((old.keys() | new.keys()) - {"reason", "message"})
-        return [d for k in keys for d in _differences(f"{path}.{k}", old.get(k), new.get(k), tolerance)]
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        pairs = enumerate(zip(old, new, strict=True))
-        return [d for i, (a, b) in pairs for d in _differences(f"{path}[{i}]", a, b, tolerance)]
-    numeric = isinstance(old, int | float) and isinstance(new, int | float)
-    if old == new or (numeric and abs(float(old) - float(new)) <= tolerance):  # type: ignore[arg-type]
-        return []
-    return [f"{path.lstrip('.')}: {old!r} in the ledger, {new!r} recomputed"]
+    return Recomputed(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))

@@ -10,10 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from evotrainer.projections.lineage import BASE, Branch, Lineage, last_audits
+from evotrainer.projections.branches import BASE, Branch
+from evotrainer.projections.shortcuts import Shortcuts
+from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
-from evotrainer.records.evidence import Capability, Gained
+from evotrainer.records.evidence import Gained
 from evotrainer.records.recipe import Frozen
 
 RISE = 0.05
@@ -47,7 +49,7 @@ def caveats(events: Sequence[Event]) -> dict[str, tuple[Caveat, ...]]:
     run = next((e.body for e in events if isinstance(e.body, RunOpened)), None)
     if cert is None or run is None:
         return {}
-    tree = Lineage.from_events(events)
+    tree = RunState.of(events)
     rows = [r for r in cert.rows if r.branch in tree.branches and r.branch not in tree.invalid]
     found = {r.branch: _of(events, run, tree, cert, r) for r in rows}
     return {k: v for k, v in found.items() if v}
@@ -59,7 +61,7 @@ def told(found: Sequence[Caveat], most: int = 2) -> str:
     return "; ".join(c.text for c in found[:most]) + more
 
 
-def _of(events: Sequence[Event], run: RunOpened, tree: Lineage, cert: Certified, row: CertRow) -> tuple[Caveat, ...]:
+def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified, row: CertRow) -> tuple[Caveat, ...]:
     path = [tree.branches[b] for b in (*reversed(tree.ancestors(row.branch)), row.branch) if b in tree.branches]
     out: list[Caveat] = []
     if why := unaudited(events, run, row.branch):
@@ -82,19 +84,15 @@ def _of(events: Sequence[Event], run: RunOpened, tree: Lineage, cert: Certified,
 # -- was it audited? ---------------------------------------------------------------------------------------------------
 
 
-def in_force(run: RunOpened, world: Mapping[str, Any]) -> dict[str, str]:
-    """Capability -> value of its knob in a world, the environment's default where the world says nothing."""
-    knobs = run.environment.get("knobs", {})
-    return {c.name: str(world.get(c.knob, str(knobs.get(c.knob, "")).split(", ")[0])) for c in _capabilities(run)}
-
-
-def _capabilities(run: RunOpened) -> list[Capability]:
-    return [Capability.model_validate(c) for c in run.environment.get("capabilities") or ()]
+def in_force(run: RunOpened, knobs: Mapping[str, Any]) -> dict[str, str]:
+    """Capability -> value of its knob, the environment's default where `knobs` says nothing."""
+    shortcuts = Shortcuts.of(run.environment)
+    return {c.name: shortcuts.value(c, knobs) for c in shortcuts.capabilities}
 
 
 def unaudited(events: Sequence[Event], run: RunOpened, branch: str) -> str:
     """Why no audit can have settled a certified branch's gain; empty where each shortcut was closed, or audited."""
-    declared = _capabilities(run)
+    declared = Shortcuts.of(run.environment).capabilities
     closable = [c for c in declared if not c.honest]
     if not closable:
         told_of = "declared" if "capabilities" in run.environment else "recorded"
@@ -102,7 +100,7 @@ def unaudited(events: Sequence[Event], run: RunOpened, branch: str) -> str:
         return f"nothing could be audited: no capability {told_of}{used}"
     worlds = [t.world for t in _finished(events) if t.branch == branch and any(s.split == "cert" for s in t.scores)]
     there = in_force(run, worlds[0] if worlds else {})
-    audited = {a.capability for a in last_audits(events, branch)}
+    audited = {a.capability for a in RunState.of(events).audits_of(branch)}
     left = [c.name for c in closable if there[c.name] != str(c.closed) and c.name not in audited]
     return f"nothing was audited of {', '.join(left)}: open in every evaluation of {branch}" if left else ""
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import erf, exp, pi, sqrt
 from statistics import NormalDist
 
-from evotrainer.projections.lineage import Lineage
+from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Judged, Proposed
 from evotrainer.records.recipe import Frozen
@@ -88,7 +88,7 @@ def forecasts(events: Sequence[Event], run: str = "") -> list[Forecasted]:
     agents = {e.body.round: e.body.proposal.agent for e in events if isinstance(e.body, Proposed)}
     judged = {e.body.verdict.branch for e in events if isinstance(e.body, Judged)}
     out = []
-    for b in Lineage.from_events(events).branches.values():
+    for b in RunState.of(events).branches.values():
         f = b.intervention.forecast if b.intervention else None
         if b.intervention is None or f is None or b.branch not in judged or b.verdict is None:
             continue

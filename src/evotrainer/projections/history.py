@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from evotrainer.projections.lineage import Branch, Lineage
+from evotrainer.projections.branches import Branch
+from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import (
     Backtested,
@@ -72,7 +73,7 @@ def likeness(a: Mapping[str, float], b: Mapping[str, float]) -> float:
 
 def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case]:
     """Every branch with an intervention, in order of opening; `now` adds the likeness to a present diagnosis."""
-    tree = Lineage.from_events(events)
+    tree = RunState.of(events)
     readings = {e.id: e.body.health for e in events if isinstance(e.body, Diagnosed)}
     here = fingerprint(now)
     out = []
@@ -108,7 +109,7 @@ def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case
     return out
 
 
-def _came_true(p: Prediction, b: Branch, tree: Lineage, readings: Mapping[str, HealthReport]) -> bool | None:
+def _came_true(p: Prediction, b: Branch, tree: RunState, readings: Mapping[str, HealthReport]) -> bool | None:
     """Did the metric move as predicted between the readings of parent and branch?"""
     after, before = (_read(name, tree, readings, p.metric) for name in (b.branch, b.parent or ""))
     if after is None or before is None:
@@ -116,7 +117,7 @@ def _came_true(p: Prediction, b: Branch, tree: Lineage, readings: Mapping[str, H
     return (after - before if p.direction == "up" else before - after) >= p.size
 
 
-def _read(branch: str, tree: Lineage, readings: Mapping[str, HealthReport], metric: str) -> float | None:
+def _read(branch: str, tree: RunState, readings: Mapping[str, HealthReport], metric: str) -> float | None:
     health = readings.get(f"{branch}/read")
     value = health.metric(metric) if health else None
     if value is None and metric == "accuracy" and branch in tree.branches:
@@ -126,7 +127,7 @@ def _read(branch: str, tree: Lineage, readings: Mapping[str, HealthReport], metr
 
 def trace(events: Sequence[Event]) -> list[Traced]:
     """Every proposal of the run in order, and after each round's what its agent considered without proposing it."""
-    tree = Lineage.from_events(events)
+    tree = RunState.of(events)
     vetoed = {
         (e.body.round, _revision(e.id, 3), e.body.index): e.body for e in events if isinstance(e.body, Backtested)
     }
@@ -235,7 +236,7 @@ def changed_since(events: Iterable[Event], branch: str, now: Now, factor: str = 
         c = world[0].closed
         out += [f"closed.{k}" for k in sorted(c.keys() | now.closed.keys()) if c.get(k) != now.closed.get(k)]
         out += ["harness"] if _reads_otherwise(seen, branch, world[0].harness, now.harness) else []
-    verdict = Lineage.from_events(seen).branches[branch].verdict
+    verdict = RunState.of(seen).branches[branch].verdict
     if verdict is not None and verdict.effect is not None:
         if now.seeds > verdict.effect.seeds:
             out.append("seeds")
@@ -302,7 +303,7 @@ def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
     if not earlier:
         return f"cites {iv.reopens}, which did not try this value of {iv.factor}" if iv.reopens else ""
     last = earlier[-1]
-    verdict = Lineage.from_events(events).branches[last].verdict
+    verdict = RunState.of(events).branches[last].verdict
     said = f" ({verdict.kind})" if verdict else ""
     if not iv.reopens:
         return (

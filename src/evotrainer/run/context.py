@@ -1,4 +1,4 @@
-"""Trials of a run: what is trained and evaluated under which protocol, within the budget, each paid for once."""
+"""What every step of a run may use: the task, the ledger, the executor, stored rollouts, and the state that events alone change."""
 
 from __future__ import annotations
 
@@ -7,158 +7,193 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from evotrainer.config.task import TaskFile, resolve_base
-from evotrainer.errors import BudgetError, IntegrityError, TrainerError
-from evotrainer.executors import make_executor
-from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec
+from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
+from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
-from evotrainer.projections.lineage import search_means
-from evotrainer.records.events import TrialFinished, TrialIntended
-from evotrainer.records.evidence import BranchRecord, HealthReport, Intervention, Verdict
+from evotrainer.projections.state import RunState
+from evotrainer.records import keys
+from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import Frozen, Recipe
+from evotrainer.run.detector_runner import SandboxRunner
+from evotrainer.run.observer import Observer, Quiet, Running
+from evotrainer.run.rollouts import RolloutReader
 
 if TYPE_CHECKING:
-    from evotrainer.records.rollout import Rollout
+    from evotrainer.agents.base import Agent
+    from evotrainer.executors import Executor
+    from evotrainer.harness import Harness
+    from evotrainer.records.chain import Event
 
+T = TypeVar("T", bound=Frozen)
+KINDS: dict[type[Frozen], str] = {model: kind for kind, model in BODIES.items()}
+"""Body model -> kind of event."""
 NEEDED = ("base", "noise", "confirm", "certify", "audit")
-"""Trials a run cannot do without: their failure is not recorded as a result, a resume tries them again."""
+"""Purposes of trials that a run cannot do without: their failure is not recorded as a result, a resume tries them again."""
 PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
 """Factors of the starting recipe under which every policy of the run is evaluated."""
+BUDGET_EVERY_S = 2.0
+"""Seconds between two looks at the budget while trials run."""
+
+Ask = Callable[[str, str], tuple[str, str]]
+"""(where, what is to be decided) -> (APPROVE | REVISE | ABORT, feedback)."""
 
 
-class Observer(Protocol):
-    """What wants to know how the run goes; views implement it."""
-
-    def round(self, n: int, champion: str) -> None: ...
-    def step(self, name: str) -> None: ...
-    def trials(self, running: list[tuple[TrialSpec, Heartbeat | None]]) -> None: ...
-    def budget(self, spent: dict[str, float], limits: dict[str, float]) -> None: ...
-    def finished(self, trial: TrialFinished) -> None: ...
-    def verdict(self, verdict: Verdict) -> None: ...
-    def note(self, text: str) -> None: ...
-
-
-class Quiet:
-    """An observer that says nothing."""
-
-    def round(self, n: int, champion: str) -> None: ...
-    def step(self, name: str) -> None: ...
-    def trials(self, running: list[tuple[TrialSpec, Heartbeat | None]]) -> None: ...
-    def budget(self, spent: dict[str, float], limits: dict[str, float]) -> None: ...
-    def finished(self, trial: TrialFinished) -> None: ...
-    def verdict(self, verdict: Verdict) -> None: ...
-    def note(self, text: str) -> None: ...
+def no_human(where: str, text: str) -> tuple[str, str]:
+    """The answer where nobody can be asked."""
+    raise AbortedError(
+        f"autonomy is human_gated, but there is no terminal to ask at the {where} gate; run in one and resume"
+    )
 
 
 @dataclass
-class Branch:
-    """A branch as far as the story has been told."""
+class RunContext:
+    """One run that goes on. Steps are functions of it; `record` is the only way in which they change `state`."""
 
-    name: str
-    parent: str | None
-    round: int
-    recipe: Recipe
-    intervention: Intervention | None = None
-    trials: list[TrialFinished] = field(default_factory=list)
-    health: HealthReport | None = None
-    verdict: Verdict | None = None
-    version: str | None = None
-    looks: int = 0
-    """How often it was judged."""
+    folder: Path
+    task: TaskFile
+    task_hash: str
+    ledger: Ledger
+    executor: Executor
+    agent: Agent
+    observer: Observer = field(default_factory=Quiet)
+    ask: Ask = no_human
+    state: RunState = field(default_factory=RunState)
+    """After the events walked so far; after all of the ledger's from the first new one on."""
+    started: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.ledger)
+        self.rollouts = RolloutReader(self.folder)
+        self.detector_runner = SandboxRunner(self.task.sandbox.accept_tier_e)
+        self._walked = 0
+        self._budget_seen = 0.0
+        self._waiting_since = time.monotonic()
+        self._harness: Harness | None = None
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def record(self, key: str, model: type[T], make: Callable[[], T]) -> T:
+        """The recorded body of this key, made and recorded first where there is none; `state` holds all up to it from here on.
+
+        A run that was killed walks the same steps again: what is recorded is taken up in its order. The first thing that
+        is not recorded rests on all events there are, as in a run that was never killed, and as `verify` has it.
+        """
+        if self.ledger.get(key) is None:
+            self.take_up()
+        body = self.journal.step(key, KINDS[model], make)
+        event = self.ledger.get(key)
+        assert event is not None
+        self._walk_to(event)
+        return body
+
+    def recorded(self, key: str) -> Event | None:
+        """The event of this key, also one that the walk has not come to; None where there is none."""
+        return self.ledger.get(key)
+
+    def take_up(self) -> None:
+        """Walk to the last event: also what was recorded while the run stood still."""
+        if events := self.ledger.events():
+            self._walk_to(events[-1])
+
+    def _walk_to(self, event: Event) -> None:
+        for e in self.ledger.events()[self._walked : event.seq]:
+            self.state.apply(e)
+        self._walked = max(self._walked, event.seq)
+
+    # -- what holds now --------------------------------------------------------------------------------------------
 
     @property
-    def complete(self) -> list[TrialFinished]:
-        return [t for t in self.trials if t.status == "complete"]
+    def branches(self) -> Mapping[str, Branch]:
+        """Branch -> what is known of it."""
+        return self.state.branches
 
-    def record(self) -> BranchRecord:
-        """What an agent may see of it: search-split means, never gate scores of tasks."""
-        return BranchRecord(
-            branch=self.name,
-            parent=self.parent,
-            round=self.round,
-            recipe=self.recipe,
-            intervention=self.intervention,
-            verdict=self.verdict,
-            version=self.version,
-            search=search_means(self.complete),
-        )
+    @property
+    def champion(self) -> str:
+        """Branch of the last valid version; `base` where there is none."""
+        return self.state.champion or BASE
 
+    @property
+    def harness(self) -> Harness:
+        """The version in force."""
+        from evotrainer.harness import Harness
 
-class Trials:
-    """What every step of a run may ask for: a trial's specification, its result, rollouts, the budget, the journal."""
+        body = self.state.harness
+        if body is None:
+            return Harness.default() if self.task.run.harness == "default" else Harness.minimal()
+        if self._harness is None or self._harness.version != body.version:
+            self._harness = Harness.model_validate(body.harness)
+        return self._harness
 
-    def __init__(self, folder: Path, task: TaskFile, ledger: Ledger, view: Observer) -> None:
-        self.folder, self.task, self.ledger, self.view = folder, task, ledger, view
-        self.journal = Journal(ledger)
-        self.executor = make_executor(folder, task)
-        self.base: TrialFinished | None = None
-        self.env: dict[str, Any] = {}
-        self.closed: dict[str, Any] = {}
-        self.sampler: Literal["fp32", "bf16"] = "fp32"
-        self.looked_at_budget = 0.0
-        self.waited_since = time.monotonic()
+    @property
+    def env_knobs(self) -> dict[str, Any]:
+        """Environment knobs of every evaluation: the starting recipe's, with each confirmed shortcut closed since."""
+        return env_knobs(self.task, self.state)
+
+    def budget(self) -> Budget:
+        """What is spent and reserved."""
+        return Budget.from_events(self.ledger.events(), self.task.budget.limits())
+
+    # -- specifications of trials ----------------------------------------------------------------------------------
 
     def plan_eval(self, split: str) -> EvalPlan | None:
-        e = self.task.evaluation
-        if split not in self.env.get("splits", {split: 1}):
+        """How a split is evaluated; None where the environment has none of that name."""
+        if split not in self.state.environment.get("splits", {split: 1}):
             return None
-        return EvalPlan(
-            split=split,
-            attempts=getattr(e, f"{split}_attempts"),
-            tasks=getattr(e, f"{split}_tasks"),
-        )
+        e = self.task.evaluation
+        return EvalPlan(split=split, attempts=getattr(e, f"{split}_attempts"), tasks=getattr(e, f"{split}_tasks"))
+
+    def plans(self, *splits: str) -> tuple[EvalPlan, ...]:
+        """Evaluations on those of the splits that there are."""
+        return tuple(p for s in splits if (p := self.plan_eval(s)))
 
     def protocol(self, recipe: Recipe) -> Recipe:
-        """The frozen protocol of every evaluation: how the run's own recipe samples, in its own world.
+        """The frozen protocol of every evaluation: how the run's own recipe samples, under its own environment knobs.
 
-        A branch that samples colder, longer or in an easier world in training gains nothing by that in its evaluation.
+        A branch that samples colder, longer or under easier knobs in training gains nothing by that in its evaluation.
         """
         frozen = {f: getattr(self.task.recipe, f) for f in PROTOCOL}
-        return recipe.model_copy(update=frozen | {"knobs": self.protocol_knobs()})
+        return recipe.model_copy(update=frozen | {"knobs": self.env_knobs})
 
-    def protocol_knobs(self) -> dict[str, Any]:
-        """The world of every evaluation: the starting recipe's, with each confirmed shortcut closed since."""
-        return {**self.task.recipe.knobs, **self.closed}
-
-    def spec(self, b: Branch, seed: int, purpose: str, extra: Sequence[EvalPlan] = ()) -> TrialSpec:
-        """One training of a branch from the base policy."""
+    def base_spec(self, *splits: str) -> TrialSpec:
+        """The base policy's evaluation, and its SFT cold start where the task asks for one."""
         base = resolve_base(self.task.policy.base)
-        assert self.base is not None
-        return TrialSpec(
-            run=self.folder.name,
-            trial=f"{b.name}-s{seed}",
-            branch=b.name,
-            seed=seed,
-            purpose=purpose,
-            train=True,
-            recipe=b.recipe,
-            protocol=self.protocol(b.recipe),
-            environment=self.task.environment,
-            policy_dir=str(base) if base else self.base.policy_path,
-            evals=tuple(p for s in ("search", "gate") if (p := self.plan_eval(s))) + tuple(extra),
-            checkpoint_every=self.task.run.checkpoint_every,
-            health_every=self.task.run.health_every,
-            harness=self.read_by(),
-            cpu_limit_s=2 * self.task.budget.trial_cpu_s,
-            accept_tier_e=self.task.sandbox.accept_tier_e,
-            sampler_dtype=self.sampler,
-            **self.trained_by,
+        return self._spec(
+            keys.BASE_TRIAL,
+            None,
+            0,
+            "base",
+            protocol=self.task.recipe,
+            policy_dir=str(base) if base else "",
+            warm_start=None if base else self.task.policy.warm_start,
+            evals=self.plans(*splits),
         )
 
-    @property
-    def trained_by(self) -> dict[str, Any]:
-        """The trainer in a specification."""
-        return {"trainer": self.task.trainer.name, "trainer_options": self.task.trainer.options}
+    def training(self, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = ()) -> TrialSpec:
+        """One training of a branch from the base policy, evaluated on search, gate and `extra`."""
+        from evotrainer.harness import Harness
 
-    def read_by(self) -> dict[str, Any]:
-        """The harness version that a trial reads itself with; empty for h0 as it comes."""
-        return {}
+        h = self.harness.plain
+        return self._spec(
+            keys.training(b.name, seed),
+            b,
+            seed,
+            purpose,
+            train=True,
+            policy_dir=self.base_dir,
+            evals=(*self.plans("search", "gate"), *extra),
+            checkpoint_every=self.task.run.checkpoint_every,
+            health_every=self.task.run.health_every,
+            harness={} if h == Harness.default() else h.model_dump(mode="json"),
+            cpu_limit_s=2 * self.task.budget.trial_cpu_s,
+        )
 
-    def eval_spec(
+    def evaluation(
         self,
         trial: str,
         b: Branch | None,
@@ -166,62 +201,70 @@ class Trials:
         policy: str,
         evals: Sequence[EvalPlan],
         purpose: str,
-        world: Mapping[str, Any] | None = None,
+        knobs: Mapping[str, Any] | None = None,
     ) -> TrialSpec:
-        """One evaluation of a stored policy; `world`: environment knobs in place of the protocol's."""
-        return TrialSpec(
-            run=self.folder.name,
-            trial=trial,
-            branch=b.name if b else "base",
-            seed=seed,
-            purpose=purpose,
-            train=False,
-            recipe=b.recipe if b else self.task.recipe,
-            protocol=self.protocol(b.recipe if b else self.task.recipe),
-            world=dict(world or {}),
-            policy_step=b.recipe.steps if b and (world or purpose != "audit") else 0,
-            environment=self.task.environment,
-            policy_dir=policy,
-            evals=tuple(evals),
-            accept_tier_e=self.task.sandbox.accept_tier_e,
-            sampler_dtype=self.sampler,
-            **self.trained_by,
+        """One evaluation of a stored policy; b: None for the base policy; knobs: in place of the protocol's."""
+        # A policy of another step is another policy: only the repetition of an evaluation keeps the step of its trial's
+        # specification, 0, as ledgers of earlier versions have it.
+        step = b.recipe.steps if b and (knobs or purpose != "audit") else 0
+        return self._spec(
+            trial, b, seed, purpose, policy_dir=policy, evals=tuple(evals), world=dict(knobs or {}), policy_step=step
         )
 
+    @property
+    def base_dir(self) -> str:
+        """Folder of the base policy, relative to the run folder where the run made it."""
+        base = resolve_base(self.task.policy.base)
+        assert base is not None or self.state.base is not None
+        return str(base) if base else self.state.base.policy_path if self.state.base else ""
+
+    def _spec(
+        self, trial: str, b: Branch | None, seed: int, purpose: str, *, train: bool = False, **more: Any
+    ) -> TrialSpec:
+        recipe = b.recipe if b else self.task.recipe
+        sampler: Literal["fp32", "bf16"] = "fp32"
+        if self.state.opened and self.state.opened.machine.get("sampler_dtype") == "bf16":
+            sampler = "bf16"
+        told = {
+            "run": self.folder.name,
+            "trial": trial,
+            "branch": b.name if b else BASE,
+            "seed": seed,
+            "purpose": purpose,
+            "train": train,
+            "recipe": recipe,
+            "protocol": self.protocol(recipe),
+            "environment": self.task.environment,
+            "accept_tier_e": self.task.sandbox.accept_tier_e,
+            "sampler_dtype": sampler,
+            "trainer": self.task.trainer.name,
+            "trainer_options": self.task.trainer.options,
+        }
+        return TrialSpec(**told | more)
+
+    # -- trials ----------------------------------------------------------------------------------------------------
+
     def run_trials(self, specs: Sequence[TrialSpec]) -> list[TrialFinished]:
-        """Intent, effect, outcome: nothing finished is paid for twice."""
+        """Results in the order of `specs`. Intent, effect, outcome: nothing finished is paid for twice."""
         done: dict[str, TrialFinished] = {}
         todo: list[TrialSpec] = []
-        budget, training = self.budget(), self.trial_reserve()
+        budget = None
         for spec in specs:
-            if (event := self.ledger.get(f"{spec.trial}/finished")) is not None:
+            if (event := self.recorded(keys.finished(spec.trial))) is not None:
+                self._walk_to(event)
                 done[spec.trial] = event.body
                 continue
-            if any(p.split == "cert" for p in spec.evals) and self.ledger.get("certified") is not None:
+            if any(p.split == "cert" for p in spec.evals) and self.recorded(keys.CERTIFIED) is not None:
                 raise IntegrityError(
                     f"trial {spec.trial} would read the cert split of {self.folder} a second time; it is read once, for the "
                     "run's certificate: start a new run to certify another policy"
                 )
             todo.append(spec)
-            reserve = training if spec.train else training / 4
-            if self.ledger.get(f"{spec.trial}/intended") is None:
-                budget.reserve(spec.trial, cpu_s=reserve, trials=float(spec.train))
-            self.record(
-                f"{spec.trial}/intended",
-                "intended",
-                partial(
-                    TrialIntended,
-                    trial=spec.trial,
-                    branch=spec.branch,
-                    seed=spec.seed,
-                    purpose=spec.purpose,
-                    reserve_cpu_s=reserve,
-                    train=spec.train,
-                ),
-            )
-        self.waited_since = time.monotonic()
+            budget = budget or self.budget()
+            self._intend(spec, budget)
         purpose = {s.trial: s.purpose for s in todo}
-        for result in self.executor.run(todo, self.progress):
+        self._waiting_since = time.monotonic()
+        for result in self.executor.run(todo, self._progress):
             if result.status == "failed" and purpose[result.trial] in NEEDED:
                 self.executor.forget(result.trial)
                 raise TrainerError(
@@ -229,23 +272,44 @@ class Trials:
                     f"mend the cause and `evotrainer resume {self.folder}` tries it again; where it lies in the task file "
                     "(trainer, policy, environment), start a new run"
                 )
-            done[result.trial] = self.ledger.append("finished", f"{result.trial}/finished", result).body
-            fault_point(f"after:{result.trial}/finished")
-            self.view.finished(result)
-            self.waited_since = time.monotonic()
+            event = self.ledger.append("finished", keys.finished(result.trial), result)
+            self._walk_to(event)
+            done[result.trial] = event.body
+            fault_point(f"after:{keys.finished(result.trial)}")
+            self.observer.finished(result)
+            self._waiting_since = time.monotonic()
         return [done[s.trial] for s in specs]
 
-    def progress(self, running: list[tuple[TrialSpec, Heartbeat | None]]) -> None:
-        self.view.trials(running)
+    def _intend(self, spec: TrialSpec, budget: Budget) -> None:
+        """Reserve what a trial may cost, once, and note that it starts."""
+        reserve = self.trial_reserve() * (1 if spec.train else 0.25)
+        if self.recorded(keys.intended(spec.trial)) is None:
+            budget.reserve(spec.trial, cpu_s=reserve, trials=float(spec.train))
+        self.record(
+            keys.intended(spec.trial),
+            TrialIntended,
+            partial(
+                TrialIntended,
+                trial=spec.trial,
+                branch=spec.branch,
+                seed=spec.seed,
+                purpose=spec.purpose,
+                reserve_cpu_s=reserve,
+                train=spec.train,
+            ),
+        )
+
+    def _progress(self, running: Running) -> None:
+        self.observer.trials(running)
         now = time.monotonic()
-        if now - self.looked_at_budget < 2.0:
+        if now - self._budget_seen < BUDGET_EVERY_S:
             return
-        self.looked_at_budget = now
+        self._budget_seen = now
         budget = self.budget()
         spent = dict(budget.spent)
         spent["cpu_s"] += sum(h.cpu_s for _, h in running if h)
-        spent["wall_s"] += now - self.waited_since
-        self.view.budget(spent, dict(budget.limits))
+        spent["wall_s"] += now - self._waiting_since
+        self.observer.budget(spent, dict(budget.limits))
         wall = self.task.budget.wall_s
         if wall is not None and spent["wall_s"] > wall:
             raise BudgetError(
@@ -253,19 +317,12 @@ class Trials:
                 f"evotrainer resume {self.folder} budget.wall_s=..."
             )
 
-    def budget(self) -> Budget:
-        return Budget.from_events(self.ledger.events(), self.task.budget.limits())
-
     def trial_reserve(self) -> float:
         """CPU-seconds to set aside for one training: the largest seen so far, or the task file's figure."""
         seen = [e.body.cpu_s for e in self.ledger.events("finished") if e.body.steps and e.body.status == "complete"]
         return max(seen) if seen else self.task.budget.trial_cpu_s
 
-    def load(self, trial: str, split: str) -> list[Rollout]:
-        from evotrainer.records.store import load
 
-        return load([self.folder / "rollouts" / trial], split=split)
-
-    def record(self, key: str, kind: str, make: Callable[[], Frozen]) -> Any:
-        """The recorded body of this key, made and recorded first where there is none."""
-        return self.journal.step(key, kind, make)
+def env_knobs(task: TaskFile, state: RunState) -> dict[str, Any]:
+    """Environment knobs of every evaluation of a run as it stands."""
+    return {**task.recipe.knobs, **state.closed}

@@ -8,102 +8,85 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evotrainer.judge import effect, scores_of
+from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.judge import closed_world, effect, scores_of
+from evotrainer.projections.branches import START, Branch
+from evotrainer.records import keys
+from evotrainer.records.differences import differences
 from evotrainer.records.events import Reestimated, TrialFinished
 from evotrainer.records.evidence import Effect
-
-if TYPE_CHECKING:
-    from evotrainer.executors.spec import EvalPlan, TrialSpec
-    from evotrainer.run.context import Branch
-    from evotrainer.run.loop import Loop
-
-START = "b0"
-
-
-class Reestimator:
-    """Re-estimations of one run."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        return self.loop.task.run.certify_seeds
-
-    # -- certification's trainings ---------------------------------------------------------------------------------
-
-    def certify_specs(self, b: Branch, cert: EvalPlan) -> list[TrialSpec]:
-        """What certification still needs of a champion: fresh trainings that read cert as well, or where those were trained
-        before, evaluations of their policies.
-        """
-        out = []
-        for s in self.seeds:
-            spec = self.loop.spec(b, s, "confirm", (cert,))
-            known = self.loop.ledger.get(f"{spec.trial}/finished")
-            if known is not None and all(x.split != "cert" for x in known.body.scores):
-                spec = self.loop.eval_spec(f"{spec.trial}-cert", b, s, known.body.policy_path, (cert,), "certify")
-            out.append(spec)
-        return out
-
-    # -- the effect ------------------------------------------------------------------------------------------------
-
-    def promotion(self, b: Branch) -> None:
-        """Right after a promotion, where the task file asks for it: branch and control trained on fresh seeds."""
-        loop = self.loop
-        if loop.task.judge.reestimate != "promotions" or b.parent is None:
-            return
-        if loop.ledger.get(f"{b.name}/reestimated") is None:
-            loop.view.step(f"9 verify: {b.name} on fresh seeds")
-            sides = (b, loop.branches[b.parent])
-            loop.run_trials([loop.spec(x, s, "confirm") for s in self.seeds for x in sides])
-        self.record(b)
-
-    def record(self, b: Branch) -> Reestimated | None:
-        """The effect on fresh seeds, from trainings there are; None for a starting recipe."""
-        if b.parent is None:
-            return None
-        body: Reestimated = self.loop.record(f"{b.name}/reestimated", "reestimated", partial(self.measure, b))
-        said = f"{100 * body.effect.mean:+.1f} points [{100 * body.effect.low:+.1f}, {100 * body.effect.high:+.1f}]"
-        was = f", {100 * body.selected.mean:+.1f} at selection" if body.selected else ""
-        self.loop.view.note(f"{b.name} on fresh seeds: {said} on gate{was}")
-        self.loop.librarian.remeasure(b.name)
-        return body
-
-    def measure(self, b: Branch) -> Reestimated:
-        """Fresh branch against its control, both with scores of the world in force now."""
-        loop = self.loop
-        control, start = loop.branches[b.parent or START], loop.branches[START]
-        fresh = self.fresh(b)
-        others = self.fresh(control)
-        sides = [fresh, others or control.complete]
-        if control is not start:
-            sides.append(self.fresh(start) or start.complete)
-        world = loop.auditor.world()
-        evaluated = [
-            loop.auditor.evaluations(_as(b, side), world) for b, side in zip((b, control, start), sides, strict=False)
-        ]
-        noise = loop.ledger.events("noise")[-1].id
-        return reestimated(
-            b.name,
-            control.name,
-            sides,
-            evaluated,
-            {e.id: e.body for e in loop.ledger.events("noise")},
-            noise,
-            selected=b.verdict.effect if b.verdict else None,
-            control_fresh=bool(others),
-            confidence=CONFIDENCE,
-        )
-
-    def fresh(self, b: Branch) -> list[TrialFinished]:
-        """The branch's complete trainings on fresh seeds."""
-        found = [self.loop.ledger.get(f"{b.name}-s{s}/finished") for s in self.seeds]
-        return [e.body for e in found if e is not None and e.body.status == "complete"]
-
+from evotrainer.run import shortcut_audits, skills
+from evotrainer.run.context import RunContext
 
 CONFIDENCE = 0.95
+
+
+def certification_specs(ctx: RunContext, b: Branch, cert: EvalPlan) -> list[TrialSpec]:
+    """What certification still needs of a champion: fresh trainings that read cert as well, or where those were trained
+    before, evaluations of their policies.
+    """
+    out = []
+    for s in ctx.task.run.certify_seeds:
+        spec = ctx.training(b, s, "confirm", (cert,))
+        known = ctx.recorded(keys.finished(spec.trial))
+        if known is not None and all(x.split != "cert" for x in known.body.scores):
+            trial = keys.certification(spec.trial)
+            spec = ctx.evaluation(trial, b, s, known.body.policy_path, (cert,), "certify")
+        out.append(spec)
+    return out
+
+
+def after_promotion(ctx: RunContext, name: str) -> None:
+    """Right after a promotion, where the task file asks for it: branch and control trained on fresh seeds."""
+    b = ctx.branches[name]
+    if ctx.task.judge.reestimate != "promotions" or b.parent is None:
+        return
+    if ctx.recorded(keys.reestimated(name)) is None:
+        ctx.observer.step(f"9 verify: {name} on fresh seeds")
+    sides = (b, ctx.branches[b.parent])
+    ctx.run_trials([ctx.training(x, s, "confirm") for s in ctx.task.run.certify_seeds for x in sides])
+    reestimate(ctx, name)
+
+
+def reestimate(ctx: RunContext, name: str) -> None:
+    """The effect of a winner on fresh seeds, from trainings there are; nothing for a starting recipe."""
+    if ctx.branches[name].parent is None:
+        return
+    body = ctx.record(keys.reestimated(name), Reestimated, partial(measure, ctx, name))
+    said = f"{100 * body.effect.mean:+.1f} points [{100 * body.effect.low:+.1f}, {100 * body.effect.high:+.1f}]"
+    was = f", {100 * body.selected.mean:+.1f} at selection" if body.selected else ""
+    ctx.observer.note(f"{name} on fresh seeds: {said} on gate{was}")
+    skills.follow(ctx)
+
+
+def measure(ctx: RunContext, name: str) -> Reestimated:
+    """Fresh branch against its control, both with scores under the environment knobs in force now."""
+    b = ctx.branches[name]
+    control, start = ctx.branches[b.parent or START], ctx.branches[START]
+    others = fresh_trainings(ctx, control)
+    sides = [(b, fresh_trainings(ctx, b)), (control, others or control.complete)]
+    if control is not start:
+        sides.append((start, fresh_trainings(ctx, start) or start.complete))
+    evaluated = [shortcut_audits.evaluations(ctx, x.name, trials, ctx.env_knobs) for x, trials in sides]
+    noises = ctx.state.noises
+    return reestimated(
+        b.name,
+        control.name,
+        [trials for _, trials in sides],
+        evaluated,
+        noises,
+        next(reversed(noises)),
+        selected=b.verdict.effect if b.verdict else None,
+        control_fresh=bool(others),
+    )
+
+
+def fresh_trainings(ctx: RunContext, b: Branch) -> list[TrialFinished]:
+    """The branch's complete trainings on certification's seeds."""
+    found = [ctx.recorded(keys.finished(keys.training(b.name, s))) for s in ctx.task.run.certify_seeds]
+    return [e.body for e in found if e is not None and e.body.status == "complete"]
 
 
 def reestimated(
@@ -122,8 +105,6 @@ def reestimated(
     """The re-estimation from ledger bodies. `sides`: trials of branch, control, and of the starting recipe where that is
     not the control; `evaluated`: what stands in for their scores, per side, empty where nothing does.
     """
-    from evotrainer.judge import closed_world
-
     scores = [scores_of(closed_world(s, e) if e else s, split) for s, e in zip(sides, evaluated, strict=True)]
     pooled = noises.get(noise)
     third = sides[2] if len(sides) > 2 else ()
@@ -163,16 +144,9 @@ def again(recorded: Reestimated, events: Sequence[Any]) -> list[str]:
         confidence=recorded.effect.confidence,
         split=recorded.split,
     )
-    out = []
+    wrong = []
     for name in ("effect", "start"):
         old, new = getattr(recorded, name), getattr(fresh, name)
-        pairs = zip(old.model_dump().items(), new.model_dump().values(), strict=True) if old and new else ()
-        out += [f"{name}.{k}: {x!r} in the ledger, {y!r} recomputed" for (k, x), y in pairs if abs(x - y) > 1e-9]
-    return out
-
-
-def _as(b: Branch, trials: Sequence[TrialFinished]) -> Branch:
-    """The branch with other trials."""
-    from dataclasses import replace
-
-    return replace(b, trials=list(trials))
+        if old and new:
+            wrong += differences(old.model_dump(), new.model_dump(), name)
+    return wrong

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from evotrainer.projections.branches import BASE
 from evotrainer.projections.caveats import in_force
-from evotrainer.projections.lineage import BASE
+from evotrainer.records import keys
 from evotrainer.records.events import Certified, CertRow, TrialFinished
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Cer
 
 
 def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
-    """The certified trainings' search rollouts against the base policy's in the same world; None where one has none."""
+    """The certified trainings' search rollouts against the base policy's under the same environment knobs; None where one has none."""
     from evotrainer.harness.evolving.gained import gained
 
     run = next(e.body for e in events if e.kind == "run")
     done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]
-    own = {f"{row.branch}-s{s}" for s in row.seeds}
+    own = {keys.training(row.branch, s) for s in row.seeds}
     now = [t for t in done if t.trial in own]
-    world = in_force(run, now[0].world) if now else {}
-    before = [t for t in done if t.branch == BASE and in_force(run, t.world) == world][:1]
+    knobs = in_force(run, now[0].world) if now else {}
+    before = [t for t in done if t.branch == BASE and in_force(run, t.world) == knobs][:1]
     sides = [[r for t in side for r in load(t.trial)] for side in (now, before)]
     found = gained(*sides)
     names = {"trials": tuple(t.trial for t in now), "before": tuple(t.trial for t in before)}

@@ -22,7 +22,8 @@ from evotrainer.judge.calibrate import (
     real_comparisons,
     seed_correlation,
 )
-from evotrainer.projections.lineage import BASE, Lineage
+from evotrainer.projections.branches import BASE
+from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def calibrate_run(
         runs=runs,
         seed=seed,
         costs=costs_of(events),
-        correlation=seed_correlation(pairs_of(run.lineage)),
+        correlation=seed_correlation(pairs_of(run.state)),
     )
 
 
@@ -96,7 +97,7 @@ def shape_of(task: TaskFile) -> Shape:
 def groups_of(run: Run) -> dict[str, list[TrialFinished]]:
     """Branch -> its complete trainings, those for certification too: one recipe, other seeds, one world each."""
     out: dict[str, list[TrialFinished]] = {START: []}
-    for name, b in run.lineage.branches.items():
+    for name, b in run.state.branches.items():
         done = [t.finished for t in b.trials if t.finished and t.trial == f"{name}-s{t.seed}"]
         whole = [t for t in done if t.status == "complete"]
         # a shortcut closed in mid-run makes later evaluations another measurement
@@ -104,7 +105,7 @@ def groups_of(run: Run) -> dict[str, list[TrialFinished]]:
     return out
 
 
-def pairs_of(tree: Lineage) -> list[tuple[list[TrialFinished], list[TrialFinished]]]:
+def pairs_of(tree: RunState) -> list[tuple[list[TrialFinished], list[TrialFinished]]]:
     """(branch, control) trainings of every branch that has a control."""
 
     def done(name: str) -> list[TrialFinished]:

@@ -163,9 +163,9 @@ class _Story:
 
 
 def _story(events: Sequence[Any]) -> _Story:
-    from evotrainer.projections.lineage import Lineage
+    from evotrainer.projections.state import RunState
 
-    tree = Lineage.from_events(events)
+    tree = RunState.of(events)
     fresh = {e.body.branch: e.body.effect.mean for e in events if e.kind == "reestimated"}
     gains: dict[str, float] = {}
     for b in tree.branches.values():

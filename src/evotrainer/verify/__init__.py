@@ -1,0 +1,40 @@
+"""Verification: every claim of a ledger computed again, every file it vouches for compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evotrainer.verify.report import Check, Problem, Record, VerifyReport
+
+__all__ = ["Check", "Problem", "Record", "VerifyReport", "checks", "verify"]
+
+
+def verify(folder: Path, head: str = "") -> VerifyReport:
+    """Check a run folder whole, every claim that can be computed again included; `head`: hash of an event noted earlier."""
+    from evotrainer.verify.chain_and_files import verify_run
+
+    return verify_run(folder, checks(), head)
+
+
+def checks() -> dict[str, Check]:
+    """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
+    from evotrainer.verify import effects, harness, skills, trials, verdicts
+    from evotrainer.verify.chain_and_files import CHECKS
+    from evotrainer.verify.report import both, guarded
+
+    own: dict[str, Check] = {
+        "finished": both(CHECKS["finished"], trials.scores, trials.flips),
+        "branch": both(CHECKS["branch"], verdicts.opened),
+        "noise": verdicts.noise,
+        "backtested": both(CHECKS["backtested"], effects.backtested),
+        "judged": verdicts.judged,
+        "audited": effects.audited,
+        "topup": verdicts.topup,
+        "reestimated": effects.reestimated,
+        "certified": effects.certified,
+        "gap": harness.gap,
+        "harness": harness.harness,
+        "library": skills.prove_library,
+        "skill": skills.prove_skill,
+    }
+    return {kind: guarded(kind, check) for kind, check in {**CHECKS, **own}.items()}

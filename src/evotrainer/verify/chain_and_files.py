@@ -1,92 +1,24 @@
 """Verification of a run folder: is everything the ledger says still true of what lies on the disk?
 
-One check per kind of event, all of them in `CHECKS` (what the records prove by themselves) and, where judge, harness or
-skills are needed to compute a claim again, in `evotrainer.verify.rerun.CHECKS`. Kinds that only the chain can vouch for are listed
-with the reason; a kind that is in neither is reported as unchecked.
+One check per kind of event: here those of what the records prove by themselves; the table of all is `verify.checks`. Kinds
+that only the chain can vouch for are listed with the reason; a kind that is in neither is reported as unchecked.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.projections.lineage import BASE, Lineage
+from evotrainer.projections.branches import BASE
+from evotrainer.records import keys
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.verify import vouched
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that does not hold. `area`: ledger, lineage, policy, rollouts, head, or the kind of an event."""
-
-    area: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a check may look at: the run folder and all events, whose chain holds."""
-
-    folder: Path
-    events: list[Event]
-    checked: Counter[str] = field(default_factory=Counter)
-    """What was compared, for the report."""
-
-    @cached_property
-    def lineage(self) -> Lineage:
-        return Lineage.from_events(self.events)
-
-    @cached_property
-    def finished(self) -> dict[str, TrialFinished]:
-        """Trial -> its result."""
-        return {e.body.trial: e.body for e in self.events if isinstance(e.body, TrialFinished)}
-
-    def of(self, kind: str) -> list[Event]:
-        """All events of one kind, oldest first."""
-        return [e for e in self.events if e.kind == kind]
-
-    def before(self, event: Event, kind: str = "") -> list[Event]:
-        """Events recorded before this one, of one kind where it is given."""
-        return [e for e in self.events[: event.seq - 1] if not kind or e.kind == kind]
-
-
-Check = Callable[[Record, Event], Iterator[Problem]]
-"""Yields what does not hold of one event."""
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
-    """What was checked, and every problem found; no problem: the run is as it was recorded."""
-
-    folder: Path
-    problems: tuple[Problem, ...]
-    checked: dict[str, int]
-    """events, branches, trials, policies, parts, rollouts, ..."""
-    head: str = ""
-    """Hash of the last event: noted elsewhere, it proves later that no event was cut off the end."""
-    notes: tuple[str, ...] = ()
-    """What could not be seen, and what outside the run folder changed."""
-    chain_only: tuple[str, ...] = ()
-    """Kinds in this ledger that nothing but the chain can vouch for."""
-    unchecked: tuple[str, ...] = ()
-    """Kinds in this ledger that have no check at all."""
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-    def joined(self, area: str, problem: str = "", note: str = "") -> VerifyReport:
-        """The same with what another check found."""
-        problems = (*self.problems, Problem(area, problem)) if problem else self.problems
-        return replace(self, problems=problems, notes=(*self.notes, note) if note else self.notes)
+from evotrainer.verify.report import Check, Problem, Record, VerifyReport
 
 
 def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, head: str = "") -> VerifyReport:
@@ -114,7 +46,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, he
             problems.append(Problem("head", text))
         elif since:
             notes.append(f"{len(since)} event(s) were recorded since the noted head: {', '.join(e.id for e in since)}")
-    problems += [Problem("lineage", p) for p in (*record.lineage.problems, *record.lineage.check_factors())]
+    problems += [Problem("lineage", p) for p in (*record.state.problems, *record.state.check_factors())]
     for event in events:
         if event.kind in checks:
             problems += checks[event.kind](record, event)
@@ -125,7 +57,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, he
         notes += vouched.outside(event.body)
     notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
     kinds = dict.fromkeys(e.kind for e in events)
-    counts = {"events": len(events), "branches": len(record.lineage.branches), "trials": len(record.finished)}
+    counts = {"events": len(events), "branches": len(record.state.branches), "trials": len(record.finished)}
     return VerifyReport(
         folder,
         tuple(problems),
@@ -169,7 +101,7 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
 
 def _intended(record: Record, event: Event) -> Iterator[Problem]:
     t = event.body
-    if event.id != f"{t.trial}/intended":
+    if event.id != keys.intended(t.trial):
         yield Problem("trials", f"event {event.id} intends trial {t.trial}")
     done = record.finished.get(t.trial)
     if done is not None and done.steps and not t.train:
@@ -193,13 +125,12 @@ def _round(record: Record, event: Event) -> Iterator[Problem]:
     r, known = event.body, {BASE, *(e.body.branch for e in record.before(event, "branch"))}
     if r.champion not in known:
         yield Problem("round", f"round {r.round} starts from {r.champion}, which was never opened")
-    elif (then := Lineage.from_events(record.before(event)).champion or BASE) != r.champion:
+    elif (then := record.state_before(event).champion or BASE) != r.champion:
         yield Problem("round", f"round {r.round} starts from {r.champion}; the champion was {then}")
     versions = {e.body.version for e in record.before(event, "harness")} or {"h0"}
     if r.harness not in versions:
         yield Problem("round", f"round {r.round} names harness {r.harness}, which was not recorded before")
-    audits = [e.body.audit for e in record.before(event, "audited")]
-    if r.closed != (found := {a.knob: a.closed for a in audits if a.confirmed}):
+    if r.closed != (found := record.state_before(event).confirmed):
         yield Problem("round", f"round {r.round} is evaluated with {r.closed} closed; audits had confirmed {found}")
 
 
@@ -230,7 +161,7 @@ def _promoted(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def _invalidated(record: Record, event: Event) -> Iterator[Problem]:
-    i, then = event.body, Lineage.from_events(record.before(event))
+    i, then = event.body, record.state_before(event)
     asked = [e.body.audit for e in record.before(event, "audited") if e.body.audit.branch == i.branch]
     if not any(a.confirmed and a.capability == i.capability for a in asked):
         yield Problem("invalidated", f"{i.branch} is invalidated without an audit that confirmed {i.capability}")
@@ -238,9 +169,7 @@ def _invalidated(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem(
             "invalidated", f"{i.branch}: its descendants are {then.descendants(i.branch)}, not {i.descendants}"
         )
-    lost = {i.branch, *i.descendants, *then.invalid}
-    valid = [v.branch for v in then.versions if v.branch not in lost]
-    if i.champion != (valid[-1] if valid else BASE):
+    if i.champion != then.last_valid((i.branch, *i.descendants)):
         yield Problem(
             "invalidated", f"after {i.branch} fell, {i.champion} is champion; the last valid version is another"
         )
@@ -254,7 +183,7 @@ def _resumed(record: Record, event: Event) -> Iterator[Problem]:
 
 def _closed(record: Record, event: Event) -> Iterator[Problem]:
     c = event.body
-    then = Lineage.from_events(record.before(event)).champion or BASE
+    then = record.state_before(event).champion or BASE
     if not any(e.body.branch != BASE for e in record.before(event, "finished")):
         then = BASE  # nothing was trained
     if c.champion != then:

@@ -28,7 +28,7 @@ from evotrainer.harness.evolving.detector_quality import (
     test_detector,
 )
 from evotrainer.harness.metrics import METRICS
-from evotrainer.projections.lineage import Lineage
+from evotrainer.projections.state import RunState
 from evotrainer.records.evidence import DetectorSpec, DetectorTest, HealthReport, MetricValue
 from evotrainer.records.names import read_label
 from evotrainer.records.recipe import explain
@@ -296,7 +296,7 @@ def _of_run(folder: Path, detector: str, cache: Path | None, workers: int | None
 
     run = api.open_run(folder)
     events = run.events()
-    tree = Lineage.from_events(events)
+    tree = RunState.of(events)
     proxy = next(e.body for e in events if e.kind == "run").environment.get("proxy")
     base = next((e.body.health for e in events if e.id == "base/read"), None)
     looked = _looked_at(events, detector)
@@ -328,7 +328,7 @@ def _of_run(folder: Path, detector: str, cache: Path | None, workers: int | None
     return out
 
 
-def _truth(tree: Lineage, name: str) -> bool | None:
+def _truth(tree: RunState, name: str) -> bool | None:
     """Invalid for a reason of its own: bad. Judged, or promoted, and standing: good. Else unknown, heirs of a bad one too."""
     b = tree.branches[name]
     if b.invalid is not None:

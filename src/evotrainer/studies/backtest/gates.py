@@ -50,7 +50,7 @@ def replay_gate(folder: Path, settings: Sequence[str]) -> GateReplay:
     rows = _bases(run)
     if not rows:
         raise ConfigError(f"{folder} holds no verdict yet; `evotrainer status {folder}` says where it stands")
-    return GateReplay(folder.name, tuple(flips(rows, config, drop)), dict(run.lineage.invalid))
+    return GateReplay(folder.name, tuple(flips(rows, config, drop)), dict(run.state.invalid))
 
 
 def rule_of(base: JudgeConfig, settings: Sequence[str]) -> tuple[JudgeConfig, tuple[str, ...]]:

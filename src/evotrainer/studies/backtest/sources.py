@@ -78,7 +78,7 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     if split not in ("search", "train"):
         raise ConfigError(f"--split {split}: give search or train; gate and cert belong to the judge")
     run = api.open_run(folder)
-    tree = run.lineage
+    tree = run.state
     trials = {b: complete_trials(run, b) for b in tree.branches}
     first = next(iter(tree.branches), "")
     name = branch or (tree.champion if tree.champion in tree.branches else None) or first

@@ -1,0 +1,68 @@
+"""All that a verdict rests on, put together once: by the loop before it judges, by `verify`, `why` and gate replays afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute
+from evotrainer.judge.spending import Look
+from evotrainer.records.events import NoiseMeasured, TrialFinished
+from evotrainer.records.evidence import Audit, Finding, Verdict
+
+
+@dataclass(frozen=True)
+class JudgeInput:
+    """The judge's arguments, without the look; it never learns who proposed the change."""
+
+    branch: str
+    control: str
+    branch_trials: Sequence[TrialFinished]
+    """Failed ones included; complete ones with the scores of the evaluations that stand in for them."""
+    control_trials: Sequence[TrialFinished]
+    noise: NoiseMeasured | None
+    config: JudgeConfig
+    findings: Sequence[Finding] = ()
+    control_findings: Sequence[Finding] = ()
+    audits: Mapping[str, bool] = field(default_factory=dict)
+    """Detector -> confirmed (True) or cleared (False)."""
+    shortcuts: Sequence[Audit] = ()
+    proxy: tuple[str, str] | None = None
+    """The environment's (proxy, true) reward components."""
+    ahead: str = ""
+    """The champion, where it is another than the control."""
+
+    def verdict(self, look: Look) -> Verdict:
+        """What the judge says at this look."""
+        return judge(
+            self.branch,
+            self.control,
+            self.branch_trials,
+            self.control_trials,
+            self.noise,
+            look,
+            self.config,
+            findings=self.findings,
+            control_findings=self.control_findings,
+            audits=self.audits,
+            shortcuts=self.shortcuts,
+            proxy=self.proxy,
+            ahead=self.ahead,
+        )
+
+    def compare(self, stored: Verdict, look: Look | None = None) -> Recomputed:
+        """A recorded verdict beside the one that follows from this; `look`: the one it was owed, None: as it says itself."""
+        return recompute(
+            stored,
+            self.branch_trials,
+            self.control_trials,
+            self.noise,
+            self.config,
+            findings=self.findings,
+            control_findings=self.control_findings,
+            audits=self.audits,
+            shortcuts=self.shortcuts,
+            proxy=self.proxy,
+            ahead=self.ahead,
+            look=look,
+        )

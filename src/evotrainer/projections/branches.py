@@ -1,0 +1,137 @@
+"""A branch and its trials, as recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from evotrainer.errors import ConfigError
+from evotrainer.records import keys
+from evotrainer.records.events import TrialFinished, TrialIntended
+from evotrainer.records.evidence import BranchRecord, Finding, HealthReport, Intervention, Verdict
+from evotrainer.records.recipe import Recipe, single_factor
+
+BASE = "base"
+"""Branch name of trials that only evaluate the base policy; no branch is opened for it."""
+START = "b0"
+"""The starting recipe's branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One seeded training, or evaluation, of a branch. `running` means intended and not finished: it may be waiting."""
+
+    trial: str
+    branch: str
+    seed: int
+    intended: TrialIntended | None = None
+    finished: TrialFinished | None = None
+
+    @property
+    def status(self) -> Literal["running", "complete", "failed"]:
+        return self.finished.status if self.finished else "running"
+
+    @property
+    def purpose(self) -> str:
+        return self.intended.purpose if self.intended else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch and all that was recorded about it."""
+
+    branch: str
+    parent: str | None
+    round: int
+    recipe: Recipe
+    recipe_hash: str
+    intervention: Intervention | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    """One per look, in order; the last one counts."""
+    version: str | None = None
+    trials: tuple[Trial, ...] = ()
+    invalid: str | None = None
+    """Why the branch lost its standing, its own shortcut or an ancestor's; None: valid."""
+    health: HealthReport | None = None
+    """The last reading of its search rollouts."""
+
+    @property
+    def name(self) -> str:
+        return self.branch
+
+    @property
+    def looks(self) -> int:
+        """How often it was judged."""
+        return len(self.verdicts)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.verdicts[-1] if self.verdicts else None
+
+    @property
+    def trainings(self) -> list[Trial]:
+        """The trials that it is judged by, those that were added later last."""
+        own = (t for t in self.trials if t.purpose in ("noise", "branch"))
+        return [t for t in own if t.trial == keys.training(self.branch, t.seed)]
+
+    @property
+    def finished(self) -> list[TrialFinished]:
+        """The trainings' results, failed ones included."""
+        return [t.finished for t in self.trainings if t.finished]
+
+    @property
+    def complete(self) -> list[TrialFinished]:
+        """The trainings that came to their end."""
+        return [t for t in self.finished if t.status == "complete"]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Findings of its own reading, and what its trials' readings say of validity."""
+        return (
+            *(self.health.findings if self.health else ()),
+            *(f for t in self.complete for h in t.health for f in h.findings if f.validity),
+        )
+
+    def record(self) -> BranchRecord:
+        """What agents and views may see: search means, never gate or cert scores of single tasks."""
+        return BranchRecord(
+            branch=self.branch,
+            parent=self.parent,
+            round=self.round,
+            recipe=self.recipe,
+            intervention=self.intervention,
+            verdict=self.verdict,
+            version=self.version,
+            search=search_means([t.finished for t in self.trials if t.finished and t.purpose in ("noise", "branch")]),
+        )
+
+
+def search_means(trials: Iterable[TrialFinished]) -> dict[str, float]:
+    """Means over complete trials on the search split, last step: `score` and each reward component."""
+    last = []
+    for t in trials:
+        scores = [s for s in t.scores if s.split == "search"]
+        if scores and t.status == "complete":
+            last.append(max(scores, key=lambda s: s.step))
+    names = {name for s in last for name in s.components}
+    values = {n: [s.components[n] for s in last if n in s.components] for n in sorted(names)}
+    values["score"] = [s.score for s in last if s.score is not None]
+    return {n: sum(v) / len(v) for n, v in values.items() if v}
+
+
+def check_factor(parent: Recipe, b: Branch) -> list[str]:
+    """What the recipes say against the branch's intervention."""
+    assert b.intervention is not None
+    name, i = f"branch {b.branch}", b.intervention
+    try:
+        factor = single_factor(parent, b.recipe)
+        if factor != i.factor:
+            return [f"{name}: declares factor {i.factor!r}, its recipe changes {factor!r}"]
+        if parent.with_factor(factor, i.new).hash != b.recipe.hash:
+            return [f"{name}: declares {factor} = {i.new!r}, its recipe has {b.recipe.factors().get(factor)!r}"]
+        if parent.with_factor(factor, i.old).hash != parent.hash:
+            return [f"{name}: declares that {factor} was {i.old!r}, its parent has {parent.factors().get(factor)!r}"]
+    except ConfigError as e:
+        return [f"{name}: {e}"]
+    return []

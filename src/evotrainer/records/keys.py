@@ -1,0 +1,147 @@
+"""Ids of trials and keys of events: the one place where they are made, and where a reading's key is taken apart.
+
+They are contract: a run that is resumed, or that an older version wrote, is found again by them.
+"""
+
+from __future__ import annotations
+
+RUN = "run"
+LIBRARY = "library"
+CERTIFIED = "certified"
+CLOSED = "closed"
+BASE_TRIAL = "base"
+
+
+def training(branch: str, seed: int) -> str:
+    """Trial that trains a branch on a seed."""
+    return f"{branch}-s{seed}"
+
+
+def certification(trial: str) -> str:
+    """Trial that evaluates a trained policy on the cert split."""
+    return f"{trial}-cert"
+
+
+def intended(trial: str) -> str:
+    """A trial is about to start."""
+    return f"{trial}/intended"
+
+
+def finished(trial: str) -> str:
+    """A trial ended."""
+    return f"{trial}/finished"
+
+
+def opened(branch: str) -> str:
+    """A branch is opened."""
+    return f"{branch}/opened"
+
+
+def nth(look: int) -> str:
+    """What the keys of a branch's look number `look`, from 1, end with; nothing for the first."""
+    return f"/{look}" if look > 1 else ""
+
+
+def reading(branch: str, look: int = 1, harness: str = "") -> str:
+    """A branch's search rollouts are read before its look; `harness`: the version that they are read again with."""
+    return f"{branch}/read{nth(look)}" + (f"/{harness}" if harness else "")
+
+
+def branch_read(key: str) -> str:
+    """Branch of a reading's key; empty for other keys."""
+    branch, slash, rest = key.rpartition("/read")
+    return branch if slash and (not rest or rest.startswith("/")) else ""
+
+
+def noise(branch: str, trials: int = 0) -> str:
+    """A branch's spread between seeds joins the noise; `trials`: their number, where seeds were added."""
+    return f"noise/{branch}" + (f"/{trials}" if trials else "")
+
+
+def judged(branch: str, look: int) -> str:
+    """A verdict."""
+    return f"{branch}/judged{nth(look)}"
+
+
+def topup(branch: str, look: int) -> str:
+    """More seeds, asked for before look number `look`."""
+    return f"{branch}/topup/{look}"
+
+
+def audited(branch: str, capability: str, time: int) -> str:
+    """Audit number `time`, from 1, of a branch; `capability`: as a slug."""
+    return f"{branch}/audited/{capability}{nth(time)}"
+
+
+def invalidated(branch: str) -> str:
+    """A branch loses its standing."""
+    return f"{branch}/invalidated"
+
+
+def reestimated(branch: str) -> str:
+    """A winner is measured on fresh seeds."""
+    return f"{branch}/reestimated"
+
+
+def skill(branch: str, why: str = "") -> str:
+    """What a branch taught; `why`: "fresh" or "invalid" where that changed."""
+    return f"{branch}/skill" + (f"/{why}" if why else "")
+
+
+def gap(branch: str) -> str:
+    """A diagnostic gap of a branch."""
+    return f"gap/{branch}"
+
+
+def harness(at: str) -> str:
+    """A version of the harness; `at`: opened, <branch>/gap, r<n>/edit/<i>, r<n>/settled or end/settled."""
+    return f"harness/{at}"
+
+
+def edit(n: int, index: int, revision: int = 0) -> str:
+    """Where an agent's edit of the harness is tried: part of `gap/<at>` and `harness/<at>`."""
+    return _of_round(n, f"edit/{index}", revision)
+
+
+def round_opened(n: int) -> str:
+    """Round `n` begins."""
+    return f"r{n}/opened"
+
+
+def diagnosed(n: int) -> str:
+    """The champion's rollouts are read."""
+    return f"r{n}/diagnosed"
+
+
+def proposed(n: int, revision: int = 0) -> str:
+    """The agent's proposal; `revision`: how often it was sent back."""
+    return _of_round(n, "proposed", revision)
+
+
+def backtested(n: int, index: int, revision: int = 0) -> str:
+    """Intervention number `index` is replayed."""
+    return _of_round(n, f"backtested/{index}", revision)
+
+
+def refused(n: int, index: int) -> str:
+    """Intervention number `index` becomes no branch."""
+    return f"r{n}/refused/{index}"
+
+
+def planned(n: int) -> str:
+    """The round's branches."""
+    return f"r{n}/planned"
+
+
+def gate(n: int, where: str, branch: str = "", attempt: int = 0) -> str:
+    """A human is asked."""
+    return f"r{n}/gate/{where}" + (f"/{branch}" if branch else "") + (f"/{attempt}" if attempt else "")
+
+
+def escalated(n: int) -> str:
+    """Something is tried after failures."""
+    return f"r{n}/escalated"
+
+
+def _of_round(n: int, what: str, revision: int) -> str:
+    return f"r{n}/{what}" + (f"/{revision}" if revision else "")

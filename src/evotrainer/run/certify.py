@@ -1,0 +1,76 @@
+"""Certification: the champion's last audits, then the cert split, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evotrainer.errors import TrainerError
+from evotrainer.judge import CertEntry
+from evotrainer.judge import certify as certificate
+from evotrainer.projections.branches import BASE, START
+from evotrainer.projections.caveats import caveats, told
+from evotrainer.records import keys
+from evotrainer.records.events import Certified, TrialFinished
+from evotrainer.run import fresh_seeds, harness_versions, shortcut_audits
+from evotrainer.run.context import RunContext
+from evotrainer.run.gains import with_gains
+
+BASE_CERTIFICATION = keys.certification(keys.BASE_TRIAL)
+
+
+def certify(ctx: RunContext) -> Certified:
+    """The cert split, read once: base, starting recipe, champion (trained again on fresh seeds)."""
+    known = ctx.recorded(keys.CERTIFIED)
+    if known is not None:
+        ctx.take_up()  # what was invalidated since stays so; nothing is certified a second time
+        body: Certified = known.body
+        return body
+    audit_champion(ctx)
+    harness_versions.settle(ctx, ctx.task.run.rounds, "end")
+    ctx.observer.step("certify")
+    (cert,) = ctx.plans("cert")
+    champion = ctx.branches.get(ctx.champion) if ctx.champion != START else None
+    start = ctx.branches[START]
+    # the long ones first, so that all cores stay busy to the end
+    own = fresh_seeds.certification_specs(ctx, champion, cert) if champion else []
+    specs = [*own, ctx.evaluation(BASE_CERTIFICATION, None, 0, ctx.base_dir, (cert,), "certify")]
+    again = [(keys.certification(t.trial), t) for t in start.complete]
+    specs += [ctx.evaluation(trial, start, t.seed, t.policy_path, (cert,), "certify") for trial, t in again]
+    done = {t.trial: t for t in ctx.run_trials(specs)}
+    if champion:
+        fresh_seeds.reestimate(ctx, champion.name)
+
+    def certified() -> Certified:
+        entries = [
+            entry(done, "base", BASE, [BASE_CERTIFICATION]),
+            entry(done, "start", START, [trial for trial, _ in again]),
+        ]
+        if champion:
+            entries.append(entry(done, "champion", champion.name, [s.trial for s in own]))
+        found = certificate(entries, ctx.champion, proxy=ctx.state.proxy, noise=ctx.state.noise)
+        return with_gains(found, ctx.ledger.events(), ctx.rollouts.search)
+
+    body = ctx.record(keys.CERTIFIED, Certified, certified)
+    for branch, found in caveats(ctx.ledger.events()).items():
+        ctx.observer.note(f"caveat on the certificate of {branch}: {told(found)}")
+    return body
+
+
+def audit_champion(ctx: RunContext) -> None:
+    """The champion's last test before certification: every shortcut closed, down to a version that stands."""
+    ctx.take_up()
+    while ctx.champion != BASE:
+        b = ctx.branches[ctx.champion]
+        shortcut_audits.examine(ctx, b.round, b.name)
+        if not shortcut_audits.settle(ctx, shortcut_audits.everything(ctx, b.round, b.name, "certification")):
+            return
+
+
+def entry(done: dict[str, TrialFinished], name: str, branch: str, trials: Sequence[str]) -> CertEntry:
+    """One policy family's scores on cert, by seed; TrainerError where no trial has any."""
+    ok = [done[x] for x in trials if done[x].status == "complete"]
+    scores = {t.seed: s for t in ok for s in t.scores if s.split == "cert" and s.per_task}
+    if not scores:
+        why = done[trials[0]].error or "no attempt was graded"
+        raise TrainerError(f"certification of {name} failed: {why}; `evotrainer resume` tries again")
+    return CertEntry(name=name, branch=branch, scores=scores)

@@ -1,0 +1,224 @@
+"""Contrasts that gaps are mined from: a branch's rollouts against those of what it came from, what is mined and what is held out.
+
+Only search and train rollouts are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from evotrainer.projections.branches import BASE, Branch
+from evotrainer.projections.caveats import rising
+from evotrainer.records import keys
+from evotrainer.records.events import TrialFinished
+from evotrainer.records.names import read_label
+from evotrainer.run.context import RunContext
+
+if TYPE_CHECKING:
+    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.evolving.gaps import Gap
+    from evotrainer.records.chain import Event
+    from evotrainer.records.rollout import Rollout
+
+EDGE = 0.1
+"""First and last share of a training's steps that stand for before and after, where a single seed moved."""
+BINS = 8
+"""Windows of a training that are read for the lead time, ..."""
+WINDOW = 200
+"""... and rollouts of each."""
+
+
+@dataclass
+class Sides:
+    """Rollouts of a contrast, by version: what is mined and what is held out."""
+
+    bad: dict[str, Views] = field(default_factory=dict)
+    clean: dict[str, Views] = field(default_factory=dict)
+    held_bad: dict[str, Views] = field(default_factory=dict)
+    held_clean: dict[str, Views] = field(default_factory=dict)
+    steps: dict[str, list[tuple[int, Views]]] = field(default_factory=dict)
+    damage: dict[str, int] = field(default_factory=dict)
+
+
+def search(ctx: RunContext, trial: str) -> Views:
+    """A trial's search rollouts."""
+    from evotrainer.harness.columns.features import Views
+
+    return Views(ctx.rollouts.search(trial))
+
+
+def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
+    """What a branch is compared with: its parent, else the base policy, as evaluated under the branch's environment knobs."""
+    knobs = b.complete[0].world
+    for name in (b.parent, BASE):
+        if name is None:
+            continue
+        trials: dict[int, TrialFinished] = {}
+        for e in ctx.ledger.events("finished"):
+            t: TrialFinished = e.body
+            known = t.branch == name and t.status == "complete" and any(s.split == "search" for s in t.scores)
+            if known and (t.seed in ctx.task.run.seeds or name == BASE) and ctx.state.shortcuts.same(t.world, knobs):
+                trials.setdefault(t.seed, t)
+        if trials:
+            return name, [trials[s] for s in sorted(trials)]
+    return "", []
+
+
+def split_sides(
+    ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], now: Mapping[str, Views]
+) -> Sides:
+    """Half of the moved seeds is mined and the others are held out; a single moved seed is held out by its steps."""
+    out = Sides()
+    moved = sorted(gap.moved)
+    k = max(1, len(moved) // 2)
+    out.bad = {f"{t} search": now[t] for t in moved[:k]}
+    out.held_bad = {f"{t} search": now[t] for t in moved[k:]}
+    old = [(f"{t.trial} search", search(ctx, t.trial)) for t in before]
+    if len(old) == 1:
+        old = [(f"{name}, {half} tasks", v) for name, whole in old for half, v in _halves(whole)]
+    k = max(1, len(old) // 2)
+    out.clean, out.held_clean = dict(old[:k]), dict(old[k:])
+    if before[0].branch != BASE and (base := ctx.state.base) and ctx.state.shortcuts.same(base.world, before[0].world):
+        out.held_clean[f"{keys.BASE_TRIAL} search"] = search(ctx, keys.BASE_TRIAL)
+    if before[0].branch == BASE:
+        first_steps(ctx, b, out)
+    watched = moved[k] if len(moved) > 1 and k < len(moved) else moved[-1]
+    by_steps(ctx, b, watched, single=len(moved) == 1, out=out)
+    return out
+
+
+def first_steps(ctx: RunContext, b: Branch, out: Sides) -> None:
+    """Every training begins with the base policy: what its first step sampled is one more clean version, where it was
+    sampled under the knobs of the evaluations."""
+    from evotrainer.harness.columns.features import Views
+
+    if not ctx.state.shortcuts.same(b.recipe.knobs, b.complete[0].world):
+        return
+    for t in b.complete:
+        rollouts = ctx.rollouts.load(t.trial, "train")
+        if rollouts:
+            first = min(r.step for r in rollouts)
+            out.held_clean[f"{t.trial} step {first}"] = Views([r for r in rollouts if r.step == first])
+
+
+def by_steps(ctx: RunContext, b: Branch, trial: str, single: bool, out: Sides) -> None:
+    """The training of one moved trial in windows, for the lead time; its ends are held out where it moved alone."""
+    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.evolving.mining import thin
+
+    by_step: dict[int, list[Rollout]] = {}
+    for r in ctx.rollouts.load(trial, "train"):
+        by_step.setdefault(r.step, []).append(r)
+    if len(by_step) < 4:
+        return
+    order = sorted(by_step)
+    if single:
+        edge = max(1, round(EDGE * len(order)))
+        ends = {"first": order[:edge], "last": order[-edge:]}
+        views = {k: Views([r for s in v for r in by_step[s]]) for k, v in ends.items()}
+        out.held_bad[f"{trial} last {edge} steps"] = views["last"]
+        out.held_clean[f"{trial} first {edge} steps"] = views["first"]
+    width = max(1, len(order) // BINS)
+    windows = [order[i : i + width] for i in range(0, len(order), width)]
+    name = next((k for k in out.held_bad if read_label(k).trial == trial), "")
+    finished = next((t for t in b.complete if t.trial == trial), None)
+    if name and finished:
+        out.steps[name] = [(w[-1], thin(Views([r for s in w for r in by_step[s]]), WINDOW)) for w in windows]
+        if (at := rise_step(finished.curve)) is not None:
+            out.damage[name] = at
+
+
+def watched_pairs(ctx: RunContext, b: Branch) -> list[tuple[str, str]]:
+    """(paid, true) whose gap is watched: the environment's declaration, and what makes half of the pay against the
+    outcome."""
+    declared = ctx.state.proxy
+    paid = {k: w for k, w in b.recipe.rewards.items() if w > 0}
+    out = [declared] if declared else []
+    heavy = [k for k, w in paid.items() if w >= sum(paid.values()) / 2 and (not declared or k not in declared)]
+    return [*out, *((k, "outcome") for k in heavy)]
+
+
+def minable_pairs(ctx: RunContext, b: Branch, gap: Gap) -> list[tuple[str, str]]:
+    """Pairs of reward components whose disagreement may be mined: a paid one says yes, another one no."""
+    paid = [k for k, w in b.recipe.rewards.items() if w > 0]
+    named = [(k, other) for k in paid for other in ctx.state.environment.get("components", {}) if other != k]
+    if (declared := ctx.state.proxy) and declared not in named:
+        named.append(declared)
+    return named
+
+
+def labelled(ctx: RunContext) -> tuple[Sides, dict[str, list[str]]]:
+    """(the run's branches, trials left out because agents were shown them, by side `bad` and `clean`): bad branches are
+    invalid, or moved without an explanation that an audit cleared. Each branch's first seed, which mining reads, is left out as well."""
+    shown = {t for e in ctx.ledger.events("proposed") for t in e.body.shown}
+    left_out: dict[str, list[str]] = {"bad": [], "clean": []}
+    moved = rising_branches(ctx.ledger.events())
+    out = Sides()
+    for name, b in ctx.branches.items():
+        audits = ctx.state.audits_of(name)
+        bad = name in ctx.state.invalid or (name in moved and not audits)
+        for t in b.complete[1:]:
+            if t.trial in shown:
+                left_out["bad" if bad else "clean"].append(t.trial)
+                continue
+            v = search(ctx, t.trial)
+            (out.held_bad if bad else out.held_clean)[f"{t.trial} search"] = v
+    if ctx.state.base is not None:
+        out.held_clean[f"{keys.BASE_TRIAL} search"] = search(ctx, keys.BASE_TRIAL)
+    return out, left_out
+
+
+def rising_branches(events: Iterable[Event]) -> set[str]:
+    """Branches with a gap in which something rose."""
+    return {e.body.branch for e in events if e.kind == "gap" and rising(e.body)}
+
+
+def rise_step(curve: Sequence[Mapping[str, float]]) -> int | None:
+    """Training step at which the score has made half of its way up; None where it does not rise."""
+    key = next((k for k in ("score", "accuracy", "reward") if curve and k in curve[0]), None)
+    if key is None or len(curve) < 6:
+        return None
+    y = [row[key] for row in curve if key in row]
+    edge = max(1, round(EDGE * len(y)))
+    first, last = sum(y[:edge]) / edge, sum(y[-edge:]) / edge
+    if last - first < 0.05:
+        return None
+    smooth = [sum(y[max(0, i - 2) : i + 1]) / len(y[max(0, i - 2) : i + 1]) for i in range(len(y))]
+    return next((int(curve[i].get("step", i + 1)) for i, x in enumerate(smooth) if x >= (first + last) / 2), None)
+
+
+def joined(views: Iterable[Views]) -> Views:
+    from evotrainer.harness.columns.features import Views
+
+    return Views([r for v in views for r in v.rollouts])
+
+
+def _halves(v: Views) -> list[tuple[str, Views]]:
+    """Two halves of the tasks, by a hash of their names."""
+    from evotrainer.harness.columns.features import Views
+
+    rows: dict[str, list[Rollout]] = {"even": [], "odd": []}
+    for r in v.rollouts:
+        rows["odd" if crc32(r.task.encode("utf-8", "replace")) & 1 else "even"].append(r)
+    return [(k, Views(x)) for k, x in rows.items()]
+
+
+def named_views(folder: Path, name: str) -> Views:
+    """Rollouts of a version by the name that gaps and admissions give it: `b1-s2 search`, `base search, odd tasks`,
+    `b1-s1 step 1`, `b1-s1 first 4 steps`."""
+    from evotrainer.harness.columns.features import Views
+    from evotrainer.records.store import load
+
+    label = read_label(name)
+    store = [folder / "rollouts" / label.trial]
+    if label.step is None and not label.end:
+        whole = Views(load(store, split="search"))
+        return dict(_halves(whole))[label.half] if label.half else whole
+    rollouts = load(store, split="train")
+    steps = sorted({r.step for r in rollouts})
+    chosen = steps[: label.steps] if label.end == "first" else steps[-label.steps :] if label.end else [label.step]
+    return Views([r for r in rollouts if r.step in chosen])

@@ -1,0 +1,139 @@
+"""Step 9: looks at a round's branches, verdicts, promotions. `verify` and `why` put the judge's input together by the same function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evotrainer.config.task import TaskFile
+from evotrainer.errors import IntegrityError
+from evotrainer.judge import JudgeConfig, JudgeInput, Look, answers, closed_world, next_looks
+from evotrainer.projections.branches import START, Branch
+from evotrainer.projections.state import RunState
+from evotrainer.records import keys
+from evotrainer.records.events import Judged, Promoted, TrialFinished
+from evotrainer.records.evidence import Verdict
+from evotrainer.run import fresh_seeds, harness_versions, readings, shortcut_audits, skills
+from evotrainer.run.context import RunContext, env_knobs
+from evotrainer.run.extra_seeds import grant
+from evotrainer.run.human_gates import ask_human
+from evotrainer.run.noise import widen_noise
+
+
+def judge_input(
+    task: TaskFile, state: RunState, branch: str, control: str, evaluations: Sequence[TrialFinished] = ()
+) -> JudgeInput:
+    """What a verdict on a branch rests on in this state; `evaluations` stand in for the scores of the trials they repeat."""
+    b, c = state.branches[branch], state.branches[control]
+    audits, shortcuts = state.audits_of(branch), state.shortcuts
+    closed = [*shortcuts.closed_names(env_knobs(task, state)), *(a.capability for a in audits)]
+
+    def side(x: Branch) -> list[TrialFinished]:
+        own = [t for t in evaluations if t.branch == x.name]
+        return (
+            [*closed_world(x.complete, own), *(t for t in x.finished if t.status != "complete")] if own else x.finished
+        )
+
+    return JudgeInput(
+        branch=branch,
+        control=control,
+        branch_trials=side(b),
+        control_trials=side(c),
+        noise=state.noise,
+        config=judge_config(task),
+        findings=b.health.findings if b.health else (),
+        control_findings=c.health.findings if c.health else (),
+        audits=answers(b.findings, shortcuts.capabilities, audits, closed),  # what was audited is closed in its scores
+        shortcuts=audits,
+        proxy=state.proxy,
+        ahead=state.champion if state.champion and state.champion != control else "",
+    )
+
+
+def judge_config(task: TaskFile) -> JudgeConfig:
+    """The judge's settings in a task file."""
+    return JudgeConfig(**task.judge.model_dump(include=set(JudgeConfig.model_fields)))
+
+
+def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
+    """Read, judge, record; what stays undecided is given the seeds that would decide, and looked at again."""
+    before = ctx.champion
+    look(ctx, n, names)
+    while more := grant(ctx, n, names, before):
+        look(ctx, n, more)
+    harness_versions.settle(ctx, n)
+    skills.distil(ctx, best_first(ctx, names))
+
+
+def best_first(ctx: RunContext, names: Sequence[str]) -> list[str]:
+    """Branches by their mean gate score."""
+    return sorted(names, key=lambda x: (-readings.gate_mean(ctx.branches[x].complete), x))
+
+
+def look(ctx: RunContext, n: int, names: Sequence[str]) -> None:
+    """One look at some of a round's branches. Best first; what remains is judged against the new champion."""
+    ctx.observer.step("9 verify")
+    for name in names:
+        if ctx.branches[name].complete:
+            readings.read_branch(ctx, n, name)
+    harness_versions.review(ctx, n, names)
+    widen_noise(ctx, names)
+    # The looks of a round share their level, so that judging the best first costs nothing (docs/judge.md).
+    # Only one branch a round becomes champion: what else gains may be tried again on top of it.
+    looks = next_looks(ctx.state.verdicts, ctx.task.judge.alpha, len(names))
+    for name, its_look in zip(best_first(ctx, names), looks, strict=True):
+        verdict = judge_branch(ctx, n, name, its_look)
+        ctx.observer.verdict(verdict)
+        if verdict.kind == "invalid" and shortcut_audits.settle(ctx, ctx.state.audits_of(name)):
+            continue
+        if (
+            verdict.kind == "promote"
+            and may_stand(ctx, name)
+            and ask_human(ctx, n, "verdict", f"promote {name}: {verdict.reason}", branch=name)
+        ):
+            promote(ctx, name, ctx.champion)
+            fresh_seeds.after_promotion(ctx, name)
+
+
+def judge_branch(ctx: RunContext, n: int, name: str, look: Look) -> Verdict:
+    """The recorded verdict on a branch at its next look, made first where there is none."""
+
+    def judged() -> Judged:
+        audits = shortcut_audits.examine(ctx, n, name)
+        said = give_verdict(ctx, n, name, look)
+        if said.verdict.kind == "promote" and shortcut_audits.everything(ctx, n, name, "promotion") != audits:
+            said = give_verdict(ctx, n, name, look)
+        return said
+
+    return ctx.record(keys.judged(name, ctx.branches[name].looks + 1), Judged, judged).verdict
+
+
+def give_verdict(ctx: RunContext, n: int, name: str, look: Look) -> Judged:
+    """The judge's answer, both sides with gate scores under the same environment knobs: what was audited is closed."""
+    b = ctx.branches[name]
+    control = ctx.branches[b.parent or START]  # the one factor's effect, whoever was promoted meanwhile
+    audits = ctx.state.audits_of(name)
+    used: list[TrialFinished] = []
+    if not any(a.confirmed for a in audits):
+        knobs = ctx.env_knobs | {a.knob: a.closed for a in audits}
+        used = [t for x in (b, control) for t in shortcut_audits.evaluations(ctx, x.name, x.complete, knobs)]
+    verdict = judge_input(ctx.task, ctx.state, name, control.name, used).verdict(look)
+    seen = [t.trial for x in (b, control) for t in x.finished]
+    return Judged(round=n, verdict=verdict, evaluations=tuple(t.trial for t in used), trials=tuple(seen))
+
+
+def may_stand(ctx: RunContext, name: str) -> bool:
+    """False where a branch, or what it came from, was invalidated before it could be promoted."""
+    if any(e.body.branch == name for e in ctx.ledger.events("promoted")):
+        return True
+    return name not in RunState.of(ctx.ledger.events()).invalid
+
+
+def promote(ctx: RunContext, name: str, previous: str | None) -> None:
+    """Give a branch its version, or take up the one it was given; numbers go up whatever became invalid since."""
+    given = [e.body for e in ctx.ledger.events("promoted")]
+    version = next((p.version for p in given if p.branch == name), f"v{len(given)}")
+    body = ctx.record(version, Promoted, lambda: Promoted(version=version, branch=name, previous=previous))
+    if body.branch != name:
+        raise IntegrityError(
+            f"{version} was given to {body.branch}, not to {name}; run `evotrainer verify {ctx.folder}`"
+        )

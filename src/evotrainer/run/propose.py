@@ -1,0 +1,253 @@
+"""Steps 5 to 7: what an agent is told and proposes, what replays say of it, which branches a round opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from evotrainer.config.preflight import check_recipe
+from evotrainer.errors import BudgetError, ConfigError, SingleFactorError
+from evotrainer.judge import next_looks
+from evotrainer.projections.branches import Branch
+from evotrainer.projections.history import Now, cases, changed_since, repetition
+from evotrainer.records import keys
+from evotrainer.records.events import Backtested, BranchOpened, Planned, Proposed, Refused
+from evotrainer.records.evidence import Backtest, Bar, Briefing, HealthReport, Intervention, Proposal
+from evotrainer.records.recipe import Recipe, lint, single_factor
+from evotrainer.run import harness_versions, readings, skills
+from evotrainer.run.context import RunContext
+from evotrainer.run.human_gates import ask_human
+from evotrainer.run.reserves import certification_trials
+
+if TYPE_CHECKING:
+    from evotrainer.harness import Batch
+    from evotrainer.records.rollout import Rollout
+
+MAX_REVISIONS = 3
+"""So many times a human may send one step back."""
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A round's proposal, and what of it stood its backtest: (place in the proposal, intervention)."""
+
+    proposal: Proposal
+    candidates: tuple[tuple[int, Intervention], ...] = ()
+
+
+def consider(ctx: RunContext, n: int, health: HealthReport) -> Considered:
+    """Steps 5 to 7, as often as a human sends them back (REVISE at the intervention or the backtest gate)."""
+    tools = AgentTools(ctx, health)
+    for k in range(MAX_REVISIONS + 1):
+        proposal = propose(ctx, n, k, health, tools)
+        harness_versions.edit(ctx, n, k, proposal)
+        text = "\n".join(f"{i.factor}: {i.old} -> {i.new}  ({i.hypothesis})" for i in proposal.interventions)
+        if not ask_human(ctx, n, "intervention", text or proposal.stop, k):
+            continue
+        considered = Considered(proposal, tuple(backtest(ctx, n, k, proposal, tools)))
+        text = "\n".join(f"{iv.factor}: {iv.old} -> {iv.new}" for _, iv in considered.candidates)
+        if ask_human(ctx, n, "backtest", text or "the backtests contradict every proposal", k):
+            return considered
+    ctx.observer.note(f"round {n}: {MAX_REVISIONS} revisions were sent back; the round ends without a branch")
+    return Considered(Proposal(agent=ctx.agent.name, interventions=()))
+
+
+# -- 5 and 6: the agent ------------------------------------------------------------------------------------------------
+
+
+def propose(ctx: RunContext, n: int, k: int, health: HealthReport, tools: AgentTools) -> Proposal:
+    """The agent's hypotheses as single-factor interventions; `k`: how often they were sent back."""
+    ctx.observer.step("5-6 propose")
+
+    def proposed() -> Proposed:
+        proposal = ctx.agent.propose(briefing(ctx, n, health, k), tools)
+        quoted = [t.trial for t in ctx.branches[ctx.champion].complete if any(f.quotes for f in health.findings)]
+        return Proposed(round=n, proposal=proposal, shown=tuple(sorted({*tools.served, *quoted})))
+
+    return ctx.record(keys.proposed(n, k), Proposed, proposed).proposal
+
+
+def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -> Briefing:
+    """All that an agent is told of a round; nothing of gate or cert."""
+    state, champion = ctx.state, ctx.branches[ctx.champion]
+    done = [b for b in ctx.branches.values() if b.finished]
+    costs = [t.cpu_s for b in done for t in b.complete]
+    events, now = ctx.ledger.events(), opened_now(ctx)
+    changed = {b.name: changed_since(events, b.name, now) for b in ctx.branches.values() if b.intervention}
+    return Briefing(
+        run=ctx.folder.name,
+        round=n,
+        task=ctx.task.task.about or ctx.task.task.name,
+        champion=champion.record(),
+        health=health,
+        branches=tuple(b.record() for b in done),
+        components=state.environment["components"],
+        knobs=state.shortcuts.offered(champion.recipe.knobs),
+        budget_left=ctx.budget().left(),
+        notes={"train_tasks": str(state.environment.get("splits", {}).get("train", "")), "revision": str(revision)},
+        trial_cost=sum(costs) / len(costs) if costs else 0.0,
+        failures_in_a_row=state.failures,
+        branches_wanted=ctx.task.run.branches,
+        feedback=state.feedback,
+        skills=skills.advice(ctx, health),
+        cases=tuple(cases(events, health)),
+        bar=promotion_bar(ctx),
+        reopenable={name: since for name, since in changed.items() if since},
+    )
+
+
+def opened_now(ctx: RunContext) -> Now:
+    """What a branch opened now would rest on."""
+    return Now(
+        recipe=ctx.branches[ctx.champion].recipe,
+        closed=dict(ctx.state.closed),
+        harness=ctx.harness.version,
+        seeds=len(ctx.task.run.seeds),
+    )
+
+
+def promotion_bar(ctx: RunContext) -> Bar | None:
+    """Observed gain that the judge would promote at the next look, and its expected standard error."""
+    from evotrainer.judge.stats import t_quantile
+
+    noise, judge = ctx.state.noise, ctx.task.judge
+    if noise is None or not noise.numbers.get("df"):
+        return None
+    known = [v.effect for v in ctx.state.verdicts if v.effect is not None and v.effect.se > 0]
+    # between seeds as measured so far; between tasks as past comparisons had it on top
+    trial = 2 * noise.numbers["v_trial"] / len(ctx.task.run.seeds)
+    task = max(0.0, sum(e.se**2 for e in known) / len(known) - trial) if known else 0.0
+    se = (trial + task) ** 0.5
+    look = next_looks(ctx.state.verdicts, judge.alpha, ctx.task.run.branches)[0]
+    level = t_quantile(1 - look.alpha, noise.numbers["df"])
+    return Bar(gain=max(judge.min_effect, level * se), se=se)
+
+
+class AgentTools:
+    """What an agent may call while it thinks; nothing of gate or cert is in reach."""
+
+    def __init__(self, ctx: RunContext, health: HealthReport) -> None:
+        self._ctx, self._health = ctx, health
+        self._batch: Batch | None = None
+        self.served: set[str] = set()
+        """Trials whose rollouts the agent asked for."""
+
+    def backtest(self, intervention: Intervention) -> Backtest:
+        """Replay an intervention on the champion's stored rollouts."""
+        from evotrainer.harness import Batch
+        from evotrainer.harness.whatif import backtest
+
+        ctx, champion = self._ctx, self._ctx.champion
+        if self._batch is None:  # read once for all proposals of a round
+            self._batch = Batch.of(readings.rollouts(ctx, champion))
+        context = readings.harness_context(ctx.task, ctx.state, champion, ctx.detector_runner)
+        return backtest(intervention, ctx.branches[champion].recipe, self._batch, context)
+
+    def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
+        """Search rollouts of a branch, at most `limit`."""
+        out: list[Rollout] = []
+        for t in self._ctx.branches[branch].complete:
+            if len(out) < limit and (more := self._ctx.rollouts.search(t.trial)):
+                self.served.add(t.trial)
+                out += more
+        return out[: max(0, limit)]
+
+
+# -- 7: replays, and which branches are opened -------------------------------------------------------------------------
+
+
+def backtest(
+    ctx: RunContext, n: int, k: int, proposal: Proposal, tools: AgentTools
+) -> Iterable[tuple[int, Intervention]]:
+    """Replay every intervention on stored rollouts; a contradicted hypothesis costs no compute."""
+    ctx.observer.step("7 backtest")
+    for i, iv in enumerate(proposal.interventions):
+
+        def replayed(i: int = i, iv: Intervention = iv) -> Backtested:
+            b = tools.backtest(iv)
+            vetoed = b.verdict == "contradicts" and ctx.task.run.veto
+            return Backtested(round=n, index=i, intervention=iv, backtest=b, vetoed=vetoed)
+
+        if not ctx.record(keys.backtested(n, i, k), Backtested, replayed).vetoed:
+            yield i, iv
+
+
+def plan(ctx: RunContext, n: int, considered: Considered) -> Planned:
+    """Turn what is left into branches: single factor, lint-clean, not tried before, within the budget."""
+    names: list[str] = []
+    over_budget = False
+    settled = ctx.recorded(keys.planned(n)) is not None
+    for i, iv in considered.candidates:
+        name = f"b{len(ctx.branches)}"
+        known = ctx.recorded(keys.opened(name))
+        opened = known is not None and known.body.intervention == iv
+        refused = ctx.recorded(keys.refused(n, i)) is not None
+        reason = "" if settled or opened or refused else refusal(ctx, iv, len(names))
+        if refused or reason:
+            body = ctx.record(
+                keys.refused(n, i), Refused, partial(Refused, round=n, index=i, intervention=iv, reason=reason)
+            )
+            over_budget = over_budget or "budget" in body.reason
+            continue
+        recipe = ctx.branches[ctx.champion].recipe.with_factor(iv.factor, iv.new)
+        open_branch(ctx, name, ctx.champion, n, recipe, iv)
+        names.append(name)
+
+    def planned() -> Planned:
+        stop = considered.proposal.stop
+        if not names and not stop:
+            stop = "the budget holds no further branch" if over_budget else ""
+        return Planned(round=n, branches=tuple(names), stop=stop)
+
+    return ctx.record(keys.planned(n), Planned, planned)
+
+
+def open_branch(
+    ctx: RunContext, name: str, parent: str | None, n: int, recipe: Recipe, iv: Intervention | None
+) -> Branch:
+    """A branch of round `n` with its recipe; a recorded one is taken up as it was recorded."""
+    ctx.record(
+        keys.opened(name),
+        BranchOpened,
+        lambda: BranchOpened(
+            branch=name, parent=parent, round=n, recipe=recipe, recipe_hash=recipe.hash, intervention=iv
+        ),
+    )
+    return ctx.branches[name]
+
+
+def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
+    """Why this intervention becomes no branch, empty where it may; `chosen`: branches the round has already."""
+    parent = ctx.branches[ctx.champion].recipe
+    if chosen >= ctx.task.run.branches:
+        return f"not among the first {ctx.task.run.branches} of this round"
+    env = ctx.state.environment
+    try:
+        recipe = parent.with_factor(iv.factor, iv.new)
+        check_recipe(recipe, env["name"], env["components"], env["knobs"])
+        factor = single_factor(parent, recipe)
+    except (ConfigError, SingleFactorError) as e:
+        return str(e)
+    if opened := ctx.state.shortcuts.opened_by(parent.knobs, recipe.knobs):
+        return f"opens {opened.name}, which honest training has no need of ({opened.about})"
+    if factor != iv.factor:
+        return f"declared factor {iv.factor}, but the recipes differ in {factor}"
+    if errors := [x for x in lint(recipe) if x.level == "error"]:
+        return "; ".join(f"{x.factor}: {x.message}" for x in errors)
+    for b in ctx.branches.values():
+        if b.recipe.hash == recipe.hash:
+            return f"this recipe was trained already as {b.name}"
+    return repetition(ctx.ledger.events(), iv, opened_now(ctx)) or too_dear(ctx, chosen)
+
+
+def too_dear(ctx: RunContext, chosen: int) -> str:
+    """Why the budget does not hold one more branch beside certification; empty where it does."""
+    seeds, fresh = len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
+    need = (chosen + 1) * seeds + certification_trials(ctx)
+    try:
+        ctx.budget().check(cpu_s=need * ctx.trial_reserve(), trials=(chosen + 1) * seeds + fresh)
+    except BudgetError as e:
+        return f"over budget: {e}"
+    return ""

@@ -1,0 +1,57 @@
+"""Counterfactual audits on request, of a run that stands still."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evotrainer import api
+from evotrainer.errors import ConfigError
+from evotrainer.records import keys
+from evotrainer.records.evidence import Audit
+from evotrainer.records.ledger import Ledger
+from evotrainer.run import shortcut_audits
+from evotrainer.run.loop import check_unchanged
+
+if TYPE_CHECKING:
+    from evotrainer.projections.state import RunState
+    from evotrainer.run.observer import Observer
+
+
+def audit_branch(
+    folder: Path, branch: str, capabilities: Sequence[str] = (), view: Observer | None = None
+) -> tuple[list[Audit], RunState]:
+    """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
+
+    Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.
+    """
+    run = api.open_run(folder)
+    with contextlib.closing(Ledger.open(folder / "ledger.db")) as ledger, contextlib.ExitStack() as stack:
+        ctx = stack.enter_context(api.open_context(folder, run.task, ledger, view=view))
+        opened = ctx.recorded(keys.RUN)
+        if opened is None:
+            raise ConfigError(f"{folder} holds no run yet; `evotrainer resume {folder}` begins it")
+        check_unchanged(ctx, opened.body)
+        ctx.take_up()
+        if branch not in ctx.branches:
+            known = ", ".join(ctx.branches) or "none yet"
+            raise ConfigError(f"no branch {branch!r} in {folder}; there are: {known}")
+        shortcuts, done = ctx.state.shortcuts, ctx.branches[branch].complete
+        every = {c.name: c for c in shortcuts.capabilities}
+        if unknown := [n for n in capabilities if n not in every]:
+            known = ", ".join(every) or "none: its environment declares nothing that can be closed"
+            raise ConfigError(f"no capability {unknown[0]!r}; there are: {known}")
+        knobs = done[0].world if done else ctx.env_knobs
+        chosen = [every[n] for n in capabilities] or [c for c in shortcuts.closable if shortcuts.is_open(c, knobs)]
+        if not chosen:
+            raise ConfigError(
+                f"nothing to audit: every capability was closed in the evaluations of {branch}; there are: "
+                f"{', '.join(every) or 'none'}"
+            )
+        n = max((e.body.round for e in ledger.events("round")), default=0)
+        audits = [shortcut_audits.audit(ctx, n, branch, c, "asked") for c in chosen]
+        if branch not in ctx.state.invalid:
+            shortcut_audits.settle(ctx, audits)
+        return audits, ctx.state

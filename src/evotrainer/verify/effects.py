@@ -1,0 +1,199 @@
+"""Effects, computed again: backtests and audits from what they replayed and evaluated, winners on fresh seeds, the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evotrainer.judge import CertEntry, certify, settle_audit
+from evotrainer.projections.branches import BASE, START
+from evotrainer.projections.shortcuts import Shortcuts
+from evotrainer.records import keys
+from evotrainer.records.chain import Event
+from evotrainer.records.differences import differences
+from evotrainer.records.events import Certified, TrialFinished
+from evotrainer.run.fresh_seeds import again
+from evotrainer.run.gains import gain_of
+from evotrainer.run.readings import harness_context
+from evotrainer.run.rollouts import RolloutReader
+from evotrainer.verify.report import Problem, Record, named, six_decimals
+from evotrainer.verify.verdicts import complete, due
+
+
+def backtested(record: Record, event: Event) -> Iterator[Problem]:
+    """Its numbers follow from the stored rollouts; what contradicts its own hypothesis is vetoed, where the task file asks for it."""
+    b = event.body
+    vetoes = b.backtest.verdict == "contradicts" and record.task.run.veto
+    if vetoes and not b.vetoed:
+        yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
+    yield from (Problem("backtested", f"{event.id}: {d}") for d in backtest_again(record, event))
+
+
+def backtest_again(record: Record, event: Event) -> list[str]:
+    """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its round
+    had then. StoreError where they are gone or damaged.
+    """
+    from evotrainer.harness import Batch
+    from evotrainer.harness.whatif import backtest
+
+    b, state = event.body, record.state_before(event)
+    rounds = record.before(event, "round")
+    champion = state.branches[next(e.body.champion for e in rounds if e.body.round == b.round)]
+    trials = complete(record, due(record, champion.name, event), event)
+    stored = [t for t in trials if t.parts]
+    context = harness_context(record.task, state, champion.name)
+    reader = RolloutReader(record.folder)
+    rollouts = [r for t in stored for r in reader.load(t.trial, "search")]
+    fresh = backtest(b.intervention, champion.recipe, Batch.of(rollouts), context)
+    old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
+    numbers = old.pop("numbers"), new.pop("numbers")
+    wrong = differences(old, new)
+    for k in sorted(numbers[0].keys() | numbers[1].keys()):
+        x, y = (n.get(k) for n in numbers)
+        known = x is not None and y is not None
+        wrong += six_decimals(f"numbers.{k}", x, y) if known else differences(x, y, f"numbers.{k}")
+    return wrong
+
+
+def audit_differences(record: Record, event: Event) -> list[str]:
+    """Numbers of a recorded audit that the ledger's own bodies do not give again; empty where it holds."""
+    a, shortcuts = event.body.audit, Shortcuts.of(record.opened.environment)
+    finished = {e.body.trial: e.body for e in record.before(event, "finished")}
+    named = (a.trials_open, a.trials, a.reference_trials_open, a.reference_trials)
+    if gone := [t for names in named for t in names if t not in finished]:
+        return [f"it names {gone[0]}, which had not finished"]
+    capability = next((c for c in shortcuts.capabilities if c.name == a.capability), None)
+    if capability is None:
+        return [f"the environment declares no capability {a.capability}"]
+    fresh = settle_audit(
+        a.branch,
+        capability,
+        a.trigger,
+        *([finished[t] for t in names] for names in named),
+        split=a.split,
+        min_effect=record.task.judge.min_effect,
+        confidence=a.confidence,
+        measure=a.measure,
+    )
+    return differences(
+        a.model_dump(mode="json", exclude={"trigger", "reference"}),
+        fresh.model_dump(mode="json", exclude={"trigger", "reference"}),
+    )
+
+
+def looked_at(record: Record, event: Event) -> Iterator[Problem]:
+    """An audit compares every complete trial of the branch, each with the capability open and with it closed."""
+    a, shortcuts = event.body.audit, Shortcuts.of(record.opened.environment)
+    finished = {e.body.trial: e.body for e in record.before(event, "finished")}
+    own = [t.trial for t in complete(record, due(record, a.branch, event), event)]
+    for what, needed, value in (
+        ("trials_open", own, a.open),
+        ("trials", own, a.closed),
+        ("reference_trials_open", [BASE], a.open),
+        ("reference_trials", [BASE], a.closed),
+    ):
+        names = getattr(a, what)
+        repeated = [next((t for t in needed if repeats(finished, n, t)), n) for n in names]
+        yield from named("audited", event, what, repeated, needed)
+        for n in names:
+            if n in finished and str(finished[n].world.get(a.knob, shortcuts.default(a.knob))) != str(value):
+                yield Problem("audited", f"{event.id}: {n} was not evaluated with {a.knob} = {value}")
+
+
+def repeats(finished: Mapping[str, TrialFinished], evaluation: str, trial: str) -> bool:
+    """Is it that trial itself, or an evaluation of the same branch's policy of the same seed?"""
+    a, b = finished.get(evaluation), finished.get(trial)
+    return evaluation == trial or (a is not None and b is not None and (a.branch, a.seed) == (b.branch, b.seed))
+
+
+def audited(record: Record, event: Event) -> Iterator[Problem]:
+    yield from looked_at(record, event)
+    yield from (Problem("audited", f"{event.id}: {d}") for d in audit_differences(record, event))
+
+
+def reestimated(record: Record, event: Event) -> Iterator[Problem]:
+    r = event.body
+    finished = {e.body.trial for e in record.before(event, "finished")}
+    if gone := sorted({*r.trials, *r.control_trials, *r.start_trials, *r.evaluations} - finished):
+        yield Problem("reestimated", f"{event.id}: it names {gone[0]}, which had not finished")
+        return
+    fresh = {x: fresh_trainings(record, x, event) for x in (r.branch, r.control, START)}
+    own = {x: [t.trial for t in complete(record, due(record, x, event), event)] for x in (r.control, START)}
+    sides = {
+        "trials": fresh[r.branch],
+        "control_trials": fresh[r.control] or own[r.control],
+        "start_trials": (fresh[START] or own[START]) if r.control != START else [],
+    }
+    for what, needed in sides.items():
+        yield from named("reestimated", event, what, getattr(r, what), needed)
+    verdicts = [e.body.verdict for e in record.before(event, "judged") if e.body.verdict.branch == r.branch]
+    noise = record.before(event, "noise")
+    expected = {
+        "control_fresh": bool(fresh[r.control]),
+        "selected": verdicts[-1].effect if verdicts else None,
+        "noise": noise[-1].id if noise else "",
+        "seeds": tuple(sorted(t.seed for t in complete(record, r.trials, event))),
+    }
+    for what, value in expected.items():
+        if getattr(r, what) != value:
+            yield Problem("reestimated", f"{event.id}: {what}: {getattr(r, what)} in the ledger, {value} recomputed")
+    yield from (Problem("reestimated", f"{event.id}: {d}") for d in again(r, record.before(event)))
+
+
+def fresh_trainings(record: Record, branch: str, before: Event) -> list[str]:
+    """A branch's complete trainings on certification's seeds."""
+    names = [keys.training(branch, s) for s in record.task.run.certify_seeds]
+    return [t.trial for t in complete(record, names, before)]
+
+
+def read_cert(trials: Sequence[TrialFinished], name: str) -> bool:
+    """Did a trial read cert, or not finish complete?"""
+    return any(t.trial == name and (t.status != "complete" or any(s.split == "cert" for s in t.scores)) for t in trials)
+
+
+def certified(record: Record, event: Event) -> Iterator[Problem]:
+    body = event.body
+    champion = record.state_before(event).champion or BASE
+    if body.champion != champion:
+        yield Problem("certified", f"{body.champion} is certified as champion; it was {champion}")
+    needed = [("base", BASE), ("start", START)] + ([("champion", champion)] if champion not in (BASE, START) else [])
+    yield from named("certified", event, "rows", [(row.name, row.branch) for row in body.rows], needed)
+    entries = []
+    for row in body.rows:
+        done = [e.body for e in record.before(event, "finished") if e.body.branch == row.branch]
+        read = {t.seed: s for t in done if t.status == "complete" for s in t.scores if s.split == "cert" and s.per_task}
+        scores = {seed: read[seed] for seed in row.seeds if seed in read}
+        seeds = record.task.run.certify_seeds if row.name == "champion" else ()
+        names = due(record, START, event) if row.name == "start" else [keys.training(row.branch, s) for s in seeds]
+        asked = {t.seed for t in complete(record, names, event)}
+        finished = {t.trial for t in done}
+        gone = [n for n in names if n in finished and keys.certification(n) not in finished and not read_cert(done, n)]
+        if gone or (row.name == "champion" and asked != set(seeds)):
+            yield Problem(
+                "certified", f"{row.name}: cert was not read of all of its trainings: {gone or sorted(asked)}"
+            )
+        if set(scores) != set(read) or set(scores) != set(row.seeds):
+            yield Problem(
+                "certified", f"{row.name}: seeds {row.seeds} were certified, cert was read of {sorted(scores)}"
+            )
+            return
+        entries.append(CertEntry(name=row.name, branch=row.branch, scores=scores))
+    noise = record.before(event, "noise")
+    fresh = certify(
+        entries, body.champion, proxy=record.state_before(event).proxy, noise=noise[-1].body if noise else None
+    )
+    fresh = gains_again(record, event, fresh)
+    for d in differences(body.model_dump(mode="json"), fresh.model_dump(mode="json")):
+        yield Problem("certified", d)
+
+
+def gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
+    """The recomputed certificate with what each recorded gain goes with, from the stored rollouts; older ledgers hold none."""
+    recorded = {r.name for r in event.body.rows if r.gained is not None}
+    before = record.before(event)
+    rows = [
+        r.model_copy(update={"gained": gain_of(r, before, RolloutReader(record.folder).search)})
+        if r.name in recorded
+        else r
+        for r in fresh.rows
+    ]
+    return fresh.model_copy(update={"rows": tuple(rows)})

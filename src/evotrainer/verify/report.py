@@ -1,0 +1,153 @@
+"""What a check of a run may look at, and what checks say: shared by `verify` and `why`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.errors import EvoTrainerError
+from evotrainer.projections.state import RunState
+from evotrainer.records.chain import Event
+from evotrainer.records.events import RunOpened, TrialFinished
+
+if TYPE_CHECKING:
+    from evotrainer.config.task import TaskFile
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that does not hold. `area`: ledger, lineage, policy, rollouts, head, or the kind of an event."""
+
+    area: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a check may look at: the run folder and all events, whose chain holds."""
+
+    folder: Path
+    events: list[Event]
+    checked: Counter[str] = field(default_factory=Counter)
+    """What was compared, for the report."""
+    _walked: list[Any] = field(default_factory=lambda: [0, RunState()], repr=False)
+    """Number of events in the state that `state_before` last gave, and that state."""
+
+    @cached_property
+    def state(self) -> RunState:
+        """After all events."""
+        return RunState.of(self.events)
+
+    def state_before(self, event: Event) -> RunState:
+        """After all events before this one: what the loop knew when it recorded it. Read it before the next call."""
+        seq, state = self._walked
+        if seq >= event.seq:
+            seq, state = 0, RunState()
+        for e in self.events[seq : event.seq - 1]:
+            state.apply(e)
+        self._walked[:] = [event.seq - 1, state]
+        return state
+
+    @property
+    def task(self) -> TaskFile:
+        """The run's task file. ConfigError where it is missing or damaged."""
+        path = self.folder / "task.toml"
+        return _task(path, path.stat().st_mtime_ns if path.is_file() else 0)
+
+    @property
+    def opened(self) -> RunOpened:
+        """The event the run began with."""
+        body: RunOpened = self.of("run")[0].body
+        return body
+
+    @cached_property
+    def finished(self) -> dict[str, TrialFinished]:
+        """Trial -> its result."""
+        return {e.body.trial: e.body for e in self.events if isinstance(e.body, TrialFinished)}
+
+    def of(self, kind: str) -> list[Event]:
+        """All events of one kind, oldest first."""
+        return [e for e in self.events if e.kind == kind]
+
+    def before(self, event: Event, kind: str = "") -> list[Event]:
+        """Events recorded before this one, of one kind where it is given."""
+        return [e for e in self.events[: event.seq - 1] if not kind or e.kind == kind]
+
+
+Check = Callable[[Record, Event], Iterator[Problem]]
+"""Yields what does not hold of one event."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was checked, and every problem found; no problem: the run is as it was recorded."""
+
+    folder: Path
+    problems: tuple[Problem, ...]
+    checked: dict[str, int]
+    """events, branches, trials, policies, parts, rollouts, ..."""
+    head: str = ""
+    """Hash of the last event: noted elsewhere, it proves later that no event was cut off the end."""
+    notes: tuple[str, ...] = ()
+    """What could not be seen, and what outside the run folder changed."""
+    chain_only: tuple[str, ...] = ()
+    """Kinds in this ledger that nothing but the chain can vouch for."""
+    unchecked: tuple[str, ...] = ()
+    """Kinds in this ledger that have no check at all."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def joined(self, area: str, problem: str = "", note: str = "") -> VerifyReport:
+        """The same with what another check found."""
+        problems = (*self.problems, Problem(area, problem)) if problem else self.problems
+        return replace(self, problems=problems, notes=(*self.notes, note) if note else self.notes)
+
+
+@lru_cache(maxsize=4)
+def _task(path: Path, mtime_ns: int) -> TaskFile:
+    from evotrainer.config.task import load_task
+
+    return load_task(path)
+
+
+def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequence[Any]) -> Iterator[Problem]:
+    """Problem where a list in the ledger does not hold exactly what it should."""
+    if sorted(stored) != sorted(due):
+        left = [x for x in due if x not in stored]
+        how = f"{left[0]} is left out" if left else f"{next((x for x in stored if x not in due), 'one')} is too much"
+        yield Problem(area, f"{event.id}: its {what} are not all there were: {how}")
+
+
+def both(*checks: Check) -> Check:
+    """One check of several."""
+
+    def check(record: Record, event: Event) -> Iterator[Problem]:
+        for c in checks:
+            yield from c(record, event)
+
+    return check
+
+
+def guarded(kind: str, check: Check) -> Check:
+    """A check whose own failure over damaged bodies is a problem of the event, not a traceback."""
+
+    def safe(record: Record, event: Event) -> Iterator[Problem]:
+        try:
+            yield from check(record, event)
+        except EvoTrainerError as e:
+            yield Problem(kind, f"{event.id}: it cannot be computed again: {e}")
+        except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError, StopIteration) as e:
+            yield Problem(kind, f"{event.id}: it cannot be computed again: {type(e).__name__} {e}")
+
+    return safe
+
+
+def six_decimals(name: str, old: float, new: float) -> list[str]:
+    """What differs between numbers that are recorded with six decimals."""
+    return [] if abs(old - new) <= 2e-6 * max(1.0, abs(old)) else [f"{name}: {old:g} in the ledger, {new:g} recomputed"]

@@ -1,0 +1,99 @@
+"""Scores and canaries of a trial, read again from its stored rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from evotrainer.errors import EvoTrainerError, IntegrityError
+from evotrainer.records.chain import Event
+from evotrainer.records.differences import CLOSE
+from evotrainer.records.events import TrialFinished
+from evotrainer.verify.report import Problem, Record
+
+
+def scores(record: Record, event: Event) -> Iterator[Problem]:
+    """Each score of a trial from its stored rollouts: the share of correct attempts of every task."""
+    t: TrialFinished = event.body
+    if t.status != "complete" or not t.parts:
+        return
+    try:
+        found = graded(record.folder, t)
+    except EvoTrainerError as e:
+        yield Problem("rollouts", f"trial {t.trial}: its scores cannot be computed again: {e}")
+        return
+    for s in t.scores:
+        per_task = found.get((s.split, s.step), {})
+        record.checked["scores"] += 1
+        wrong = [
+            k for k in sorted(per_task.keys() | s.per_task.keys()) if not _near(per_task.get(k), s.per_task.get(k))
+        ]
+        if wrong:
+            stored, k = per_task.get(wrong[0]), wrong[0]
+            yield Problem(
+                "trials",
+                f"trial {t.trial}: {len(wrong)} {s.split} scores do not follow from its rollouts, e.g. task {k}: "
+                f"{s.per_task.get(k)} in the ledger, {stored} in the rollouts",
+            )
+
+
+def flips(record: Record, event: Event) -> Iterator[Problem]:
+    """The grading canaries that flipped, from its stored rollouts; none that is void has a reward."""
+    import polars as pl
+
+    from evotrainer.records.canaries import canary_flips
+    from evotrainer.records.store import scan
+
+    t: TrialFinished = event.body
+    stores = [p for p in (record.folder / kind / t.trial for kind in ("rollouts", "sealed")) if p.is_dir()]
+    if t.status != "complete" or not t.parts or not stores:
+        return
+    try:
+        found = canary_flips(stores)
+        void = [i for f in t.canary_flips for i in (*f.void, *f.culprits)]
+        paid = scan(stores).filter(pl.col("id").is_in(void) & pl.col("reward").is_not_null()) if void else None
+        wrong = [] if paid is None else paid.select("id").collect()["id"].to_list()
+    except (EvoTrainerError, pl.exceptions.PolarsError, ValueError) as e:
+        yield Problem(
+            "rollouts", f"trial {t.trial}: its grading canaries cannot be read again: {str(e).splitlines()[0][:120]}"
+        )
+        return
+    if t.canary_flips:
+        record.checked["canary flips"] += len(t.canary_flips)
+    if found != t.canary_flips:
+        yield Problem("trials", f"trial {t.trial}: its flipped canaries are not those that its rollouts tell of")
+    for i in wrong[:1]:
+        yield Problem(
+            "rollouts", f"trial {t.trial}: rollout {i} is void, since a grading canary flipped, and has a reward"
+        )
+
+
+def graded(folder: Path, t: TrialFinished) -> dict[tuple[str, int], dict[str, float]]:
+    """(split, step) -> task -> share of correct attempts, of the evaluations in a trial's stores."""
+    import polars as pl
+
+    from evotrainer.records.store import scan
+
+    wanted = {(s.split, s.step) for s in t.scores}
+    stores = [p for p in (folder / kind / t.trial for kind in ("rollouts", "sealed")) if p.is_dir()]
+    try:
+        rows = (
+            scan(stores)
+            .filter(pl.col("split").is_in(sorted({s for s, _ in wanted})))
+            .filter(pl.col("error_kind").is_null() & (pl.col("outcome") != "unknown"))
+            .group_by("split", "step", "task")
+            .agg(share=(pl.col("outcome") == "correct").cast(pl.Float64).mean())
+            .collect()
+        )
+    except pl.exceptions.PolarsError as e:
+        raise IntegrityError(f"rollouts of {t.trial} are damaged ({str(e).splitlines()[0][:120]})") from e
+    out: dict[tuple[str, int], dict[str, float]] = {}
+    for row in rows.iter_rows(named=True):
+        key = (str(row["split"]), int(row["step"]))
+        if key in wanted:
+            out.setdefault(key, {})[str(row["task"])] = float(row["share"])
+    return out
+
+
+def _near(a: float | None, b: float | None) -> bool:
+    return (a is None) == (b is None) and (a is None or b is None or abs(a - b) <= CLOSE)

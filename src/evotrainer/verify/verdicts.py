@@ -1,0 +1,162 @@
+"""The judge's claims, computed again from the ledger's own bodies: noise, verdicts, extra seeds, branches and their recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.judge import (
+    JudgeConfig,
+    JudgeInput,
+    Look,
+    Recomputed,
+    measure_noise,
+    next_looks,
+    scores_of,
+    seeds_wanted,
+)
+from evotrainer.records import keys
+from evotrainer.records.chain import Event
+from evotrainer.records.differences import differences
+from evotrainer.records.names import measured
+from evotrainer.run.judging import judge_input
+from evotrainer.verify.report import Problem, Record, named
+
+if TYPE_CHECKING:
+    from evotrainer.records.events import TrialFinished
+
+
+# -- which trials there had to be --------------------------------------------------------------------------------------
+
+
+def due(record: Record, branch: str, before: Event) -> list[str]:
+    """Trials that a branch is judged by at an event: those of `run.seeds`, then those that top-ups gave."""
+    seeds = list(record.task.run.seeds)
+    for e in record.before(before, "topup"):
+        seeds += e.body.seeds if e.body.branch == branch else ()
+        seeds += e.body.control_seeds if e.body.control == branch else ()
+    return [keys.training(branch, s) for s in dict.fromkeys(seeds)]
+
+
+def unexplained(record: Record, branch: str, before: Event) -> list[str]:
+    """A branch's finished trainings that are neither due nor certification's."""
+    fresh = (keys.training(branch, s) for s in record.task.run.certify_seeds)
+    names = {*due(record, branch, before), *fresh}
+    done = [e.body for e in record.before(before, "finished") if e.body.branch == branch]
+    return [t.trial for t in done if t.trial == keys.training(branch, t.seed) and t.trial not in names]
+
+
+def complete(record: Record, names: list[str] | tuple[str, ...], before: Event) -> list[TrialFinished]:
+    """The complete ones of some trials, as far as they had finished before an event."""
+    done = {e.body.trial: e.body for e in record.before(before, "finished")}
+    return [done[t] for t in names if t in done and done[t].status == "complete"]
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def input_of(record: Record, event: Event) -> JudgeInput:
+    """What a recorded verdict rests on, put together as the loop did, from the state of then."""
+    body, state = event.body, record.state_before(event)
+    finished = {t.trial: t.finished for t in state.trials.values() if t.finished}
+    evaluations = [finished[t] for t in body.evaluations if t in finished]
+    given = judge_input(record.task, state, body.verdict.branch, body.verdict.control, evaluations)
+    if not body.trials:  # a ledger that knew one look, and no effect worth more seeds
+        once = {"worthwhile": None, "max_seeds": JudgeConfig().max_seeds}
+        given = replace(given, config=given.config.model_copy(update=once))
+    return given
+
+
+def rejudge(record: Record, event: Event) -> Recomputed:
+    """A recorded verdict beside the one that the ledger's bodies of that time give now, at the look that it was owed."""
+    return input_of(record, event).compare(event.body.verdict, look_then(record, event))
+
+
+def verdict_on(record: Record, branch: str, look: int = 0) -> Event:
+    """The verdict of a branch's look, from 1; 0: of the last one, which counts. ConfigError where there is none."""
+    looks = [e for e in record.of("judged") if e.body.verdict.branch == branch]
+    if not looks:
+        known = ", ".join(sorted({e.body.verdict.branch for e in record.of("judged")})) or "none yet"
+        raise ConfigError(f"no verdict on {branch!r} in {record.folder}; there are verdicts on: {known}")
+    return looks[look - 1]
+
+
+def look_then(record: Record, event: Event) -> Look:
+    """The look that a verdict was owed, as the run's error budget gives it: from the verdicts before those it was looked at
+    together with, and the number of these branches. IntegrityError where the ledger does not tell which look it is.
+    """
+    n, branch, before = event.body.round, event.body.verdict.branch, record.before(event)
+    k, turns = 1, {}
+    for e in before:
+        if e.kind == "judged":
+            turns[e.seq] = 1 + sum(1 for x in before[: e.seq - 1] if _verdict_on(x, e.body.verdict.branch))
+            k += _verdict_on(e, branch)
+    if k == 1:
+        names = [b for e in before if e.kind == "planned" and e.body.round == n for b in e.body.branches]
+    else:
+        asked = [e for e in before if e.kind == "topup" and e.body.round == n and e.id.endswith(f"/topup/{k}")]
+        names = [e.body.branch for e in asked if not e.body.refused]
+    together = [s for s, k_ in turns.items() if (record.events[s - 1].body.round, k_) == (n, k)]
+    if branch not in names or len(together) >= len(names):
+        raise IntegrityError(f"{event.id}: round {n} did not look at {branch} a time number {k}, but at {names}")
+    earlier = [e.body.verdict for e in before if e.kind == "judged" and e.seq not in together]
+    return next_looks(earlier, record.task.judge.alpha, len(names))[len(together)]
+
+
+def _verdict_on(event: Event, branch: str) -> bool:
+    return event.kind == "judged" and event.body.verdict.branch == branch
+
+
+def noise(record: Record, event: Event) -> Iterator[Problem]:
+    """The noise floor, from the gate scores of the trainings it names and the measurement before."""
+    state, branch = record.state_before(event), measured(event.id, event.body.branch)
+    fresh = measure_noise(
+        branch,
+        scores_of(state.branches[branch].finished, "gate"),
+        confidence=event.body.numbers.get("confidence", 0.95),
+        seeds_per_branch=len(record.task.run.seeds),
+        earlier=state.noise,
+    )
+    for d in differences(event.body.model_dump(mode="json"), fresh.model_dump(mode="json")):
+        yield Problem("noise", f"{event.id}: {d}")
+
+
+def judged(record: Record, event: Event) -> Iterator[Problem]:
+    """A verdict looks at all trials there had to be, and says what the judge says of them."""
+    v = event.body.verdict
+    finished = {e.body.trial for e in record.before(event, "finished")}
+    if gone := sorted({*event.body.trials, *event.body.evaluations} - finished):
+        yield Problem("judged", f"{event.id}: it names {gone[0]}, which had not finished")
+        return
+    if event.body.trials:
+        both_sides = [t for x in (v.branch, v.control) for t in due(record, x, event)]
+        yield from named("judged", event, "trials", event.body.trials, both_sides)
+    for x in (v.branch, v.control):
+        if more := unexplained(record, x, event):
+            yield Problem("judged", f"{event.id}: {more[0]} was trained as well, and no top-up gave its seed")
+    for d in rejudge(record, event).differences:
+        yield Problem("judged", f"{event.id} ({v.kind}): {d}")
+
+
+def topup(record: Record, event: Event) -> Iterator[Problem]:
+    """A top-up answers a verdict that asked for so many seeds."""
+    t, b = event.body, record.state_before(event).branches.get(event.body.branch)
+    if b is None or b.verdict is None or seeds_wanted(b.verdict) != t.wanted:
+        yield Problem("topup", f"{event.id}: no verdict on {t.branch} asks for {t.wanted} seeds")
+    if t.refused and (t.seeds or t.control_seeds):
+        yield Problem("topup", f"{event.id}: seeds are given and refused")
+
+
+def opened(record: Record, event: Event) -> Iterator[Problem]:
+    """A starting recipe is the task file's, with every confirmed shortcut closed; other branches passed their backtest."""
+    b = event.body
+    if b.parent is None:
+        recipe, closed = record.task.recipe, record.state_before(event).confirmed
+        if b.recipe.hash != recipe.model_copy(update={"knobs": {**recipe.knobs, **closed}}).hash:
+            yield Problem("branch", f"branch {b.branch}: its recipe is not the task file's starting recipe")
+        return
+    tried = [e.body for e in record.before(event, "backtested") if e.body.round == b.round]
+    if not any(t.intervention == b.intervention and not t.vetoed for t in tried):
+        yield Problem("branch", f"branch {b.branch}: its change was not replayed before, or was vetoed")
