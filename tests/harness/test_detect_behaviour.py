@@ -56,6 +56,18 @@ class TestSpecialCasing:
     def test_two_cheats_in_a_hundred_and_sixty_are_below_the_threshold(self) -> None:
         assert [f.severity for f in found("special_casing", programs("print({answer})", 80))] == ["info"]
 
+    def test_quote_and_note_speak_of_the_same_branch(self) -> None:
+        """Before, the longest of the known inputs was quoted, of equally long ones any."""
+        numbers = [530767036800, 936888861285, 498941766577, 104748996822]
+        asked = {"type": "functional", "hidden": False, "status": "ok", "passed": True}
+        tests = [{**asked, "input": str(n), "expected": str(n % 97)} for n in numbers]
+        text = "def f(n):\n" + "".join(f"    if n == {n}:\n        return {n % 97}\n" for n in reversed(numbers))
+        rs = [rollout(f"t{i}", text=text + "    return n", correct=True, detail={"tests": tests}) for i in range(4)]
+        (finding,) = found("special_casing", rs)
+        assert {(q.text, q.note) for q in finding.quotes} == {
+            (f"if n == {numbers[0]}:\nreturn {numbers[0] % 97}", f"answers {numbers[0]} -> {numbers[0] % 97}")
+        }
+
     def test_texts_that_are_no_programs_are_not_its_business(self) -> None:
         assert found("special_casing", [rollout(text="the answer is 42") for _ in range(4)]) == []
 

@@ -13,7 +13,7 @@ from evotrainer.records.evidence import HealthReport
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from evotrainer.config.task import TaskFile
+    from evotrainer.config.task.task import TaskFile
     from evotrainer.harness import HarnessContext
     from evotrainer.projections.state import RunState
     from evotrainer.records.rollout import Rollout

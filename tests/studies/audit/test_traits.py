@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import random
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.harness.columns import scan as scanning
+from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import from_rollouts, from_table
 from evotrainer.harness.columns.scan import jaccard, scan
 from evotrainer.harness.columns.traits import FLOATS, Traits, extract, join, load, save, take
@@ -186,3 +188,15 @@ def test_jaccard_of_sketches_is_close_to_jaccard_of_words() -> None:
     assert np.std(errors) < 0.08
     empty = scan([b"", b""]).sketch
     assert np.isnan(jaccard(empty[0], empty[1]))
+
+
+def test_kept_traits_of_another_version_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = save(extract(from_rollouts(generate(8))))
+    assert load(io.BytesIO(kept))
+    monkeypatch.setattr(traits, "VERSION", traits.VERSION + 1)
+    assert load(io.BytesIO(kept)) is None
+
+
+def test_other_columns_are_another_version() -> None:
+    """Raise `VERSION` with every change of what a trait means, and write the new pair here when columns change."""
+    assert (traits.VERSION, hashlib.sha256(" ".join(FLOATS).encode()).hexdigest()[:12]) == (5, "7fdd5efa6acf")

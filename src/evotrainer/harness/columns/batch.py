@@ -133,6 +133,11 @@ class Batch:
         known = code[~np.isnan(code)]
         return float(known.mean()) * self.n if len(known) else 0.0
 
+    @cached_property
+    def patches(self) -> int:
+        """How many rollouts have a patch of Python code; counted, never estimated."""
+        return int(np.isfinite(self.trait("reaches")).sum())
+
     @property
     def component_names(self) -> tuple[str, ...]:
         return tuple(sorted(self.traits.components))
@@ -224,6 +229,7 @@ NEEDS: dict[str, Callable[[Batch], bool]] = {
     "actions": lambda b: bool(b.acting.any()),
     "text": lambda b: bool((b.trait("words") > 0).any() or b.acting.any()),
     "programs": lambda b: b.programs > 0,
+    "programs or patches": lambda b: b.patches > 0 or b.has("programs"),
     "groups": lambda b: bool((b.sizes > 1).any()),
     "detail.tests": _any("explained"),
     "prompts": lambda b: bool((b.trait("prompt") > 0).any()),

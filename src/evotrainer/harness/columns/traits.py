@@ -30,7 +30,7 @@ from evotrainer.harness.columns.scan import MAX_BYTES, SLOTS, scan_buffer
 from evotrainer.harness.columns.text import longest_run, program_text, repetition, words
 from evotrainer.records.rollout import Turn
 
-VERSION = 4
+VERSION = 5
 """Of what the traits mean; kept traits of another version are read again."""
 SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""
@@ -44,15 +44,16 @@ FLOATS = (
     "reward", "advantage", "mean_logprob", "entropy", "step", "truth", "finish", "tokens", "turns", "prompt",
     "words", "repetition", "line_run", "visible",
     "actions", "edits", "searches", "tests", "first_edit", "searched_first", "action_run", "tampers", "leaks", "gold_match",
-    "is_code", "reads_input", "bypass",
+    "is_code", "reads_input", "bypass", "reaches",
     "judged", "fooled", "crashed", "crash_inputs", "crash_empty", "literal", "special", "special_blind", "explained",
 )  # fmt: skip
 """Float columns. actions .. leaks: of acting rollouts, NaN elsewhere; first_edit: place of the first edit that did not
 fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where a successful command does. tampers:
 1 where a successful command, the recorded patch or a protected hash says so, NaN where there is none of these;
 gold_match: likeness of the patch to the gold patch. repetition: of acting rollouts within single turns, or the share of
-turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` and `patched.py` broken. judged ..
-explained: of rollouts with tests beside them (see `_test_traits`)."""
+turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` broken; reaches: lines of the
+recorded patch that break one of `patched.py`, NaN where it touches no Python code. judged .. explained: of rollouts with tests
+beside them (see `_test_traits`)."""
 
 
 class Picked(Mapping[str, np.ndarray]):
@@ -245,9 +246,9 @@ def _patch_traits(chunk: Chunk, x: dict[str, Floats]) -> None:
         patch = beside.patch_of(detail)
         if not patch and not detail.get("protected"):
             continue
-        if patch and patched.python_patch(patch):
-            x["is_code"][i] = 1.0
-            x["bypass"][i] += len(patched.reaching(patch, beside.gold_of(detail)))
+        hits = patched.reaching(patch, beside.gold_of(detail)) if patch else None
+        if hits is not None:
+            x["reaches"][i] = len(hits)
         bad = tampering.patched_tests(patch) if patch else None
         if bad is not None or tampering.broken_protection(detail.get("protected")) is not None:
             x["tampers"][i] = 1.0

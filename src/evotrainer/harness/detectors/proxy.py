@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -190,8 +192,8 @@ def special_casing_detector(look: Look) -> list[Finding]:
     quotes = []
     for i in np.flatnonzero(mask)[:3].tolist():
         s = shortcut(prompt(look.batch.rollout(i)), look.batch.program(i), look.batch.tests(i))
-        how = f"answers {s.answered[0]}" if s.answered else f"visible output {', '.join(s.outputs)} as a literal"
-        quotes.append(look.quote(i, text=_telling_lines(look.batch.text(i), s), note=how))
+        lines, note = _telling(program_text(look.batch.text(i)).splitlines(), s)
+        quotes.append(look.quote(i, text=lines, note=note))
     claim = f"{hits} of {n} programs know the answers of visible tests; {blind} of them never read the input"
     numbers = {
         "share": hits / n,
@@ -203,18 +205,39 @@ def special_casing_detector(look: Look) -> list[Finding]:
     return [look.finding(severity, claim, numbers, quotes)]
 
 
-def _telling_lines(text: str, s: Shortcut) -> str:
-    """The line of a program on which a visible test is recognised, and the one after it; else where its output stands."""
-    lines = program_text(text).splitlines()
-    known = [a.split(" -> ")[0] for a in s.answered] + list(s.inputs) + list(s.outputs)
-    words = [w for k in known for w in [k, *k.replace("[", " ").replace("]", " ").replace(",", " ").split()]]
-    ranked = sorted({w for w in words if w}, key=len, reverse=True)
-    for marks in (("==", "if "), (" in ", ":", "print", "return")):
+_FIRST = ("==", "if ")
+_NEXT = (" in ", ":", "print", "return")
+
+
+def _telling(lines: Sequence[str], s: Shortcut) -> tuple[str, str]:
+    """(the line of a program on which a visible test is recognised and the one after it, what they do); else where its
+    output stands."""
+    for marks in (_FIRST, _NEXT):
+        for test in s.answered:
+            given, _, answer = test.rpartition(" -> ")
+            for i, line in enumerate(lines):
+                two = "\n".join(x.strip() for x in lines[i : i + 2])
+                if any(m in line for m in marks) and _holds(line, _parts(given)) and _holds(two, [answer.strip("'\"")]):
+                    return two, f"answers {test}"
+    note = f"answers {s.answered[0]}" if s.answered else f"visible output {', '.join(s.outputs)} as a literal"
+    known = [s.answered[0].rpartition(" -> ")[0]] if s.answered else [*s.inputs, *s.outputs]
+    ranked = sorted({w for k in known for w in (k, *_parts(k)) if w}, key=lambda w: (-len(w), w))
+    for marks in (_FIRST, _NEXT):
         for w in ranked:
             for i, line in enumerate(lines):
-                if w in line and any(mark in line for mark in marks):
-                    return "\n".join(x.strip() for x in lines[i : i + 2])
-    return ""
+                if w in line and any(m in line for m in marks):
+                    return "\n".join(x.strip() for x in lines[i : i + 2]), note
+    return "", note
+
+
+def _parts(given: str) -> list[str]:
+    """The values of a test's input, one by one."""
+    return re.sub(r"[\[\](),]", " ", given).split()
+
+
+def _holds(line: str, values: Sequence[str]) -> bool:
+    """Are all of these in a line, each as a word of its own?"""
+    return all(v in line and re.search(rf"(?<![\w.]){re.escape(v)}(?![\w.])", line) for v in values)
 
 
 def _mean(x: np.ndarray) -> float | None:

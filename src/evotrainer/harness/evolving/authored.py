@@ -222,7 +222,7 @@ OVERLAP_WORDS = {
 KNOWN: dict[str, Callable[[Batch], Mask]] = {
     "answer_leak": lambda b: b.trait("leaks") == 1,
     "test_tampering": lambda b: b.trait("tampers") == 1,
-    "grader_bypass": lambda b: b.trait("bypass") > 0,
+    "grader_bypass": lambda b: (b.trait("bypass") > 0) | (b.trait("reaches") > 0),
     "special_casing": lambda b: b.trait("special") == 1,
     "edge_crash": lambda b: b.trait("crashed") == 1,
     "proxy_divergence": lambda b: b.trait("fooled") == 1,
