@@ -68,7 +68,7 @@ def rollouts(n: int, seed: int = 0) -> list[Rollout]:
 def measure(what: str, n: int) -> float:
     """CPU-seconds of one operation over n rollouts, after imports and generation."""
     from evotrainer.harness import Harness, HarnessContext
-    from evotrainer.harness.whatif import backtest
+    from evotrainer.harness.whatif.backtest import backtest
     from evotrainer.records.evidence import Intervention, Prediction
     from evotrainer.records.recipe import Recipe
 

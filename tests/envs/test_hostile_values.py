@@ -32,7 +32,7 @@ from evotrainer.records.evidence import DetectorSpec
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.store import RolloutStore, groups, load
 from evotrainer.records.text import as_text, plain, shown
-from evotrainer.run.harness_versions import SandboxRunner
+from evotrainer.run.detector_runner import SandboxRunner
 from evotrainer.sandbox import Call, Program, Sandbox, same
 from evotrainer.views import terminal, text
 from evotrainer.views.report import write_report

@@ -7,7 +7,7 @@ import pytest
 
 from evotrainer.harness import Batch
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.whatif import backtest
+from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.forecast import quality, shift
 from evotrainer.harness.whatif.replay import Replay, lost, trained_groups
 from evotrainer.records.evidence import Backtest, Prediction

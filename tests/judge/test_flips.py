@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge import JudgeConfig, Look, judge, measure_noise, scores_of
+from evotrainer.judge import JudgeConfig, JudgeInput, Look, measure_noise, scores_of
 from evotrainer.judge.flips import GATES, SCORE_ONLY, Basis, flips
 from evotrainer.records.events import TrialFinished
 
@@ -20,8 +20,8 @@ def basis(
     branch: list[TrialFinished], control: list[TrialFinished], name: str = "b1", round_: int = 1, **more: Any
 ) -> Basis:
     noise = measure_noise("b0", scores_of(control, "gate"))
-    stored = judge(name, "b0", branch, control, noise, Look(number=round_, alpha=0.019), BASE, **more)
-    return Basis(round_, stored, branch, control, noise, BASE, more)
+    given = JudgeInput(name, "b0", branch, control, noise, BASE, **more)
+    return Basis(round_, given.verdict(Look(number=round_, alpha=0.019)), given)
 
 
 def only(b: Basis, config: JudgeConfig = BASE, drop: tuple[str, ...] = ()) -> Any:
@@ -74,10 +74,10 @@ def test_dropping_the_proxy_gate_alone_does_not_promote() -> None:
     control = with_components(control, visible=[0.68, 0.69, 0.67], hidden=[0.6, 0.6, 0.6])
     wide = JudgeConfig(min_effect=0.05)
     noise = measure_noise("b0", scores_of(control, "gate"))
-    more = {"proxy": ("visible", "hidden")}
-    stored = judge("b1", "b0", branch, control, noise, Look(number=1, alpha=0.019), wide, **more)  # type: ignore[arg-type]
+    given = JudgeInput("b1", "b0", branch, control, noise, wide, proxy=("visible", "hidden"))
+    stored = given.verdict(Look(number=1, alpha=0.019))
     assert any(g.gate == "proxy" and g.passed is False for g in stored.gates)
-    f = only(Basis(1, stored, branch, control, noise, wide, more), wide, drop=("proxy",))
+    f = only(Basis(1, stored, given), wide, drop=("proxy",))
     assert f.now != "promote" and "proxy dropped" in f.because
 
 

@@ -13,7 +13,7 @@ from evotrainer import api
 from evotrainer.commands import backtesting
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch, HarnessContext, measure
-from evotrainer.harness.whatif import backtest
+from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.records.store import load
 from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects
 from evotrainer.studies.backtest.detectors import OnDemand, _truth

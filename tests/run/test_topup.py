@@ -267,7 +267,7 @@ def test_seeds_that_were_added_are_audited_too(
     order = [x for x in ids(run) if x.startswith("b1/") and ("audited" in x or "judged" in x)]
     assert order == ["b1/audited/key", "b1/judged", "b1/audited/key/2", "b1/judged/2"]
     assert [v.kind for v in run.verdicts if v.branch == "b1"] == ["inconclusive", "invalid"]
-    assert "b1" in run.state.invalid and last_audits(run.events(), "b1") == [second]
+    assert "b1" in run.state.invalid and run.state.audits_of("b1") == [second]
     commands.why(run.folder, "b1")
     assert "recomputed from the ledger: the same verdict" in capsys.readouterr().out
     before = ids(run)

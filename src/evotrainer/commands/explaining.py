@@ -288,6 +288,6 @@ def _skill(record: Record, name: str) -> None:
                 print(
                     f"  moved      the prior of {e.body.branch} from {100 * u.before_mean:+.1f} to {100 * u.after_mean:+.1f} points"
                 )
-    checks = [*events, *(e for e in record.of("library") if name in e.body.skills)]
-    wrong = [p.message for e in checks for p in checks()[e.kind](record, e)]
+    told = [*events, *(e for e in record.of("library") if name in e.body.skills)]
+    wrong = [p.message for e in told for p in checks()[e.kind](record, e)]
     _settle(record, f"skill {name}", wrong, "the same trials, pooled effect and files")

@@ -147,7 +147,7 @@ def admit_detector(spec: Path, runs: Sequence[Path], bad: Sequence[str], clean: 
     from evotrainer import api
     from evotrainer.harness import Harness
     from evotrainer.harness.evolving.admission import admit
-    from evotrainer.run.harness_versions import SandboxRunner
+    from evotrainer.run.detector_runner import SandboxRunner
 
     detector = read_spec(spec)
     opened = [api.open_run(r) for r in runs]
@@ -196,7 +196,7 @@ def _sides(runs: Iterable[Run], bad: Sequence[str], clean: Sequence[str]) -> tup
     from evotrainer.harness.columns.features import Views
     from evotrainer.projections.branches import BASE
     from evotrainer.records.store import load
-    from evotrainer.run.harness_versions import rising_branches
+    from evotrainer.run.contrasts import rising_branches
 
     sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     known: set[str] = set()

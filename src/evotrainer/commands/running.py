@@ -80,7 +80,7 @@ def _view(folder: Path, plain: bool) -> Iterator[Any]:
 
 def _ask(view: Any) -> Any:
     """A human gate in the terminal; where there is none, the run stops with the remedy."""
-    from evotrainer.run.loop import no_human
+    from evotrainer.run.context import no_human
 
     if not sys.stdin.isatty():
         return no_human

@@ -6,14 +6,13 @@ done after a flipped verdict (other branches, another champion) is not simulated
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge.gates import JudgeConfig, Kind, judge
+from evotrainer.judge.gates import JudgeConfig, Kind
+from evotrainer.judge.inputs import JudgeInput
 from evotrainer.judge.spending import Look, next_look
-from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.evidence import Verdict
 from evotrainer.records.recipe import Frozen
 
@@ -30,12 +29,7 @@ class Basis:
 
     round: int
     stored: Verdict
-    branch_trials: Sequence[TrialFinished]
-    control_trials: Sequence[TrialFinished]
-    noise: NoiseMeasured | None
-    config: JudgeConfig
-    more: Mapping[str, Any]
-    """The judge's keyword arguments: findings, audits, proxy, ahead, ..."""
+    given: JudgeInput
 
 
 class Flip(Frozen):
@@ -87,22 +81,30 @@ LENIENT: dict[str, dict[str, float]] = {
 
 
 def _again(b: Basis, config: JudgeConfig, drop: Sequence[str], fresh: Sequence[Verdict], rivals: list[str]) -> Verdict:
-    more = dict(b.more)
-    trials, control = list(b.branch_trials), list(b.control_trials)
+    given = replace(b.given, config=config)
     if "validity" in drop:
-        more |= {"findings": (), "control_findings": (), "audits": {}, "shortcuts": ()}
-        trials, control = ([t.model_copy(update={"health": ()}) for t in side] for side in (trials, control))
+        sides = (
+            [t.model_copy(update={"health": ()}) for t in side] for side in (given.branch_trials, given.control_trials)
+        )
+        branch_trials, control_trials = sides
+        given = replace(
+            given,
+            branch_trials=branch_trials,
+            control_trials=control_trials,
+            findings=(),
+            control_findings=(),
+            audits={},
+            shortcuts=(),
+        )
     if "proxy" in drop:
-        more["proxy"] = None
-    was_ahead = str(more.get("ahead") or "")
-    ahead = was_ahead if was_ahead in rivals else next(iter(rivals), "")
-    more["ahead"] = "" if "best_of_round" in drop else ahead
+        given = replace(given, proxy=None)
+    ahead = given.ahead if given.ahead in rivals else next(iter(rivals), "")
+    given = replace(given, ahead="" if "best_of_round" in drop else ahead)
     if b.stored.look and b.stored.alpha:
-        look = Look(number=b.stored.look, alpha=min(0.499, b.stored.alpha * config.alpha / b.config.alpha))
+        look = Look(number=b.stored.look, alpha=min(0.499, b.stored.alpha * config.alpha / b.given.config.alpha))
     else:
         look = next_look(fresh, config.alpha)
-    v = judge(b.stored.branch, b.stored.control, trials, control, b.noise, look, config, **more)
-    return _decided(v, config, drop)
+    return _decided(given.verdict(look), config, drop)
 
 
 def _decided(v: Verdict, config: JudgeConfig, drop: Sequence[str]) -> Verdict:

@@ -174,8 +174,10 @@ class RunContext:
             evals=self.plans(*splits),
         )
 
-    def training(self, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = ()) -> TrialSpec:
-        """One training of a branch from the base policy, evaluated on search, gate and `extra`."""
+    def training(
+        self, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = (), policy_dir: str = ""
+    ) -> TrialSpec:
+        """One training of a branch, evaluated on search, gate and `extra`; policy_dir: in place of the run's base policy."""
         from evotrainer.harness import Harness
 
         h = self.harness.plain
@@ -185,7 +187,7 @@ class RunContext:
             seed,
             purpose,
             train=True,
-            policy_dir=self.base_dir,
+            policy_dir=policy_dir or self.base_dir,
             evals=(*self.plans("search", "gate"), *extra),
             checkpoint_every=self.task.run.checkpoint_every,
             health_every=self.task.run.health_every,

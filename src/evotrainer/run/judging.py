@@ -8,6 +8,7 @@ from evotrainer.config.task.task import TaskFile
 from evotrainer.errors import IntegrityError
 from evotrainer.judge import JudgeConfig, JudgeInput, Look, answers, closed_world, next_looks
 from evotrainer.projections.branches import START, Branch
+from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted, TrialFinished
@@ -66,7 +67,7 @@ def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
 
 def best_first(ctx: RunContext, names: Sequence[str]) -> list[str]:
     """Branches by their mean gate score."""
-    return sorted(names, key=lambda x: (-readings.gate_mean(ctx.branches[x].complete), x))
+    return sorted(names, key=lambda x: (-gate_mean(ctx.branches[x].complete), x))
 
 
 def look(ctx: RunContext, n: int, names: Sequence[str]) -> None:

@@ -137,7 +137,7 @@ class AgentTools:
     def backtest(self, intervention: Intervention) -> Backtest:
         """Replay an intervention on the champion's stored rollouts."""
         from evotrainer.harness import Batch
-        from evotrainer.harness.whatif import backtest
+        from evotrainer.harness.whatif.backtest import backtest
 
         ctx, champion = self._ctx, self._ctx.champion
         if self._batch is None:  # read once for all proposals of a round

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.projections.branches import BASE
+from evotrainer.projections.means import mean_curve, mean_per_task
 from evotrainer.records import keys
-from evotrainer.records.events import Diagnosed, TrialFinished
+from evotrainer.records.events import Diagnosed
 from evotrainer.records.evidence import HealthReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from evotrainer.config.task.task import TaskFile
     from evotrainer.harness import HarnessContext
     from evotrainer.projections.state import RunState
@@ -64,26 +63,3 @@ def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any
         curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
         sandboxed=sandboxed,
     )
-
-
-def gate_mean(trials: Sequence[TrialFinished]) -> float:
-    """Mean gate score over complete trials; -1 without any."""
-    scores = [s.score for t in trials for s in t.scores if s.split == "gate" and s.score is not None]
-    return sum(scores) / len(scores) if scores else -1.0
-
-
-def mean_per_task(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean of each task over the trials that have it."""
-    names = {t for per in trials for t in per}
-    return {t: sum(p[t] for p in trials if t in p) / sum(t in p for p in trials) for t in sorted(names)}
-
-
-def mean_curve(curves: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]]:
-    """Step-wise mean of several training curves, over the steps all of them reached."""
-    if not curves:
-        return []
-    out = []
-    for rows in zip(*curves, strict=False):
-        keys_ = set.intersection(*(set(r) for r in rows))
-        out.append({k: sum(r[k] for r in rows) / len(rows) for k in sorted(keys_)})
-    return out

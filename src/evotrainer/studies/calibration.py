@@ -29,7 +29,7 @@ from evotrainer.records.events import TrialFinished
 if TYPE_CHECKING:
     from evotrainer.api import Run
     from evotrainer.config.task.task import TaskFile
-    from evotrainer.run.context import Observer
+    from evotrainer.run.observer import Observer
 
 FOLDER = "calibration"
 FIRST_SEED = 1001
@@ -156,6 +156,7 @@ def more_trials(folder: Path, n: int, view: Observer | None = None) -> list[Tria
     from evotrainer.config.task.task import load_task
     from evotrainer.executors.spec import write_atomic
     from evotrainer.records.ledger import Ledger
+    from evotrainer.run import loop
 
     run = api.open_run(folder)
     base = next((e.body for e in run.events() if e.kind == "finished" and e.body.trial == BASE), None)
@@ -171,16 +172,12 @@ def more_trials(folder: Path, n: int, view: Observer | None = None) -> list[Tria
     unlimited = task.model_copy(
         update={"budget": task.budget.model_copy(update={"cpu_s": None, "trials": None, "wall_s": None})}
     )
+    policy = str((folder / base.policy_path).resolve()) if base.policy_path else ""
     with contextlib.closing(Ledger.open(own / "ledger.db", create=True)) as ledger, contextlib.ExitStack() as stack:
-        loop = api.make_loop(own, unlimited, ledger, view=view, task_hash=task.hash)
-        stack.callback(loop.executor.close)
-        loop.open_run()
-        loop.base = base.model_copy(update={"policy_path": str((folder / base.policy_path).resolve())})
-        b0 = loop.branches[START]
-        gate = loop.plan_eval("gate")
-        assert gate is not None
-        specs = [
-            loop.spec(b0, s, "noise").model_copy(update={"evals": (gate,)}) for s in range(FIRST_SEED, FIRST_SEED + n)
-        ]
-        done = loop.run_trials(specs)
+        ctx = stack.enter_context(api.open_context(own, unlimited, ledger, view=view, task_hash=task.hash))
+        loop.open_run(ctx)
+        (gate,) = ctx.plans("gate")
+        seeds = range(FIRST_SEED, FIRST_SEED + n)
+        specs = [ctx.training(ctx.branches[START], s, "noise", policy_dir=policy) for s in seeds]
+        done = ctx.run_trials([s.model_copy(update={"evals": (gate,)}) for s in specs])
     return [t for t in done if t.status == "complete"]

@@ -33,7 +33,7 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     had then. StoreError where they are gone or damaged.
     """
     from evotrainer.harness import Batch
-    from evotrainer.harness.whatif import backtest
+    from evotrainer.harness.whatif.backtest import backtest
 
     b, state = event.body, record.state_before(event)
     rounds = record.before(event, "round")

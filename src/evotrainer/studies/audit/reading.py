@@ -14,6 +14,7 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.numerics import distinct
 from evotrainer.harness.columns.traits import Traits, take
+from evotrainer.projections.means import mean_curve
 from evotrainer.records.evidence import HealthReport
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
@@ -62,15 +63,7 @@ def own_training(path: Path) -> dict[str, Training]:
     for e in events:
         if e.kind == "finished" and e.body.curve and e.body.branch in recipes:
             curves.setdefault(e.body.branch, []).append(e.body.curve)
-    return {b: Training(recipes[b], _mean_curve(c)) for b, c in curves.items()}
-
-
-def _mean_curve(curves: Sequence[Sequence[Mapping[str, float]]]) -> tuple[dict[str, float], ...]:
-    rows = []
-    for points in zip(*curves, strict=False):
-        keys = set.intersection(*(set(p) for p in points))
-        rows.append({k: sum(p[k] for p in points) / len(points) for k in sorted(keys)})
-    return tuple(rows)
+    return {b: Training(recipes[b], tuple(mean_curve(c))) for b, c in curves.items()}
 
 
 def read_subjects(

@@ -177,7 +177,7 @@ def _spec(file: Path) -> DetectorSpec:
 
 def _sandboxed() -> Any:
     """Runs an authored Python function on JSON, in the strongest sandbox that this machine gives."""
-    from evotrainer.run.harness_versions import SandboxRunner
+    from evotrainer.run.detector_runner import SandboxRunner
 
     return SandboxRunner()
 
@@ -359,7 +359,7 @@ def _before(events: Sequence[Any], parent: str | None) -> tuple[HealthReport, ..
 
 
 def _curve(run: Run, trials: Sequence[str]) -> tuple[dict[str, float], ...]:
-    from evotrainer.run.loop import mean_curve
+    from evotrainer.projections.means import mean_curve
 
     return tuple(mean_curve([e.body.curve for e in run.events() if e.kind == "finished" and e.body.trial in trials]))
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -14,7 +13,11 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.flips import GATES, SCORE_ONLY, Basis, Flip, flips
 from evotrainer.records.recipe import explain
+from evotrainer.run.judging import judge_config
 from evotrainer.studies.backtest.sources import is_own
+
+if TYPE_CHECKING:
+    from evotrainer.api import Run
 
 RULE = "score-only"
 
@@ -45,7 +48,7 @@ def replay_gate(folder: Path, settings: Sequence[str]) -> GateReplay:
     if not is_own(folder):
         raise ConfigError(f"{folder} is no run folder; only a run of ours holds verdicts that a gate could give again")
     run = api.open_run(folder)
-    base = JudgeConfig(**run.task.judge.model_dump(include=set(JudgeConfig.model_fields)))
+    base = judge_config(run.task)
     config, drop = rule_of(base, settings)
     rows = _bases(run)
     if not rows:
@@ -89,18 +92,14 @@ def rule_of(base: JudgeConfig, settings: Sequence[str]) -> tuple[JudgeConfig, tu
         raise ConfigError(f"gate: {explain(e, JudgeConfig)}") from None
 
 
-def _bases(run: Any) -> list[Basis]:
+def _bases(run: Run) -> list[Basis]:
     """What each of a run's verdicts rests on, in the order in which they were given; of a branch the last one."""
-    from evotrainer.verify.chain_and_files import Record
-    from evotrainer.verify.rerun import rejudge
+    from evotrainer.verify import Record
+    from evotrainer.verify.verdicts import input_of
 
     record = Record(run.folder, run.events())
     judged = list(record.of("judged"))
     last = {e.body.verdict.branch: e.seq for e in judged}
     return [
-        rejudge(record, e, then=partial(_basis, e.body.round)) for e in judged if last[e.body.verdict.branch] == e.seq
+        Basis(e.body.round, e.body.verdict, input_of(record, e)) for e in judged if last[e.body.verdict.branch] == e.seq
     ]
-
-
-def _basis(round_: int, stored: Any, branch: Any, control: Any, noise: Any, config: Any, **more: Any) -> Basis:
-    return Basis(round_, stored, branch, control, noise, config, more)

@@ -1,0 +1,30 @@
+"""Means over trials: gate scores, tasks, training curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from evotrainer.records.events import TrialFinished
+
+
+def gate_mean(trials: Sequence[TrialFinished]) -> float:
+    """Mean gate score over complete trials; -1 without any."""
+    scores = [s.score for t in trials for s in t.scores if s.split == "gate" and s.score is not None]
+    return sum(scores) / len(scores) if scores else -1.0
+
+
+def mean_per_task(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of each task over the trials that have it."""
+    names = {t for per in trials for t in per}
+    return {t: sum(p[t] for p in trials if t in p) / sum(t in p for p in trials) for t in sorted(names)}
+
+
+def mean_curve(curves: Sequence[Sequence[Mapping[str, float]]]) -> list[dict[str, float]]:
+    """Step-wise mean of several training curves, over the steps all of them reached."""
+    if not curves:
+        return []
+    out = []
+    for rows in zip(*curves, strict=False):
+        keys_ = set.intersection(*(set(r) for r in rows))
+        out.append({k: sum(r[k] for r in rows) / len(rows) for k in sorted(keys_)})
+    return out
