@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from evotrainer.config.task.task import load_task
+from evotrainer.config.task import load_task
 
 from evotrainer import api
 

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from evotrainer.config.task.preflight import check_recipe
-from evotrainer.config.task.task import load_task, resolve_base
+from evotrainer.config.preflight import check_recipe
+from evotrainer.config.task import load_task, resolve_base
 
 from evotrainer.envs import open_environment
 from evotrainer.harness import Harness

@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 
 import numpy as np
-from evotrainer.config.task.task import TaskFile, load_task
+from evotrainer.config.task import TaskFile, load_task
 
 from evotrainer.agents.changes import changed, neighbourhood
 from evotrainer.envs import open_environment

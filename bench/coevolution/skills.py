@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evotrainer.config.task.task import load_task
+from evotrainer.config.task import load_task
 
 from evotrainer import api, commands
 from evotrainer.projections.forecasts import forecasts, score

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task.task import load_task, resolve_base
+from evotrainer.config.task import load_task, resolve_base
 
 from evotrainer.envs.base import Environment
 from evotrainer.envs.registry import open_environment

@@ -17,10 +17,10 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task.task import TaskFile, load_task
-from evotrainer.executors.ray.executor.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
-from evotrainer.executors.ray.executor.executor import RayBackend
-from evotrainer.executors.ray.executor.supervisor import Job, Report
+from evotrainer.config.task import TaskFile, load_task
+from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
+from evotrainer.executors.ray.executor import RayBackend
+from evotrainer.executors.ray.supervisor import Job, Report
 
 from evotrainer import commands
 from evotrainer.executors.local import LocalExecutor
@@ -295,7 +295,7 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
 
     class Many(RayBackend):
         def submit(self, job: Job) -> None:
-            from evotrainer.executors.ray.executor.executor import Watched
+            from evotrainer.executors.ray.executor import Watched
 
             self._watch(Watched(job.trial, job.attempt, actors[hash(job.trial) % ANSWERERS]))
 

@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from evotrainer.executors.ray.executor.driver import ClusterExecutor, parse_cluster_options
-from evotrainer.executors.ray.executor.executor import RayBackend
+from evotrainer.executors.ray.driver import ClusterExecutor, parse_cluster_options
+from evotrainer.executors.ray.executor import RayBackend
 
 from bench.scaling.drive import STORE, spec, task
 from evotrainer.executors.spec import Heartbeat, TrialSpec

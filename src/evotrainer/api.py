@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.task.task import TaskFile, apply_overrides, load_task, resolve
+from evotrainer.config.task import TaskFile, apply_overrides, load_task, resolve
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 
 if TYPE_CHECKING:
@@ -242,8 +242,8 @@ def preflight(task: TaskFile) -> list[str]:
     """
     from evotrainer.agents import make_agent
     from evotrainer.agents.fixed import FixedAgent
-    from evotrainer.config.task.preflight import weights_sha256
-    from evotrainer.config.task.task import resolve_base
+    from evotrainer.config.preflight import weights_sha256
+    from evotrainer.config.task import resolve_base
     from evotrainer.executors import check_executor
     from evotrainer.trainers import check_installed, check_recipes, check_turns
 
@@ -299,7 +299,7 @@ def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
 
     `children`: recipes of branches that are known already. True where TRL plays it by tool calls.
     """
-    from evotrainer.config.task.preflight import check_recipe
+    from evotrainer.config.preflight import check_recipe
     from evotrainer.envs import open_environment
 
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
@@ -324,7 +324,7 @@ def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
 
 def _with_absolute_base(task: TaskFile) -> TaskFile:
     """The base policy's path made absolute, a Hugging Face id pinned to its commit: a resume finds the same weights."""
-    from evotrainer.config.task.task import resolve_base
+    from evotrainer.config.task import resolve_base
     from evotrainer.records.hub import pinned
 
     base = resolve_base(task.policy.base)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.envs.code.env.env import CodeEnv
+from evotrainer.envs.code.env import CodeEnv
 
 from evotrainer.envs.base import Score, Task
 

@@ -7,10 +7,10 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
-from evotrainer.envs.code.env.demos import demonstrations
-from evotrainer.envs.code.env.ops import OPS
-from evotrainer.envs.code.env.source import CodeConfig, GrammarSource
-from evotrainer.envs.code.env.tasks import EDGES, content_hash, make_split, pair_split
+from evotrainer.envs.code.demos import demonstrations
+from evotrainer.envs.code.ops import OPS
+from evotrainer.envs.code.source import CodeConfig, GrammarSource
+from evotrainer.envs.code.tasks import EDGES, content_hash, make_split, pair_split
 from pydantic import ValidationError
 
 from evotrainer.envs.base import SPLITS, Task

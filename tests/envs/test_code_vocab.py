@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from statistics import mean
 
-from evotrainer.envs.code.env.demos import demonstrations
-from evotrainer.envs.code.env.env import CodeEnv
-from evotrainer.envs.code.env.vocab import VOCABULARY_VERSION, derive, vocabulary
+from evotrainer.envs.code.demos import demonstrations
+from evotrainer.envs.code.env import CodeEnv
+from evotrainer.envs.code.vocab import VOCABULARY_VERSION, derive, vocabulary
 
 
 def test_the_checked_in_vocabulary_is_the_one_the_grammar_yields() -> None:

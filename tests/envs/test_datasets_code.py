@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.envs.code.env.admission import admit_code, keep_admitted
-from evotrainer.envs.code.env.env import CodeEnv
-from evotrainer.envs.code.env.formats import CodeDataConfig, adapted, code_source, private_tests, same_value
+from evotrainer.envs.code.admission import admit_code, keep_admitted
+from evotrainer.envs.code.env import CodeEnv
+from evotrainer.envs.code.formats import CodeDataConfig, adapted, code_source, private_tests, same_value
 
 from evotrainer.envs.swe.admission import Cache
 from evotrainer.errors import TaskSetError

@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from evotrainer.config.task.preflight import fingerprints
-from evotrainer.config.task.task import load_task
+from evotrainer.config.preflight import fingerprints
+from evotrainer.config.task import load_task
 
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import Task

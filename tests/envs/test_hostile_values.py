@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.envs.code.env.env import CodeEnv, _detail
-from evotrainer.envs.code.env.formats import same_value
-from evotrainer.envs.code.env.rewards import CaseOutcome
-from evotrainer.envs.code.env.source import GrammarSource
+from evotrainer.envs.code.env import CodeEnv, _detail
+from evotrainer.envs.code.formats import same_value
+from evotrainer.envs.code.rewards import CaseOutcome
+from evotrainer.envs.code.source import GrammarSource
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from rich.console import Console

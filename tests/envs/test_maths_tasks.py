@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from evotrainer.config.task.task import load_task, resolve_base
+from evotrainer.config.task import load_task, resolve_base
 
 from evotrainer.envs import open_environment
 from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary

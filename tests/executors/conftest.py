@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from evotrainer.config.task.task import load_task
+from evotrainer.config.task import load_task
 
 from evotrainer import commands
 from evotrainer.executors.spec import EvalPlan, TrialSpec

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from evotrainer.executors.ray.executor.artifacts import Artifacts, Photographer, Snapshot, _below
+from evotrainer.executors.ray.artifacts import Artifacts, Photographer, Snapshot, _below
 
 from evotrainer.errors import ConfigError, IntegrityError
 

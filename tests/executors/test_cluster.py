@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.config.task.task import default_workers, load_task
-from evotrainer.executors.ray.executor.artifacts import PASSING
-from evotrainer.executors.ray.executor.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
-from evotrainer.executors.ray.executor.executor import driver as cluster
-from evotrainer.executors.ray.executor.supervisor import Job, Keeper, Report, versions
+from evotrainer.config.task import default_workers, load_task
+from evotrainer.executors.ray.artifacts import PASSING
+from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
+from evotrainer.executors.ray.executor import driver as cluster
+from evotrainer.executors.ray.supervisor import Job, Keeper, Report, versions
 
 from evotrainer import api
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError

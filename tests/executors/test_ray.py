@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.executors.ray.executor.driver import ClusterExecutor, Progress, parse_cluster_options
-from evotrainer.executors.ray.executor.executor import RayBackend
+from evotrainer.executors.ray.driver import ClusterExecutor, Progress, parse_cluster_options
+from evotrainer.executors.ray.executor import RayBackend
 
 from evotrainer import api
 from evotrainer.envs import open_environment
@@ -183,7 +183,7 @@ def test_the_next_driver_finds_the_trial_of_a_killed_one_at_work(
         pid = first_beat(run_dir, driver)
         os.kill(pid, signal.SIGSTOP)
         with monkeypatch.context() as patch:
-            patch.setattr("evotrainer.executors.ray.executor.executor.TAKEOVER_S", 0.5)
+            patch.setattr("evotrainer.executors.ray.executor.TAKEOVER_S", 0.5)
             with pytest.raises(AbortedError, match=f"driven by process {driver.pid} on .* already"):
                 second(run_dir, options, spec)
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.config.task.preflight import check_recipe
+from evotrainer.config.preflight import check_recipe
 
 from evotrainer import api, commands
 from evotrainer.errors import ConfigError

@@ -124,7 +124,7 @@ def test_the_forecast_page_ranks_what_was_trained(finished: api.Run) -> None:
 def test_without_the_veto_what_is_contradicted_goes_on_to_training(task_file: Path) -> None:
     from types import SimpleNamespace
 
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
 
     from evotrainer.records.evidence import Backtest, Intervention, Prediction, Proposal
     from evotrainer.run.loop import Loop

@@ -172,7 +172,7 @@ def edits(*add: dict[str, Any], retire: Sequence[str] = (), round: int = 2) -> d
 
 
 def start_with(task: Path, folder: Path, entries: Sequence[dict[str, Any]], overrides: Sequence[str] = ()) -> api.Run:
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
 
     resolved = load_task(task, ["run.rounds=2", *overrides])
     options = {**resolved.run.agent_options, "harness_edits": list(entries)}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from evotrainer.config.task.task import Shape, WarmStart
+from evotrainer.config.task import Shape, WarmStart
 from reverse_world import GuessWorld, ReverseWorld, prompt
 
 from evotrainer.errors import ConfigError, TrainerError

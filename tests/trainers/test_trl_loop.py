@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.executors.ray.executor.supervisor import ENDED
+from evotrainer.executors.ray.supervisor import ENDED
 from trl_base import fork_trials
 
 from evotrainer.api import Run, start
@@ -46,9 +46,9 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
-    from evotrainer.executors.ray.executor.artifacts import Artifacts
-    from evotrainer.executors.ray.executor.path_map import Inputs
-    from evotrainer.executors.ray.executor.supervisor import Job, Keeper, versions
+    from evotrainer.executors.ray.artifacts import Artifacts
+    from evotrainer.executors.ray.path_map import Inputs
+    from evotrainer.executors.ray.supervisor import Job, Keeper, versions
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from evotrainer.executors.spec import read_spec

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.config.task.preflight import base_identity, fingerprints
-from evotrainer.config.task.task import load_task, resolve_base
+from evotrainer.config.preflight import base_identity, fingerprints
+from evotrainer.config.task import load_task, resolve_base
 
 from evotrainer.api import preflight
 from evotrainer.errors import ConfigError, TrainerError

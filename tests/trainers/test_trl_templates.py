@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.config.task.task import load_task
+from evotrainer.config.task import load_task
 
 from evotrainer.api import preflight
 from evotrainer.errors import ConfigError

@@ -23,7 +23,7 @@ def doctor(*, accept_tier_e: bool, attack: bool = False) -> None:
     """One line per thing checked; exit code 5 where no sandbox isolates or an attack gets through, 6 without a trainer."""
     problems: list[EvoTrainerError] = []
     print(f"[ ok ] python {sys.version.split()[0]} at {sys.executable}")
-    from evotrainer.config.task.task import default_workers
+    from evotrainer.config.task import default_workers
 
     print(f"[ ok ] {default_workers()} core(s): so many trials side by side, one thread each")
     try:
@@ -110,7 +110,7 @@ def init(folder: Path, name: str) -> None:
 
 def base(task: Path, overrides: Sequence[str], out: Path, *, bf16: bool) -> None:
     """Warm start from scratch, into a folder that transformers can load."""
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
     from evotrainer.envs import open_environment
     from evotrainer.executors.warm import make_base
     from evotrainer.trainers import get_trainer
@@ -141,10 +141,10 @@ def admit(task: Path, overrides: Sequence[str], *, split: str | None, limit: int
     with nothing; exit 1 where one is refused."""
     from rich.progress import Progress
 
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
     from evotrainer.envs import open_environment
-    from evotrainer.envs.code.env.admission import admit_code
-    from evotrainer.envs.code.env.env import CodeEnv
+    from evotrainer.envs.code.admission import admit_code
+    from evotrainer.envs.code.env import CodeEnv
     from evotrainer.envs.data.datasets import ListSource
     from evotrainer.envs.swe.admission import Verdict
     from evotrainer.envs.swe.admission import admit as tried

@@ -23,7 +23,7 @@ def run(
     import time
 
     from evotrainer import api
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
     from evotrainer.records.recipe import lint
 
     resolved = load_task(task, overrides)

@@ -21,7 +21,7 @@ def verl_setup(
 
     extra: list[str] = []
     if task is not None:
-        from evotrainer.config.task.task import load_task
+        from evotrainer.config.task import load_task
 
         extra = environments.extras_of(str(load_task(task).environment.get("name", "")))
     folder = venv or Path(environments.FOLDER)
@@ -48,7 +48,7 @@ def verl_render(
     task: Path, overrides: Sequence[str], out: Path, model: str | None, settings: Sequence[str], options: dict[str, Any]
 ) -> None:
     """Write the folder; says what came out and what is next."""
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
     from evotrainer.extras.verl.render import Machine, model_of, parse_setting, render
 
     resolved = load_task(task, overrides)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task.task import default_workers
+from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.recipe import Recipe

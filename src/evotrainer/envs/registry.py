@@ -18,8 +18,8 @@ from evotrainer.records.recipe import Frozen
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from evotrainer.envs.code.env.env import CodeEnv
-    from evotrainer.envs.code.env.rewards import Component
+    from evotrainer.envs.code.env import CodeEnv
+    from evotrainer.envs.code.rewards import Component
 
 
 def load_module(path: Path) -> ModuleType:
@@ -85,11 +85,11 @@ def _members() -> set[str]:
 
 
 def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
-    from evotrainer.envs.code.env.env import CodeEnv
-    from evotrainer.envs.code.env.source import CodeConfig, GrammarSource
+    from evotrainer.envs.code.env import CodeEnv
+    from evotrainer.envs.code.source import CodeConfig, GrammarSource
 
     if "source" in options:
-        from evotrainer.envs.code.env.formats import CodeDataConfig, code_source
+        from evotrainer.envs.code.formats import CodeDataConfig, code_source
 
         o = parse_options(CodeDataConfig, options, "code")
         return _admitted(CodeEnv(code_source(o), components=extra, accept_tier_e=accept_tier_e), o.admit)
@@ -101,7 +101,7 @@ def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, C
 def _admitted(world: CodeEnv, wanted: bool) -> Environment:
     """The environment, without tasks that their own solutions do not solve."""
     if wanted:
-        from evotrainer.envs.code.env.admission import keep_admitted
+        from evotrainer.envs.code.admission import keep_admitted
 
         try:
             keep_admitted(world)
@@ -141,7 +141,7 @@ class _JsonlConfig(Frozen):
 
 
 def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
-    from evotrainer.envs.code.env.env import CodeEnv
+    from evotrainer.envs.code.env import CodeEnv
     from evotrainer.envs.data.datasets import dataset_source
 
     o = parse_options(_DatasetConfig, options, options["name"]).model_dump()
@@ -151,7 +151,7 @@ def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str
 
 
 def _jsonl(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
-    from evotrainer.envs.code.env.env import CodeEnv
+    from evotrainer.envs.code.env import CodeEnv
     from evotrainer.envs.data.datasets import jsonl_source
 
     o = parse_options(_JsonlConfig, options, options["name"]).model_dump()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from evotrainer.config.task.task import TaskFile
+    from evotrainer.config.task import TaskFile
     from evotrainer.executors.spec import Heartbeat, TrialSpec
     from evotrainer.records.events import TrialFinished
     from evotrainer.records.recipe import Recipe
@@ -39,8 +39,8 @@ def make_executor(folder: Path, task: TaskFile) -> Executor:
 
     check_executor(task)
     if task.executor.name == "ray":
-        from evotrainer.executors.ray.executor.driver import ClusterExecutor, parse_cluster_options
-        from evotrainer.executors.ray.executor.executor import RayBackend
+        from evotrainer.executors.ray.driver import ClusterExecutor, parse_cluster_options
+        from evotrainer.executors.ray.executor import RayBackend
 
         return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend(wants_gpu(task)))
     return LocalExecutor(folder, local_workers(task), task.run.restarts)
@@ -48,7 +48,7 @@ def make_executor(folder: Path, task: TaskFile) -> Executor:
 
 def local_workers(task: TaskFile) -> int:
     """Trials side by side on this machine: `run.workers`, else one per core; one where they would share a GPU."""
-    from evotrainer.config.task.task import default_workers
+    from evotrainer.config.task import default_workers
     from evotrainer.executors.local import gpu_visible
 
     if task.run.workers:
@@ -84,7 +84,7 @@ def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
                 "it to auto, or executor.name=ray with executor.options.address of a cluster that has GPUs"
             )
         return
-    from evotrainer.executors.ray.executor.driver import parse_cluster_options
+    from evotrainer.executors.ray.driver import parse_cluster_options
 
     options = parse_cluster_options(task.executor.options)
     if find_spec("ray") is None:
@@ -108,6 +108,6 @@ def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
                 f"executor.options.workers_per_trial={workers} processes; make it a multiple"
             )
     if options.artifacts:
-        from evotrainer.executors.ray.executor.artifacts import check_protocol
+        from evotrainer.executors.ray.artifacts import check_protocol
 
         check_protocol(options.artifacts)

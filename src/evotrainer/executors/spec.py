@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from evotrainer.config.task.task import WarmStart
+from evotrainer.config.task import WarmStart
 from evotrainer.errors import StoreError
 from evotrainer.records.recipe import Frozen, Recipe, explain
 

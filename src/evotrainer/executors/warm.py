@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evotrainer.config.task.task import WarmStart
+from evotrainer.config.task import WarmStart
 from evotrainer.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from evotrainer.config.task.task import TaskFile, resolve_base
+from evotrainer.config.task import TaskFile, resolve_base
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.projections.branches import BASE, Branch

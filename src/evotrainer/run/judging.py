@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evotrainer.config.task.task import TaskFile
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import IntegrityError
 from evotrainer.judge import JudgeConfig, JudgeInput, Look, answers, closed_world, next_looks
 from evotrainer.projections.branches import START, Branch

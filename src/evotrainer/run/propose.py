@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from evotrainer.config.task.preflight import check_recipe
+from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import BudgetError, ConfigError, SingleFactorError
 from evotrainer.judge import next_looks
 from evotrainer.projections.branches import Branch

@@ -12,7 +12,7 @@ from evotrainer.records.events import Diagnosed
 from evotrainer.records.evidence import HealthReport
 
 if TYPE_CHECKING:
-    from evotrainer.config.task.task import TaskFile
+    from evotrainer.config.task import TaskFile
     from evotrainer.harness import HarnessContext
     from evotrainer.projections.state import RunState
     from evotrainer.records.rollout import Rollout

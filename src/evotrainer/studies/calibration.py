@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.task.task import apply_overrides, resolve
+from evotrainer.config.task import apply_overrides, resolve
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.calibrate import (
@@ -28,7 +28,7 @@ from evotrainer.records.events import TrialFinished
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
-    from evotrainer.config.task.task import TaskFile
+    from evotrainer.config.task import TaskFile
     from evotrainer.run.observer import Observer
 
 FOLDER = "calibration"
@@ -153,7 +153,7 @@ def more_trials(folder: Path, n: int, view: Observer | None = None) -> list[Tria
     Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials. May be killed and called again.
     """
     from evotrainer import api
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
     from evotrainer.executors.spec import write_atomic
     from evotrainer.records.ledger import Ledger
     from evotrainer.run import loop

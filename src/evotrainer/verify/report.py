@@ -15,7 +15,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened, TrialFinished
 
 if TYPE_CHECKING:
-    from evotrainer.config.task.task import TaskFile
+    from evotrainer.config.task import TaskFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class VerifyReport:
 
 @lru_cache(maxsize=4)
 def _task(path: Path, mtime_ns: int) -> TaskFile:
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
 
     return load_task(path)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.config.task.task import TrackingConfig, load_task
+from evotrainer.config.task import TrackingConfig, load_task
 
 from evotrainer import api, commands
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError

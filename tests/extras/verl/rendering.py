@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task.task import TaskFile, resolve
+from evotrainer.config.task import TaskFile, resolve
 
 from evotrainer.extras.verl.render import Machine, parse_setting, render
 

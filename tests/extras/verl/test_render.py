@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from evotrainer.config.task.task import load_task
+from evotrainer.config.task import load_task
 from tests.extras.verl.rendering import machine, task
 
 from evotrainer.errors import ConfigError

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from evotrainer.envs.base import Task
-from evotrainer.envs.code.env.env import CodeEnv
+from evotrainer.envs.code.env import CodeEnv
 from evotrainer.envs.data.datasets import ListSource
 from evotrainer.envs.swe.admission import AdmissionReport, Cache, Verdict
 from evotrainer.errors import SandboxError, TaskSetError

@@ -10,8 +10,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evotrainer.envs.code.env.grammar import OPS, REDUCERS, program_text, result_variants
-from evotrainer.envs.code.env.tasks import (
+from evotrainer.envs.code.grammar import OPS, REDUCERS, program_text, result_variants
+from evotrainer.envs.code.tasks import (
     DEMO_LENGTHS,
     GRAMMAR_VERSION,
     Chain,

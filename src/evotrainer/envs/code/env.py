@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered
-from evotrainer.envs.code.env.grading import Graded, Grader, Job, Ran
-from evotrainer.envs.code.env.rewards import (
+from evotrainer.envs.code.grading import Graded, Grader, Job, Ran
+from evotrainer.envs.code.rewards import (
     COMPONENTS,
     PARSE_LIMIT,
     Attempt,
@@ -73,7 +73,7 @@ def extract_program(completion: str) -> str:
 def assemble(task: Task, program: str) -> str:
     """What runs: for a function to be completed (HumanEval, MBPP), the prompt's header stands before the body."""
     if task.data["form"] == "call":
-        from evotrainer.envs.code.env.formats import adapted
+        from evotrainer.envs.code.formats import adapted
 
         return adapted(program, str(task.data["entry_point"]), str(task.data["preamble"]))
     header = str(task.data.get("header") or "")
@@ -104,7 +104,7 @@ def same_output(got: Any, expected: Any, form: str, either: bool = False) -> boo
     Values of a call are compared as JSON values (`code_formats.same_value`, `either` as there).
     """
     if form == "call":
-        from evotrainer.envs.code.env.formats import same_value
+        from evotrainer.envs.code.formats import same_value
 
         return same_value(got, expected, either)
     if form == "stdin":

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from evotrainer.envs.base import SPLITS, Capability, Task
-from evotrainer.envs.code.env.demos import Teacher, demonstrations
-from evotrainer.envs.code.env.grammar import GRAMMAR_VERSION
-from evotrainer.envs.code.env.tasks import make_split, prompt_text
-from evotrainer.envs.code.env.vocab import VOCABULARY_VERSION, vocabulary
+from evotrainer.envs.code.demos import Teacher, demonstrations
+from evotrainer.envs.code.grammar import GRAMMAR_VERSION
+from evotrainer.envs.code.tasks import make_split, prompt_text
+from evotrainer.envs.code.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.records.recipe import Frozen
 
 MEMORY_MB, OUTPUT_KB = 256, 256

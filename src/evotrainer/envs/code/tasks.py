@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from evotrainer.envs.base import SPLITS, Task
-from evotrainer.envs.code.env.grammar import (
+from evotrainer.envs.code.grammar import (
     GRAMMAR_VERSION,
     OPS,
     REDUCERS,
@@ -24,7 +24,7 @@ from evotrainer.envs.code.env.grammar import (
     result_variants,
     spec_text,
 )
-from evotrainer.envs.code.env.ops import Ints, Op
+from evotrainer.envs.code.ops import Ints, Op
 from evotrainer.envs.data.rows import split_of
 
 SHARES = {"search": 0.1, "gate": 0.1, "cert": 0.1}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from evotrainer.envs.code.env.grammar import DEF, FORMS, OPENINGS, OPS, READ, REDUCERS, VERBS
+from evotrainer.envs.code.grammar import DEF, FORMS, OPENINGS, OPS, READ, REDUCERS, VERBS
 
 VOCABULARY_VERSION = "code-v1"
 VOCABULARY_FILE = Path(__file__).parents[1] / "assets" / f"{VOCABULARY_VERSION}.json"

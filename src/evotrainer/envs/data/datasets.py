@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.envs.base import SPLITS, Capability, Task
-from evotrainer.envs.code.env.source import MEMORY_MB, OUTPUT_KB
-from evotrainer.envs.code.env.tasks import content_hash
+from evotrainer.envs.code.source import MEMORY_MB, OUTPUT_KB
+from evotrainer.envs.code.tasks import content_hash
 from evotrainer.envs.data.rows import Row, check_shares, field, load_rows, read_jsonl, split_of
 from evotrainer.errors import TaskSetError
 
@@ -188,7 +188,7 @@ def _called(gold: str, tests: Sequence[str]) -> str | None:
 
 def _helpers(p: _Problem) -> list[str]:
     """Further functions of the solution that the test code calls."""
-    from evotrainer.envs.code.env.env import assemble_header
+    from evotrainer.envs.code.env import assemble_header
 
     try:
         defined = _defined(assemble_header(p.header, p.gold)) - {p.entry_point}
@@ -342,7 +342,7 @@ def grade_gold(
     kind: str, path: str, *, limit: int | None = None, sandbox: Callable[[], Sandbox] | None = None
 ) -> GoldReport:
     """Grade the gold solutions of MBPP or HumanEval by their own tests, in the sandbox; `limit`: the first rows only."""
-    from evotrainer.envs.code.env.env import CodeEnv
+    from evotrainer.envs.code.env import CodeEnv
 
     world = CodeEnv(dataset_source(kind, path), open_sandbox=sandbox)
     try:

@@ -24,9 +24,9 @@ from pydantic import Field, ValidationError
 from evotrainer import errors
 from evotrainer.errors import AbortedError, ConfigError, EvoTrainerError, IntegrityError, StoreError, TrainerError
 from evotrainer.executors.local import LocalExecutor
-from evotrainer.executors.ray.executor.artifacts import Artifacts, Photographer, Snapshot
-from evotrainer.executors.ray.executor.path_map import Inputs, Tree
-from evotrainer.executors.ray.executor.supervisor import Job, Report, versions
+from evotrainer.executors.ray.artifacts import Artifacts, Photographer, Snapshot
+from evotrainer.executors.ray.path_map import Inputs, Tree
+from evotrainer.executors.ray.supervisor import Job, Report, versions
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import FailureLabel, TrialFinished

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task.task import default_workers
+from evotrainer.config.task import default_workers
 from evotrainer.errors import (
     AbortedError,
     ConfigError,
@@ -33,8 +33,8 @@ from evotrainer.errors import (
     TrainerError,
 )
 from evotrainer.executors.local import LocalExecutor, end
-from evotrainer.executors.ray.executor.driver import ClusterOptions, Lost, with_gpus
-from evotrainer.executors.ray.executor.supervisor import ENDED, LOOK_S, Job, Keeper, Report
+from evotrainer.executors.ray.driver import ClusterOptions, Lost, with_gpus
+from evotrainer.executors.ray.supervisor import ENDED, LOOK_S, Job, Keeper, Report
 from evotrainer.executors.spec import read_spec, write_atomic
 from evotrainer.executors.worker import BESIDE, Clock, TrialProcess, die_with_parent, guarded, tell
 from evotrainer.records.output import print
@@ -89,7 +89,7 @@ class RayKeeper(Keeper):
         """The process that leads a data-parallel trial, as a Ray job of its own: what it started dies with it."""
         import ray
 
-        command = [sys.executable, "-m", "evotrainer.executors.ray.executor.executor", str(folder), str(os.getpid())]
+        command = [sys.executable, "-m", "evotrainer.executors.ray.executor", str(folder), str(os.getpid())]
         command.append(ray.get_runtime_context().gcs_address)
         with open(folder / "log.txt", "ab") as log:
             process = subprocess.Popen(
@@ -397,7 +397,7 @@ COLLECTIVE = re.compile(r"gloo|nccl|connection (closed|reset) by peer|broken pip
 
 
 def lead(argv: Sequence[str]) -> int:
-    """`python -m evotrainer.executors.ray.executor.executor TRIAL_DIR PARENT ADDRESS`, the job on stdin: train by several, then finish.
+    """`python -m evotrainer.executors.ray.executor TRIAL_DIR PARENT ADDRESS`, the job on stdin: train by several, then finish.
 
     Exit codes are those of `executors.worker`; a group that lost a process ends itself by SIGKILL: its keeper's driver tries
     it again.
@@ -538,7 +538,7 @@ def _line(e: BaseException) -> str:
 __all__ = ["RayBackend", "RayKeeper", "import_ray"]
 
 if __name__ == "__main__":
-    from evotrainer.executors.ray.executor.executor import (
+    from evotrainer.executors.ray.executor import (
         lead as _lead,
     )  # so that workers find its functions in this module, not in __main__
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError
-from evotrainer.executors.ray.executor.artifacts import Item
+from evotrainer.executors.ray.artifacts import Item
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.durable import sha256_file
 from evotrainer.trainers.bases import base_of, is_adapter, noted

@@ -131,7 +131,7 @@ class Exporter:
 
 def about_run(folder: Path) -> dict[str, Any]:
     """What joins every configuration: task file, report."""
-    from evotrainer.config.task.task import load_task
+    from evotrainer.config.task import load_task
 
     task = load_task(folder / "task.toml")
     return {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evotrainer import __version__
-from evotrainer.config.task.task import TaskFile
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl import VERSION
 from evotrainer.extras.verl.folder import CONFIG, FORMAT, MANIFEST
@@ -89,7 +89,7 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
 
     Raises ConfigError where verl cannot be given the recipe, the environment or a setting, or `out` is in use.
     """
-    from evotrainer.config.task.preflight import check_recipe, fingerprints
+    from evotrainer.config.preflight import check_recipe, fingerprints
     from evotrainer.envs import open_environment
 
     recipe = task.recipe
