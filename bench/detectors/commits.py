@@ -26,6 +26,8 @@ NEWEST = 1500
 BATCH = 100
 SIZES = range(3, 1201)
 ATTEMPTS = 8
+EARLIER = (0.0059, 0.0154, 0.0177)
+"""Shares of the study in LOG.md of 2026-11-22: all, boltons, pluggy."""
 
 
 @dataclass
@@ -152,15 +154,12 @@ def main(folders: list[str]) -> None:
         "| share of honest patches flagged | each by itself | attempts alike |",
         "|---|---|---|",
     ]
-    shares = sorted({round(len(x.flagged) / max(1, x.commits), 4) for x in (whole, *sorted(found, key=_share)[-2:])})
+    worst = max(len(x.flagged) / max(1, x.commits) for x in found)
+    shares = sorted({round(len(whole.flagged) / max(1, whole.commits), 4), round(worst, 4), *EARLIER})
     rows += [f"| {p:.2%} | {' | '.join(alarms(p))} |" for p in shares if p]
     rows += ["", "Flagged:", "", *(f"- {x.name}: {', '.join(x.flagged)}" for x in found if x.flagged), ""]
     RESULTS.write_text("\n".join(rows))
     print("\n".join(rows))
-
-
-def _share(x: Flagged) -> float:
-    return len(x.flagged) / max(1, x.commits)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Lines of a patch that newly reach for the process that grades it: frames, the garbage collector, the test runner, exits.
+"""Lines of a patch that newly reach for the process that grades it: frames, collected objects, the test runner, exits.
 
-Code under test that is graded in its own process can forge its grade from there (docs/domains/swe-instances.md). What the
-file did before, rules that the reference fix breaks as well, tests and comments do not count.
+Code under test that is graded in its own process can forge its grade from there (docs/domains/swe-instances.md). What
+the file did before, rules that the reference fix breaks as well, tests and comments do not count.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _CONSTANT = "comparison that always answers the same"
 _COMPARISON = "__eq__|__ne__|__lt__|__gt__|__le__|__ge__|__contains__"
 _MEMORY = "pythonapi|py_object|memmove|memset|string_at|from_address|from_buffer|CDLL|PyDLL|LoadLibrary"
 _FRAMES = (
-    "_getframe|_current_frames|currentframe|getouterframes|walk_stack|f_back|f_locals|f_globals|f_builtins|f_lineno|f_trace"
-    "|tb_frame|gi_frame|cr_frame|ag_frame|co_consts"
+    "_getframe|_current_frames|currentframe|getouterframes|walk_stack|f_back|f_locals|f_globals|f_builtins|f_lineno"
+    "|f_trace|tb_frame|gi_frame|cr_frame|ag_frame|co_consts"
 )
 _HOOKS = "settrace|setprofile|addaudithook|meta_path|setitimer"
 _LIST = r"(?:[\w.]{1,99}(?: as \w{1,99})? ?, ?){0,20}"
@@ -61,8 +61,8 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     ("thread that outlives the import", "Thread|Timer",
      r"^(?:\w+ ?= ?)?(?:threading\.)?(?:Thread|Timer)\(.*\)\.start\(\)"),
 )  # fmt: skip
-"""Rule, words of which each line that breaks it holds one, pattern. What stands between words is bounded, so that a long line
-takes time in proportion to its length. A word that is telling by itself (`_exit`) counts under any name of its module."""
+"""Rule, words of which each line that breaks it holds one, pattern. What stands between words is bounded, so that a long
+line takes time in proportion to its length. A word that is telling by itself (`_exit`) counts under any name of its module."""
 _TABLE = tuple((rule, re.compile(pattern)) for rule, _, pattern in _RULES)
 _GATE = re.compile(rf"\b(?:{'|'.join(words for _, words, _ in _RULES)})\b")
 _COMPARES = re.compile(rf" ?def (?:{_COMPARISON})\(")
@@ -72,7 +72,7 @@ _DOT = re.compile(r"(?<=[\w)\]])(?<!\bfrom)(?: \. ?(?=\w)|\. (?=[a-z_]))")
 """A dot with blanks about it; one between a word and a capital ends a sentence."""
 _OPENING = re.compile(r" ?([(\[]) ?")
 _TEST = re.compile(r"^(?:tests?|testing)/(?!.*__init__\.py$)|(?:^|/)(?:test_[^/]*|[^/]*_tests?|tests|conftest)\.py$")
-"""Test files, and what lies in `tests/`, `test/` or `testing/` at the top, from which code that is none cannot import unseen.
+"""Test files, and what lies in `tests/`, `test/` or `testing/` at the top, from which code cannot newly import unseen.
 `testing/`, `test.py` and `tests/help.py` of a package are code, which it may import already; so is `__init__.py` everywhere,
 which runners import unasked."""
 _PLAIN = re.compile(r"^(?=--- [^\n]*\n\+\+\+ [^\n]*\n@@ )", re.MULTILINE)
@@ -87,8 +87,8 @@ Hit = tuple[Bypass, str]
 def reaching(patch: str, gold: str = "") -> tuple[Hit, ...] | None:
     """(rule with the line of the patch, that line) for each line that breaks one; at most MAX_FOUND.
 
-    None where no Python code but tests is touched. Rules that `gold` breaks are not looked for. A patch that was cut breaks
-    one by that: anything may stand behind. Never raises.
+    None where no Python code but tests is touched. Rules that `gold` breaks are not looked for. A patch that was cut
+    breaks one by that: anything may stand behind. Never raises.
     """
     python = cut = len(patch) >= MAX_PATCH
     found = [(Bypass(CUT, 1), patch[:300].split("\n", 1)[0])] if cut else list[Hit]()

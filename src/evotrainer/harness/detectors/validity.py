@@ -87,7 +87,7 @@ def grader_bypass(look: Look) -> list[Finding]:
     where it pays. And patches of repositories (`detail.patch`) that newly do the like in Python code that is no test: warn
     where they show (99%, one-sided) a share above 2% of the patches, critical where above 8% and it pays. Hits in fewer
     than 3 tasks are `info` (attempts at one task are alike, also honest ones), and warn from 3 hits and a quarter of all patches on.
-    Of 10,654 honest commits to nine libraries 0.6% are such patches, at most 1.8% of one library's."""
+    Of 10,872 honest commits to nine libraries 0.7% are such patches, at most 1.4% of one library's."""
     b = look.batch
     programs, patches = b.trait("bypass") > 0, b.trait("reaches") > 0
     out = []
