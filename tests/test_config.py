@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from evotrainer.config.task import load_task, resolve_base
 
+from evotrainer.config.task import load_task, resolve_base
 from evotrainer.errors import ConfigError
 
 TEXT = """

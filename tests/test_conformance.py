@@ -128,7 +128,6 @@ def test_an_agent_that_changes_nothing_is_caught() -> None:
 
 def test_the_embedded_trainer_conforms(tmp_path: Path) -> None:
     from evotrainer.config.task import Shape, WarmStart
-
     from evotrainer.executors.warm import make_base
 
     shape = Shape(width=32, layers=1, heads=2, mlp=64, context=32)

@@ -6,9 +6,9 @@ import runpy
 from pathlib import Path
 
 import pytest
-from evotrainer.config.task import load_task
 
 from evotrainer import api
+from evotrainer.config.task import load_task
 
 from .loop.conftest import TINY
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+
 from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import load_task, resolve_base
-
 from evotrainer.envs import open_environment
 from evotrainer.harness import Harness
 from evotrainer.harness.kinds import KINDS

@@ -12,9 +12,9 @@ import shlex
 from pathlib import Path
 
 import numpy as np
-from evotrainer.config.task import TaskFile, load_task
 
 from evotrainer.agents.changes import changed, neighbourhood
+from evotrainer.config.task import TaskFile, load_task
 from evotrainer.envs import open_environment
 from evotrainer.harness.whatif.forecast import REPLAYED
 from evotrainer.records.recipe import reward_moves

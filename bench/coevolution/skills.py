@@ -13,9 +13,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evotrainer.config.task import load_task
-
 from evotrainer import api, commands
+from evotrainer.config.task import load_task
 from evotrainer.projections.forecasts import forecasts, score
 from evotrainer.studies import skills_ab as comparison
 from evotrainer.views.terminal import LiveView

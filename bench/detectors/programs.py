@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from evotrainer.envs.code.demos import Teacher, demonstrate
-from evotrainer.envs.code.tasks import LENGTHS, Problem, as_case, problems, prompt_text
-
 from bench.detectors import disguises
 from bench.detectors.case import Attempt, pass_rate
+from evotrainer.envs.code.demos import Teacher, demonstrate
+from evotrainer.envs.code.tasks import LENGTHS, Problem, as_case, problems, prompt_text
 from evotrainer.records.rollout import Turn
 
 POOL = 10

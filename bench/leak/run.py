@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.config.task import load_task, resolve_base
-
 from evotrainer.envs.base import Environment
 from evotrainer.envs.registry import open_environment
 from evotrainer.records.recipe import Recipe

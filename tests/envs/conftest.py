@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from evotrainer.envs.code.env import CodeEnv
 from evotrainer.envs.code.source import CodeConfig, GrammarSource
-
 from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.sandbox import Sandbox
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.envs.code.env import CodeEnv
 
 from evotrainer.envs.base import Score, Task
+from evotrainer.envs.code.env import CodeEnv
 
 
 def grade(world: CodeEnv, tasks: Sequence[Task], texts: Sequence[str], **knobs: Any) -> list[Score]:

@@ -11,14 +11,14 @@ import threading
 import time
 
 import pytest
+
+from evotrainer.envs.base import Environment, Task
 from evotrainer.envs.code.demos import Teacher, demonstrate
 from evotrainer.envs.code.env import CodeEnv, extract_program, perturbed_inputs, same_output
 from evotrainer.envs.code.grading import Grader, Job
 from evotrainer.envs.code.rewards import parse_program
 from evotrainer.envs.code.source import CodeConfig, GrammarSource
 from evotrainer.envs.code.tasks import DEMO_LENGTHS, as_task, problems
-
-from evotrainer.envs.base import Environment, Task
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Limits, Sandbox
 from evotrainer.testing import check_environment

@@ -7,13 +7,13 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
+from pydantic import ValidationError
+
+from evotrainer.envs.base import SPLITS, Task
 from evotrainer.envs.code.demos import demonstrations
 from evotrainer.envs.code.ops import OPS
 from evotrainer.envs.code.source import CodeConfig, GrammarSource
 from evotrainer.envs.code.tasks import EDGES, content_hash, make_split, pair_split
-from pydantic import ValidationError
-
-from evotrainer.envs.base import SPLITS, Task
 
 EVALUATION = ("search", "gate", "cert")
 CONTENT = "64a000494fa61761"

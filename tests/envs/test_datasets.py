@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.envs.code.env import CodeEnv
 
+from evotrainer.envs.code.env import CodeEnv
 from evotrainer.envs.data.datasets import dataset_source, grade_gold, jsonl_source, preamble_of
 from evotrainer.envs.data.rows import check_shares, load_rows, split_of
 from evotrainer.errors import TaskSetError

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from evotrainer.envs.code.admission import admit_code, keep_admitted
 from evotrainer.envs.code.env import CodeEnv
 from evotrainer.envs.code.formats import CodeDataConfig, adapted, code_source, private_tests, same_value
-
 from evotrainer.envs.swe.admission import Cache
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.envs.code.env import CodeEnv, _detail
-from evotrainer.envs.code.formats import same_value
-from evotrainer.envs.code.rewards import CaseOutcome
-from evotrainer.envs.code.source import GrammarSource
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
 from evotrainer.envs.base import Score, Task
+from evotrainer.envs.code.env import CodeEnv, _detail
+from evotrainer.envs.code.formats import same_value
+from evotrainer.envs.code.rewards import CaseOutcome
+from evotrainer.envs.code.source import GrammarSource
 from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.envs.swe.real_runner import _answers, _call_values, _results
 from evotrainer.errors import ConfigError

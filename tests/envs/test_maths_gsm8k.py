@@ -151,6 +151,7 @@ def test_arithmetic_left_undone_and_several_numbers_are_no_answer(text: str) -> 
     "text",
     [
         "18²", "18½", "½ 18", "18k", "18 million", "18 squared", "18 dozen", "minus 18", "negative 18", "not 18", "x ≠ 18",
+        "18 millions", "18 bn", "18 dozens", "isn't 18", "never 18", "twice 18", "√(18)", "the square root of 18", "18 times two",
         "anything but 18", "√18", "¬18", "~ 18", "18 thousand",
     ],
 )  # fmt: skip

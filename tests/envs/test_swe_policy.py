@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from evotrainer.config.task import load_task, resolve_base
 
+from evotrainer.config.task import load_task, resolve_base
 from evotrainer.envs.swe.env import SweEnv, parse_config
 from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.harness import Batch, measure

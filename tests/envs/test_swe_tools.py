@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -143,6 +146,62 @@ def test_the_patch_is_one_that_git_takes() -> None:
         "+y",
     ]
     assert tools.git_patch(FILES, FILES) == ""
+
+
+PIECES = (
+    "x = 1",
+    "\n",
+    "\n\n",
+    "\r",
+    "\r\n",
+    "\v",
+    "\f",
+    "\x1c",
+    "\x1d",
+    "\x1e",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    " ",
+    "\t",
+    "ä",
+    "-- a",
+    "++ b",
+    "\\ No",
+)
+NAMES = (
+    "a.py",
+    "b c.py",
+    "d/e\nf.py",
+    'g"h.py',
+    "i\\j.py",
+    "ä/k\x7f.py",
+    "l\u2028m.py",
+    "n\udcff.py",
+    " b/o.py",
+    "p\r.py",
+)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize("seed", range(20))
+def test_git_makes_the_same_files_of_a_patch(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+
+    def tree() -> dict[str, str]:
+        return {n: "".join(rng.choices(PIECES, k=rng.randrange(30))) for n in NAMES if rng.random() < 0.7}
+
+    before, after = tree(), tree()
+    kept = {n: t + rng.choice(PIECES) + "y" for n, t in before.items() if rng.random() < 0.5}
+    after |= kept
+    for name, text in before.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(text.encode())
+    patch = tools.git_patch(before, after).encode()
+    if patch:
+        subprocess.run(["git", "apply", "--whitespace=nowarn"], cwd=tmp_path, input=patch, check=True)
+    left = {str(p.relative_to(tmp_path)): p.read_bytes().decode() for p in tmp_path.rglob("*") if p.is_file()}
+    assert left == after
 
 
 def test_results_of_tests_are_counted_and_the_first_failures_named() -> None:

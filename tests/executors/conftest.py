@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from evotrainer.config.task import load_task
 
 from evotrainer import commands
+from evotrainer.config.task import load_task
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 
 Make = Callable[..., TrialSpec]

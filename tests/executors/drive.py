@@ -8,7 +8,6 @@ from pathlib import Path
 
 from evotrainer.executors.ray.driver import ClusterExecutor, parse_cluster_options
 from evotrainer.executors.ray.executor import RayBackend
-
 from evotrainer.executors.spec import TrialSpec
 
 

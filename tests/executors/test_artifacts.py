@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from evotrainer.executors.ray.artifacts import Artifacts, Photographer, Snapshot, _below
 
 from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.executors.ray.artifacts import Artifacts, Photographer, Snapshot, _below
 
 TRIAL = "b0-s1"
 

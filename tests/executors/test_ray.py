@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.executors.ray.driver import ClusterExecutor, Progress, parse_cluster_options
-from evotrainer.executors.ray.executor import RayBackend
 
 from evotrainer import api
 from evotrainer.envs import open_environment
 from evotrainer.errors import AbortedError, ConfigError
 from evotrainer.executors.local import LocalExecutor
+from evotrainer.executors.ray.driver import ClusterExecutor, Progress, parse_cluster_options
+from evotrainer.executors.ray.executor import RayBackend
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.store import load

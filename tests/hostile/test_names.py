@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.config.preflight import check_recipe
 
 from evotrainer import api, commands
+from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.harness.columns.features import Views, components_of

@@ -125,7 +125,6 @@ def test_without_the_veto_what_is_contradicted_goes_on_to_training(task_file: Pa
     from types import SimpleNamespace
 
     from evotrainer.config.task import load_task
-
     from evotrainer.records.evidence import Backtest, Intervention, Prediction, Proposal
     from evotrainer.run.loop import Loop
 

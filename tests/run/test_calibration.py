@@ -15,9 +15,9 @@ from evotrainer.executors import local
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.studies.calibration import calibrate_run, further, more_trials
 
-from .test_topup import ONE, TASK, finish, quick
-
-__all__ = ["TASK", "quick"]
+from .test_topup import ONE, finish
+from .test_topup import TASK as TASK
+from .test_topup import quick as quick
 
 
 def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(

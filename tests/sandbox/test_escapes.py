@@ -97,6 +97,10 @@ def test_every_residue_stays_where_nothing_guards(bare: Sandbox, probe: Probe) -
     assert held(bare, replace(probe, limits=WIDE)) or naively(probe)
 
 
+LEFT_BEFORE = ("leaves a flag on an inherited descriptor",)
+"""Residues that the first run, which nothing was left for, must not find."""
+
+
 def naively(probe: Probe) -> bool:
     """The same source as ordinary processes, one after the other."""
     with scene(os.getuid() or 65_534) as at:
@@ -105,13 +109,14 @@ def naively(probe: Probe) -> bool:
         python = choose_interpreter(65_534 if os.getuid() == 0 else None)
         env = {"LD_LIBRARY_PATH": f"{python.prefix}/lib"} if python.prefix else {}
         command = [python.executable, "-c", at.source(probe).replace("/w/", f"{at.folder}/")]
-        for run in range(2):
-            with open(
-                at.folder / f"out{run}", "w"
-            ) as out:  # no pipe: what a first run leaves behind would hold it open
-                subprocess.run(command, stdout=out, check=False, cwd=at.folder, env=env, timeout=60, **drop)  # type: ignore[call-overload]
-        said = (at.folder / "out1").read_text()
-        return "BREACH" in said
+        with open(os.devnull) as given:  # one for both runs, as what is inherited is
+            for run in range(2):
+                with open(at.folder / f"out{run}", "w") as out:  # no pipe: what a first run leaves would hold it open
+                    subprocess.run(  # type: ignore[call-overload]
+                        command, stdin=given, stdout=out, check=False, cwd=at.folder, env=env, timeout=60, **drop
+                    )
+        first, second = ((at.folder / f"out{run}").read_text() for run in range(2))
+        return "BREACH" in second and (probe.name not in LEFT_BEFORE or "BREACH" not in first)
 
 
 @needs_namespaces
@@ -188,7 +193,9 @@ def test_without_a_group_children_that_nobody_waits_for_are_bounded_by_the_clock
 
 
 def test_memory_that_kills_the_zygote_is_the_programs_memory(box: Sandbox) -> None:
-    """The kernel may choose the zygote: the program that filled the slot is told `memory`, not `sandbox`."""
+    """The kernel may choose the zygote: that ends the program that filled the slot, is no fault of the sandbox (`sandbox`), and
+    the next program runs.
+    """
     from evotrainer.sandbox import launch
 
     if box.tier != "A":

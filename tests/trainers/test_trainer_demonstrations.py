@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from evotrainer.config.task import Shape, WarmStart
 from reverse_world import GuessWorld, ReverseWorld, prompt
 
+from evotrainer.config.task import Shape, WarmStart
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.executors.warm import make_base
 from evotrainer.testing import check_environment

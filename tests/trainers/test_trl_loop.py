@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.executors.ray.supervisor import ENDED
 from trl_base import fork_trials
 
 from evotrainer.api import Run, start
+from evotrainer.executors.ray.supervisor import ENDED
 from evotrainer.records.events import TrialFinished
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")
@@ -46,11 +46,11 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     from evotrainer.executors.ray.artifacts import Artifacts
     from evotrainer.executors.ray.path_map import Inputs
     from evotrainer.executors.ray.supervisor import Job, Keeper, versions
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     from evotrainer.executors.spec import read_spec
     from evotrainer.trainers.trl import load_model
 

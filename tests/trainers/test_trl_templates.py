@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.config.task import load_task
 
 from evotrainer.api import preflight
+from evotrainer.config.task import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn

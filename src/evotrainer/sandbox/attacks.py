@@ -249,13 +249,11 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
         True,
     ),
     (
-        "leaves a flag or text on an inherited descriptor",
-        "import fcntl, os, stat\nthere = {}\nfor fd in range(64):\n"
-        "    try: there[fd] = fcntl.fcntl(fd, fcntl.F_GETFL), os.fstat(fd)\n    except OSError: pass\n"
-        "for fd, (flags, found) in there.items():\n    if flags & os.O_NONBLOCK: print('BREACH', fd)\n"
-        "    try: fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_NONBLOCK)\n    except OSError: pass\n"
-        "    if not stat.S_ISREG(found.st_mode) or found.st_nlink == 0: continue\n"
-        "    try: os.pwrite(fd, b'left', 0); print('BREACH', fd)\n    except OSError: pass\n",
+        "leaves a flag on an inherited descriptor",
+        "import fcntl, os\nthere = {}\nfor fd in range(64):\n"
+        "    try: there[fd] = fcntl.fcntl(fd, fcntl.F_GETFL)\n    except OSError: pass\n"
+        "for fd, flags in there.items():\n    if flags & os.O_NONBLOCK: print('BREACH', fd)\n"
+        "    try: fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_NONBLOCK)\n    except OSError: pass\n",
         "C",
         True,
     ),

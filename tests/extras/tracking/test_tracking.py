@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.config.task import TrackingConfig, load_task
 
 from evotrainer import api, commands
+from evotrainer.config.task import TrackingConfig, load_task
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError
 from evotrainer.extras.tracking import check_targets, following
 from evotrainer.extras.tracking.export import Exporter, about_run, read_events

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.config.task import TaskFile, resolve
-
 from evotrainer.extras.verl.render import Machine, parse_setting, render
 
 HERE = Path(__file__).resolve().parent

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from evotrainer.config.task import load_task
 from tests.extras.verl.rendering import machine, task
 
+from evotrainer.config.task import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl.folder import intact
 from evotrainer.extras.verl.mapping import translate

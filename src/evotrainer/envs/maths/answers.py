@@ -31,8 +31,9 @@ _LITERAL = re.compile(
 _SIGNS = re.compile(r"[\d*+^%<>\u2264\u2265\u00b1]|(?<![A-Za-z])[-/]|[-/](?![A-Za-z])")
 """What may not stand beside the number: digits, and operators but for those between words (`miles/hour`)."""
 _OTHERWISE = re.compile(
-    r"\b(?:not|minus|negative|anything but)\s+#|#\s?k\b|#\s*(?:squared|cubed|hundred|thousand|million|billion|trillion|dozen)\b"
-    r"|[√≠¬~]\s*#",
+    r"\b(?:not|never|isn['\u2019]t|minus|negative|anything but|twice|thrice|double|half|root of)\s+#"
+    r"|#\s?k\b|#\s*(?:squared|cubed|hundreds?|thousands?|millions?|billions?|bn|trillions?|dozens?)\b"
+    r"|#\s+times\s+(?:two|three|four|five|six|seven|eight|nine|ten)\b|[√≠¬~]\s*\(?\s*#",
     re.IGNORECASE,
 )
 """Words and signs that make another number of it (`#`), or deny it."""

@@ -76,7 +76,11 @@ class InstancesEnv(SweEnv):
         if not folder.is_dir():
             raise TaskSetError(f"environment swe-instances: no folder {folder}; give repos, the folder of the mirrors")
         if bool(config.path) == bool(config.source):
-            raise TaskSetError("environment swe-instances: give either source or path, where the instances are")
+            raise TaskSetError(
+                "environment swe-instances: say where the instances are, by one of environment.path=FILE.jsonl (SWE-bench's "
+                "columns, or a Hugging Face id) and environment.source (a table with columns of its own); "
+                "see docs/domains/swe-instances.md"
+            )
         self._data: dict[str, Any] = {}
         if config.source:
             instances, self._data = load_data(config)

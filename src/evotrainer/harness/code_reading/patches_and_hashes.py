@@ -11,7 +11,9 @@ NAMING = ("test_patch", "fail_to_pass", "FAIL_TO_PASS", "pass_to_pass", "PASS_TO
 """Details that name the tests of the grader."""
 GATES = ("tests", "patch", "submission", "diff", "protected")
 """A detail with none of these as (the end of) a key has nothing to say here."""
-MAX_PATCH = 200_000
+MAX_PATCH = 1 << 20
+"""Characters of a patch that are read, as many as the repository environments keep."""
+MAX_NAMED = 200_000
 MIN_LINES = 3
 """Added lines from which equality with the gold patch is no coincidence."""
 
@@ -37,12 +39,12 @@ def _first(detail: Mapping[str, Any], keys: tuple[str, ...]) -> str:
 
 def named_tests(detail: Mapping[str, Any]) -> str:
     """Text that names the tests the grader will run."""
-    return "\n".join(str(detail[k])[:MAX_PATCH] for k in NAMING if detail.get(k))
+    return "\n".join(str(detail[k])[:MAX_NAMED] for k in NAMING if detail.get(k))
 
 
 def added_lines(patch: str) -> list[str]:
     """Lines that a unified diff adds, without blanks around and without empty ones."""
-    lines = (ln[1:].strip() for ln in patch.splitlines() if ln.startswith("+") and not ln.startswith("+++"))
+    lines = (ln[1:].strip() for ln in patch.split("\n") if ln.startswith("+") and not ln.startswith("+++"))
     return [ln for ln in lines if ln]
 
 

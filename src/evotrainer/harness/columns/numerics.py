@@ -30,6 +30,13 @@ def nan_or(x: Any) -> float:
     return math.nan if y is None else y
 
 
+def at_least(k: int, n: int, confidence: float) -> float:
+    """The share that k of n shows at least, one-sided (Clopper and Pearson 1934)."""
+    from scipy.special import betaincinv
+
+    return float(betaincinv(k, n - k + 1, 1 - confidence)) if k else 0.0
+
+
 def distinct(values: Any) -> tuple[Any, Ints]:
     """(distinct values in ascending order, how often each occurs); sorts, which beats hashing for large arrays."""
     s = np.sort(values)

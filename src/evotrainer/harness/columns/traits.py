@@ -30,7 +30,7 @@ from evotrainer.harness.columns.scan import MAX_BYTES, SLOTS, scan_buffer
 from evotrainer.harness.columns.text import longest_run, program_text, repetition, words
 from evotrainer.records.rollout import Turn
 
-VERSION = 5
+VERSION = 6
 """Of what the traits mean; kept traits of another version are read again."""
 SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""

@@ -155,7 +155,7 @@ def sources_of(paths: Iterable[Path | str], format: str | None) -> tuple[list[So
             check_readable(path)
             importer = given or detect(path)
         except (EvoTrainerError, OSError) as e:
-            unknown.append(Skipped(str(path), str(e)))
+            unknown.append(Skipped(str(path), str(e).removeprefix(f"{path} ").removeprefix(f"{path}: ")))
             continue
         name = (
             str(path.parent.resolve() if path.parent == Path() else path.parent)
