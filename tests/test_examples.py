@@ -10,7 +10,7 @@ import pytest
 from evotrainer import api
 from evotrainer.config.task import load_task
 
-from .loop.conftest import TINY
+from .run.conftest import TINY
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.xdist_group("loop")

@@ -19,14 +19,13 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.executors import Executor
+    from evotrainer.executors import MakeExecutor
     from evotrainer.projections.caveats import Caveat
     from evotrainer.projections.state import RunState
     from evotrainer.records.events import Certified, RunClosed
-    from evotrainer.records.evidence import Verdict
+    from evotrainer.records.evidence import Audit, Verdict
     from evotrainer.records.ledger import Event, Ledger
-    from evotrainer.records.recipe import Recipe
-    from evotrainer.run.context import Ask, RunContext
+    from evotrainer.run.context import Ask
     from evotrainer.run.observer import Observer
     from evotrainer.verify import VerifyReport
 
@@ -160,16 +159,19 @@ def start(
     agent: Agent | None = None,
     view: Observer | None = None,
     ask: Ask | None = None,
-    executor: Executor | None = None,
+    executor: MakeExecutor | None = None,
 ) -> Run:
-    """Run a task from its base policy to a certified champion, in a new folder; `executor`: where its trials run, in place of
-    the task file's.
+    """Run a task from its base policy to a certified champion, in a new folder; `executor` makes what runs
+    its trials, from the run folder and the task file, in place of the task file's choice.
 
     Raises ConfigError, BudgetError, SandboxError, StoreError or TrainerError with cause and remedy; what was recorded
     until then stays and `resume` goes on.
     """
-    resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
+    from evotrainer.executors.spec import write_atomic
     from evotrainer.run.observer import Quiet
+    from evotrainer.run.opening import with_absolute_base, with_pinned_data
+
+    resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
 
     folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if (folder / "ledger.db").exists():
@@ -177,16 +179,12 @@ def start(
             f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
         )
     refuse_results(folder)
-    resolved = _with_pinned_data(resolved)
-    for note in preflight(resolved):
+    resolved = with_pinned_data(resolved)
+    for note in preflight(resolved, new=True):
         (view or Quiet()).note(note)
-    check_library(resolved)
-    check_tracking(resolved)
-    resolved = _with_absolute_base(resolved)
+    resolved = with_absolute_base(resolved)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        from evotrainer.executors.spec import write_atomic
-
         write_atomic(folder / "task.toml", resolved.to_toml())
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
@@ -200,7 +198,7 @@ def resume(
     agent: Agent | None = None,
     view: Observer | None = None,
     ask: Ask | None = None,
-    executor: Executor | None = None,
+    executor: MakeExecutor | None = None,
 ) -> Run:
     """Go on with a run that was interrupted; a closed run is returned as it is."""
     p = Path(folder)
@@ -235,111 +233,37 @@ def refuse_results(folder: Path) -> None:
         )
 
 
-def preflight(task: TaskFile) -> list[str]:
-    """What must hold before anything is spent: base policy, trainer, agent and the changes it is given, environment.
+def preflight(task: TaskFile, *, new: bool = False) -> list[str]:
+    """What must hold before anything is spent: base policy, trainer, agent, environment; of a new run its skills and trackers.
 
-    Returns notes for the reader.
+    Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
-    from evotrainer.agents import make_agent
-    from evotrainer.agents.fixed import FixedAgent
-    from evotrainer.config.preflight import weights_sha256
-    from evotrainer.config.task import resolve_base
-    from evotrainer.executors import check_executor
-    from evotrainer.trainers import check_installed, check_recipes, check_turns
-
-    check_installed(task.trainer.name)
-    check_recipes(task.trainer.name, task.trainer.options, [task.recipe], task.run.sampler_dtype)
-    check_policy(task)
-    base = resolve_base(task.policy.base)
-    if base is not None:
-        weights_sha256(base)
-    agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
-    children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
-    check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
-    check_executor(task, children)
-    tools = check_world(task, children)
-    return check_turns(task.trainer.name, task.trainer.options, base, [task.recipe, *children], tools)
-
-
-def check_policy(task: TaskFile) -> None:
-    """ConfigError where the trainer cannot train what policy.base names, as far as the name tells."""
-    from evotrainer.records.hub import looks_like_id
-
-    base = task.policy.base
-    if task.trainer.name == "embedded" and looks_like_id(base) and not Path(base).expanduser().exists():
-        raise ConfigError(
-            f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": the embedded '
-            "trainer trains policies of `evotrainer base` only"
-        )
-
-
-def check_library(task: TaskFile) -> None:
-    """The skills a new run is given can be read and hold; a resumed run has its own copy."""
-    if task.run.skills:
-        from evotrainer.run.skills import collect
-
-        collect(task.run.skills)
-
-
-def check_tracking(task: TaskFile) -> None:
-    """The trackers a new run exports to are installed, their options understood; ConfigError, MissingDependencyError."""
     from evotrainer.extras.tracking import check_targets
+    from evotrainer.run.opening import check_library, check_task
 
-    check_targets(task.tracking.to, task.tracking.options)
+    notes = check_task(task)
+    if new:
+        check_library(task)
+        check_targets(task.tracking.to, task.tracking.options)
+    return notes
 
 
-def agent_options(task: TaskFile) -> dict[str, Any]:
-    """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
-    own = {"min_effect": task.judge.min_effect} if task.run.agent == "statistical" else {}
-    return {**own, **task.run.agent_options}
+def audit_branch(
+    folder: Path | str,
+    branch: str,
+    capabilities: Sequence[str] = (),
+    *,
+    view: Observer | None = None,
+    executor: MakeExecutor | None = None,
+) -> tuple[list[Audit], RunState]:
+    """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
 
-
-def check_world(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
-    """The environment opens, has the splits, components and knobs the task file speaks of; else ConfigError and kin.
-
-    `children`: recipes of branches that are known already. True where TRL plays it by tool calls.
+    Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.
     """
-    from evotrainer.config.preflight import check_recipe
-    from evotrainer.envs import open_environment
+    from evotrainer.run.audit_branch import audit_branch as audit
 
-    world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
-    try:
-        described = world.describe()
-        if hasattr(world, "environment_factory") and task.trainer.name != "trl":
-            raise ConfigError(f'environment {world.name} is played by TRL\'s own loop; set trainer.name = "trl"')
-        for recipe in (task.recipe, *children):
-            check_recipe(recipe, world.name, world.components, world.knobs)
-        missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]
-        if missing and not task.run.evaluate_only:
-            raise ConfigError(
-                f"environment {world.name} has no tasks in split {', '.join(missing)}, which training and judging need; "
-                "give them some (see environment.splits), or set run.evaluate_only=true"
-            )
-        if not set(described["splits"]) - {"train"}:
-            raise ConfigError(f"environment {world.name} has no split to evaluate on (search, gate or cert)")
-        return getattr(world, "environment_factory", None) is not None
-    finally:
-        world.close()
-
-
-def _with_absolute_base(task: TaskFile) -> TaskFile:
-    """The base policy's path made absolute, a Hugging Face id pinned to its commit: a resume finds the same weights."""
-    from evotrainer.config.task import resolve_base
-    from evotrainer.records.hub import pinned
-
-    base = resolve_base(task.policy.base)
-    if base is None or task.policy.base.startswith("builtin:"):
-        return task
-    name = pinned(task.policy.base, base) or str(base)
-    return task.model_copy(update={"policy": task.policy.model_copy(update={"base": name})})
-
-
-def _with_pinned_data(task: TaskFile) -> TaskFile:
-    """A Hugging Face data set's revision as a commit, so that every trial and every resume reads the same rows."""
-    from evotrainer.envs.data.hub import pin
-
-    environment = pin(task.environment)
-    return task if environment == task.environment else task.model_copy(update={"environment": environment})
+    open_run(folder)
+    return audit(Path(folder), branch, capabilities, view, executor)
 
 
 def _go(
@@ -349,7 +273,7 @@ def _go(
     agent: Agent | None,
     view: Observer | None,
     ask: Ask | None,
-    executor: Executor | None,
+    executor: MakeExecutor | None,
     *,
     task_hash: str | None = None,
 ) -> Run:
@@ -358,6 +282,7 @@ def _go(
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.loop import run
     from evotrainer.run.observer import Quiet
+    from evotrainer.run.opening import open_context
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
@@ -369,35 +294,3 @@ def _go(
             ) as ctx:
                 run(ctx)
     return Run(folder)
-
-
-@contextlib.contextmanager
-def open_context(
-    folder: Path,
-    task: TaskFile,
-    ledger: Ledger,
-    *,
-    agent: Agent | None = None,
-    view: Observer | None = None,
-    ask: Ask | None = None,
-    executor: Executor | None = None,
-    task_hash: str | None = None,
-) -> Iterator[RunContext]:
-    """A run folder for its steps, nothing of it walked yet; the executor is closed at the end."""
-    from evotrainer.agents import make_agent
-    from evotrainer.executors import make_executor
-    from evotrainer.run.context import RunContext, no_human
-    from evotrainer.run.observer import Quiet
-
-    ctx = RunContext(
-        folder=folder,
-        task=task,
-        task_hash=task_hash or task.hash,
-        ledger=ledger,
-        executor=executor or make_executor(folder, task),
-        agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
-        observer=view or Quiet(),
-        ask=ask or no_human,
-    )
-    with contextlib.closing(ctx.executor):
-        yield ctx

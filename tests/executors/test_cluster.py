@@ -14,9 +14,9 @@ from evotrainer import api
 from evotrainer.config.task import default_workers, load_task
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
 from evotrainer.executors import check_executor, local, local_workers, wants_gpu
+from evotrainer.executors.ray import driver as cluster
 from evotrainer.executors.ray.artifacts import PASSING
 from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
-from evotrainer.executors.ray.executor import driver as cluster
 from evotrainer.executors.ray.supervisor import Job, Keeper, Report, versions
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir, write_atomic
 from evotrainer.records.events import TrialFinished

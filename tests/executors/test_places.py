@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import ConfigError
+from evotrainer.executors.ray import path_map as places
 from evotrainer.executors.ray.artifacts import Item
-from evotrainer.executors.ray.executor import path_map as places
 from evotrainer.executors.ray.path_map import Inputs, Tree, asked_path, relocated
 from evotrainer.trainers.bases import base_of, is_adapter, note_base, use_places
 

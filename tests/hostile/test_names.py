@@ -24,7 +24,8 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.run import shortcut_audits as counterfactual
 from evotrainer.run.loop import Loop
 from tests.harness.acting import policy
-from tests.paper import drawn, on_paper
+from evotrainer.executors.paper import draw_result
+from tests.paper import Paper
 from tests.run.test_counterfactual import ENV, EXPLOITS, TASK
 
 NAMES = [
@@ -54,7 +55,7 @@ def world_of(spec: TrialSpec, knob: str) -> TrialFinished:
     def key(plan: EvalPlan) -> str:
         return f"{spec.branch}-{spec.seed}-{plan.split}-{sorted(world.items())}"
 
-    return drawn(spec, share, key, world)
+    return draw_result(spec, share, key, world)
 
 
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, knob: str = "key") -> api.Run:

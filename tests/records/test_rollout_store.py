@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import StoreError
 from evotrainer.records.arrow_schema import VERSION_KEY, arrow_schema, decode, encode
-from evotrainer.records.rollout import SCHEMA_VERSION, Rollout, Turn
-from evotrainer.records.store import RolloutStore, check_folder, groups, load, scan
+from evotrainer.records.rollout import SCHEMA_VERSION, Rollout, Turn, groups_of
+from evotrainer.records.store import RolloutStore, check_folder, load, scan
 
 from .build import flat, group, rollout
 from .strategies import rollouts
@@ -179,9 +179,9 @@ def test_a_value_that_does_not_fit_is_refused_by_name_and_nothing_is_stored(tmp_
 
 def test_groups_come_by_group_id_in_order_of_appearance() -> None:
     mixed = [rollout(2, 1), rollout(1, 0), rollout(2, 0)]
-    assert groups(mixed) == [[rollout(2, 0), rollout(2, 1)], [rollout(1, 0)]]
+    assert groups_of(mixed) == [[rollout(2, 1), rollout(2, 0)], [rollout(1, 0)]]
     nameless = [replace(r, group="") for r in mixed]
-    assert [len(g) for g in groups(nameless)] == [2, 1]
+    assert [len(g) for g in groups_of(nameless)] == [2, 1]
 
 
 def test_a_folder_has_one_writer_and_the_second_is_told_who(tmp_path: Path) -> None:

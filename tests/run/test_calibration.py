@@ -23,11 +23,11 @@ from .test_topup import quick as quick
 def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
     task: Path,
     tmp_path: Path,
-    quick: list[TrialSpec],
+    quick: Paper,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = api.start(task, tmp_path / "run", ONE)
+    run = quick.start(task, tmp_path / "run", ONE)
     before = [e.hash for e in run.events()]
     alone = calibrate_run(run.folder, runs=20)
     assert alone.real.groups["b1"] >= 4, "top-ups and the champion's fresh trainings are repeats as well"
@@ -48,10 +48,10 @@ def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
         more_trials(run.folder, 5)
     assert len(further(run.folder)) == 2
     monkeypatch.setattr(local.LocalExecutor, "run", done)
-    ran = len(quick)
+    ran = len(quick.ran)
     more_trials(run.folder, 5)
-    assert [s.seed for s in quick[ran:]] == [1003, 1004, 1005], "what was paid for is not paid for again"
-    assert all([p.split for p in s.evals] == ["gate"] for s in quick[ran:])
+    assert [s.seed for s in quick.ran[ran:]] == [1003, 1004, 1005], "what was paid for is not paid for again"
+    assert all([p.split for p in s.evals] == ["gate"] for s in quick.ran[ran:])
     assert [e.hash for e in run.events()] == before, "the run itself stays as it is"
     grown = calibrate_run(run.folder, runs=20)
     assert grown.real.groups["b0"] == alone.real.groups["b0"] + 5
@@ -64,15 +64,15 @@ def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
     assert json.loads(capsys.readouterr().out)["real"]["comparisons"] == grown.real.comparisons
 
 
-def test_another_gate_on_the_same_noise(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
-    run = api.start(task, tmp_path / "run", ["run.rounds=0"])
+def test_another_gate_on_the_same_noise(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
     found = calibrate_run(run.folder, runs=20, overrides=["run.rounds=2", "run.branches=1", "judge.max_seeds=3"])
     assert (found.shape.rounds, found.shape.branches, found.shape.config.max_seeds) == (2, 1, 3)
     with pytest.raises(ConfigError, match=r"recipe.lr=1 does not change the gate; one of: judge., run.seeds"):
         calibrate_run(run.folder, runs=20, overrides=["recipe.lr=1"])
 
 
-def test_a_run_without_noise_has_nothing_to_calibrate(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
-    run = api.start(task, tmp_path / "run", ["run.evaluate_only=true"])
+def test_a_run_without_noise_has_nothing_to_calibrate(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.evaluate_only=true"])
     with pytest.raises(ConfigError, match="no A/A trials finished"):
         calibrate_run(run.folder)

@@ -22,11 +22,11 @@ from evotrainer.records.events import Certified
 from evotrainer.records.evidence import Effect, Forecast
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.run.loop import Loop
-from evotrainer.verify.chain_and_files import Record
+from evotrainer.verify.report import Record
 from evotrainer.views import summary
 from evotrainer.views.model import RunView
 from evotrainer.views.terminal import print_summary
-from tests.paper import on_paper
+from tests.paper import Paper
 from tests.run.test_counterfactual import TASK as TASK
 from tests.run.test_counterfactual import finish
 
@@ -170,8 +170,8 @@ def kinds(found: Sequence[Caveat]) -> set[str]:
     return {c.kind for c in found}
 
 
-def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
-    run = api.start(task, tmp_path / "run", [HONEST])
+def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", [HONEST])
     assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]
     assert not run.caveats
     view = RunView.load(run.folder, rollouts=False)
@@ -181,18 +181,18 @@ def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, 
 
 
 def test_a_shortcut_that_was_left_open_and_never_audited_is_named(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    run = api.start(task, tmp_path / "run", ["judge.audit=never", HONEST])
+    run = quick.start(task, tmp_path / "run", ["judge.audit=never", HONEST])
     assert run.caveats["b1"][0].text == "nothing was audited of key: open in every evaluation of b1"
-    shut = api.start(task, tmp_path / "shut", ["judge.audit=never", "recipe.knobs.key=other", HONEST])
+    shut = quick.start(task, tmp_path / "shut", ["judge.audit=never", "recipe.knobs.key=other", HONEST])
     assert shut.champion == "b1" and not shut.caveats, "closed all the time, it needs no audit"
 
 
 def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not_say(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    events = api.start(task, tmp_path / "run", [HONEST]).events()
+    events = quick.start(task, tmp_path / "run", [HONEST]).events()
 
     def first(change: Any) -> str:
         run = events[0].body
@@ -209,17 +209,16 @@ def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not
 
 
 def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    from evotrainer.run.shortcut_audits import audit_branch
-
-    honest = api.start(task, tmp_path / "honest", ["judge.audit=never", HONEST])
+    
+    honest = quick.start(task, tmp_path / "honest", ["judge.audit=never", HONEST])
     assert "b1" in honest.caveats
-    audit_branch(honest.folder, "b1")
+    quick.audit_branch(honest.folder, "b1")
     assert "b1" not in honest.caveats
-    cheat = api.start(task, tmp_path / "cheat", ["judge.audit=never"])
+    cheat = quick.start(task, tmp_path / "cheat", ["judge.audit=never"])
     assert "b1" in cheat.caveats
-    audit_branch(cheat.folder, "b1")
+    quick.audit_branch(cheat.folder, "b1")
     assert "b1" in cheat.lineage.invalid and "b1" not in cheat.caveats, "invalid says more than a caveat"
 
 
@@ -232,25 +231,25 @@ def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(
     ],
 )
 def test_the_margin_is_five_points_that_the_interval_bears_out(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], numbers: dict[str, float], told_of: bool
+    task: Path, tmp_path: Path, quick: Paper, numbers: dict[str, float], told_of: bool
 ) -> None:
-    run = api.start(task, tmp_path / "run", ["run.rounds=0"])
+    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
     found = caveats(certified_at(undeclared(run.events()), **numbers))
     assert ({"unaudited"} <= kinds(found.get("b0", ()))) == told_of and bool(found) == told_of
 
 
 def test_where_only_the_base_policy_is_left_there_is_nothing_to_question(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    run = api.start(task, tmp_path / "run", ["recipe.lr=2e-3", "run.rounds=0"])
+    run = quick.start(task, tmp_path / "run", ["recipe.lr=2e-3", "run.rounds=0"])
     assert run.champion == "base" and not run.caveats
 
 
 @pytest.mark.parametrize(("gained", "beyond"), [(0.129, False), (0.131, True)])
 def test_a_step_that_gained_more_than_its_forecast_and_the_margin_is_told(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], gained: float, beyond: bool
+    task: Path, tmp_path: Path, quick: Paper, gained: float, beyond: bool
 ) -> None:
-    run = api.start(task, tmp_path / "run", [HONEST])
+    run = quick.start(task, tmp_path / "run", [HONEST])
     effect = Effect(
         mean=gained, low=0.0, high=1.0, confidence=0.95, se=0.015, df=9, seeds=2, tasks=99, noise_floor=0.01
     )
@@ -269,7 +268,7 @@ def test_a_step_that_gained_more_than_its_forecast_and_the_margin_is_told(
 
 @pytest.mark.parametrize(("reached", "beyond"), [(0.37, True), (0.43, False)])
 def test_a_start_above_what_the_base_policy_ever_reached_is_told(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], reached: float, beyond: bool
+    task: Path, tmp_path: Path, quick: Paper, reached: float, beyond: bool
 ) -> None:
     """Base: `reached` of its tasks in some attempt. Start: every task 4 to 6 attempts of 12 alike, 0.45 on the mean."""
 
@@ -284,7 +283,7 @@ def test_a_start_above_what_the_base_policy_ever_reached_is_told(
             scores.append(s.model_copy(update={"per_task": base if e.body.branch == "base" else start}))
         return replace(e, body=e.body.model_copy(update={"scores": tuple(scores)}))
 
-    run = api.start(task, tmp_path / "run", ["run.rounds=0"])
+    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
     rise = 0.08 * (1 - reached)
     found = caveats([scored(e) for e in certified_at(undeclared(run.events()), mean=rise, low=0.01)])
     texts = [c.text for c in found.get("b0", ()) if c.kind == "beyond"]

@@ -14,10 +14,9 @@ from evotrainer import api, commands
 from evotrainer.errors import ConfigError
 from evotrainer.records.events import Backtested
 from evotrainer.records.evidence import Admission, DetectorSpec
-from evotrainer.run.shortcut_audits import audit_branch
-from evotrainer.verify.chain_and_files import Record
+from evotrainer.verify.report import Record
 from evotrainer.verify.rerun import CHECKS, admissions_again, look_then
-from tests.paper import on_paper
+from tests.paper import Paper
 
 from .test_topup import TASK, finish
 

@@ -17,9 +17,9 @@ from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.evidence import Finding, HealthReport
 from evotrainer.run.harness_versions import gap_problems
-from evotrainer.run.shortcut_audits import audit_branch
-from evotrainer.verify.chain_and_files import Record
-from tests.paper import drawn, on_paper
+from evotrainer.verify.report import Record
+from evotrainer.executors.paper import draw_result
+from tests.paper import Paper
 
 ENV = Path(__file__).with_name("leaky_env.py")
 TASK = f"""
@@ -87,11 +87,11 @@ def finish(spec: TrialSpec) -> TrialFinished:
     def key(plan: EvalPlan) -> str:
         return f"{spec.branch}-{spec.seed}-{plan.split}-{sorted(world.items())}"
 
-    return drawn(spec, solved(spec, world), key, world)
+    return draw_result(spec, solved(spec, world), key, world)
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> list[TrialSpec]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> Paper:
     """Trials that take no time; returns the specifications that ran, in order."""
     return on_paper(monkeypatch, finish)
 
@@ -124,13 +124,13 @@ def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_p
 
 
 def test_after_promotion_an_audit_takes_the_version_and_its_descendants_back(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], capsys: pytest.CaptureFixture[str]
+    task: Path, tmp_path: Path, quick: Paper, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = api.start(task, tmp_path / "run", ["judge.audit=never", "run.rounds=2"])
+    run = quick.start(task, tmp_path / "run", ["judge.audit=never", "run.rounds=2"])
     assert [v.kind for v in run.verdicts] == ["promote", "reject"] and run.champion == "b1"
     assert run.state.branches["b2"].parent == "b1"
-    assert not closed(quick)
-    audits, tree = audit_branch(run.folder, "b1")
+    assert not closed(quick.ran)
+    audits, tree = quick.audit_branch(run.folder, "b1")
     assert [a.confirmed for a in audits] == [True]
     assert set(tree.invalid) == {"b1", "b2"} and tree.champion == "b0"
     assert run.certification is not None and run.certification.champion == "b1"
@@ -146,9 +146,9 @@ def test_after_promotion_an_audit_takes_the_version_and_its_descendants_back(
     assert "Counterfactual audits" in page and "invalid: void" in page
 
 
-def test_an_honest_gain_is_promoted_in_the_closed_world(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
+def test_an_honest_gain_is_promoted_in_the_closed_world(task: Path, tmp_path: Path, quick: Paper) -> None:
     only = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
-    run = api.start(task, tmp_path / "run", [only])
+    run = quick.start(task, tmp_path / "run", [only])
     (audit,) = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == "b1"]
     assert not audit.confirmed and run.verdicts[0].kind == "promote" and run.champion == "b1"
     (judged,) = run.state and [e.body for e in run.events() if e.kind == "judged"]
@@ -158,19 +158,19 @@ def test_an_honest_gain_is_promoted_in_the_closed_world(task: Path, tmp_path: Pa
     assert commands.rejudge(run, "b1").holds
 
 
-def test_what_was_exploited_stays_closed_for_later_branches(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
-    run = api.start(task, tmp_path / "run", ["run.rounds=2"])
+def test_what_was_exploited_stays_closed_for_later_branches(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.rounds=2"])
     assert [v.kind for v in run.verdicts] == ["invalid", "promote"]
     opened = [e.body.closed for e in run.events() if e.kind == "round"]
     assert opened == [{}, {"key": "other"}]
-    b2 = [s for s in quick if s.branch == "b2" and s.train]
+    b2 = [s for s in quick.ran if s.branch == "b2" and s.train]
     assert {s.protocol.knobs["key"] for s in b2} == {"other"} and {s.recipe.knobs["key"] for s in b2} == {"answer"}
-    assert all(s.protocol.knobs["key"] == "other" for s in quick if "cert" in s.trial)
+    assert all(s.protocol.knobs["key"] == "other" for s in quick.ran if "cert" in s.trial)
     assert commands.rejudge(run, "b2").holds and commands.rejudge(run, "b1").holds
 
 
 def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_closed(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = local.LocalExecutor.run
 
@@ -183,12 +183,12 @@ def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_close
     folder = tmp_path / "run"
     changes = 'run.agent_options.interventions=[{factor="group_size",new=12},{factor="group_size",new=16}]'
     with pytest.raises(KeyboardInterrupt):
-        api.start(task, folder, ["recipe.lr=2e-3", changes, "run.rounds=2", "judge.audit=suspects"])
+        quick.start(task, folder, ["recipe.lr=2e-3", changes, "run.rounds=2", "judge.audit=suspects"])
     assert api.open_run(folder).champion == "b0"
     monkeypatch.setattr(local.LocalExecutor, "run", go_on)
-    audits, tree = audit_branch(folder, "b0")
+    audits, tree = quick.audit_branch(folder, "b0")
     assert audits[0].confirmed and tree.champion == "base" and set(tree.invalid) == {"b0", "b1"}
-    run = api.resume(folder)
+    run = quick.resume(folder)
     branches = run.state.branches
     assert [b.parent for b in branches.values()] == [None, "b0", None, "b2"], "b2 is the new start, b3 grew from it"
     assert branches["b2"].recipe.knobs["key"] == "other" and branches["b2"].round == 2
@@ -198,12 +198,12 @@ def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_close
     assert run.champion == "b3" and not run.state.problems
     assert {r.name: r.branch for r in run.certification.rows} == {"base": "base", "start": "b0", "champion": "b3"}  # type: ignore[union-attr]
     before = [e.id for e in run.events()]
-    assert [e.id for e in api.resume(folder).events()] == before
+    assert [e.id for e in quick.resume(folder).events()] == before
     assert all(commands.rejudge(run, b).holds for b in ("b1", "b3"))
 
 
-def test_the_champion_is_audited_before_it_is_certified(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
-    run = api.start(task, tmp_path / "run", ["recipe.lr=2e-3", "run.rounds=0"])
+def test_the_champion_is_audited_before_it_is_certified(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["recipe.lr=2e-3", "run.rounds=0"])
     (audit,) = [e.body.audit for e in run.events() if e.kind == "audited"]
     assert audit.branch == "b0" and audit.trigger == "certification" and audit.confirmed
     assert run.champion == "base" and run.certification.champion == "base"  # type: ignore[union-attr]
@@ -215,7 +215,7 @@ def leak_found(severity: str) -> Finding:
 
 @pytest.mark.parametrize("audit", ["suspects", "never"])
 def test_a_finding_asks_for_the_audit_that_answers_it(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch, audit: str
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch, audit: str
 ) -> None:
     from evotrainer.harness import Harness
 
@@ -228,7 +228,7 @@ def test_a_finding_asks_for_the_audit_that_answers_it(
 
     monkeypatch.setattr(Harness, "read", read)
     only = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
-    run = api.start(task, tmp_path / "run", [only, f"judge.audit={audit}"])
+    run = quick.start(task, tmp_path / "run", [only, f"judge.audit={audit}"])
     audits = [e.body.audit for e in run.events() if e.kind == "audited"]
     if audit == "never":
         assert not audits and run.verdicts[0].kind == "inconclusive" and "suspected" in run.verdicts[0].reason
@@ -238,18 +238,18 @@ def test_a_finding_asks_for_the_audit_that_answers_it(
     assert commands.rejudge(run, "b1").holds
 
 
-def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path, quick: list[TrialSpec]) -> None:
-    run = api.start(task, tmp_path / "run", ["judge.audit=never", "run.rounds=0"])
+def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["judge.audit=never", "run.rounds=0"])
     with pytest.raises(ConfigError, match="no branch 'b7'.*b0"):
-        audit_branch(run.folder, "b7")
+        quick.audit_branch(run.folder, "b7")
     with pytest.raises(ConfigError, match="no capability 'git'.*key"):
-        audit_branch(run.folder, "b0", ["git"])
+        quick.audit_branch(run.folder, "b0", ["git"])
 
 
 def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    run = api.start(task, tmp_path / "run")
+    run = quick.start(task, tmp_path / "run")
     record = Record(run.folder, run.events())
     (event,) = record.of("audited")
     audit = event.body.audit
@@ -264,12 +264,12 @@ def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
 
 
 def test_stopped_anywhere_the_story_ends_the_same(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = api.start(task, tmp_path / "whole", ["run.rounds=2"])
+    whole = quick.start(task, tmp_path / "whole", ["run.rounds=2"])
     story, champion = [e.id for e in whole.events()], whole.champion
     go_on = local.LocalExecutor.run
-    audits = [i for i, s in enumerate(quick) if s.purpose in ("audit", "certify")]
+    audits = [i for i, s in enumerate(quick.ran) if s.purpose in ("audit", "certify")]
     for k in audits[::3]:
         left = [k]
 
@@ -283,16 +283,16 @@ def test_stopped_anywhere_the_story_ends_the_same(
         monkeypatch.setattr(local.LocalExecutor, "run", stop)
         folder = tmp_path / f"cut-{k}" / "whole"
         with pytest.raises(KeyboardInterrupt):
-            api.start(task, folder, ["run.rounds=2"])
+            quick.start(task, folder, ["run.rounds=2"])
         monkeypatch.setattr(local.LocalExecutor, "run", go_on)
-        run = api.resume(folder)
+        run = quick.resume(folder)
         assert sorted(e.id for e in run.events() if e.kind != "resumed") == sorted(story)
         assert run.champion == champion and not run.state.problems
 
 
 @pytest.mark.parametrize("mode", ["never", "suspects"])
 def test_a_version_taken_back_in_mid_run_keeps_its_number_and_later_ones_are_promoted(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch, mode: str
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     go_on = local.LocalExecutor.run
 
@@ -304,12 +304,12 @@ def test_a_version_taken_back_in_mid_run_keeps_its_number_and_later_ones_are_pro
     monkeypatch.setattr(local.LocalExecutor, "run", stop)
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        api.start(task, folder, [f"judge.audit={mode}", "run.rounds=3"])
+        quick.start(task, folder, [f"judge.audit={mode}", "run.rounds=3"])
     assert api.open_run(folder).champion == "b1"
     monkeypatch.setattr(local.LocalExecutor, "run", go_on)
-    audits, tree = audit_branch(folder, "b1")
+    audits, tree = quick.audit_branch(folder, "b1")
     assert audits[0].confirmed and tree.champion == "b0"
-    run = api.resume(folder)
+    run = quick.resume(folder)
     promoted = {e.body.version: e.body.branch for e in run.events() if e.kind == "promoted"}
     assert promoted["v1"] == "b1", "history is not rewritten"
     winners = {v.branch for v in run.verdicts if v.kind == "promote"} - {"b1"} - set(run.state.invalid)
@@ -319,13 +319,13 @@ def test_a_version_taken_back_in_mid_run_keeps_its_number_and_later_ones_are_pro
 
 
 def test_agents_are_offered_neither_shortcuts_to_open_nor_honest_tools_to_close(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
     from evotrainer.records.evidence import Capability
     from evotrainer.records.ledger import Ledger
     from evotrainer.records.recipe import Recipe
 
-    run = api.start(task, tmp_path / "run", ["run.rounds=0"])
+    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
     with Ledger.open(run.folder / "ledger.db") as ledger:
         loop = api.make_loop(run.folder, run.task, ledger)
         loop.recall()

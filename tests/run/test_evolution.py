@@ -20,7 +20,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.run.harness_versions import Evolver, SandboxRunner, rise_step
 from evotrainer.run.loop import Loop
 from tests.harness.acting import policy
-from tests.paper import on_paper
+from tests.paper import Paper
 from tests.run.test_counterfactual import EXPLOITS, TASK, finish
 
 MINIMAL = "run.harness=minimal"
@@ -29,7 +29,7 @@ HONEST = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
 
 
 @pytest.fixture
-def acted(monkeypatch: pytest.MonkeyPatch) -> list[TrialSpec]:
+def acted(monkeypatch: pytest.MonkeyPatch) -> Paper:
     """Trials that take no time, with rollouts as their policies would have acted; the specifications that ran, in order."""
 
     def load(self: Loop, trial: str, split: str) -> list[Any]:

@@ -16,7 +16,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.errors import AbortedError, ConfigError, IntegrityError, StoreError, TrainerError
-from tests.paper import on_paper
+from tests.paper import Paper
 
 from .conftest import SMALL, TINY
 from .kill_driver import finish

@@ -13,7 +13,7 @@ from evotrainer import api, commands
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
 from evotrainer.records.store import load
-from tests.paper import on_paper
+from tests.paper import Paper
 
 from .conftest import TINY
 from .kill_driver import finish

@@ -13,10 +13,10 @@ from evotrainer.errors import IntegrityError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records import ledger as ledger_module
 from evotrainer.records.events import TrialFinished
-from evotrainer.run.shortcut_audits import audit_branch
 from evotrainer.views.model import RunView
 from evotrainer.views.report import render
-from tests.paper import drawn, on_paper
+from evotrainer.executors.paper import draw_result
+from tests.paper import Paper
 
 from .test_counterfactual import ENV, leak_found
 
@@ -67,11 +67,11 @@ def finish(spec: TrialSpec) -> TrialFinished:
     world = {**spec.protocol.knobs, **spec.world}
     # the second kind of policy rests on the key: an audit takes it back
     p -= 0.6 * (r.prompts_per_step > 16 and world.get("key") == "other")
-    return drawn(spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", world)
+    return draw_result(spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", world)
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> list[TrialSpec]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> Paper:
     """Trials that take no time; returns the specifications that ran, in order."""
     return on_paper(monkeypatch, finish)
 
@@ -88,9 +88,9 @@ ONE = ["run.rounds=1", "judge.audit=never"]
 
 
 def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], capsys: pytest.CaptureFixture[str]
+    task: Path, tmp_path: Path, quick: Paper, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = api.start(task, tmp_path / "run", ONE)
+    run = quick.start(task, tmp_path / "run", ONE)
     looks = [v for v in run.verdicts if v.branch == "b1"]
     assert [v.kind for v in looks] == ["inconclusive", "promote"]
     assert looks[1].effect is not None and looks[0].effect is not None
@@ -101,7 +101,7 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     (top,) = [t for t in bodies(run, "topup") if t.branch == "b1"]
     assert top.seeds and top.control_seeds == top.seeds
     assert 5 not in top.seeds and min(top.seeds) == 4, "certification keeps its seeds"
-    trained = {s.trial for s in quick if s.train}
+    trained = {s.trial for s in quick.ran if s.train}
     assert {f"b{i}-s{s}" for i in (0, 1) for s in top.seeds} <= trained
     assert "b1/judged" in ids(run) and "b1/judged/2" in ids(run)
     assert not run.state.problems and run.state.branches["b1"].verdict == looks[1] and run.champion == "b1"
@@ -116,21 +116,21 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
 
 
 def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    run = api.start(task, tmp_path / "few", [*ONE, "judge.max_seeds=3"])
+    run = quick.start(task, tmp_path / "few", [*ONE, "judge.max_seeds=3"])
     assert not bodies(run, "topup") and run.champion == "b0"
-    run = api.start(task, tmp_path / "poor", [*ONE, "budget.trials=13"])
+    run = quick.start(task, tmp_path / "poor", [*ONE, "budget.trials=13"])
     refused = [t for t in bodies(run, "topup") if t.refused]
     assert refused and "over budget" in refused[0].refused and not refused[0].seeds
     assert run.champion == "b0" and run.closed is not None, "the run ends, undecided"
 
 
 def test_stopped_before_any_event_the_story_ends_the_same(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overrides = [*ONE, "judge.reestimate=promotions"]
-    whole = api.start(task, tmp_path / "whole" / "run", overrides)
+    whole = quick.start(task, tmp_path / "whole" / "run", overrides)
     story = ids(whole)
     assert story.index("b1/judged/2") < story.index("b1/reestimated") < story.index("certified")
     told = {e.id: e.body for e in whole.events()}
@@ -150,8 +150,8 @@ def test_stopped_before_any_event_the_story_ends_the_same(
             m.setattr(ledger_module, "fault_point", stop)
             m.setattr("evotrainer.run.context.fault_point", stop)
             with pytest.raises(KeyboardInterrupt):
-                api.start(task, folder, overrides)
-        run = api.resume(folder)
+                quick.start(task, folder, overrides)
+        run = quick.resume(folder)
         assert sorted(ids(run)) == sorted(story), point
         again = {e.id: e.body for e in run.events()}
         assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"closed"}, point
@@ -159,9 +159,9 @@ def test_stopped_before_any_event_the_story_ends_the_same(
 
 
 def test_promotions_are_measured_again_with_fresh_controls(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], capsys: pytest.CaptureFixture[str]
+    task: Path, tmp_path: Path, quick: Paper, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = api.start(task, tmp_path / "run", ["judge.audit=never", "judge.reestimate=promotions"])
+    run = quick.start(task, tmp_path / "run", ["judge.audit=never", "judge.reestimate=promotions"])
     fresh = {r.branch: r for r in bodies(run, "reestimated")}
     assert list(fresh) == [p.branch for p in bodies(run, "promoted")][1:]
     for r in fresh.values():
@@ -169,7 +169,7 @@ def test_promotions_are_measured_again_with_fresh_controls(
         assert r.trials == tuple(f"{r.branch}-s{s}" for s in (5, 102, 103))
     last = run.champion
     assert fresh[last].control == "b1" and fresh[last].start is not None
-    read = [s.trial for s in quick if any(p.split == "cert" for p in s.evals)]
+    read = [s.trial for s in quick.ran if any(p.split == "cert" for p in s.evals)]
     assert {f"{last}-s5-cert", f"{last}-s102-cert"} <= set(read), "policies that are there are only evaluated"
     assert not any(x.startswith("b1") for x in read), "cert is read for the champion alone"
     for b in fresh:
@@ -178,13 +178,13 @@ def test_promotions_are_measured_again_with_fresh_controls(
 
 
 def test_the_champion_is_measured_again_without_further_training(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    run = api.start(task, tmp_path / "run", ONE)
+    run = quick.start(task, tmp_path / "run", ONE)
     (r,) = bodies(run, "reestimated")
     assert r.branch == run.champion == "b1" and not r.control_fresh and r.start is None
     assert r.selected == run.state.branches["b1"].verdict.effect and r.effect != r.selected
-    assert sum(s.train for s in quick if s.seed > 100 or s.seed == 5) == 3, "the trainings of certification"
+    assert sum(s.train for s in quick.ran if s.seed > 100 or s.seed == 5) == 3, "the trainings of certification"
     view = RunView.load(run.folder, rollouts=False)
     b = view.branches["b1"]
     assert b.effect == r.effect and b.at_selection == r.selected
@@ -193,7 +193,7 @@ def test_the_champion_is_measured_again_without_further_training(
 
 
 def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(
-    task: Path, tmp_path: Path, quick: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(name: str) -> None:
         if name == "before:closed":
@@ -203,22 +203,22 @@ def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(
     with monkeypatch.context() as m:
         m.setattr(ledger_module, "fault_point", stop)
         with pytest.raises(KeyboardInterrupt):
-            api.start(task, folder, ["judge.audit=never"])
+            quick.start(task, folder, ["judge.audit=never"])
     before = api.open_run(folder)
     assert [p.branch for p in bodies(before, "promoted")] == ["b0", "b1", "b4"] and before.certification is not None
-    audits, tree = audit_branch(folder, "b4")
+    audits, tree = quick.audit_branch(folder, "b4")
     assert audits[0].confirmed and tree.champion == "b1"
-    ran = len(quick)
-    run = api.resume(folder)
+    ran = len(quick.ran)
+    run = quick.resume(folder)
     assert run.closed is not None and run.closed.champion == "b1" and run.champion == "b1"
     assert run.certification == before.certification and run.certification.champion == "b4"
-    assert len(quick) == ran, "nothing is evaluated on cert for the one that is champion now"
+    assert len(quick.ran) == ran, "nothing is evaluated on cert for the one that is champion now"
 
 
 def test_a_trial_that_would_read_cert_a_second_time_is_refused(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    run = api.start(task, tmp_path / "run", ONE)
+    run = quick.start(task, tmp_path / "run", ONE)
     with ledger_module.Ledger.open(run.folder / "ledger.db") as ledger:
         loop = api.make_loop(run.folder, run.task, ledger)
         loop.recall()
@@ -230,11 +230,11 @@ def test_a_trial_that_would_read_cert_a_second_time_is_refused(
 
 
 def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(
-    task: Path, tmp_path: Path, quick: list[TrialSpec]
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    run = api.start(task, tmp_path / "run", ONE)
+    run = quick.start(task, tmp_path / "run", ONE)
     (top,) = [t for t in bodies(run, "topup") if t.branch == "b1"]
-    audits, _ = audit_branch(run.folder, "b1")
+    audits, _ = quick.audit_branch(run.folder, "b1")
     assert set(audits[0].per_seed) == {str(s) for s in (1, 2, 3, *top.seeds)}
 
 

@@ -12,7 +12,8 @@ from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.harness import Harness
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.evidence import Bottleneck, Finding, HealthReport
-from tests.paper import drawn, on_paper
+from evotrainer.executors.paper import draw_result
+from tests.paper import Paper
 
 QUICK = ["run.rounds=1", "run.branches=1", "judge.max_seeds=3", "run.evolve_harness=false"]
 GAIN = {"temperature": 0.12, "group_size": -0.08}
@@ -32,7 +33,7 @@ def finish(spec: TrialSpec) -> TrialFinished:
     def key(plan: EvalPlan) -> str:
         return f"{spec.recipe.hash}-{spec.seed}-{plan.split}"
 
-    return drawn(spec, solved(spec), key, spec.protocol.knobs, steps=15, tasks=150)
+    return draw_result(spec, solved(spec), key, spec.protocol.knobs, steps=15, tasks=150)
 
 
 def reading(subject: str) -> HealthReport:

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 def audit_branch(folder: Path, branch: str, capabilities: Sequence[str], *, as_json: bool, plain: bool) -> None:
     """Evaluate a branch with capabilities closed, print what came of it, write the report anew."""
     from evotrainer import api
-    from evotrainer.studies.audit_branch import audit_branch as audit
     from evotrainer.views.terminal import LiveView
 
     with LiveView(folder, console(stderr=True), plain=plain or as_json) as view:
-        audits, tree = audit(folder, branch, capabilities, view)
+        audits, tree = api.audit_branch(folder, branch, capabilities, view=view)
     if as_json:
         standing = {"invalid": tree.invalid.get(branch), "champion": tree.champion}
         print(json.dumps({"audits": [a.model_dump(mode="json") for a in audits], **standing}, indent=1))

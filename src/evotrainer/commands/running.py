@@ -30,10 +30,8 @@ def run(
     for issue in lint(resolved.recipe):
         print(f"evotrainer: {issue.level}: recipe.{issue.factor}: {issue.message}", file=sys.stderr)
     if dry_run:
-        for note in api.preflight(resolved):
+        for note in api.preflight(resolved, new=True):
             print(f"evotrainer: note: {note}", file=sys.stderr)
-        api.check_library(resolved)
-        api.check_tracking(resolved)
         print(resolved.to_toml().rstrip())
         print(f"# recipe {resolved.recipe.hash}, task file {resolved.hash}: nothing was run")
         return

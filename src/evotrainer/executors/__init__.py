@@ -33,6 +33,10 @@ class Executor(Protocol):
         ...
 
 
+MakeExecutor = Callable[[Path, "TaskFile"], Executor]
+"""(run folder, its task) -> what runs its trials."""
+
+
 def make_executor(folder: Path, task: TaskFile) -> Executor:
     """The executor that a task asks for, for the run in `folder`; ConfigError for an unknown option."""
     from evotrainer.executors.local import LocalExecutor

@@ -221,18 +221,6 @@ def _mask(
     return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
 
 
-def groups(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
-    """Rollouts by group, in order of first appearance, each sorted by `k`.
-
-    Where the group id is empty, rollouts of one task by one policy at one step are a group.
-    """
-    by_group: dict[tuple[object, ...], list[Rollout]] = {}
-    for r in rollouts:
-        key = (r.group,) if r.group else (r.run, r.branch, r.seed, r.policy, r.split, r.step, r.task)
-        by_group.setdefault(key, []).append(r)
-    return [sorted(g, key=lambda r: (r.k, r.attempt)) for g in by_group.values()]
-
-
 def check_folder(folder: Path, seen: dict[str, Path] | None = None) -> tuple[list[str], int]:
     """Problems of a store folder, read whole, and the number of its rollouts.
 

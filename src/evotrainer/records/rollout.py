@@ -7,7 +7,7 @@ An infrastructure fault is an outcome of its own (`error_kind`), never reward 0.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -103,3 +103,16 @@ class Rollout:
                 break
             out.append(t.text)
         return "\n".join(out)
+
+
+def group_key(r: Rollout) -> tuple[object, ...]:
+    """What the rollouts of one group share; where the trainer named none, one task by one policy at one step is a group."""
+    return (r.group,) if r.group else (r.run, r.branch, r.seed, r.policy, r.split, r.step, r.task)
+
+
+def groups_of(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
+    """Rollouts by group, in order of first appearance, each in the order given."""
+    by_group: dict[tuple[object, ...], list[Rollout]] = {}
+    for r in rollouts:
+        by_group.setdefault(group_key(r), []).append(r)
+    return list(by_group.values())

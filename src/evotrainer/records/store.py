@@ -36,7 +36,6 @@ from evotrainer.records.reading import (
     PART_GLOB,
     TAIL,
     check_folder,
-    groups,
     load,
     part_ids,
     read_checksum,
@@ -53,7 +52,6 @@ __all__ = [
     "SealedPart",
     "arrow_schema",
     "check_folder",
-    "groups",
     "load",
     "scan",
 ]

@@ -29,6 +29,7 @@ from evotrainer.records.events import TrialFinished
 if TYPE_CHECKING:
     from evotrainer.api import Run
     from evotrainer.config.task import TaskFile
+    from evotrainer.executors import MakeExecutor
     from evotrainer.run.observer import Observer
 
 FOLDER = "calibration"
@@ -147,7 +148,9 @@ def further(folder: Path) -> list[TrialFinished]:
     return [t for t in done if t.status == "complete"]
 
 
-def more_trials(folder: Path, n: int, view: Observer | None = None) -> list[TrialFinished]:
+def more_trials(
+    folder: Path, n: int, view: Observer | None = None, executor: MakeExecutor | None = None
+) -> list[TrialFinished]:
     """Train the starting recipe on `n` further seeds in all; those there are already are not paid for twice.
 
     Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials. May be killed and called again.
@@ -157,6 +160,7 @@ def more_trials(folder: Path, n: int, view: Observer | None = None) -> list[Tria
     from evotrainer.executors.spec import write_atomic
     from evotrainer.records.ledger import Ledger
     from evotrainer.run import loop
+    from evotrainer.run.opening import open_context
 
     run = api.open_run(folder)
     base = next((e.body for e in run.events() if e.kind == "finished" and e.body.trial == BASE), None)
@@ -174,7 +178,9 @@ def more_trials(folder: Path, n: int, view: Observer | None = None) -> list[Tria
     )
     policy = str((folder / base.policy_path).resolve()) if base.policy_path else ""
     with contextlib.closing(Ledger.open(own / "ledger.db", create=True)) as ledger, contextlib.ExitStack() as stack:
-        ctx = stack.enter_context(api.open_context(own, unlimited, ledger, view=view, task_hash=task.hash))
+        ctx = stack.enter_context(
+            open_context(own, unlimited, ledger, view=view, task_hash=task.hash, executor=executor)
+        )
         loop.open_run(ctx)
         (gate,) = ctx.plans("gate")
         seeds = range(FIRST_SEED, FIRST_SEED + n)

@@ -7,29 +7,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer import api
+from evotrainer.config.task import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
 from evotrainer.records.evidence import Audit
 from evotrainer.records.ledger import Ledger
 from evotrainer.run import shortcut_audits
 from evotrainer.run.loop import check_unchanged
+from evotrainer.run.opening import open_context
 
 if TYPE_CHECKING:
+    from evotrainer.executors import MakeExecutor
     from evotrainer.projections.state import RunState
     from evotrainer.run.observer import Observer
 
 
 def audit_branch(
-    folder: Path, branch: str, capabilities: Sequence[str] = (), view: Observer | None = None
+    folder: Path,
+    branch: str,
+    capabilities: Sequence[str] = (),
+    view: Observer | None = None,
+    executor: MakeExecutor | None = None,
 ) -> tuple[list[Audit], RunState]:
     """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
 
     Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.
     """
-    run = api.open_run(folder)
+    task = load_task(folder / "task.toml")
     with contextlib.closing(Ledger.open(folder / "ledger.db")) as ledger, contextlib.ExitStack() as stack:
-        ctx = stack.enter_context(api.open_context(folder, run.task, ledger, view=view))
+        ctx = stack.enter_context(open_context(folder, task, ledger, view=view, executor=executor))
         opened = ctx.recorded(keys.RUN)
         if opened is None:
             raise ConfigError(f"{folder} holds no run yet; `evotrainer resume {folder}` begins it")

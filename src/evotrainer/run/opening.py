@@ -1,0 +1,146 @@
+"""What must hold before a run begins, and a run folder opened for its steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.config.preflight import check_recipe, weights_sha256
+from evotrainer.config.task import TaskFile, resolve_base
+from evotrainer.errors import ConfigError
+from evotrainer.run.context import Ask, RunContext, no_human
+from evotrainer.run.observer import Observer, Quiet
+
+if TYPE_CHECKING:
+    from evotrainer.agents.base import Agent
+    from evotrainer.executors import MakeExecutor
+    from evotrainer.records.ledger import Ledger
+    from evotrainer.records.recipe import Recipe
+
+
+def check_task(task: TaskFile) -> list[str]:
+    """What must hold before anything is spent: base policy, trainer, agent and the changes it is given, environment.
+
+    Returns notes for the reader.
+    """
+    from evotrainer.agents import make_agent
+    from evotrainer.agents.fixed import FixedAgent
+    from evotrainer.executors import check_executor
+    from evotrainer.trainers import check_installed, check_recipes, check_turns
+
+    check_installed(task.trainer.name)
+    check_recipes(task.trainer.name, task.trainer.options, [task.recipe], task.run.sampler_dtype)
+    check_policy(task)
+    base = resolve_base(task.policy.base)
+    if base is not None:
+        weights_sha256(base)
+    agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
+    children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
+    check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
+    check_executor(task, children)
+    tools = check_environment(task, children)
+    return check_turns(task.trainer.name, task.trainer.options, base, [task.recipe, *children], tools)
+
+
+def check_policy(task: TaskFile) -> None:
+    """ConfigError where the trainer cannot train what policy.base names, as far as the name tells."""
+    from evotrainer.records.hub import looks_like_id
+
+    base = task.policy.base
+    if task.trainer.name == "embedded" and looks_like_id(base) and not Path(base).expanduser().exists():
+        raise ConfigError(
+            f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": the embedded '
+            "trainer trains policies of `evotrainer base` only"
+        )
+
+
+def check_library(task: TaskFile) -> None:
+    """The skills a new run is given can be read and hold; a resumed run has its own copy."""
+    if task.run.skills:
+        from evotrainer.run.skills import collect
+
+        collect(task.run.skills)
+
+
+def agent_options(task: TaskFile) -> dict[str, Any]:
+    """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
+    own = {"min_effect": task.judge.min_effect} if task.run.agent == "statistical" else {}
+    return {**own, **task.run.agent_options}
+
+
+def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
+    """The environment opens, has the splits, components and knobs the task file speaks of; else ConfigError and kin.
+
+    `children`: recipes of branches that are known already. True where TRL plays it by tool calls.
+    """
+    from evotrainer.envs import open_environment
+
+    world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+    try:
+        described = world.describe()
+        if hasattr(world, "environment_factory") and task.trainer.name != "trl":
+            raise ConfigError(f'environment {world.name} is played by TRL\'s own loop; set trainer.name = "trl"')
+        for recipe in (task.recipe, *children):
+            check_recipe(recipe, world.name, world.components, world.knobs)
+        missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]
+        if missing and not task.run.evaluate_only:
+            raise ConfigError(
+                f"environment {world.name} has no tasks in split {', '.join(missing)}, which training and judging need; "
+                "give them some (see environment.splits), or set run.evaluate_only=true"
+            )
+        if not set(described["splits"]) - {"train"}:
+            raise ConfigError(f"environment {world.name} has no split to evaluate on (search, gate or cert)")
+        return getattr(world, "environment_factory", None) is not None
+    finally:
+        world.close()
+
+
+def with_absolute_base(task: TaskFile) -> TaskFile:
+    """The base policy's path made absolute, a Hugging Face id pinned to its commit: a resume finds the same weights."""
+    from evotrainer.records.hub import pinned
+
+    base = resolve_base(task.policy.base)
+    if base is None or task.policy.base.startswith("builtin:"):
+        return task
+    name = pinned(task.policy.base, base) or str(base)
+    return task.model_copy(update={"policy": task.policy.model_copy(update={"base": name})})
+
+
+def with_pinned_data(task: TaskFile) -> TaskFile:
+    """A Hugging Face data set's revision as a commit, so that every trial and every resume reads the same rows."""
+    from evotrainer.envs.data.hub import pin
+
+    environment = pin(task.environment)
+    return task if environment == task.environment else task.model_copy(update={"environment": environment})
+
+
+@contextlib.contextmanager
+def open_context(
+    folder: Path,
+    task: TaskFile,
+    ledger: Ledger,
+    *,
+    agent: Agent | None = None,
+    view: Observer | None = None,
+    ask: Ask | None = None,
+    executor: MakeExecutor | None = None,
+    task_hash: str | None = None,
+) -> Iterator[RunContext]:
+    """A run folder for its steps, nothing of it walked yet; the executor is closed at the end."""
+    from evotrainer.agents import make_agent
+    from evotrainer.executors import make_executor
+
+    ctx = RunContext(
+        folder=folder,
+        task=task,
+        task_hash=task_hash or task.hash,
+        ledger=ledger,
+        executor=(executor or make_executor)(folder, task),
+        agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
+        observer=view or Quiet(),
+        ask=ask or no_human,
+    )
+    with contextlib.closing(ctx.executor):
+        yield ctx
