@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ import pytest
 from evotrainer import api
 from evotrainer.commands import backtesting
 from evotrainer.errors import ConfigError
+from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness import Batch, HarnessContext, measure
 from evotrainer.harness.whatif.backtest import backtest
+from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.store import load
 from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects
 from evotrainer.studies.backtest.detectors import OnDemand, _truth
+from tests.paper import Paper
+from tests.run.test_counterfactual import TASK as TASK
+from tests.run.test_counterfactual import finish
 
 OPTIONS: dict[str, Any] = {
     "intervention": None, "predict": None, "detector": None, "gate": False, "branch": None, "split": "search", "paid": None,
@@ -121,25 +127,27 @@ def test_the_forecast_page_ranks_what_was_trained(finished: api.Run) -> None:
     assert np.isnan(within(np.zeros(5), np.arange(5.0), run))
 
 
-def test_without_the_veto_what_is_contradicted_goes_on_to_training(task_file: Path) -> None:
-    from types import SimpleNamespace
+def flat(spec: TrialSpec) -> list[Rollout]:
+    """Search rollouts in which one component never differs: paying it changes no advantage."""
+    out = []
+    for i in range(80):
+        right = float(random.Random(f"{spec.trial} {i}").random() < 0.5)
+        said = (Turn("user", f"sort {i // 4}"), Turn("assistant", f"answer {i}"))
+        out.append(
+            Rollout(
+                id=f"{spec.trial}-{i}", task=f"t{i // 4}", turns=said, reward=right, split="search", k=i % 4,
+                group=f"{spec.trial}-{i // 4}", components={"right": right, "in_order": 1.0},
+                outcome="correct" if right else "incorrect",
+            )
+        )  # fmt: skip
+    return out
 
-    from evotrainer.config.task import load_task
-    from evotrainer.records.evidence import Backtest, Intervention, Prediction, Proposal
-    from evotrainer.run.loop import Loop
 
-    iv = Intervention(
-        factor="lr", old=1, new=2, hypothesis="h", success_criterion="s", rollback="r",
-        prediction=Prediction(metric="accuracy", direction="up", size=0.01),
-    )  # fmt: skip
-    for veto in (True, False):
-        events: list[Any] = []
-        stub = SimpleNamespace(
-            view=SimpleNamespace(step=lambda text: None),
-            task=load_task(task_file, [f"run.veto={str(veto).lower()}"]),
-            replay=lambda iv, rollouts: Backtest(factor="lr", verdict="contradicts", reason="no"),
-            record=lambda key, kind, make, events=events: events.append(make()) or events[-1],
-        )
-        left = Loop.backtest(stub, 1, 0, Proposal(agent="fixed", interventions=(iv,)), [])  # type: ignore[arg-type]
-        assert [e.vetoed for e in events] == [veto]
-        assert left == ([] if veto else [(0, iv)])
+@pytest.mark.parametrize("veto", [True, False])
+def test_without_the_veto_what_is_contradicted_goes_on_to_training(task: Path, tmp_path: Path, veto: bool) -> None:
+    change = 'run.agent_options.interventions=[{factor="rewards",new={right=1.0,in_order=0.5}}]'
+    paper = Paper(finish, flat)
+    run = paper.start(task, tmp_path / "run", [change, f"run.veto={str(veto).lower()}", "judge.audit=never"])
+    (replayed,) = [e.body for e in run.events() if e.kind == "backtested"]
+    assert replayed.backtest.verdict == "contradicts" and replayed.vetoed == veto
+    assert {s.branch for s in paper.ran if s.train} == ({"b0"} if veto else {"b0", "b1"})

@@ -14,8 +14,9 @@ from evotrainer import api, commands
 from evotrainer.errors import ConfigError
 from evotrainer.records.events import Backtested
 from evotrainer.records.evidence import Admission, DetectorSpec
-from evotrainer.verify.report import Record
-from evotrainer.verify.rerun import CHECKS, admissions_again, look_then
+from evotrainer.verify import Record, checks
+from evotrainer.verify.harness import admissions_again
+from evotrainer.verify.verdicts import look_then
 from tests.paper import Paper
 
 from .test_topup import TASK, finish
@@ -30,16 +31,16 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
     """Two rounds with top-ups, re-estimations, and an audit that takes the second version back; read it only."""
     folder = tmp_path_factory.mktemp("claims")
     (folder / "task.toml").write_text(TASK)
-    with pytest.MonkeyPatch.context() as m:
-        on_paper(m, finish)
-        run = api.start(folder / "task.toml", folder / "run", OPTIONS)
-        audit_branch(run.folder, "b4")
+    quick = Paper(finish)
+    run = quick.start(folder / "task.toml", folder / "run", OPTIONS)
+    quick.audit_branch(run.folder, "b4")
     return run
 
 
 def problems(record: Record, kinds: set[str] | None = None) -> list[str]:
     """What the checks say of all events, of some kinds where they are given."""
-    found = [p for e in record.events if e.kind in (kinds or CHECKS) for p in CHECKS[e.kind](record, e)]
+    every = checks()
+    found = [p for e in record.events if e.kind in (kinds or every) for p in every[e.kind](record, e)]
     return [f"{p.area}: {p.message}" for p in found if p.area not in FILES]
 
 
@@ -171,8 +172,8 @@ def test_an_admission_test_that_is_run_again_is_not_judged_by_the_clock(
         return tried(admitted=spent() - began < 1)
 
     monkeypatch.setattr("evotrainer.harness.evolving.admission.admit", admit)
-    monkeypatch.setattr("evotrainer.run.harness_versions.named_views", lambda folder, name: [])
-    monkeypatch.setattr("evotrainer.run.harness_versions.SandboxRunner.spent", lambda self: float(next(clock)))
+    monkeypatch.setattr("evotrainer.verify.harness.named_views", lambda folder, name: [])
+    monkeypatch.setattr("evotrainer.run.detector_runner.SandboxRunner.spent", lambda self: float(next(clock)))
     events = paper.events()
     body = next(e.body for e in events if e.id == "harness/opened")
     later = replace(events[-1], kind="harness", body=body.model_copy(update={"admissions": (tried(True),)}))

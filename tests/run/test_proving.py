@@ -13,7 +13,7 @@ from bench.coevolution import tampering
 
 from evotrainer import api
 from evotrainer.records.chain import Event
-from evotrainer.verify.rerun import verify
+from evotrainer.verify import verify
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -13,7 +13,7 @@ from evotrainer import api, commands
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
 from evotrainer.records.store import load
-from tests.paper import Paper
+from tests.paper import Paper, rejudged
 
 from .conftest import TINY
 from .kill_driver import finish
@@ -63,7 +63,7 @@ def test_everything_recorded_holds(finished: api.Run) -> None:
 def test_every_verdict_follows_from_the_ledger(finished: api.Run) -> None:
     assert finished.verdicts
     for v in finished.verdicts:
-        assert commands.rejudge(finished, v.branch).holds
+        assert rejudged(finished, v.branch).holds
 
 
 def test_agents_and_harness_saw_no_gate_or_cert_rollout(finished: api.Run) -> None:
@@ -137,11 +137,11 @@ class Stubborn:
 
 
 def test_bad_branches_are_refused_with_the_reason(
-    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:
-    ran = on_paper(monkeypatch, finish)
+    quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "run.branches=2"]
-    run = api.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
+    run = quick.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
     vetoed = {e.body.index: e.body.backtest.reason for e in run.events() if e.kind == "backtested" and e.body.vetoed}
     refused = {e.body.index: e.body.reason for e in run.events() if e.kind == "refused"} | vetoed
     assert refused.keys() == {0, 1, 2, 3, 4}
@@ -152,18 +152,18 @@ def test_bad_branches_are_refused_with_the_reason(
     assert "kindness" in refused[4]
     opened = [e.body for e in run.events() if e.kind == "branch"]
     assert [b.intervention.factor for b in opened if b.intervention] == ["temperature", "kl_beta"]
-    colder = next(s for s in ran if s.trial == "b1-s1")
+    colder = next(s for s in quick.ran if s.trial == "b1-s1")
     assert colder.recipe.temperature == 0.4
     assert colder.protocol.temperature == 1.0, "a branch that samples colder is evaluated like all others"
     assert {v.control for v in run.verdicts} == {"b0"}, "each branch is judged against what it was branched from"
 
 
 def test_a_budget_that_runs_out_ends_in_certification(
-    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:
-    on_paper(monkeypatch, finish)
+    quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "budget.trials=5", "run.rounds=3"]
-    run = api.start(task_file, tmp_path / "run", overrides)
+    run = quick.start(task_file, tmp_path / "run", overrides)
     assert run.certification is not None
     assert run.closed is not None
     trained = [e for e in run.events() if e.kind == "intended" and e.body.train]

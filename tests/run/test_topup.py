@@ -18,7 +18,7 @@ from evotrainer.views.report import render
 from evotrainer.executors.paper import draw_result
 from tests.paper import Paper
 
-from .test_counterfactual import ENV, leak_found
+from .test_counterfactual import ENV, some_read_history
 
 TASK = f"""
 [task]
@@ -71,9 +71,9 @@ def finish(spec: TrialSpec) -> TrialFinished:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Paper:
-    """Trials that take no time; returns the specifications that ran, in order."""
-    return on_paper(monkeypatch, finish)
+def quick() -> Paper:
+    """Trials that take no time."""
+    return Paper(finish)
 
 
 def ids(run: api.Run) -> list[str]:
@@ -219,14 +219,11 @@ def test_a_trial_that_would_read_cert_a_second_time_is_refused(
     task: Path, tmp_path: Path, quick: Paper
 ) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
-    with ledger_module.Ledger.open(run.folder / "ledger.db") as ledger:
-        loop = api.make_loop(run.folder, run.task, ledger)
-        loop.recall()
-        cert = loop.plan_eval("cert")
-        assert cert is not None
-        spec = loop.eval_spec("b2-s1-cert", loop.branches["b2"], 1, "trials/b2-s1/policy", (cert,), "certify")
+    with quick.context(run) as ctx:
+        (cert,) = ctx.plans("cert")
+        spec = ctx.evaluation("b2-s1-cert", ctx.branches["b2"], 1, "trials/b2-s1/policy", (cert,), "certify")
         with pytest.raises(IntegrityError, match="would read the cert split"):
-            loop.run_trials([spec])
+            ctx.run_trials([spec])
 
 
 def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(
@@ -239,18 +236,8 @@ def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(
 
 
 def test_seeds_that_were_added_are_audited_too(
-    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from evotrainer.harness import Harness
-    from evotrainer.records.evidence import HealthReport
-
-    real = Harness.read
-
-    def read(self: Harness, rollouts: Any, subject: str, context: Any) -> HealthReport:
-        report = real(self, rollouts, subject, context)
-        extra = (leak_found("warn"),) if subject.startswith("b1") else ()
-        return report.model_copy(update={"findings": (*report.findings, *extra)})
-
     def later_seeds_cheat(spec: TrialSpec) -> TrialFinished:
         done = finish(spec)
         if spec.recipe.lr == 1e-5 or spec.seed < 4 or done.world.get("key") != "other":
@@ -258,9 +245,8 @@ def test_seeds_that_were_added_are_audited_too(
         nothing = [s.model_copy(update={"per_task": dict.fromkeys(s.per_task, 0.0), "score": 0.0}) for s in done.scores]
         return done.model_copy(update={"scores": tuple(nothing)})
 
-    monkeypatch.setattr(Harness, "read", read)
-    on_paper(monkeypatch, later_seeds_cheat)
-    run = api.start(task, tmp_path / "run", ["run.rounds=1", "judge.audit=suspects"])
+    quick = Paper(later_seeds_cheat, some_read_history)
+    run = quick.start(task, tmp_path / "run", ["run.rounds=1", "judge.audit=suspects"])
     first, second = [a.audit for a in bodies(run, "audited") if a.audit.branch == "b1"]
     assert not first.confirmed and set(first.per_seed) == {"1", "2", "3"}
     assert second.confirmed and set(second.per_seed) > set(first.per_seed)
@@ -271,5 +257,5 @@ def test_seeds_that_were_added_are_audited_too(
     commands.why(run.folder, "b1")
     assert "recomputed from the ledger: the same verdict" in capsys.readouterr().out
     before = ids(run)
-    audit_branch(run.folder, "b1")
+    quick.audit_branch(run.folder, "b1")
     assert ids(api.open_run(run.folder)) == before, "it is not paid for twice"
