@@ -37,11 +37,12 @@ def finish(spec: TrialSpec) -> TrialFinished:
 
 
 def rollouts(spec: TrialSpec) -> list[Rollout]:
-    """Search rollouts of words sorted or not: half of the groups fail as one, in the others half of the attempts are right."""
+    """Search rollouts of words sorted or not: half of the groups fail as one; of the others half is right, of warm ones more."""
     rng = random.Random(f"{spec.branch}-{spec.seed}")
+    warm = spec.branch != "base" and spec.recipe.temperature > 1
     out = []
     for task in range(40):
-        right = [False] * 4 if task % 2 else rng.sample([True, True, False, False], 4)
+        right = [False] * 4 if task % 2 else rng.sample([True, True, warm, False], 4)
         for k, ok in enumerate(right):
             said = "".join(rng.choice("abcdefgh") for _ in range(4))
             out.append(
