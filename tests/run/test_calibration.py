@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import commands
 from evotrainer.errors import ConfigError
 from evotrainer.studies.calibration import calibrate_run, further, more_trials
-
 from tests.paper import Paper
 
 from .test_topup import ONE

@@ -178,9 +178,7 @@ def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, 
     assert told(caveats(undeclared(run.events()))["b1"]).startswith(UNAUDITED), "the same run, nothing declared"
 
 
-def test_a_shortcut_that_was_left_open_and_never_audited_is_named(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_shortcut_that_was_left_open_and_never_audited_is_named(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ["judge.audit=never", HONEST])
     assert run.caveats["b1"][0].text == "nothing was audited of key: open in every evaluation of b1"
     shut = quick.start(task, tmp_path / "shut", ["judge.audit=never", "recipe.knobs.key=other", HONEST])
@@ -206,9 +204,7 @@ def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not
     )
 
 
-def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(task: Path, tmp_path: Path, quick: Paper) -> None:
     honest = quick.start(task, tmp_path / "honest", ["judge.audit=never", HONEST])
     assert "b1" in honest.caveats
     quick.audit_branch(honest.folder, "b1")

@@ -206,9 +206,7 @@ def some_read_history(spec: TrialSpec) -> list[Rollout]:
 
 
 @pytest.mark.parametrize("audit", ["suspects", "never"])
-def test_a_finding_asks_for_the_audit_that_answers_it(
-    task: Path, tmp_path: Path, audit: str
-) -> None:
+def test_a_finding_asks_for_the_audit_that_answers_it(task: Path, tmp_path: Path, audit: str) -> None:
     quick = Paper(finish, some_read_history)
     only = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
     run = quick.start(task, tmp_path / "run", [only, f"judge.audit={audit}"])
@@ -229,9 +227,7 @@ def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path
         quick.audit_branch(run.folder, "b0", ["git"])
 
 
-def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_an_audit_that_does_not_follow_from_the_ledger_is_told(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run")
     record = Record(run.folder, run.events())
     (event,) = record.of("audited")
@@ -246,9 +242,7 @@ def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
     assert differing(per_seed_low=dict.fromkeys(audit.per_seed_low, 0.5)) == {"per_seed_low.1", "per_seed_low.2"}
 
 
-def test_stopped_anywhere_the_story_ends_the_same(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_stopped_anywhere_the_story_ends_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:
     whole = quick.start(task, tmp_path / "whole", ["run.rounds=2"])
     story, champion = [e.id for e in whole.events()], whole.champion
     audits = [i for i, s in enumerate(quick.ran) if s.purpose in ("audit", "certify")]
@@ -290,9 +284,7 @@ def test_agents_are_offered_neither_shortcuts_to_open_nor_honest_tools_to_close(
     env = quick.start(task, tmp_path / "run", ["run.rounds=0"]).state.environment
     tests = Capability(name="tests", knob="tests", open="shown", closed="hidden", honest=True)
     declared = [*env["capabilities"], tests.model_dump(mode="json")]
-    shortcuts = Shortcuts.of(
-        env | {"capabilities": declared, "knobs": {**env["knobs"], "tests": "shown, hidden"}}
-    )
+    shortcuts = Shortcuts.of(env | {"capabilities": declared, "knobs": {**env["knobs"], "tests": "shown, hidden"}})
     shut, wide = {"key": "other"}, {"key": "answer"}
     assert shortcuts.offered(shut) == {"key": "other"}
     assert shortcuts.offered(wide) == {"key": "other, answer"}

@@ -115,9 +115,7 @@ def test_where_nothing_could_clear_a_suspect_there_is_none(
     assert all(s.standing == "informational" for s in specs) and bool(specs) == ("never" in change)
 
 
-def test_the_default_harness_evolves_too_and_an_explained_jump_is_no_gap(
-    task: Path, tmp_path: Path
-) -> None:
+def test_the_default_harness_evolves_too_and_an_explained_jump_is_no_gap(task: Path, tmp_path: Path) -> None:
     run = Paper(finish, lambda spec: as_trained(spec, looks="git show HEAD~1")).start(task, tmp_path / "run")
     assert not [g for g in gaps(run) if g.branch == "b1"] and len(versions(run)[0].harness["detectors"]) > 20
     (audit,) = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == "b1"]
@@ -159,7 +157,9 @@ def edits(*add: dict[str, Any], retire: Sequence[str] = (), round: int = 2) -> d
     return {"add": list(add), "retire": list(retire), "reason": "an agent's idea", "round": round}
 
 
-def start_with(acted: Paper, task: Path, folder: Path, entries: Sequence[dict[str, Any]], overrides: Sequence[str] = ()) -> api.Run:
+def start_with(
+    acted: Paper, task: Path, folder: Path, entries: Sequence[dict[str, Any]], overrides: Sequence[str] = ()
+) -> api.Run:
     from evotrainer.config.task import load_task
 
     resolved = load_task(task, ["run.rounds=2", *overrides])

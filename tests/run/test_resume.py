@@ -259,9 +259,7 @@ def test_a_second_run_does_not_overwrite_the_first(finished: api.Run, task_file:
 
 
 @pytest.mark.xdist_group("loop")
-def test_a_human_can_send_back_abort_and_go_on(
-    task_file: Path, trained_base: Path, tmp_path: Path
-) -> None:
+def test_a_human_can_send_back_abort_and_go_on(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "run.autonomy=human_gated"]
     asked: list[str] = []

@@ -136,9 +136,7 @@ class Stubborn:
         )
 
 
-def test_bad_branches_are_refused_with_the_reason(
-    task_file: Path, trained_base: Path, tmp_path: Path
-) -> None:
+def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "run.branches=2"]
     run = quick.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
@@ -158,9 +156,7 @@ def test_bad_branches_are_refused_with_the_reason(
     assert {v.control for v in run.verdicts} == {"b0"}, "each branch is judged against what it was branched from"
 
 
-def test_a_budget_that_runs_out_ends_in_certification(
-    task_file: Path, trained_base: Path, tmp_path: Path
-) -> None:
+def test_a_budget_that_runs_out_ends_in_certification(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "budget.trials=5", "run.rounds=3"]
     run = quick.start(task_file, tmp_path / "run", overrides)

@@ -10,12 +10,12 @@ import pytest
 
 from evotrainer import api, commands
 from evotrainer.errors import IntegrityError
+from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records import ledger as ledger_module
 from evotrainer.records.events import TrialFinished
 from evotrainer.views.model import RunView
 from evotrainer.views.report import render
-from evotrainer.executors.paper import draw_result
 from tests.paper import Paper
 
 from .test_counterfactual import ENV, some_read_history
@@ -115,9 +115,7 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     assert "More seeds" in page and "on fresh seeds" in page
 
 
-def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "few", [*ONE, "judge.max_seeds=3"])
     assert not bodies(run, "topup") and run.champion == "b0"
     run = quick.start(task, tmp_path / "poor", [*ONE, "budget.trials=13"])
@@ -177,9 +175,7 @@ def test_promotions_are_measured_again_with_fresh_controls(
     assert "on fresh seeds" in capsys.readouterr().out
 
 
-def test_the_champion_is_measured_again_without_further_training(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_the_champion_is_measured_again_without_further_training(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     (r,) = bodies(run, "reestimated")
     assert r.branch == run.champion == "b1" and not r.control_fresh and r.start is None
@@ -215,9 +211,7 @@ def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(
     assert len(quick.ran) == ran, "nothing is evaluated on cert for the one that is champion now"
 
 
-def test_a_trial_that_would_read_cert_a_second_time_is_refused(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_trial_that_would_read_cert_a_second_time_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     with quick.context(run) as ctx:
         (cert,) = ctx.plans("cert")
@@ -226,18 +220,14 @@ def test_a_trial_that_would_read_cert_a_second_time_is_refused(
             ctx.run_trials([spec])
 
 
-def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     (top,) = [t for t in bodies(run, "topup") if t.branch == "b1"]
     audits, _ = quick.audit_branch(run.folder, "b1")
     assert set(audits[0].per_seed) == {str(s) for s in (1, 2, 3, *top.seeds)}
 
 
-def test_seeds_that_were_added_are_audited_too(
-    task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seeds_that_were_added_are_audited_too(task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def later_seeds_cheat(spec: TrialSpec) -> TrialFinished:
         done = finish(spec)
         if spec.recipe.lr == 1e-5 or spec.seed < 4 or done.world.get("key") != "other":

@@ -14,7 +14,7 @@ from evotrainer.agents.changes import repeated
 from evotrainer.projections.history import Now, cases, changed_since, likeness, trace
 from evotrainer.records.evidence import Briefing, Finding, Intervention, Prediction, Proposal
 
-from .conftest import COLD, QUICK, WARM, Go
+from .conftest import QUICK, WARM, Go
 
 
 def iv(recipe: Any, factor: str, new: Any, **more: str) -> Intervention:

@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from evotrainer.executors import MakeExecutor
 
 ARMS = ("without", "with")
 SHIFT = 1000
@@ -119,9 +122,7 @@ def _seeds(base: Any, repeat: int) -> list[str]:
     return [f"run.{k}={json.dumps(v)}" for k, v in shifted.items()]
 
 
-def _run(
-    task: Path, overrides: Sequence[str], folder: Path, watch: Watch, executor: MakeExecutor | None
-) -> Any:
+def _run(task: Path, overrides: Sequence[str], folder: Path, watch: Watch, executor: MakeExecutor | None) -> Any:
     """Start, resume, or take a run as it is."""
     from evotrainer import api
     from evotrainer.config.task import load_task
