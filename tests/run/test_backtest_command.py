@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness import Batch, HarnessContext, measure
 from evotrainer.harness.whatif.backtest import backtest
+from evotrainer.projections.state import RunState
+from evotrainer.records.events import Invalidated
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.store import load
 from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects
@@ -86,14 +89,15 @@ def test_metrics_on_demand_are_those_of_a_whole_reading(finished: api.Run) -> No
 
 
 def test_the_truth_of_branches_follows_the_ledger(finished: api.Run) -> None:
-    from dataclasses import replace
-
-    tree = finished.state
+    events, tree = finished.events(), finished.state
     assert {_truth(tree, b) for b in tree.branches} == {False}
-    fallen = replace(tree, branches={**tree.branches, "b1": replace(tree.branches["b1"], invalid="audit: history")})
-    assert _truth(fallen, "b1") is True
-    heir = replace(tree, branches={**tree.branches, "b1": replace(tree.branches["b1"], invalid="descends from b7: x")})
-    assert _truth(heir, "b1") is None, "an heir of a bad branch is no proof against itself"
+
+    def after_the_fall_of(branch: str) -> RunState:
+        fall = Invalidated(branch=branch, descendants=(), reason="audit: history", champion="base", capability="key")
+        return RunState.of([*events, replace(events[-1], kind="invalidated", body=fall)])
+
+    assert _truth(after_the_fall_of("b1"), "b1") is True
+    assert _truth(after_the_fall_of("b0"), "b1") is None, "an heir of a bad branch is no proof against itself"
 
 
 def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledger() -> None:
