@@ -145,7 +145,7 @@ def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base:
     assert refused.keys() == {0, 1, 2, 3, 4}
     assert "2 moves in the reward composition" in refused[0]
     assert "learning_rate" in refused[1]
-    assert "no" in refused[2]
+    assert refused[2] == "lr already has this value: nothing would change"
     assert "group_filter" in refused[3]
     assert "kindness" in refused[4]
     opened = [e.body for e in run.events() if e.kind == "branch"]
