@@ -12,8 +12,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import KINDS, Harness, HarnessContext, diagnose, render_text
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.columns.scan import scan
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.detectors import DETECTORS
+from evotrainer.harness.text import clean
 from evotrainer.records.evidence import Finding, HealthReport
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from evotrainer.errors import BudgetError, EvoTrainerError, FaultsError, StoreError
 from evotrainer.executors.health import read_health
-from evotrainer.executors.ray.path_map import asked_path, read_places, relocated_spec
+from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
 from evotrainer.executors.spec import (
     SEALED,
     EvalPlan,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evotrainer.projections.skills import SOUND, Condition, Proof, Skill, SkillTrial, direction
+from evotrainer.projections.skills import SOUND, Skill, direction
 from evotrainer.records import keys
 from evotrainer.records.chain import Event, Row
 from evotrainer.records.events import Invalidated, Judged, Reestimated, SkillDistilled
 from evotrainer.records.evidence import HealthReport, Intervention
+from evotrainer.records.skills import Condition, Proof, SkillTrial
 
 
 def run_id(events: Sequence[Event]) -> str:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from evotrainer import __version__
 from evotrainer.errors import IntegrityError, StoreError
-from evotrainer.projections.skills import SOUND, Skill, SkillAdvice, advise
+from evotrainer.projections.skills import SOUND, Skill, advise
 from evotrainer.records import keys
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import LibraryOpened, SkillDistilled
 from evotrainer.records.evidence import HealthReport
+from evotrainer.records.skills import SkillAdvice
 from evotrainer.run.skill_evidence import base_of, bottlenecks, decided, distilled_skills, domain_of, run_id, trial_of
 from evotrainer.skills import check_skill, content_hash, find_skills, merge, read_skill, rendered_hash, write_skill
 

@@ -23,8 +23,9 @@ from typing import IO, Any, Literal
 from evotrainer import __version__
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
 from evotrainer.executors.local import LocalExecutor, Running, end
+from evotrainer.executors.path_map import PLACES
 from evotrainer.executors.ray.artifacts import KEPT, Artifacts, Item, Photographer, Snapshot
-from evotrainer.executors.ray.path_map import PLACES, Tree
+from evotrainer.executors.ray.inputs import Tree
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.executors.worker import EXIT_BUSY
 

@@ -16,10 +16,10 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.features import Views, payload
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.registry import DETECTORS, Detector, Look
+from evotrainer.harness.text import clean
 from evotrainer.records.evidence import DetectorSpec, Finding, MetricValue
 
 Runner = Callable[[str, list[dict[str, object]]], Any]

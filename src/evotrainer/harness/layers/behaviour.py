@@ -10,9 +10,9 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch, completion, prompt
 from evotrainer.harness.columns.numerics import Floats, clustered_mean, group_sums
 from evotrainer.harness.columns.scan import jaccard
-from evotrainer.harness.columns.text import bucket, clean, words
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import Reading, clustered_reading, metric
+from evotrainer.harness.text import bucket, clean, words
 from evotrainer.records.rollout import Rollout
 
 BUCKETS = 1024

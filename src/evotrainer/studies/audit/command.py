@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.columns.text import clean
+from evotrainer.harness.text import clean
 from evotrainer.records.output import print
 
 FOUND = 10

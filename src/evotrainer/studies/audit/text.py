@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from evotrainer.harness import render_text
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.render import LAYERS, healthy, metric_line
+from evotrainer.harness.text import clean
 from evotrainer.records.evidence import Finding
 from evotrainer.records.output import line
 from evotrainer.studies.audit.engine import Audit, SourceReport

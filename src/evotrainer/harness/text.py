@@ -9,10 +9,13 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 
+from evotrainer.records.rollout import Turn
 from evotrainer.records.text import as_text
 
 MAX_TEXT = 20_000
 """Characters read of one completion; the rest is ignored by behaviour metrics."""
+MAX_BYTES = 20_000
+"""Bytes read of one completion where it is read as bytes."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _PYTHON = frozenset({"", "python", "py", "python3"})
@@ -62,6 +65,11 @@ KEPT_NAMES = frozenset(keyword.kwlist) | frozenset(
     ]
 )
 """Names that are not renamed when programs are compared."""
+
+
+def turn_text(t: Turn) -> str:
+    """A turn's text; tolerates a text that is no string."""
+    return t.text if isinstance(t.text, str) else ("" if t.text is None else str(t.text))
 
 
 def clean(text: object, limit: int = 240) -> str:
