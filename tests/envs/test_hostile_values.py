@@ -32,8 +32,8 @@ from evotrainer.records.evidence import DetectorSpec
 from evotrainer.records.rollout import Rollout, groups_of
 from evotrainer.records.store import RolloutStore, load
 from evotrainer.records.text import as_text, plain, shown
-from evotrainer.run.detector_runner import SandboxRunner
 from evotrainer.sandbox import Call, Program, Sandbox, same
+from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.views import terminal, text
 from evotrainer.views.report import write_report
 from evotrainer.views.rollouts import fitted_entry, rollout_entry

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from evotrainer.records.rollout import Turn
-from evotrainer.records.text import as_text
 
 MAX_TEXT = 20_000
 """Characters read of one completion; the rest is ignored by behaviour metrics."""
@@ -19,7 +18,6 @@ MAX_BYTES = 20_000
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _PYTHON = frozenset({"", "python", "py", "python3"})
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 KEPT_NAMES = frozenset(keyword.kwlist) | frozenset(
     [
         "print",
@@ -70,14 +68,6 @@ KEPT_NAMES = frozenset(keyword.kwlist) | frozenset(
 def turn_text(t: Turn) -> str:
     """A turn's text; tolerates a text that is no string."""
     return t.text if isinstance(t.text, str) else ("" if t.text is None else str(t.text))
-
-
-def clean(text: object, limit: int = 240) -> str:
-    """Text fit for a report: control and direction characters made visible, surrogates replaced, cut at `limit`."""
-    s = as_text(text)[: limit + 1]
-    s = s.encode("utf-8", "replace").decode("utf-8")
-    s = _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", s)
-    return s if len(s) <= limit else s[: limit - 1] + "…"
 
 
 def words(text: str) -> list[str]:

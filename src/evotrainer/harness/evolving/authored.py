@@ -19,8 +19,8 @@ from evotrainer.harness.columns.features import Views, payload
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.registry import DETECTORS, Detector, Look
-from evotrainer.harness.text import clean
 from evotrainer.records.evidence import DetectorSpec, Finding, MetricValue
+from evotrainer.records.text import clean
 
 Runner = Callable[[str, list[dict[str, object]]], Any]
 """(source of a module that defines `flag`, rollouts as JSON) -> what `flag` answered. ConfigError with the cause; SandboxError: the machine's

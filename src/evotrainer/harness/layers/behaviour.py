@@ -12,8 +12,9 @@ from evotrainer.harness.columns.numerics import Floats, clustered_mean, group_su
 from evotrainer.harness.columns.scan import jaccard
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import Reading, clustered_reading, metric
-from evotrainer.harness.text import bucket, clean, words
+from evotrainer.harness.text import bucket, words
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import clean
 
 BUCKETS = 1024
 """Hash buckets of the retrieval proxy's bag of words."""

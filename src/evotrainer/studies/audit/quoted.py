@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.registry import name_of
-from evotrainer.harness.text import clean
 from evotrainer.records.reading import open_part
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import clean
 from evotrainer.studies.audit.engine import Audit
 from evotrainer.studies.audit.units import Group, Memory, Opened, Unit
 
