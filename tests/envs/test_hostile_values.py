@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from evotrainer.envs.base import Score, Task
+from evotrainer.envs.code.answers import same_value
 from evotrainer.envs.code.env import CodeEnv, _detail
-from evotrainer.envs.code.formats import same_value
 from evotrainer.envs.code.rewards import CaseOutcome
 from evotrainer.envs.code.source import GrammarSource
 from evotrainer.envs.swe.env import SweConfig, SweEnv
@@ -32,8 +32,8 @@ from evotrainer.records.evidence import DetectorSpec
 from evotrainer.records.rollout import Rollout, groups_of
 from evotrainer.records.store import RolloutStore, load
 from evotrainer.records.text import as_text, plain, shown
-from evotrainer.run.detector_runner import SandboxRunner
 from evotrainer.sandbox import Call, Program, Sandbox, same
+from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.views import terminal, text
 from evotrainer.views.report import write_report
 from evotrainer.views.rollouts import fitted_entry, rollout_entry

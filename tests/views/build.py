@@ -29,7 +29,7 @@ from evotrainer.records.evidence import (
     Verdict,
 )
 from evotrainer.records.recipe import Frozen, Recipe
-from evotrainer.records.rollout import Rollout, Turn, rollout_id
+from evotrainer.records.rollout import Rollout, Turn, groups_of, rollout_id
 
 RUN = "quickstart"
 STEPS = 30
