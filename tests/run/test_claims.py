@@ -173,7 +173,7 @@ def test_an_admission_test_that_is_run_again_is_not_judged_by_the_clock(
 
     monkeypatch.setattr("evotrainer.harness.evolving.admission.admit", admit)
     monkeypatch.setattr("evotrainer.verify.harness.named_views", lambda folder, name: [])
-    monkeypatch.setattr("evotrainer.run.detector_runner.SandboxRunner.spent", lambda self: float(next(clock)))
+    monkeypatch.setattr("evotrainer.sandbox.detector_runner.SandboxRunner.spent", lambda self: float(next(clock)))
     events = paper.events()
     body = next(e.body for e in events if e.id == "harness/opened")
     later = replace(events[-1], kind="harness", body=body.model_copy(update={"admissions": (tried(True),)}))

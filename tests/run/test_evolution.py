@@ -20,7 +20,7 @@ from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.run import shortcut_audits
 from evotrainer.run.contrasts import rise_step
-from evotrainer.run.detector_runner import SandboxRunner
+from evotrainer.sandbox.detector_runner import SandboxRunner
 from tests.harness.acting import policy
 from tests.paper import Paper, rejudged
 from tests.run.test_counterfactual import ENV, EXPLOITS, TASK, finish

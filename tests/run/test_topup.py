@@ -14,7 +14,7 @@ from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records import ledger as ledger_module
 from evotrainer.records.events import TrialFinished
-from evotrainer.views.model import RunView
+from evotrainer.views.fold import load_view
 from evotrainer.views.report import render
 from tests.paper import Paper
 
@@ -111,7 +111,7 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     assert "recomputed from the ledger: the same verdict, every number" in told
     commands.lineage(run.folder)
     assert "at selection" in capsys.readouterr().out
-    page = render(RunView.load(run.folder))
+    page = render(load_view(run.folder))
     assert "More seeds" in page and "on fresh seeds" in page
 
 
@@ -181,7 +181,7 @@ def test_the_champion_is_measured_again_without_further_training(task: Path, tmp
     assert r.branch == run.champion == "b1" and not r.control_fresh and r.start is None
     assert r.selected == run.state.branches["b1"].verdict.effect and r.effect != r.selected
     assert sum(s.train for s in quick.ran if s.seed > 100 or s.seed == 5) == 3, "the trainings of certification"
-    view = RunView.load(run.folder, rollouts=False)
+    view = load_view(run.folder, rollouts=False)
     b = view.branches["b1"]
     assert b.effect == r.effect and b.at_selection == r.selected
     told = commands.status_json(run)["effects"]["b1"]

@@ -147,7 +147,7 @@ def admit_detector(spec: Path, runs: Sequence[Path], bad: Sequence[str], clean: 
     from evotrainer import api
     from evotrainer.harness import Harness
     from evotrainer.harness.evolving.admission import admit
-    from evotrainer.run.detector_runner import SandboxRunner
+    from evotrainer.sandbox.detector_runner import SandboxRunner
 
     detector = read_spec(spec)
     opened = [api.open_run(r) for r in runs]

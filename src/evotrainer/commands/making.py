@@ -143,10 +143,10 @@ def admit(task: Path, overrides: Sequence[str], *, split: str | None, limit: int
 
     from evotrainer.config.task import load_task
     from evotrainer.envs import open_environment
+    from evotrainer.envs.admission import Verdict
     from evotrainer.envs.code.admission import admit_code
     from evotrainer.envs.code.env import CodeEnv
-    from evotrainer.envs.data.datasets import ListSource
-    from evotrainer.envs.swe.admission import Verdict
+    from evotrainer.envs.code.task_list import ListSource
     from evotrainer.envs.swe.admission import admit as tried
     from evotrainer.envs.swe.env import SweEnv
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.columns.text import clean
 from evotrainer.records.output import print
+from evotrainer.records.text import clean
 
 FOUND = 10
 """Exit code where a finding reaches `--fail-on`."""
