@@ -62,6 +62,20 @@ class Paper(PaperExecutor):
                 yield ctx
 
 
+@contextlib.contextmanager
+def stopped_before(event: str) -> Iterator[None]:
+    """The run inside is interrupted between what an event tells of and its record."""
+
+    def stop(name: str) -> None:
+        if name == f"before:{event}":
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr("evotrainer.records.ledger.fault_point", stop)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
 def rejudged(run: api.Run, branch: str) -> Recomputed:
     """A branch's last verdict beside the one that the ledger's bodies give now."""
     record = Record(run.folder, run.events())

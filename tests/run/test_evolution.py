@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 
 from evotrainer import api, commands
+from evotrainer.agents.base import Tools
+from evotrainer.agents.fixed import FixedAgent, FixedOptions
+from evotrainer.config.task import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records import keys
 from evotrainer.records.events import Diagnosed, GapSeen, HarnessEvolved, TrialFinished
-from evotrainer.records.evidence import DetectorSpec, Finding
-from evotrainer.records.ledger import Ledger
+from evotrainer.records.evidence import Briefing, DetectorSpec, Finding, Proposal
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.run import shortcut_audits
 from evotrainer.run.contrasts import rise_step
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from tests.harness.acting import policy
-from tests.paper import Paper, rejudged
+from tests.paper import Paper, rejudged, stopped_before
 from tests.run.test_counterfactual import ENV, EXPLOITS, TASK, finish
 
 MINIMAL = "run.harness=minimal"
@@ -122,25 +124,14 @@ def test_the_default_harness_evolves_too_and_an_explained_jump_is_no_gap(task: P
     assert audit.trigger == "answer_leak" and audit.confirmed
 
 
-def test_stopped_anywhere_the_harness_ends_the_same(
-    task: Path, tmp_path: Path, acted: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_anywhere_the_harness_ends_the_same(task: Path, tmp_path: Path, acted: Paper) -> None:
     args = [MINIMAL, "run.rounds=2"]
     whole = acted.start(task, tmp_path / "whole", args)
     story = [e.id for e in whole.events()]
-    append = Ledger.append
     for at in [i for i, x in enumerate(story) if x.startswith(("gap/", "harness/")) or "/read/" in x][::4]:
-
-        def stop(self: Ledger, kind: str, id: str, body: Any, at: int = at) -> Any:
-            if id == story[at]:
-                raise KeyboardInterrupt
-            return append(self, kind, id, body)
-
-        monkeypatch.setattr(Ledger, "append", stop)
         folder = tmp_path / f"cut-{at}" / "whole"
-        with pytest.raises(KeyboardInterrupt):
+        with stopped_before(story[at]):
             acted.start(task, folder, args)
-        monkeypatch.setattr(Ledger, "append", append)
         run = acted.resume(folder)
         assert [e.id for e in run.events() if e.kind != "resumed"] == story
         assert [v.hash for v in versions(run)] == [v.hash for v in versions(whole)]
@@ -157,15 +148,26 @@ def edits(*add: dict[str, Any], retire: Sequence[str] = (), round: int = 2) -> d
     return {"add": list(add), "retire": list(retire), "reason": "an agent's idea", "round": round}
 
 
-def start_with(
-    acted: Paper, task: Path, folder: Path, entries: Sequence[dict[str, Any]], overrides: Sequence[str] = ()
-) -> api.Run:
-    from evotrainer.config.task import load_task
+class Curious(FixedAgent):
+    """Reads rollouts of b1 before it proposes for round 2."""
 
-    resolved = load_task(task, ["run.rounds=2", *overrides])
-    options = {**resolved.run.agent_options, "harness_edits": list(entries)}
-    changed = resolved.model_copy(update={"run": resolved.run.model_copy(update={"agent_options": options})})
-    return acted.start(changed, folder)
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        if briefing.round == 2:
+            assert len({r.id for r in tools.rollouts("b1", 10**6)}) > len(tools.rollouts("b1", 10)) == 10
+        return super().propose(briefing, tools)
+
+
+def start_with(
+    acted: Paper,
+    task: Path,
+    folder: Path,
+    entries: Sequence[dict[str, Any]],
+    overrides: Sequence[str] = (),
+    agent: type[FixedAgent] = FixedAgent,
+) -> api.Run:
+    options = {**load_task(task, overrides).run.agent_options, "harness_edits": list(entries)}
+    asked = agent(FixedOptions.model_validate(options))
+    return acted.start(task, folder, ["run.rounds=2", *overrides], agent=asked)
 
 
 def test_an_agents_detectors_pass_the_same_admission(
@@ -204,20 +206,8 @@ def test_before_anything_is_bad_an_agents_detector_has_nothing_to_be_tried_on(
     assert not [v for v in versions(run) if v.trigger == "agent"]
 
 
-def test_what_an_agent_was_shown_is_not_held_out(
-    task: Path, tmp_path: Path, acted: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from evotrainer.agents.fixed import FixedAgent
-
-    think = FixedAgent.propose
-
-    def propose(self: FixedAgent, briefing: Any, tools: Any) -> Any:
-        if briefing.round == 2:
-            assert len({r.id for r in tools.rollouts("b1", 10**6)}) > len(tools.rollouts("b1", 10)) == 10
-        return think(self, briefing, tools)
-
-    monkeypatch.setattr(FixedAgent, "propose", propose)
-    run = start_with(acted, task, tmp_path / "run", [edits(LOOKING)])
+def test_what_an_agent_was_shown_is_not_held_out(task: Path, tmp_path: Path, acted: Paper) -> None:
+    run = start_with(acted, task, tmp_path / "run", [edits(LOOKING)], agent=Curious)
     first, second = [e.body for e in run.events() if e.kind == "proposed"]
     assert not {"b1-s1", "b1-s2"} & set(first.shown) and {"b1-s1", "b1-s2"} <= set(second.shown)
     (seen,) = [g for g in gaps(run) if g.trigger == "agent"]
@@ -244,22 +234,6 @@ def test_a_detector_of_ones_own_is_tried_on_a_recorded_run(
     own.write_text('form = "pattern"\n')
     with pytest.raises(ConfigError, match="name: Field required"):
         commands.admit_detector(own, [run.folder], [], [], as_json=False)
-
-
-def test_functions_run_in_the_sandbox_and_failures_have_a_cause() -> None:
-    from evotrainer.harness.columns.features import payload
-
-    given = [payload(r) for r in policy("sandboxed", {SORTS: 0.5}, {}, tasks=60)]
-    runner = SandboxRunner()
-    flagged = runner(FUNCTION, given)
-    assert len(flagged) == 120 and 20 < sum(map(bool, flagged)) < 100, "block by block, one answer each"
-    for source, said in (
-        ("def flag(r):\n    raise KeyError('x')\n", "ended with error .KeyError"),
-        ("def flag(r):\n    return [True]\n", "it returned 1 values"),
-        ("import os\ndef flag(r):\n    return os.listdir('/work')\n", "ended with error|returned"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            runner(source, given[:3])
 
 
 def test_detectors_that_never_fire_are_retired_by_rule(task: Path, tmp_path: Path, acted: Paper) -> None:

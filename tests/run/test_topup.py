@@ -12,11 +12,10 @@ from evotrainer import api, commands
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.records import ledger as ledger_module
 from evotrainer.records.events import TrialFinished
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import render
-from tests.paper import Paper
+from tests.paper import Paper, stopped_before
 
 from .test_counterfactual import ENV, some_read_history
 
@@ -124,9 +123,7 @@ def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(task: Path, 
     assert run.champion == "b0" and run.closed is not None, "the run ends, undecided"
 
 
-def test_stopped_before_any_event_the_story_ends_the_same(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_before_any_event_the_story_ends_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:
     overrides = [*ONE, "judge.reestimate=promotions"]
     whole = quick.start(task, tmp_path / "whole" / "run", overrides)
     story = ids(whole)
@@ -138,17 +135,9 @@ def test_stopped_before_any_event_the_story_ends_the_same(
     points = [x for i, x in enumerate(story[first:]) if not x.endswith(often) or i % 8 == 0]
 
     for k, point in enumerate(points):
-
-        def stop(name: str, point: str = point) -> None:
-            if name == f"before:{point}":
-                raise KeyboardInterrupt
-
         folder = tmp_path / f"cut-{k}" / "run"
-        with monkeypatch.context() as m:
-            m.setattr(ledger_module, "fault_point", stop)
-            m.setattr("evotrainer.run.context.fault_point", stop)
-            with pytest.raises(KeyboardInterrupt):
-                quick.start(task, folder, overrides)
+        with stopped_before(point):
+            quick.start(task, folder, overrides)
         run = quick.resume(folder)
         assert sorted(ids(run)) == sorted(story), point
         again = {e.id: e.body for e in run.events()}
@@ -188,18 +177,10 @@ def test_the_champion_is_measured_again_without_further_training(task: Path, tmp
     assert told["fresh"] and told["looks"] == 2 and told["effect"]["mean"] == r.effect.mean
 
 
-def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(name: str) -> None:
-        if name == "before:closed":
-            raise KeyboardInterrupt
-
+def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(task: Path, tmp_path: Path, quick: Paper) -> None:
     folder = tmp_path / "run"
-    with monkeypatch.context() as m:
-        m.setattr(ledger_module, "fault_point", stop)
-        with pytest.raises(KeyboardInterrupt):
-            quick.start(task, folder, ["judge.audit=never"])
+    with stopped_before("closed"):
+        quick.start(task, folder, ["judge.audit=never"])
     before = api.open_run(folder)
     assert [p.branch for p in bodies(before, "promoted")] == ["b0", "b1", "b4"] and before.certification is not None
     audits, tree = quick.audit_branch(folder, "b4")
