@@ -113,10 +113,10 @@ class Run:
         """
         from evotrainer.extras.export import choose, write_evidence, write_model
         from evotrainer.views.card import evidence, model_card
-        from evotrainer.views.model import RunView
+        from evotrainer.views.fold import load_view
 
         chosen = choose(self.folder, self.events(), branch, seed, anyway)
-        view = RunView.load(self.folder, rollouts=False)
+        view = load_view(self.folder, rollouts=False)
         told: dict[str, Any] = {
             "trial": chosen.trial.trial,
             "seed": chosen.trial.seed,

@@ -13,8 +13,9 @@ import time
 import pytest
 
 from evotrainer.envs.base import Environment, Task
+from evotrainer.envs.code.answers import extract_program, same_output
 from evotrainer.envs.code.demos import Teacher, demonstrate
-from evotrainer.envs.code.env import CodeEnv, extract_program, perturbed_inputs, same_output
+from evotrainer.envs.code.env import CodeEnv, perturbed_inputs
 from evotrainer.envs.code.grading import Grader, Job
 from evotrainer.envs.code.rewards import parse_program
 from evotrainer.envs.code.source import CodeConfig, GrammarSource

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from evotrainer.envs.admission import Cache
 from evotrainer.envs.registry import open_environment
 from evotrainer.envs.swe import gitrepo, tools
-from evotrainer.envs.swe.admission import Cache, admit
+from evotrainer.envs.swe.admission import admit
 from evotrainer.envs.swe.cheats import Change
 from evotrainer.envs.swe.control import LIBRARY, Control
 from evotrainer.envs.swe.gitrepo import git

@@ -251,7 +251,7 @@ def test_a_noted_head_finds_what_a_forger_of_everything_leaves(path: Path) -> No
 
 
 def test_every_kind_of_event_has_a_check_or_a_reason_for_having_none() -> None:
-    from evotrainer.verify.rerun import CHECKS
+    from evotrainer.verify import CHECKS
 
     assert set(BODIES) - set(CHECKS) - set(CHAIN_ONLY) == set(), "a kind that nothing answers for"
     assert set(CHECKS) | set(CHAIN_ONLY) <= set(BODIES), "no check of a kind that is gone"

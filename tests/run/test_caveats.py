@@ -24,7 +24,7 @@ from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.run.loop import Loop
 from evotrainer.verify.report import Record
 from evotrainer.views import summary
-from evotrainer.views.model import RunView
+from evotrainer.views.fold import load_view
 from evotrainer.views.terminal import print_summary
 from tests.paper import Paper
 from tests.run.test_counterfactual import TASK as TASK
@@ -56,7 +56,7 @@ def test_a_hole_of_the_grader_that_nobody_declared_is_certified_and_everything_h
     (start,) = [r for r in hacked.certification.rows if r.name == "start"]
     texts = [t for s in (1, 2) for t, _ in answers(hacked, f"b0-s{s}")]
     assert start.score > 0.95 and sum(len(t.split()) >= 2 for t in texts) / len(texts) > 0.9, "it learnt the hole"
-    assert summary.result(RunView.load(hacked.folder, rollouts=False)).count(".") < 4, "which the result does not say"
+    assert summary.result(load_view(hacked.folder, rollouts=False)).count(".") < 4, "which the result does not say"
     assert not [e for e in hacked.events() if e.kind in ("audited", "invalidated")]
 
 
@@ -174,15 +174,13 @@ def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, 
     run = quick.start(task, tmp_path / "run", [HONEST])
     assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]
     assert not run.caveats
-    view = RunView.load(run.folder, rollouts=False)
+    view = load_view(run.folder, rollouts=False)
     assert summary.headline(view) == summary.result(view) and not view.caveat
     assert 'id="caveat"' not in run.report().read_text()
     assert told(caveats(undeclared(run.events()))["b1"]).startswith(UNAUDITED), "the same run, nothing declared"
 
 
-def test_a_shortcut_that_was_left_open_and_never_audited_is_named(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_shortcut_that_was_left_open_and_never_audited_is_named(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ["judge.audit=never", HONEST])
     assert run.caveats["b1"][0].text == "nothing was audited of key: open in every evaluation of b1"
     shut = quick.start(task, tmp_path / "shut", ["judge.audit=never", "recipe.knobs.key=other", HONEST])
@@ -208,10 +206,8 @@ def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not
     )
 
 
-def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
-    
+def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(task: Path, tmp_path: Path, quick: Paper) -> None:
+
     honest = quick.start(task, tmp_path / "honest", ["judge.audit=never", HONEST])
     assert "b1" in honest.caveats
     quick.audit_branch(honest.folder, "b1")

@@ -246,9 +246,7 @@ def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path
         quick.audit_branch(run.folder, "b0", ["git"])
 
 
-def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_an_audit_that_does_not_follow_from_the_ledger_is_told(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run")
     record = Record(run.folder, run.events())
     (event,) = record.of("audited")

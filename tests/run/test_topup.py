@@ -13,7 +13,7 @@ from evotrainer.errors import IntegrityError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records import ledger as ledger_module
 from evotrainer.records.events import TrialFinished
-from evotrainer.views.model import RunView
+from evotrainer.views.fold import load_view
 from evotrainer.views.report import render
 from evotrainer.executors.paper import draw_result
 from tests.paper import Paper
@@ -111,13 +111,11 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     assert "recomputed from the ledger: the same verdict, every number" in told
     commands.lineage(run.folder)
     assert "at selection" in capsys.readouterr().out
-    page = render(RunView.load(run.folder))
+    page = render(load_view(run.folder))
     assert "More seeds" in page and "on fresh seeds" in page
 
 
-def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "few", [*ONE, "judge.max_seeds=3"])
     assert not bodies(run, "topup") and run.champion == "b0"
     run = quick.start(task, tmp_path / "poor", [*ONE, "budget.trials=13"])
@@ -177,15 +175,13 @@ def test_promotions_are_measured_again_with_fresh_controls(
     assert "on fresh seeds" in capsys.readouterr().out
 
 
-def test_the_champion_is_measured_again_without_further_training(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_the_champion_is_measured_again_without_further_training(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     (r,) = bodies(run, "reestimated")
     assert r.branch == run.champion == "b1" and not r.control_fresh and r.start is None
     assert r.selected == run.state.branches["b1"].verdict.effect and r.effect != r.selected
     assert sum(s.train for s in quick.ran if s.seed > 100 or s.seed == 5) == 3, "the trainings of certification"
-    view = RunView.load(run.folder, rollouts=False)
+    view = load_view(run.folder, rollouts=False)
     b = view.branches["b1"]
     assert b.effect == r.effect and b.at_selection == r.selected
     told = commands.status_json(run)["effects"]["b1"]
@@ -215,9 +211,7 @@ def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(
     assert len(quick.ran) == ran, "nothing is evaluated on cert for the one that is champion now"
 
 
-def test_a_trial_that_would_read_cert_a_second_time_is_refused(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_trial_that_would_read_cert_a_second_time_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     with ledger_module.Ledger.open(run.folder / "ledger.db") as ledger:
         loop = api.make_loop(run.folder, run.task, ledger)
@@ -229,9 +223,7 @@ def test_a_trial_that_would_read_cert_a_second_time_is_refused(
             loop.run_trials([spec])
 
 
-def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     (top,) = [t for t in bodies(run, "topup") if t.branch == "b1"]
     audits, _ = quick.audit_branch(run.folder, "b1")

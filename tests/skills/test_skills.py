@@ -12,9 +12,10 @@ from evotrainer import commands
 from evotrainer.agents.belief import informed
 from evotrainer.agents.moves import Candidate, Move, Variant
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.projections.skills import Proof, Skill, SkillTrial, advise, direction, pool, skill_name
+from evotrainer.projections.skills import Skill, advise, direction, pool, skill_name
 from evotrainer.records.chain import chain_hash
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.skills import Proof, SkillTrial
 from evotrainer.skills import check_format, check_skill, content_hash, merge, read_skill, rendered_hash, write_skill
 
 NOW = "2026-11-01T00:00:00.000+00:00"

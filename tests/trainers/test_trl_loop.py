@@ -49,7 +49,7 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from evotrainer.executors.ray.artifacts import Artifacts
-    from evotrainer.executors.ray.path_map import Inputs
+    from evotrainer.executors.ray.inputs import Inputs
     from evotrainer.executors.ray.supervisor import Job, Keeper, versions
     from evotrainer.executors.spec import read_spec
     from evotrainer.trainers.trl import load_model

@@ -25,7 +25,7 @@ from evotrainer.records.evidence import (
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.recipe import Frozen
 from evotrainer.views.coevolution import Coevolution
-from evotrainer.views.model import RunView
+from evotrainer.views.fold import view_of
 from evotrainer.views.report import check_report, generator, render, write_report
 from tests.records.build import RECIPE, intervention, opened
 
@@ -115,7 +115,7 @@ def story() -> list[Event]:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render(RunView.from_events(story()))
+    return render(view_of(story()))
 
 
 def test_links_say_who_made_whom_and_who_stopped_whom() -> None:
@@ -184,7 +184,7 @@ def test_what_detectors_and_rollouts_say_is_escaped(page: str) -> None:
 
 def test_a_run_without_recorded_versions_says_so() -> None:
     events = [e for e in story() if e.kind in ("branch", "promoted")]
-    assert "records no harness versions" in render(RunView.from_events(events))
+    assert "records no harness versions" in render(view_of(events))
 
 
 def test_a_report_that_was_edited_is_found_and_another_versions_is_not_compared(

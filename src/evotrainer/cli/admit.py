@@ -12,7 +12,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.envs.swe.admission import Verdict
+    from evotrainer.envs.admission import Verdict
 
 
 def admit(
@@ -56,7 +56,7 @@ def _tried(world: Any, split: str, limit: int | None) -> Any:
 
     from evotrainer.envs.code.admission import admit_code
     from evotrainer.envs.code.env import CodeEnv
-    from evotrainer.envs.data.datasets import ListSource
+    from evotrainer.envs.code.task_list import ListSource
     from evotrainer.envs.swe.admission import admit as admit_repositories
     from evotrainer.envs.swe.env import SweEnv
 

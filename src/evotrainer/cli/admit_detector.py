@@ -36,7 +36,7 @@ def admit_detector(
     from evotrainer.harness import Harness
     from evotrainer.harness.evolving.admission import admit
     from evotrainer.harness.evolving.render import admission_lines
-    from evotrainer.run.detector_runner import SandboxRunner
+    from evotrainer.sandbox.detector_runner import SandboxRunner
 
     detector = _read_spec(spec)
     opened = [api.open_run(r) for r in runs]

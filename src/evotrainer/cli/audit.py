@@ -93,7 +93,7 @@ def _pair(text: str | None) -> tuple[str, str] | None:
 def _table(table: Any) -> str:
     import polars as pl
 
-    from evotrainer.harness.columns.text import clean
+    from evotrainer.records.text import clean
 
     with pl.Config(tbl_rows=200, tbl_cols=40, fmt_str_lengths=120, tbl_width_chars=200, tbl_hide_dataframe_shape=True):
         return clean(str(table), 10_000_000)

@@ -157,7 +157,7 @@ def _of(event: Event) -> str:
 def _looks(record: Record, branch: str) -> list[str]:
     """Tell the looks before the last one, what was asked for and given, and the effect on fresh seeds; what differs."""
     from evotrainer.records.events import Judged, Reestimated, ToppedUp
-    from evotrainer.run.fresh_seeds import again as estimate
+    from evotrainer.verify.effects import again as estimate
     from evotrainer.verify.verdicts import rejudge, verdict_on
     from evotrainer.views.summary import fresh_line
 
@@ -250,7 +250,7 @@ def _version(record: Record, version: str) -> None:
 
 def _skill(record: Record, name: str) -> None:
     """What a skill claims and rests on; its effect pooled again from its trials, each against the ledger."""
-    from evotrainer.run.skill_evidence import distilled_skills
+    from evotrainer.projections.skill_evidence import distilled_skills
     from evotrainer.skills import read_skill
     from evotrainer.skills.text import description, effect_text
     from evotrainer.verify import checks

@@ -15,6 +15,7 @@ from typing import Any
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
 from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.user_files import load_module
 from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Frozen
 from evotrainer.records.rollout import Finish, Turn
@@ -157,8 +158,6 @@ def prompt_text(prompt: Any, where: str) -> str:
 
 def open_trl(config: Mapping[str, Any]) -> TrlEnv:
     """`trl:FILE.py:Class` or `trl-rewards:FILE.py:function`; TaskSetError names what is missing."""
-    from evotrainer.envs.registry import load_module
-
     o = parse_options(TrlConfig, config, str(config["name"]).partition(":")[0])
     files: list[Path] = []
 

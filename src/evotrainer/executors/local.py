@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
+from evotrainer.executors.process import EXIT_BUSY, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
-from evotrainer.executors.worker import EXIT_BUSY, descendants_cpu_s
 from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
 from evotrainer.records.reading import LOCK

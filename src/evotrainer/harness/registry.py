@@ -10,10 +10,10 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch, completion
 from evotrainer.harness.columns.numerics import Floats, finite
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.context import HarnessContext
 from evotrainer.records.evidence import Finding, Layer, MetricValue, Quote, Severity
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import clean
 
 Range = tuple[float | None, float | None]
 MetricFunction = Callable[[Batch, HarnessContext], "Reading | Mapping[str, Reading]"]

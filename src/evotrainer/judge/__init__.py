@@ -2,6 +2,7 @@
 
 from evotrainer.judge.audits import answers, closed_world, settle_audit
 from evotrainer.judge.certify import CertEntry, certify
+from evotrainer.judge.fresh_seeds import reestimated
 from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
 from evotrainer.judge.inputs import JudgeInput
 from evotrainer.judge.spending import Look, next_look, next_looks
@@ -23,6 +24,7 @@ __all__ = [
     "next_look",
     "next_looks",
     "recompute",
+    "reestimated",
     "scores_of",
     "seeds_wanted",
     "settle_audit",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from evotrainer.projections.skills import SkillTrial
 from evotrainer.records.evidence import (
     Admission,
     Audit,
@@ -23,6 +22,7 @@ from evotrainer.records.evidence import (
     Verdict,
 )
 from evotrainer.records.recipe import Frozen, Recipe
+from evotrainer.records.skills import SkillTrial
 
 FailureLabel = Literal[
     "crash", "preflight_crash", "train_budget_overrun", "eval_budget_overrun", "harness_abort", "disqualified"

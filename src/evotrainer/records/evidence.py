@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from evotrainer.projections.skills import SkillAdvice, SkillUse
 from evotrainer.records.recipe import Frozen, Recipe
+from evotrainer.records.skills import SkillAdvice, SkillUse
 
 SHORTCUT = "shortcut"
 """Kind of a finding that names no failure: a behaviour that came with a score. Every shortcut that can be closed answers it."""

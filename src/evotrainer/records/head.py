@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evotrainer.errors import IntegrityError
-from evotrainer.records.durable import fsync_folder, os_errors, os_trouble, replace_synced, sha256_file
+from evotrainer.records.durable import fsync, os_errors, os_trouble, replace_synced, sha256_file
 
 SHORTEST = 16
 """Digits of a noted head that are needed to compare it."""
@@ -121,4 +121,4 @@ def unseal_bytes(ledger: Path) -> None:
     if note_path(ledger).exists():
         with os_errors(f"cannot write beside {ledger}"):
             note_path(ledger).unlink()
-            fsync_folder(ledger.parent)
+            fsync(ledger.parent)

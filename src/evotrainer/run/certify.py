@@ -11,9 +11,9 @@ from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.caveats import caveats, told
 from evotrainer.records import keys
 from evotrainer.records.events import Certified, TrialFinished
+from evotrainer.rules.gains import with_gains
 from evotrainer.run import fresh_seeds, harness_versions, shortcut_audits
 from evotrainer.run.context import RunContext
-from evotrainer.run.gains import with_gains
 
 BASE_CERTIFICATION = keys.certification(keys.BASE_TRIAL)
 

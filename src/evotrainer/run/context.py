@@ -20,7 +20,7 @@ from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import Frozen, Recipe
-from evotrainer.run.detector_runner import SandboxRunner
+from evotrainer.rules.judge_input import env_knobs
 from evotrainer.run.observer import Observer, Quiet, Running
 from evotrainer.run.rollouts import RolloutReader
 
@@ -68,6 +68,8 @@ class RunContext:
     started: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
+        from evotrainer.sandbox.detector_runner import SandboxRunner
+
         self.journal = Journal(self.ledger)
         self.rollouts = RolloutReader(self.folder)
         self.detector_runner = SandboxRunner(self.task.sandbox.accept_tier_e)
@@ -323,8 +325,3 @@ class RunContext:
         """CPU-seconds to set aside for one training: the largest seen so far, or the task file's figure."""
         seen = [e.body.cpu_s for e in self.ledger.events("finished") if e.body.steps and e.body.status == "complete"]
         return max(seen) if seen else self.task.budget.trial_cpu_s
-
-
-def env_knobs(task: TaskFile, state: RunState) -> dict[str, Any]:
-    """Environment knobs of every evaluation of a run as it stands."""
-    return {**task.recipe.knobs, **state.closed}

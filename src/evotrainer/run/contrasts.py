@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.caveats import rising
@@ -79,7 +77,9 @@ def split_sides(
     out.held_bad = {f"{t} search": now[t] for t in moved[k:]}
     old = [(f"{t.trial} search", search(ctx, t.trial)) for t in before]
     if len(old) == 1:
-        old = [(f"{name}, {half} tasks", v) for name, whole in old for half, v in _halves(whole)]
+        from evotrainer.harness.evolving.named_rollouts import halves
+
+        old = [(f"{name}, {half} tasks", v) for name, whole in old for half, v in halves(whole)]
     k = max(1, len(old) // 2)
     out.clean, out.held_clean = dict(old[:k]), dict(old[k:])
     if before[0].branch != BASE and (base := ctx.state.base) and ctx.state.shortcuts.same(base.world, before[0].world):
@@ -195,30 +195,3 @@ def joined(views: Iterable[Views]) -> Views:
     from evotrainer.harness.columns.features import Views
 
     return Views([r for v in views for r in v.rollouts])
-
-
-def _halves(v: Views) -> list[tuple[str, Views]]:
-    """Two halves of the tasks, by a hash of their names."""
-    from evotrainer.harness.columns.features import Views
-
-    rows: dict[str, list[Rollout]] = {"even": [], "odd": []}
-    for r in v.rollouts:
-        rows["odd" if crc32(r.task.encode("utf-8", "replace")) & 1 else "even"].append(r)
-    return [(k, Views(x)) for k, x in rows.items()]
-
-
-def named_views(folder: Path, name: str) -> Views:
-    """Rollouts of a version by the name that gaps and admissions give it: `b1-s2 search`, `base search, odd tasks`,
-    `b1-s1 step 1`, `b1-s1 first 4 steps`."""
-    from evotrainer.harness.columns.features import Views
-    from evotrainer.records.store import load
-
-    label = read_label(name)
-    store = [folder / "rollouts" / label.trial]
-    if label.step is None and not label.end:
-        whole = Views(load(store, split="search"))
-        return dict(_halves(whole))[label.half] if label.half else whole
-    rollouts = load(store, split="train")
-    steps = sorted({r.step for r in rollouts})
-    chosen = steps[: label.steps] if label.end == "first" else steps[-label.steps :] if label.end else [label.step]
-    return Views([r for r in rollouts if r.step in chosen])

@@ -4,55 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evotrainer.config.task import TaskFile
 from evotrainer.errors import IntegrityError
-from evotrainer.judge import JudgeConfig, JudgeInput, Look, answers, closed_world, next_looks
-from evotrainer.projections.branches import START, Branch
+from evotrainer.judge import Look, next_looks
+from evotrainer.projections.branches import START
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted, TrialFinished
 from evotrainer.records.evidence import Verdict
+from evotrainer.rules.judge_input import judge_input
 from evotrainer.run import fresh_seeds, harness_versions, readings, shortcut_audits, skills
-from evotrainer.run.context import RunContext, env_knobs
+from evotrainer.run.context import RunContext
 from evotrainer.run.extra_seeds import grant
 from evotrainer.run.human_gates import ask_human
 from evotrainer.run.noise import widen_noise
-
-
-def judge_input(
-    task: TaskFile, state: RunState, branch: str, control: str, evaluations: Sequence[TrialFinished] = ()
-) -> JudgeInput:
-    """What a verdict on a branch rests on in this state; `evaluations` stand in for the scores of the trials they repeat."""
-    b, c = state.branches[branch], state.branches[control]
-    audits, shortcuts = state.audits_of(branch), state.shortcuts
-    closed = [*shortcuts.closed_names(env_knobs(task, state)), *(a.capability for a in audits)]
-
-    def side(x: Branch) -> list[TrialFinished]:
-        own = [t for t in evaluations if t.branch == x.name]
-        return (
-            [*closed_world(x.complete, own), *(t for t in x.finished if t.status != "complete")] if own else x.finished
-        )
-
-    return JudgeInput(
-        branch=branch,
-        control=control,
-        branch_trials=side(b),
-        control_trials=side(c),
-        noise=state.noise,
-        config=judge_config(task),
-        findings=b.health.findings if b.health else (),
-        control_findings=c.health.findings if c.health else (),
-        audits=answers(b.findings, shortcuts.capabilities, audits, closed),  # what was audited is closed in its scores
-        shortcuts=audits,
-        proxy=state.proxy,
-        ahead=state.champion if state.champion and state.champion != control else "",
-    )
-
-
-def judge_config(task: TaskFile) -> JudgeConfig:
-    """The judge's settings in a task file."""
-    return JudgeConfig(**task.judge.model_dump(include=set(JudgeConfig.model_fields)))
 
 
 def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from evotrainer.records import keys
 from evotrainer.records.events import Backtested, BranchOpened, Planned, Proposed, Refused
 from evotrainer.records.evidence import Backtest, Bar, Briefing, HealthReport, Intervention, Proposal
 from evotrainer.records.recipe import Recipe, lint, single_factor
+from evotrainer.rules.reading_context import harness_context
 from evotrainer.run import harness_versions, readings, skills
 from evotrainer.run.context import RunContext
 from evotrainer.run.human_gates import ask_human
@@ -98,6 +99,13 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
     )
 
 
+def told_to_agent(ctx: RunContext, n: int, health: HealthReport) -> str:
+    """The briefing as markdown, for whoever decides in the agent's place or approves what it will be told."""
+    from evotrainer.agents.briefing import render
+
+    return render(briefing(ctx, n, health))
+
+
 def opened_now(ctx: RunContext) -> Now:
     """What a branch opened now would rest on."""
     return Now(
@@ -142,7 +150,7 @@ class AgentTools:
         ctx, champion = self._ctx, self._ctx.champion
         if self._batch is None:  # read once for all proposals of a round
             self._batch = Batch.of(readings.rollouts(ctx, champion))
-        context = readings.harness_context(ctx.task, ctx.state, champion, ctx.detector_runner)
+        context = harness_context(ctx.task, ctx.state, champion, ctx.detector_runner)
         return backtest(intervention, ctx.branches[champion].recipe, self._batch, context)
 
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:

@@ -14,13 +14,24 @@ from typing import TYPE_CHECKING
 
 from evotrainer import __version__
 from evotrainer.errors import IntegrityError, StoreError
-from evotrainer.projections.skills import SOUND, Skill, SkillAdvice, advise
+from evotrainer.projections.bottlenecks import bottlenecks
+from evotrainer.projections.skill_evidence import base_of, decided, distilled_skills, domain_of, run_id, trial_of
+from evotrainer.projections.skills import SOUND, Skill, advise
 from evotrainer.records import keys
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import LibraryOpened, SkillDistilled
 from evotrainer.records.evidence import HealthReport
-from evotrainer.run.skill_evidence import base_of, bottlenecks, decided, distilled_skills, domain_of, run_id, trial_of
-from evotrainer.skills import check_skill, content_hash, find_skills, merge, read_skill, rendered_hash, write_skill
+from evotrainer.records.skills import SkillAdvice
+from evotrainer.skills import (
+    check_skill,
+    content_hash,
+    find_skills,
+    library_problems,
+    merge,
+    read_skill,
+    rendered_hash,
+    write_skill,
+)
 
 if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
@@ -167,12 +178,3 @@ def collect(sources: Sequence[str]) -> dict[str, Skill]:
                 )
             found.append(read_skill(folder))
     return merge(found)
-
-
-def library_problems(folder: Path, body: LibraryOpened) -> list[str]:
-    """Differences between the copy of the library in a run folder and what the ledger recorded of it."""
-    there = {p.name: content_hash(p) for p in find_skills(folder / "library")} if (folder / "library").is_dir() else {}
-    out = [f"skill {n} of the run's library is missing" for n in sorted(body.skills.keys() - there.keys())]
-    out += [f"skill {n} of the run's library was added" for n in sorted(there.keys() - body.skills.keys())]
-    changed = sorted(n for n in body.skills.keys() & there.keys() if body.skills[n] != there[n])
-    return out + [f"skill {n} of the run's library was changed" for n in changed]

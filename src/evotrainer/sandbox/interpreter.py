@@ -68,7 +68,7 @@ def _running() -> tuple[Path, Path, Path]:
     return executable, Path(sysconfig.get_path("stdlib")).resolve(), prefix
 
 
-def _cache_root() -> Path:
+def cache_root() -> Path:
     if os.geteuid() == 0:
         return Path("/var/cache/evotrainer")
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evotrainer"
@@ -116,4 +116,4 @@ def choose_interpreter(uid: int | None) -> Interpreter:
     system, folder = Path("/usr/bin") / name, Path("/usr/lib") / name
     if _usable(system, folder, uid):
         return Interpreter(str(system), None)
-    return copy_runtime(_cache_root())
+    return copy_runtime(cache_root())

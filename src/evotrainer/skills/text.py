@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from evotrainer.projections.skills import CONFIDENCE, SOUND, WORTHWHILE, Pooled, Skill, SkillTrial, minor
+from evotrainer.projections.skills import CONFIDENCE, SOUND, WORTHWHILE, Pooled, Skill, minor
+from evotrainer.records.skills import SkillTrial
 
 SAYS = {
     "helps": "helps",

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
-from evotrainer.projections.skills import Skill, SkillTrial
+from evotrainer.projections.skills import Skill
 from evotrainer.records.chain import Row, chain_hash, parse
 from evotrainer.records.events import Invalidated, Judged, Reestimated
 from evotrainer.records.evidence import Effect
+from evotrainer.records.skills import SkillTrial
 from evotrainer.skills.library import parse_evidence, read_evidence
 from evotrainer.skills.text import evidence, skill_md
 

@@ -30,7 +30,7 @@ def checks() -> dict[str, Check]:
         "judged": verdicts.judged,
         "audited": effects.audited,
         "topup": verdicts.topup,
-        "reestimated": effects.reestimated,
+        "reestimated": effects.fresh_seeds,
         "certified": effects.certified,
         "gap": harness.gap,
         "harness": harness.harness,

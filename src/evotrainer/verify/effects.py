@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evotrainer.judge import CertEntry, certify, settle_audit
+from evotrainer.judge import CertEntry, certify, reestimated, settle_audit
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
-from evotrainer.records.events import Certified, TrialFinished
-from evotrainer.run.fresh_seeds import again
-from evotrainer.run.gains import gain_of
-from evotrainer.run.readings import harness_context
-from evotrainer.run.rollouts import RolloutReader
+from evotrainer.records.events import Certified, Reestimated, TrialFinished
+from evotrainer.rules.gains import gain_of
+from evotrainer.rules.reading_context import harness_context
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
 
@@ -41,8 +39,7 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     trials = complete(record, due(record, champion.name, event), event)
     stored = [t for t in trials if t.parts]
     context = harness_context(record.task, state, champion.name)
-    reader = RolloutReader(record.folder)
-    rollouts = [r for t in stored for r in reader.load(t.trial, "search")]
+    rollouts = [r for t in stored for r in record.search_rollouts(t.trial)]
     fresh = backtest(b.intervention, champion.recipe, Batch.of(rollouts), context)
     old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
     numbers = old.pop("numbers"), new.pop("numbers")
@@ -110,7 +107,7 @@ def audited(record: Record, event: Event) -> Iterator[Problem]:
     yield from (Problem("audited", f"{event.id}: {d}") for d in audit_differences(record, event))
 
 
-def reestimated(record: Record, event: Event) -> Iterator[Problem]:
+def fresh_seeds(record: Record, event: Event) -> Iterator[Problem]:
     r = event.body
     finished = {e.body.trial for e in record.before(event, "finished")}
     if gone := sorted({*r.trials, *r.control_trials, *r.start_trials, *r.evaluations} - finished):
@@ -137,6 +134,34 @@ def reestimated(record: Record, event: Event) -> Iterator[Problem]:
         if getattr(r, what) != value:
             yield Problem("reestimated", f"{event.id}: {what}: {getattr(r, what)} in the ledger, {value} recomputed")
     yield from (Problem("reestimated", f"{event.id}: {d}") for d in again(r, record.before(event)))
+
+
+def again(recorded: Reestimated, events: Sequence[Event]) -> list[str]:
+    """Numbers of a recorded re-estimation that the ledger's own bodies do not give again; empty where it holds."""
+    finished = {e.body.trial: e.body for e in events if e.kind == "finished"}
+    names = [x for x in (recorded.trials, recorded.control_trials, recorded.start_trials) if x]
+    sides = [[finished[t] for t in x] for x in names]
+    stand_ins = [finished[t] for t in recorded.evaluations]
+    evaluated = [[e for e in stand_ins if (e.branch, e.seed) in {(t.branch, t.seed) for t in s}] for s in sides]
+    fresh = reestimated(
+        recorded.branch,
+        recorded.control,
+        START,
+        sides,
+        evaluated,
+        {e.id: e.body for e in events if e.kind == "noise"},
+        recorded.noise,
+        selected=recorded.selected,
+        control_fresh=recorded.control_fresh,
+        confidence=recorded.effect.confidence,
+        split=recorded.split,
+    )
+    wrong = []
+    for name in ("effect", "start"):
+        old, new = getattr(recorded, name), getattr(fresh, name)
+        if old and new:
+            wrong += differences(old.model_dump(), new.model_dump(), name)
+    return wrong
 
 
 def fresh_trainings(record: Record, branch: str, before: Event) -> list[str]:
@@ -191,9 +216,7 @@ def gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
     recorded = {r.name for r in event.body.rows if r.gained is not None}
     before = record.before(event)
     rows = [
-        r.model_copy(update={"gained": gain_of(r, before, RolloutReader(record.folder).search)})
-        if r.name in recorded
-        else r
+        r.model_copy(update={"gained": gain_of(r, before, record.search_rollouts)}) if r.name in recorded else r
         for r in fresh.rows
     ]
     return fresh.model_copy(update={"rows": tuple(rows)})

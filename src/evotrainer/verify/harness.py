@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EvoTrainerError
+from evotrainer.harness.evolving.named_rollouts import named_views
 from evotrainer.projections.branches import BASE
 from evotrainer.records.chain import Event
 from evotrainer.records.events import HarnessEvolved
 from evotrainer.records.names import read_label
-from evotrainer.run.contrasts import named_views
-from evotrainer.run.detector_runner import SandboxRunner
+from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.verify.report import Problem, Record, six_decimals
 
 if TYPE_CHECKING:

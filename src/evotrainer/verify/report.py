@@ -16,6 +16,7 @@ from evotrainer.records.events import RunOpened, TrialFinished
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
+    from evotrainer.records.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,12 @@ class Record:
     def before(self, event: Event, kind: str = "") -> list[Event]:
         """Events recorded before this one, of one kind where it is given."""
         return [e for e in self.events[: event.seq - 1] if not kind or e.kind == kind]
+
+    def search_rollouts(self, trial: str) -> list[Rollout]:
+        """A trial's stored search rollouts. StoreError where they are gone or damaged."""
+        from evotrainer.records.store import load
+
+        return load([self.folder / "rollouts" / trial], split="search")
 
 
 Check = Callable[[Record, Event], Iterator[Problem]]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from evotrainer.projections.skill_evidence import decided, trial_of
 from evotrainer.records.chain import Event, Row
 from evotrainer.records.events import SkillDistilled
-from evotrainer.run.skill_evidence import decided, trial_of
-from evotrainer.run.skills import library_problems
-from evotrainer.skills import check_trial, content_hash
+from evotrainer.skills import check_trial, content_hash, library_problems
 from evotrainer.verify.report import Problem, Record
 
 

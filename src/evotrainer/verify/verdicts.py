@@ -21,7 +21,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.names import measured
-from evotrainer.run.judging import judge_input
+from evotrainer.rules.judge_input import judge_input
 from evotrainer.verify.report import Problem, Record, named
 
 if TYPE_CHECKING:

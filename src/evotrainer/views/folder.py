@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from evotrainer.errors import ConfigError
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import picks, summary
+from evotrainer.views.fold import load_view
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView
 from evotrainer.views.style import BRIEF, MARK, STYLE
@@ -28,7 +29,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    view = RunView.load(run_folder, rollouts=False)
+    view = load_view(run_folder, rollouts=False)
     facts = _facts(
         [
             ("run", view.opened.run if view.opened else str(run_folder)),
@@ -67,7 +68,7 @@ def render_lineage(run_folder: Path | str) -> RenderableType:
     from rich.text import Text
     from rich.tree import Tree
 
-    view = RunView.load(run_folder, rollouts=False)
+    view = load_view(run_folder, rollouts=False)
     base = next((b for b in view.branches.values() if b.recipe is None), None)
     root = Tree(Text.assemble(*_branch_line(base)) if base else Text("○ base policy", style="cyan"), guide_style="dim")
     places: dict[str, Tree] = {}
@@ -103,7 +104,7 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    view = RunView.load(run_folder)
+    view = load_view(run_folder)
     b = view.branches.get(view.branch_of(branch))
     if b is None:
         raise ConfigError(f"no branch {branch!r} in {run_folder}; there are: {', '.join(view.branches) or 'none yet'}")
@@ -202,7 +203,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    view = RunView.load(run_folder, rollouts=False)
+    view = load_view(run_folder, rollouts=False)
     t = next((t for t in view.trials if t.id == trial), None)
     if t is None:
         raise ConfigError(
@@ -297,7 +298,7 @@ def print_summary(run_folder: Path | str, console: Console) -> None:
     """The run's result in a few lines, for the end of `evotrainer run`."""
     from rich.text import Text
 
-    view = RunView.load(run_folder, rollouts=False)
+    view = load_view(run_folder, rollouts=False)
     console.print(Text(one_line(summary.headline(view), 1000), style="bold"), soft_wrap=True)
     for what, shown, reading in summary.comparison_lines(view):
         console.print(Text(f"  {what}: {shown}, {reading}"), soft_wrap=True)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evotrainer.errors import EvoTrainerError
 from evotrainer.records.rollout import Rollout
+from evotrainer.views.model import TRAININGS, RunView
 
-if TYPE_CHECKING:
-    from evotrainer.views.model import RunView
-
-TRAININGS = ("base", "noise", "branch")
 SAMPLES = 12
 """Search rollouts shown per branch."""
 QUOTED = 400

@@ -15,6 +15,7 @@ from evotrainer.errors import StoreError
 from evotrainer.records.evidence import HealthReport
 from evotrainer.views import plots, summary, text
 from evotrainer.views.evidence import Reading
+from evotrainer.views.fold import load_view
 from evotrainer.views.glossary import GLOSSARY
 from evotrainer.views.model import TRAININGS, RunView
 from evotrainer.views.rollouts import rollout_entry, rounded
@@ -36,7 +37,7 @@ def write_report(run_folder: Path | str, out: Path | str | None = None) -> Path:
     """
     folder = Path(run_folder)
     target = Path(out) if out is not None else folder / "report.html"
-    return save(render(RunView.load(folder)), target, "give another path with --out")
+    return save(render(load_view(folder)), target, "give another path with --out")
 
 
 def check_report(run_folder: Path | str) -> tuple[str, str]:
@@ -48,7 +49,7 @@ def check_report(run_folder: Path | str) -> tuple[str, str]:
         return "", ""
     except OSError as e:
         return f"report.html cannot be read: {e.strerror}", ""
-    view = RunView.load(folder)
+    view = load_view(folder)
     again = "`evotrainer report` writes it again"
     if view.closed is None:
         return "", ""

@@ -232,9 +232,9 @@ def test_an_adapter_is_merged_into_its_base_model(run: Path, tmp_path: Path) -> 
 
 def test_a_base_of_the_hub_is_named_in_the_card(run: Path, tmp_path: Path) -> None:
     from evotrainer.views.card import model_card
-    from evotrainer.views.model import RunView
+    from evotrainer.views.fold import load_view
 
-    view = RunView.load(run, rollouts=False)
+    view = load_view(run, rollouts=False)
     assert view.opened is not None
     commit = "a" * 40
     told = {"path": f"/home/me/hub/models--org--small/snapshots/{commit}", "id": "org/small", "commit": commit}

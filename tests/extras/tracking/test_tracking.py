@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.views.build import SPECS, STEPS
+from tests.views.build import story as told
 
 from evotrainer import api
 from evotrainer.cli.track import track
@@ -20,9 +22,6 @@ from evotrainer.extras.tracking.export import Exporter, about_run, read_events
 from evotrainer.extras.tracking.figures import story, trial_sheets
 from evotrainer.records.chain import Event
 from evotrainer.records.ledger import Ledger
-
-from ..views.build import SPECS, STEPS
-from ..views.build import story as told
 
 TASK = """[task]
 name = "code"

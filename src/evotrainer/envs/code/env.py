@@ -1,20 +1,22 @@
 """The code environment: single-turn, a whole program or function per attempt, graded by really running it.
 
-Where tasks come from is a `TaskSource`: the grammar, a data set, or a user's JSONL file (`datasets.py`). How they are
+Where tasks come from is a `TaskSource`: the grammar, a data set, or a user's JSONL file. How they are
 scored is the same for all: visible, held-out, hidden and perturbed tests of a program in one sandbox run, then every
 reward component as a function of what happened.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered
+from evotrainer.envs.code.answers import assemble, extract_program, same_output
+from evotrainer.envs.code.functions import dataset_source
 from evotrainer.envs.code.grading import Graded, Grader, Job, Ran
+from evotrainer.envs.code.jsonl import jsonl_source
 from evotrainer.envs.code.rewards import (
     COMPONENTS,
     PARSE_LIMIT,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 VERSION = "1"
 DETAIL_CHARS = 80
 """Longest text kept of an input or output in a rollout's detail."""
-_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 
 class TaskSource(Protocol):
@@ -62,60 +63,6 @@ class TaskSource(Protocol):
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]: ...
 
     def vocabulary(self) -> tuple[str, ...]: ...
-
-
-def extract_program(completion: str) -> str:
-    """The program in a completion: its last fenced block where there is one, else all of it."""
-    blocks = _FENCE.findall(completion) if "```" in completion else []
-    return (blocks[-1] if blocks else completion).strip("\n")
-
-
-def assemble(task: Task, program: str) -> str:
-    """What runs: for a function to be completed (HumanEval, MBPP), the prompt's header stands before the body."""
-    if task.data["form"] == "call":
-        from evotrainer.envs.code.formats import adapted
-
-        return adapted(program, str(task.data["entry_point"]), str(task.data["preamble"]))
-    header = str(task.data.get("header") or "")
-    if not header:
-        return program
-    entry = re.escape(str(task.data["entry_point"]))
-    if re.search(rf"^(?:async )?def {entry}\b", program, re.MULTILINE) and parse_program(program) is not None:
-        return f"{task.data['preamble']}\n{program}"
-    return assemble_header(header, program)
-
-
-def assemble_header(header: str, body: str) -> str:
-    """Header and body; where their indentations disagree, the header's docstring takes the body's."""
-    whole = header + body
-    first = next((line for line in body.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
-    indent = first[: len(first) - len(first.lstrip())]
-    if not indent or parse_program(whole) is not None:
-        return whole
-    start = header.rfind("\ndef ") + 1
-    signature, newline, doc = header[start:].partition("\n")
-    moved = "\n".join(indent + line.lstrip() if line.strip() else line for line in doc.split("\n"))
-    return f"{header[:start]}{signature}{newline}{moved}{body}"
-
-
-def same_output(got: Any, expected: Any, form: str, either: bool = False) -> bool:
-    """Printed text equal line by line, trailing blanks and blank end lines aside; values equal with exact types.
-
-    Values of a call are compared as JSON values (`code_formats.same_value`, `either` as there).
-    """
-    if form == "call":
-        from evotrainer.envs.code.formats import same_value
-
-        return same_value(got, expected, either)
-    if form == "stdin":
-        return isinstance(got, str) and _lines(got) == _lines(str(expected))
-    from evotrainer.sandbox import same
-
-    return same(got, expected)
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
 def perturbed_inputs(task: Task) -> list[Any]:
@@ -159,16 +106,12 @@ class CodeEnv:
 
     @classmethod
     def from_dataset(cls, kind: str, path: str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
-        """MBPP or HumanEval from a local file or a Hugging Face id; options: see `datasets.dataset_source`."""
-        from evotrainer.envs.data.datasets import dataset_source
-
+        """MBPP or HumanEval from a local file or a Hugging Face id; options: see `functions.dataset_source`."""
         return cls(dataset_source(kind, path, **options), accept_tier_e=accept_tier_e)
 
     @classmethod
     def from_jsonl(cls, path: Path | str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
-        """A user's stdin/stdout tasks; options: see `datasets.jsonl_source`."""
-        from evotrainer.envs.data.datasets import jsonl_source
-
+        """A user's stdin/stdout tasks; options: see `jsonl.jsonl_source`."""
         return cls(jsonl_source(path, **options), accept_tier_e=accept_tier_e)
 
     def tasks(self, split: str) -> Sequence[Task]:

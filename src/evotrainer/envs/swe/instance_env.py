@@ -69,7 +69,8 @@ class InstancesEnv(SweEnv):
     capabilities: Sequence[Capability] = tuple(c for c in CAPABILITIES if c.knob in KNOBS)
 
     def __init__(self, config: InstancesConfig, components: Mapping[str, Any] | None = None) -> None:
-        from evotrainer.envs.swe.admission import AdmissionReport, admit
+        from evotrainer.envs.admission import AdmissionReport
+        from evotrainer.envs.swe.admission import admit
 
         self.options = config
         folder = Path(config.repos).expanduser()

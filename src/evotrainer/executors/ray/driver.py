@@ -25,7 +25,7 @@ from evotrainer import errors
 from evotrainer.errors import AbortedError, ConfigError, EvoTrainerError, IntegrityError, StoreError, TrainerError
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts, Photographer, Snapshot
-from evotrainer.executors.ray.path_map import Inputs, Tree
+from evotrainer.executors.ray.inputs import Inputs, Tree
 from evotrainer.executors.ray.supervisor import Job, Report, versions
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir
 from evotrainer.records.durable import os_errors

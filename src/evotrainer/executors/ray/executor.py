@@ -33,10 +33,11 @@ from evotrainer.errors import (
     TrainerError,
 )
 from evotrainer.executors.local import LocalExecutor, end
+from evotrainer.executors.process import BESIDE, Clock, die_with_parent
 from evotrainer.executors.ray.driver import ClusterOptions, Lost, with_gpus
 from evotrainer.executors.ray.supervisor import ENDED, LOOK_S, Job, Keeper, Report
 from evotrainer.executors.spec import read_spec, write_atomic
-from evotrainer.executors.worker import BESIDE, Clock, TrialProcess, die_with_parent, guarded, tell
+from evotrainer.executors.worker import TrialProcess, guarded, tell
 from evotrainer.records.output import print
 
 NAMESPACE = "evotrainer"

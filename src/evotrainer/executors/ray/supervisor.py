@@ -23,10 +23,11 @@ from typing import IO, Any, Literal
 from evotrainer import __version__
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
 from evotrainer.executors.local import LocalExecutor, Running, end
+from evotrainer.executors.path_map import PLACES
+from evotrainer.executors.process import EXIT_BUSY
 from evotrainer.executors.ray.artifacts import KEPT, Artifacts, Item, Photographer, Snapshot
-from evotrainer.executors.ray.path_map import PLACES, Tree
+from evotrainer.executors.ray.inputs import Tree
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
-from evotrainer.executors.worker import EXIT_BUSY
 
 STALE_S = 14 * 86400.0
 """Age at which inputs that another run cached on a node are deleted."""

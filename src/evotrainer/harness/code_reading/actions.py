@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from evotrainer.harness.columns.chunk import turn_text
-from evotrainer.harness.columns.text import MAX_TEXT
+from evotrainer.harness.text import MAX_TEXT, turn_text
 from evotrainer.records.rollout import ToolCall, Turn
 
 ActionKind = Literal["edit", "test", "search", "other"]

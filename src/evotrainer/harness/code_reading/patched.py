@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from unicodedata import normalize
 
+from evotrainer.harness.code_reading.bypass import Bypass
 from evotrainer.harness.code_reading.patches_and_hashes import MAX_PATCH, added_lines
-from evotrainer.harness.code_reading.program import Bypass
 
 CUT = "longer than is read"
 _CONSTANT = "comparison that always answers the same"

@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evotrainer.harness.columns.numerics import Ints
-from evotrainer.harness.columns.scan import COMPILE_FROM, MAX_BYTES
+from evotrainer.harness.text import MAX_BYTES
+
+ONE_PASS_FROM = 1 << 20
+"""Bytes of text from which one pass for all literals is cheaper than looking at each program."""
 
 _LITERALS = (
     "exit", "quit", "SystemExit", "__", "abort", "system", "popen", "fork", "subprocess", "exec", "kill", "settrace",
@@ -33,7 +36,7 @@ SUSPICIOUS = re.compile(
 _HARMLESS = re.compile(rb"__(?:name|init|file|doc)__|['\"]__main__['\"]")
 
 
-def suspicious_rows(text: bytes, starts: Ints, ends: Ints) -> list[int]:
+def suspicious_rows(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
     """Rows of a buffer of texts whose programs must be parsed to know whether they go for the grader."""
     out = []
     for i in _with_literals(text, starts, ends, _LITERALS):
@@ -43,9 +46,11 @@ def suspicious_rows(text: bytes, starts: Ints, ends: Ints) -> list[int]:
     return out
 
 
-def _with_literals(text: bytes, starts: Ints, ends: Ints, literals: tuple[str, ...]) -> Iterable[int]:
+def _with_literals(
+    text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], literals: tuple[str, ...]
+) -> Iterable[int]:
     """Rows that hold one of the literals; all literals in one pass over large buffers (Aho-Corasick)."""
-    if len(text) < COMPILE_FROM or (len(ends) and ends[-1] != len(text)):
+    if len(text) < ONE_PASS_FROM or (len(ends) and ends[-1] != len(text)):
         return range(len(starts))
     import polars as pl
     import pyarrow as pa

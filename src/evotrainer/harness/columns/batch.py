@@ -17,8 +17,8 @@ from evotrainer.harness.code_reading.visible_tests import ShownTest, shown_tests
 from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import FINISH, completion, from_rollouts, group_key, prompt
 from evotrainer.harness.columns.numerics import Floats, Ints, distinct, group_range, group_std
-from evotrainer.harness.columns.text import program_text
 from evotrainer.harness.columns.traits import Traits
+from evotrainer.harness.text import program_text
 from evotrainer.records.rollout import Rollout
 
 __all__ = ["NEEDS", "Batch", "completion", "group_key", "prompt"]

@@ -16,6 +16,7 @@ import numpy as np
 
 from evotrainer.harness.code_reading.patches_and_hashes import GATES, worth_keeping
 from evotrainer.harness.columns.numerics import Floats, Ints, nan_or
+from evotrainer.harness.text import turn_text
 from evotrainer.records.rollout import Role, Rollout, Turn
 
 if TYPE_CHECKING:
@@ -75,11 +76,6 @@ class Chunk:
 def group_key(r: Rollout) -> str:
     """The rollout's group; where the trainer named none, rollouts of one task by one policy version share one."""
     return r.group or "\x1f".join((r.branch, str(r.seed), r.policy, str(r.step), str(r.task)))
-
-
-def turn_text(t: Turn) -> str:
-    """A turn's text; tolerates a text that is no string."""
-    return t.text if isinstance(t.text, str) else ("" if t.text is None else str(t.text))
 
 
 def completion(r: Rollout) -> str:

@@ -16,9 +16,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness.code_reading.actions import actions_of, command
 from evotrainer.harness.code_reading.visible_tests import shown_tests
 from evotrainer.harness.columns.batch import Batch, completion, prompt
-from evotrainer.harness.columns.chunk import turn_text
 from evotrainer.harness.columns.numerics import Floats
-from evotrainer.harness.columns.text import MAX_TEXT
+from evotrainer.harness.text import MAX_TEXT, turn_text
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.text import shown
 

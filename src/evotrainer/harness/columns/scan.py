@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from evotrainer.harness.columns.numerics import Floats, Ints
-from evotrainer.harness.columns.text import KEPT_NAMES, fenced
+from evotrainer.harness.text import KEPT_NAMES, MAX_BYTES, fenced
 
-MAX_BYTES = 20_000
-"""Bytes read of one completion; the rest is ignored by behaviour metrics."""
 SLOTS = 64
 """Slots of the word-set sketch: one-permutation MinHash (Li, Owen, Zhang, arXiv 1208.1259), 8 bits a slot, 0: empty."""
 COMPILE_FROM = 1 << 20

@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 
 from evotrainer.harness.columns.numerics import centred, distinct, nan_or, within_correlation
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.layers.signal import dead_masks, variance_shares
 from evotrainer.harness.registry import Look, detector, name_of
 from evotrainer.records.evidence import Finding, Quote
+from evotrainer.records.text import clean
 
 
 def _group_quotes(look: Look, mask: np.ndarray, note: str) -> list[Quote]:

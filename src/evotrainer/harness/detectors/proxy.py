@@ -11,8 +11,8 @@ import numpy as np
 from evotrainer.harness.code_reading.shortcuts import Shortcut, shortcut
 from evotrainer.harness.columns.batch import prompt
 from evotrainer.harness.columns.numerics import clustered_mean, nan_or, slope_t
-from evotrainer.harness.columns.text import program_text
 from evotrainer.harness.registry import Look, detector
+from evotrainer.harness.text import program_text
 from evotrainer.records.evidence import Finding, Quote, Severity
 
 TRUE_OUTCOME = "outcome"

@@ -15,9 +15,9 @@ from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.code_reading.tampering import broken_protection, patched_tests, tampered
 from evotrainer.harness.columns.batch import Batch, completion
 from evotrainer.harness.columns.numerics import at_least
-from evotrainer.harness.columns.text import program_text
 from evotrainer.harness.columns.traits import before_actions
 from evotrainer.harness.registry import Look, detector
+from evotrainer.harness.text import program_text
 from evotrainer.records.evidence import Finding, Quote, Severity
 from evotrainer.records.rollout import Rollout
 

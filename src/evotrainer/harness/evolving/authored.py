@@ -16,11 +16,11 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.features import Views, payload
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.registry import DETECTORS, Detector, Look
 from evotrainer.records.evidence import DetectorSpec, Finding, MetricValue
+from evotrainer.records.text import clean
 
 Runner = Callable[[str, list[dict[str, object]]], Any]
 """(source of a module that defines `flag`, rollouts as JSON) -> what `flag` answered. ConfigError with the cause; SandboxError: the machine's

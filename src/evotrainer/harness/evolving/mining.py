@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, Views, restates
-from evotrainer.harness.columns.text import words
+from evotrainer.harness.text import words
 from evotrainer.records.evidence import DetectorSpec
 
 LEVEL = 0.01

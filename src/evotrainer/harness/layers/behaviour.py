@@ -10,10 +10,11 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch, completion, prompt
 from evotrainer.harness.columns.numerics import Floats, clustered_mean, group_sums
 from evotrainer.harness.columns.scan import jaccard
-from evotrainer.harness.columns.text import bucket, clean, words
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import Reading, clustered_reading, metric
+from evotrainer.harness.text import bucket, words
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import clean
 
 BUCKETS = 1024
 """Hash buckets of the retrieval proxy's bag of words."""

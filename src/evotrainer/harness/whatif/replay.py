@@ -13,8 +13,8 @@ import numpy as np
 
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import DEAD_STD, Floats, centred, group_std, pair_order, within_correlation
-from evotrainer.harness.columns.text import repetition
 from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.text import repetition
 from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe
 
 CONSTANT = 0.95

@@ -7,7 +7,7 @@ import resource
 import sys
 from typing import Any
 
-from evotrainer.executors.worker import die_with_parent
+from evotrainer.executors.process import die_with_parent
 from evotrainer.records.arrow_schema import arrow_schema
 from evotrainer.records.output import print
 

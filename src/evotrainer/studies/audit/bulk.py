@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import EvoTrainerError, StoreError
-from evotrainer.executors.worker import die_with_parent
+from evotrainer.executors.process import die_with_parent
 from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
 from evotrainer.importers.tolerant import SPAN, is_compressed
 from evotrainer.records.durable import replace_synced

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.registry import name_of
 from evotrainer.records.reading import open_part
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import clean
 from evotrainer.studies.audit.engine import Audit
 from evotrainer.studies.audit.units import Group, Memory, Opened, Unit
 

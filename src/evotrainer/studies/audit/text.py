@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from evotrainer.harness import render_text
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.render import LAYERS, healthy, metric_line
 from evotrainer.records.evidence import Finding
 from evotrainer.records.output import line
+from evotrainer.records.text import clean
 from evotrainer.studies.audit.engine import Audit, SourceReport
 from evotrainer.studies.audit.reading import Reading
 

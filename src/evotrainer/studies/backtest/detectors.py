@@ -177,7 +177,7 @@ def _spec(file: Path) -> DetectorSpec:
 
 def _sandboxed() -> Any:
     """Runs an authored Python function on JSON, in the strongest sandbox that this machine gives."""
-    from evotrainer.run.detector_runner import SandboxRunner
+    from evotrainer.sandbox.detector_runner import SandboxRunner
 
     return SandboxRunner()
 

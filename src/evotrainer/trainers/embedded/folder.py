@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.durable import write_trouble
+from evotrainer.records.durable import fsync, replace_folder, write_trouble
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import Shape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
@@ -93,32 +93,3 @@ def file_sha256(folder: Path) -> str:
 
 def _write_json(path: Path, body: Mapping[str, object]) -> None:
     path.write_text(json.dumps(body, indent=1) + "\n")
-
-
-def fsync(path: Path) -> None:
-    """Flush a file or folder to the disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def replace_folder(new: Path, folder: Path) -> None:
-    """Put `new` in the place of `folder`: a crash leaves the old one, the new one, or the old one as `.<name>.old`."""
-    fsync(new)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
-    fsync(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def recover_folder(folder: Path) -> None:
-    """Undo a crash in the middle of `replace_folder`."""
-    old = folder.with_name(f".{folder.name}.old")
-    if old.exists() and not folder.exists():
-        old.rename(folder)

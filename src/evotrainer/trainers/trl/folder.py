@@ -13,9 +13,8 @@ import torch
 from transformers.utils import logging
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.durable import write_trouble
+from evotrainer.records.durable import fsync, replace_folder, write_trouble
 from evotrainer.trainers.bases import base_of, is_adapter
-from evotrainer.trainers.embedded.folder import fsync, replace_folder
 from evotrainer.trainers.trl.options import TrlOptions
 
 logging.disable_progress_bar()  # a trial's log is a file; loading takes a moment

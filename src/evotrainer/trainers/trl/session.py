@@ -12,14 +12,13 @@ from typing import Any
 import torch
 
 from evotrainer.errors import StoreError, TrainerError
-from evotrainer.records.durable import write_trouble
+from evotrainer.records.durable import fsync, recover_folder, replace_folder, write_trouble
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.advantages import FilterState
 from evotrainer.trainers.base import TrainRequest, World
 from evotrainer.trainers.clock import Clock
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.curve import curve_entry
-from evotrainer.trainers.embedded.folder import fsync, recover_folder, replace_folder
 from evotrainer.trainers.groups import Group
 from evotrainer.trainers.rollouts import Provenance, environment_facts
 from evotrainer.trainers.schedule import learning_rate

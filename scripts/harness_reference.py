@@ -1,4 +1,4 @@
-"""The reference tables of docs/harness.md, generated from the registries: `python -m evotrainer.harness.reference
+"""The reference tables of docs/harness.md, generated from the registries: `python scripts/harness_reference.py
 FILE`."""
 
 from __future__ import annotations

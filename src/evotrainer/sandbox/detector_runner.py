@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from evotrainer.errors import ConfigError, SandboxError
+from evotrainer.records.text import clean
 
 
 class SandboxRunner:
@@ -25,7 +26,6 @@ class SandboxRunner:
 
     def __call__(self, source: str, rollouts: list[dict[str, object]]) -> list[object]:
         """Answers of `flag`, block by block; ConfigError with the cause where one fails, SandboxError where the machine did."""
-        from evotrainer.harness.columns.text import clean
         from evotrainer.sandbox import Call, Limits, Program, Sandbox
 
         out: list[object] = []

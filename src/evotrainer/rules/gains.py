@@ -1,4 +1,4 @@
-"""What the gain of a certified policy goes with: which rollouts are compared. Measured when a run certifies, again by `verify`."""
+"""What the gain of a certified policy goes with: which rollouts are compared."""
 
 from __future__ import annotations
 

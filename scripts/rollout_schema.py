@@ -1,4 +1,4 @@
-"""The rollout contract as JSON Schema and as a table of Arrow columns: `python -m evotrainer.records.schema FOLDER`."""
+"""The rollout contract as JSON Schema and as a table of Arrow columns: `python scripts/rollout_schema.py FOLDER`."""
 
 from __future__ import annotations
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evotrainer.projections.skills import SOUND, Condition, Proof, Skill, SkillTrial, direction
+from evotrainer.projections.bottlenecks import bottlenecks, canonical
+from evotrainer.projections.skills import SOUND, Skill, direction
 from evotrainer.records import keys
 from evotrainer.records.chain import Event, Row
 from evotrainer.records.events import Invalidated, Judged, Reestimated, SkillDistilled
 from evotrainer.records.evidence import HealthReport, Intervention
+from evotrainer.records.skills import Condition, Proof, SkillTrial
 
 
 def run_id(events: Sequence[Event]) -> str:
@@ -101,11 +103,11 @@ def trigger_of(health: HealthReport | None, iv: Intervention) -> tuple[str, floa
     name = iv.bottleneck if iv.bottleneck in found else next(iter(found), SOUND)
     if health is None or name == SOUND:
         return name, 0.0, ()
-    ranked = next((b for b in health.bottlenecks if _canonical(b.name) == name), None)
+    ranked = next((b for b in health.bottlenecks if canonical(b.name) == name), None)
     detectors = set(ranked.findings) if ranked else set()
     out = []
     for f in health.findings:
-        if f.severity == "info" or not (f.detector in detectors or _canonical(f.kind) == name):
+        if f.severity == "info" or not (f.detector in detectors or canonical(f.kind) == name):
             continue
         for number, threshold in sorted(f.thresholds.items()):
             if (value := f.numbers.get(number)) is not None:
@@ -119,23 +121,6 @@ def trigger_of(health: HealthReport | None, iv: Intervention) -> tuple[str, floa
                     )
                 )
     return name, found[name], tuple(out)
-
-
-def bottlenecks(health: HealthReport) -> dict[str, float]:
-    """Ranked bottlenecks by one name each, worst first; where nothing was ranked, the findings' kinds."""
-    from evotrainer.agents.symptoms import SEVERITY
-
-    ranked = {_canonical(b.name): b.score for b in health.bottlenecks}
-    if ranked:
-        return ranked
-    kinds = [(_canonical(f.kind), SEVERITY[f.severity]) for f in health.findings if f.severity != "info"]
-    return dict(sorted(kinds, key=lambda kv: (-kv[1], kv[0])))
-
-
-def _canonical(name: str) -> str:
-    from evotrainer.agents.symptoms import canonical
-
-    return canonical(name)
 
 
 def distilled_skills(events: Sequence[Event]) -> dict[str, Skill]:

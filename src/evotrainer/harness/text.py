@@ -9,14 +9,15 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 
-from evotrainer.records.text import as_text
+from evotrainer.records.rollout import Turn
 
 MAX_TEXT = 20_000
 """Characters read of one completion; the rest is ignored by behaviour metrics."""
+MAX_BYTES = 20_000
+"""Bytes read of one completion where it is read as bytes."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _PYTHON = frozenset({"", "python", "py", "python3"})
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 KEPT_NAMES = frozenset(keyword.kwlist) | frozenset(
     [
         "print",
@@ -64,12 +65,9 @@ KEPT_NAMES = frozenset(keyword.kwlist) | frozenset(
 """Names that are not renamed when programs are compared."""
 
 
-def clean(text: object, limit: int = 240) -> str:
-    """Text fit for a report: control and direction characters made visible, surrogates replaced, cut at `limit`."""
-    s = as_text(text)[: limit + 1]
-    s = s.encode("utf-8", "replace").decode("utf-8")
-    s = _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", s)
-    return s if len(s) <= limit else s[: limit - 1] + "…"
+def turn_text(t: Turn) -> str:
+    """A turn's text; tolerates a text that is no string."""
+    return t.text if isinstance(t.text, str) else ("" if t.text is None else str(t.text))
 
 
 def words(text: str) -> list[str]:
