@@ -14,8 +14,8 @@ def import_(paths: RolloutPaths, *, out: StoreOut, format: Format = None, worker
 
     Example: evotrainer import logs/step-*.jsonl --out store/
     """
-    from evotrainer.records.text import clean
     from evotrainer.records.reading import is_store
+    from evotrainer.records.text import clean
     from evotrainer.studies.audit.bulk import bulk_import
     from evotrainer.studies.audit.engine import items
 
