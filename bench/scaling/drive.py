@@ -17,7 +17,8 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from evotrainer import commands
+from evotrainer.cli.base import base
+from evotrainer.cli.init import init
 from evotrainer.config.task import TaskFile, load_task
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
@@ -42,9 +43,9 @@ def task(scratch: Path) -> TaskFile:
     """A small task with a base policy, made once."""
     folder = scratch / "task"
     if not (folder / "base").is_dir():
-        commands.init(folder, "")
+        init(folder)
         shape = ["policy.warm_start.shape.width=64", "policy.warm_start.shape.layers=2", "policy.warm_start.steps=20"]
-        commands.base(folder / "task.toml", shape, folder / "base", bf16=False)
+        base(folder / "task.toml", shape, out=folder / "base")
     over = [
         "budget.cpu_s=1e12",
         "budget.wall_s=1e9",
