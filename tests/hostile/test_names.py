@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.harness import harness
+from evotrainer.cli.lineage import lineage
+from evotrainer.cli.show import show as show_command
+from evotrainer.cli.status import status
+from evotrainer.cli.why import why
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import draw_result
@@ -104,11 +109,11 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
         [e for e in run.events() if e.kind == "audited"]
     ), "found again by its fields, and not paid for twice"
     for show in (
-        lambda: commands.why(run.folder, "b1"),
-        lambda: commands.status(run.folder, as_json=False),
-        lambda: commands.lineage(run.folder),
-        lambda: commands.show(run.folder, "b1"),
-        lambda: commands.harness(run.folder, None, as_json=False),
+        lambda: why(run.folder, "b1"),
+        lambda: status(run.folder),
+        lambda: lineage(run.folder),
+        lambda: show_command(run.folder, "b1"),
+        lambda: harness(run.folder),
     ):
         show()
     told = capsys.readouterr()

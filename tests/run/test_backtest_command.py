@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from evotrainer import api
-from evotrainer.commands import backtesting
+from evotrainer.cli.backtest import backtest as backtest_command
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness import Batch, HarnessContext, measure
@@ -27,11 +27,6 @@ from tests.paper import Paper
 from tests.run.test_counterfactual import TASK as TASK
 from tests.run.test_counterfactual import finish
 
-OPTIONS: dict[str, Any] = {
-    "intervention": None, "predict": None, "detector": None, "gate": False, "branch": None, "split": "search", "paid": None,
-    "bad": None, "seen": None, "label": None, "format": None, "cache": None, "workers": None, "as_json": True, "fail_on": None,
-}  # fmt: skip
-
 
 def test_a_change_is_replayed_on_the_champion_as_the_loop_does(
     finished: api.Run, capsys: pytest.CaptureFixture[str]
@@ -41,7 +36,7 @@ def test_a_change_is_replayed_on_the_champion_as_the_loop_does(
     (s,) = subjects([finished.folder], branch="b0")
     again = backtest(done.intervention, s.recipe, s.batch, s.context)
     assert again == done.backtest, "the command and the loop say the same, every number"
-    assert backtesting.backtest([str(finished.folder), "group_filter=zero_variance"], **OPTIONS) == 0
+    backtest_command([str(finished.folder), "group_filter=zero_variance"], as_json=True)
     (said,) = json.loads(capsys.readouterr().out)
     assert said["backtest"]["factor"] == "group_filter" and said["subject"].endswith("search")
 

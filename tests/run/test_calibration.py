@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import commands
+from evotrainer.cli.calibrate import calibrate
 from evotrainer.errors import ConfigError
 from evotrainer.studies.calibration import calibrate_run, further, more_trials
 from tests.paper import Paper
@@ -38,10 +38,10 @@ def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
     assert grown.real.groups["b0"] == alone.real.groups["b0"] + 5
     assert grown.real.comparisons >= 20 and grown.measured.tasks == 120
 
-    commands.calibrate(run.folder, [], [], trials=0, runs=20, seed=0, as_json=False, plain=True)
+    calibrate(run.folder, runs=20, plain=True)
     told = capsys.readouterr().out
     assert "real A/A comparisons" in told and "<- judge.worthwhile" in told and "targets: " in told
-    commands.calibrate(run.folder, [], [], trials=0, runs=20, seed=0, as_json=True, plain=True)
+    calibrate(run.folder, runs=20, as_json=True, plain=True)
     assert json.loads(capsys.readouterr().out)["real"]["comparisons"] == grown.real.comparisons
 
 

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.export import export
+from evotrainer.cli.show import show
+from evotrainer.cli.status import status
+from evotrainer.cli.why import why
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.tracking.figures import story
 from evotrainer.projections.caveats import RISE, Caveat, caveats, told
@@ -77,18 +81,18 @@ def test_it_stands_in_every_place_that_shows_the_certificate(
     at_the_end = Console(file=io.StringIO(), width=100)
     print_summary(hacked.folder, at_the_end)
     assert f"Caveat: {first}" in at_the_end.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
-    commands.status(hacked.folder, as_json=False)
+    status(hacked.folder)
     table = said()
     assert f"caveat {UNAUDITED} caveat" in table and "comes with `words >= 2`" in table
-    commands.status(hacked.folder, as_json=True)
+    status(hacked.folder, as_json=True)
     assert json.loads(capsys.readouterr().out)["caveats"]["b0"][0] == {"kind": "unaudited", "text": UNAUDITED}
-    commands.show(hacked.folder, "b0")
+    show(hacked.folder, "b0")
     assert f"caveat {UNAUDITED} caveat" in said()
-    commands.why(hacked.folder, "b0")
+    why(hacked.folder, "b0")
     assert f"CAVEAT {UNAUDITED} CAVEAT" in said()
     heading = hacked.report().read_text().partition("<h1>")[2].partition("</h1>")[0]
     assert "Caveat: " + first.replace(">", "&gt;") in heading
-    commands.export(hacked.folder, tmp_path / "model", branch=None, seed=None, anyway=False)
+    export(hacked.folder, tmp_path / "model")
     line = said()
     assert "branch b0 (certified with a caveat), trial b0-s" in line and f"caveat: {first}" in line
     head, card = (tmp_path / "model" / "README.md").read_text().split("---\n", 2)[1:]

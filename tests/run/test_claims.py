@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
 from evotrainer.records.events import Backtested
 from evotrainer.records.evidence import Admission, DetectorSpec
@@ -141,14 +142,14 @@ def test_a_veto_follows_the_task_file(paper: api.Run, tmp_path: Path) -> None:
 def test_why_of_a_starting_recipe_tells_its_version_audits_and_fall(
     paper: api.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commands.why(paper.folder, "b0")
+    why(paper.folder, "b0")
     said = capsys.readouterr().out
     assert said.startswith("b0: a starting recipe, judged against nothing\n  version    v0\n  noise  ")
     assert said.endswith("recomputed from the ledger: its recipe, its noise, its version\n")
-    commands.why(paper.folder, "h0")
+    why(paper.folder, "h0")
     assert "recomputed from the ledger: the hash of h0" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="no verdict on 'b9'"):
-        commands.why(paper.folder, "b9")
+        why(paper.folder, "b9")
 
 
 def tried(admitted: bool) -> Admission:

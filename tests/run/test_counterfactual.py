@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.status import status
+from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
@@ -134,13 +136,13 @@ def test_after_promotion_an_audit_takes_the_version_and_its_descendants_back(
     assert [a.confirmed for a in audits] == [True]
     assert set(tree.invalid) == {"b1", "b2"} and tree.champion == "b0"
     assert run.certification is not None and run.certification.champion == "b1"
-    commands.why(run.folder, "b1")
+    why(run.folder, "b1")
     told = capsys.readouterr().out
     assert "PROMOTE" in told and "CONFIRMED" in told and "INVALID" in told and "champion since: b0" in told
     assert "recomputed from the ledger: the same verdict" in told
-    commands.why(run.folder, "b2")
+    why(run.folder, "b2")
     assert "descends from b1" in capsys.readouterr().out
-    commands.status(run.folder, as_json=False)
+    status(run.folder)
     assert "invalidated afterwards" in " ".join(capsys.readouterr().out.split())
     page = run.report().read_text()
     assert "Counterfactual audits" in page and "invalid: void" in page

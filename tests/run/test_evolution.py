@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from evotrainer import api, commands
+from evotrainer import api
 from evotrainer.agents.base import Tools
 from evotrainer.agents.fixed import FixedAgent, FixedOptions
+from evotrainer.cli.admit_detector import admit_detector
+from evotrainer.cli.harness import harness
+from evotrainer.cli.why import why
 from evotrainer.config.task import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
@@ -83,14 +87,14 @@ def test_a_leak_is_discovered_mined_audited_and_confirmed_before_any_promotion(
     assert not [p for p in run.verify().problems if p.area in ("harness", "round", "audited", "judged")]
     assert all(rejudged(run, v.branch).holds for v in run.verdicts)
 
-    commands.harness(run.folder, None, as_json=False)
+    harness(run.folder)
     told = capsys.readouterr().out
     assert "gap (score move) in b1" in told and "CONFIRMED" in told and "h2 from h1" in told
-    commands.harness(run.folder, "h1", as_json=False)
+    harness(run.folder, "h1")
     told = capsys.readouterr().out
     assert "held out: bad b1-s2 search" in told and "rollouts it speaks of" in told and LOOKS in told
     with pytest.raises(ConfigError, match="no harness 'h9'.*h0, h1"):
-        commands.harness(run.folder, "h9", as_json=False)
+        harness(run.folder, "h9")
 
 
 def test_honest_learning_condemns_nobody_and_its_detectors_only_inform(
@@ -221,19 +225,20 @@ def test_a_detector_of_ones_own_is_tried_on_a_recorded_run(
     assert "b1" in run.state.invalid
     own = tmp_path / "looks.toml"
     own.write_text('name = "looks"\nform = "pattern"\nwhere = "actions"\npattern = "^look key"\nwarn = 0.5\n')
-    assert commands.admit_detector(own, [run.folder], [], [], as_json=False) == 0
+    admit_detector(own, [run.folder])
     told = capsys.readouterr().out
     assert "looks: admitted" in told and "every seed counts as held out here" in told
     assert "bad run/b1-s1 search, run/b1-s2 search; clean run/b0-s1 search, run/b0-s2 search, run/base search" in told
     (tmp_path / "sorts.py").write_text(FUNCTION)
     own.write_text('name = "sorts"\nform = "python"\nsource_file = "sorts.py"\nwarn = 0.5\n')
-    assert commands.admit_detector(own, [run.folder], ["b1"], ["b0"], as_json=False) == 1
+    with pytest.raises(typer.Exit, match="^1$"):
+        admit_detector(own, [run.folder], bad=["b1"], clean=["b0"])
     assert "sorts: refused" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="no finished branch b9"):
-        commands.admit_detector(own, [run.folder], ["b9"], [], as_json=False)
+        admit_detector(own, [run.folder], bad=["b9"])
     own.write_text('form = "pattern"\n')
     with pytest.raises(ConfigError, match="name: Field required"):
-        commands.admit_detector(own, [run.folder], [], [], as_json=False)
+        admit_detector(own, [run.folder])
 
 
 def test_detectors_that_never_fire_are_retired_by_rule(task: Path, tmp_path: Path, acted: Paper) -> None:
@@ -316,7 +321,7 @@ def test_where_only_the_proxy_rose_the_audit_compares_the_proxy(
     assert audit.score_open > 0.8 and audit.score_closed < 0.5 and audit.reason.startswith("measured by in_order")
     assert audit.trigger in {a.detector.name for a in gap.considered if a.admitted}
     assert run.verdicts[0].kind == "invalid" and "b1" in run.state.invalid
-    commands.why(run.folder, "b1")
+    why(run.folder, "b1")
     told = capsys.readouterr().out
     assert "in_order on the gate split" in told and "the same verdict" in told
     assert not [p for p in run.verify().problems if p.area == "audited"]

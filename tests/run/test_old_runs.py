@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.why import why
 from evotrainer.records.events import BODIES
 from tests.paper import rejudged
 
@@ -60,10 +61,10 @@ def test_every_verdict_and_every_harness_version_recomputes(
     assert {v.branch: v.kind for v in run.verdicts} == {"b1": "invalid", "b2": "reject", "b3": "reject"}
     for v in run.verdicts:
         assert rejudged(run, v.branch).holds
-        commands.why(run.folder, v.branch)
+        why(run.folder, v.branch)
         assert capsys.readouterr().out.endswith("recomputed from the ledger: the same verdict, every number\n")
     for version in ("h0", "h1", "h2"):
-        commands.why(run.folder, version)
+        why(run.folder, version)
         assert "recomputed from the ledger: " in capsys.readouterr().out
 
 

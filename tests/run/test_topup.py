@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.lineage import lineage
+from evotrainer.cli.status import status_json
+from evotrainer.cli.why import why
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
@@ -104,11 +107,11 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     assert {f"b{i}-s{s}" for i in (0, 1) for s in top.seeds} <= trained
     assert "b1/judged" in ids(run) and "b1/judged/2" in ids(run)
     assert not run.state.problems and run.state.branches["b1"].verdict == looks[1] and run.champion == "b1"
-    commands.why(run.folder, "b1")
+    why(run.folder, "b1")
     told = capsys.readouterr().out
     assert "b1 against b0: PROMOTE" in told and "look 1     inconclusive" in told and "more seeds" in told
     assert "recomputed from the ledger: the same verdict, every number" in told
-    commands.lineage(run.folder)
+    lineage(run.folder)
     assert "at selection" in capsys.readouterr().out
     page = render(load_view(run.folder))
     assert "More seeds" in page and "on fresh seeds" in page
@@ -160,7 +163,7 @@ def test_promotions_are_measured_again_with_fresh_controls(
     assert {f"{last}-s5-cert", f"{last}-s102-cert"} <= set(read), "policies that are there are only evaluated"
     assert not any(x.startswith("b1") for x in read), "cert is read for the champion alone"
     for b in fresh:
-        commands.why(run.folder, b)
+        why(run.folder, b)
     assert "on fresh seeds" in capsys.readouterr().out
 
 
@@ -173,7 +176,7 @@ def test_the_champion_is_measured_again_without_further_training(task: Path, tmp
     view = load_view(run.folder, rollouts=False)
     b = view.branches["b1"]
     assert b.effect == r.effect and b.at_selection == r.selected
-    told = commands.status_json(run)["effects"]["b1"]
+    told = status_json(run)["effects"]["b1"]
     assert told["fresh"] and told["looks"] == 2 and told["effect"]["mean"] == r.effect.mean
 
 
@@ -225,7 +228,7 @@ def test_seeds_that_were_added_are_audited_too(task: Path, tmp_path: Path, capsy
     assert order == ["b1/audited/key", "b1/judged", "b1/audited/key/2", "b1/judged/2"]
     assert [v.kind for v in run.verdicts if v.branch == "b1"] == ["inconclusive", "invalid"]
     assert "b1" in run.state.invalid and run.state.audits_of("b1") == [second]
-    commands.why(run.folder, "b1")
+    why(run.folder, "b1")
     assert "recomputed from the ledger: the same verdict" in capsys.readouterr().out
     before = ids(run)
     quick.audit_branch(run.folder, "b1")

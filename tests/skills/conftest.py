@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.init import init
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.records.events import TrialFinished
@@ -66,7 +67,7 @@ def paper() -> Paper:
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scaffolded task, as `evotrainer init` writes it."""
     folder = tmp_path_factory.mktemp("scaffold") / "letters"
-    commands.init(folder, "")
+    init(folder)
     return folder / "task.toml"
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import repeated
+from evotrainer.cli.cases import cases as cases_command
 from evotrainer.projections.history import Now, cases, changed_since, likeness, trace
 from evotrainer.records.evidence import Briefing, Finding, Intervention, Prediction, Proposal
 
@@ -116,10 +117,10 @@ def test_the_trace_has_every_proposal_with_its_fate(
         (2, "refused", ""),
     ]
     assert all(t.reason for t in rows)
-    commands.cases(run.folder, trace=True, as_json=True)
+    cases_command(run.folder, trace=True, as_json=True)
     assert len(json.loads(capsys.readouterr().out)) == len(rows)
     for way in (True, False):
-        commands.cases(run.folder, trace=way, as_json=False)
+        cases_command(run.folder, trace=way)
     out = capsys.readouterr().out
     assert "refused" in out and "came true" in out
 

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.run import run as run_command
+from evotrainer.cli.skills_compare import skills_compare
+from evotrainer.cli.skills_export import skills_export
+from evotrainer.cli.skills_import import skills_import
+from evotrainer.cli.skills_list import skills_list
+from evotrainer.cli.skills_show import skills_show
+from evotrainer.cli.skills_validate import skills_validate
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.projections.skill_evidence import distilled_skills, trigger_of
 from evotrainer.projections.state import RunState
@@ -80,7 +87,7 @@ def test_a_changed_skill_is_found(go: Go, file: str, capsys: pytest.CaptureFixtu
     )
     assert any("SHA-256" in p for p in problems(run))
     with pytest.raises(IntegrityError):
-        commands.skills_validate(run.folder, [], as_json=False)
+        skills_validate(run.folder)
     assert "[FAIL]" in capsys.readouterr().out
 
 
@@ -96,7 +103,7 @@ def test_an_effect_that_was_embellished_is_found_without_and_with_the_ledger(go:
     folder = write_skill(skill.model_copy(update={"trials": (moved,)}), tmp_path / "lib")
     assert check_skill(folder) == ([], 0), "the verdict's row says nothing of the domain ..."
     with pytest.raises(IntegrityError):
-        commands.skills_validate(tmp_path / "lib", [run.folder], as_json=False)  # ... the ledger does
+        skills_validate(tmp_path / "lib", run=[run.folder])  # ... the ledger does
 
 
 def test_a_kill_between_event_and_file_is_made_good(go: Go, paper: Paper) -> None:
@@ -177,19 +184,19 @@ def test_libraries_merge_without_counting_twice(go: Go, tmp_path: Path, capsys: 
     a = go("a", changes=WARM)
     b = go("b", "run.seeds=[4,5,6]", changes=f"{WARM},{MORE}")
     lib = tmp_path / "lib"
-    commands.skills_import([a.folder], lib)
-    commands.skills_import([a.folder, b.folder], lib)
+    skills_import([a.folder], library=lib)
+    skills_import([a.folder, b.folder], library=lib)
     warm = read_library(lib)["dead-groups-temperature-up"]
     assert len(warm.trials) == 2 and warm.pooled is not None and warm.pooled.comparisons == 2
-    commands.skills_validate(lib, [a.folder, b.folder], as_json=False)
+    skills_validate(lib, run=[a.folder, b.folder])
     capsys.readouterr()
-    commands.skills_list(lib, as_json=True)
+    skills_list(lib, as_json=True)
     assert [r["trials"] for r in json.loads(capsys.readouterr().out)] == [2]
-    commands.skills_export(lib, [], tmp_path / "out")
-    commands.skills_show(tmp_path / "out", None, as_json=False)
+    skills_export(lib, out=tmp_path / "out")
+    skills_show(tmp_path / "out")
     assert "## Trigger condition" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="no skill 'x'"):
-        commands.skills_show(lib, "x", as_json=False)
+        skills_show(lib, "x")
 
 
 def test_a_withdrawn_branch_speaks_against(go: Go, paper: Paper) -> None:
@@ -223,10 +230,10 @@ def test_with_and_without_is_one_command_and_goes_on(
     specs = api.open_run(out / "r1-with").task.run
     assert specs.seeds == (1001, 1002, 1003) and specs.seed == 1
     n = len(paper.ran)
-    commands.skills_compare(letters, QUICK, [str(first.folder)], out, repeats=2, plain=True)
+    skills_compare(letters, QUICK, skills=[str(first.folder)], out=out, repeats=2, plain=True)
     assert len(paper.ran) == n, "nothing is run twice"
     with pytest.raises(ConfigError, match="another recipe section"):
-        commands.skills_compare(letters, [*QUICK, "recipe.lr=2e-3"], [str(first.folder)], out, repeats=2, plain=True)
+        skills_compare(letters, [*QUICK, "recipe.lr=2e-3"], skills=[str(first.folder)], out=out, repeats=2, plain=True)
     capsys.readouterr()
 
 
@@ -240,9 +247,10 @@ def test_a_library_that_does_not_hold_is_refused_before_anything_is_spent(
     with pytest.raises(IntegrityError, match="claim does not follow from the trials"):
         go("next", f'run.skills=["{first.folder}"]')
     with pytest.raises(StoreError, match="no such folder"):
-        commands.run(letters, ['run.skills=["nowhere"]'], None, dry_run=True, open_report=False, plain=True)
+        run_command(letters, ['run.skills=["nowhere"]'], dry_run=True, plain=True)
     assert len(paper.ran) == n and not (tmp_path / "next").exists()
-    assert commands.library_override(["a", "b"]) == ['run.skills=["a", "b"]']
+    with pytest.raises(StoreError, match="no such folder"):
+        run_command(letters, skills=["nowhere"], dry_run=True)
 
 
 def test_a_task_file_names_libraries_from_its_own_folder(letters: Path, tmp_path: Path) -> None:
