@@ -116,7 +116,6 @@ ALLOWED = {
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.calibration": "errors records config judge projections executors executors.spec run api",
-    "studies.skills_ab": "errors config projections executors.spec run api",
     "cli": "*",  # a module per command, which wires what its command needs
     "__main__": "cli",
 }
