@@ -29,8 +29,8 @@ from evotrainer.harness.evolving.authored import flags
 from evotrainer.records.arrow_schema import scrub
 from evotrainer.records.chain import canonical
 from evotrainer.records.evidence import DetectorSpec
-from evotrainer.records.rollout import Rollout
-from evotrainer.records.store import RolloutStore, groups, load
+from evotrainer.records.rollout import Rollout, groups_of
+from evotrainer.records.store import RolloutStore, load
 from evotrainer.records.text import as_text, plain, shown
 from evotrainer.run.detector_runner import SandboxRunner
 from evotrainer.sandbox import Call, Program, Sandbox, same
@@ -131,7 +131,7 @@ def test_every_form_of_grading_calls_them_wrong(scores: list[tuple[str, Score]])
 
 def test_they_are_stored_and_read_back_alike(recorded: list[Rollout], tmp_path: Path) -> None:
     with RolloutStore(tmp_path / "store") as store:
-        store.append(groups(recorded))
+        store.append(groups_of(recorded))
         store.seal()
     found = {r.id: r for r in load([tmp_path / "store"])}
     assert [found[r.id].detail for r in recorded] == [scrub(r).detail for r in recorded]

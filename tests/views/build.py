@@ -503,7 +503,8 @@ def build_run(
 ) -> Path:
     """Write the run. `until`: id of the last event (a killed run); `body`, `rollout`: what to write in their place."""
     from evotrainer.records.ledger import Ledger
-    from evotrainer.records.store import RolloutStore, groups
+    from evotrainer.records.rollout import groups_of
+    from evotrainer.records.store import RolloutStore
 
     specs = {s.name: s for s in (BASE, *SPECS)}
     with Ledger.open(folder / "ledger.db", create=True) as ledger:
@@ -512,7 +513,7 @@ def build_run(
             if (isinstance(original, ev.TrialFinished) and original.curve) or id == "base/finished":
                 rollouts = [rollout(r) for r in rollouts_of(specs[original.branch], original.seed)]  # type: ignore[attr-defined]
                 with RolloutStore(folder / "rollouts" / original.trial) as store:  # type: ignore[attr-defined]
-                    store.append(groups(rollouts))
+                    store.append(groups_of(rollouts))
                     store.seal()
             if id == until:
                 return folder

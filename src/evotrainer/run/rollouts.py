@@ -1,18 +1,21 @@
-"""Stored rollouts of a run's trials, each read once and kept while a round needs it."""
+"""Stored rollouts of a run's trials, as the harness reads them: each trial's table is read once and kept while a round needs it."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from evotrainer.harness.columns.batch import Batch
+    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.columns.source import Source
     from evotrainer.projections.branches import Branch
-    from evotrainer.records.rollout import Rollout
 
-KEPT = 24
-"""Trials whose search rollouts are kept: those of a round, its champion's and their parents'."""
+KEPT_BYTES = 1 << 30
+"""Tables of search rollouts that are kept, the latest used ones: far more than those of a round, its champion's and their
+parents' where rollouts are short."""
 
 
 class RolloutReader:
@@ -20,23 +23,59 @@ class RolloutReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._kept: OrderedDict[str, list[Rollout]] = OrderedDict()
+        self._kept: OrderedDict[str, Source] = OrderedDict()
 
-    def load(self, trial: str, split: str) -> list[Rollout]:
-        """A trial's rollouts of a split, in stored order."""
-        from evotrainer.records.store import load
+    def search(self, trial: str) -> Source:
+        """A finished trial's search rollouts, in stored order."""
+        from evotrainer.harness.columns.source import stored
+        from evotrainer.records.reading import read_batches
 
-        return load([self.folder / "rollouts" / trial], split=split)
-
-    def search(self, trial: str) -> list[Rollout]:
-        """A finished trial's search rollouts."""
         if trial not in self._kept:
-            self._kept[trial] = self.load(trial, "search")
-            while len(self._kept) > KEPT:
+            self._kept[trial] = stored(read_batches([self.store(trial)], split="search"))
+            while len(self._kept) > 1 and sum(s.nbytes for s in self._kept.values()) > KEPT_BYTES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(trial)
         return self._kept[trial]
 
-    def of(self, b: Branch) -> Sequence[Rollout]:
+    def views(self, trial: str) -> Views:
+        """The same as texts and numbers, each rollout by itself."""
+        from evotrainer.harness.columns.batch import Batch
+        from evotrainer.harness.columns.features import Views
+
+        return Views(Batch.apart(self.search(trial)))
+
+    def batch(self, *trials: str) -> Batch:
+        """Search rollouts of trials, together and by group."""
+        from evotrainer.harness.columns.batch import Batch
+        from evotrainer.harness.columns.source import Joined
+
+        return Batch.over(Joined([self.search(t) for t in trials]))
+
+    def batch_of(self, b: Branch) -> Batch:
         """Search rollouts of a branch's complete trainings, all seeds."""
-        return [r for t in b.complete for r in self.search(t.trial)]
+        return self.batch(*(t.trial for t in b.complete))
+
+    def train_steps(self, trial: str) -> dict[int, list[str]]:
+        """Training step -> ids of what was sampled in it and not lost to infrastructure, in stored order."""
+        from evotrainer.records.reading import columns_of
+
+        out: dict[int, dict[str, None]] = {}
+        for table in columns_of(self.store(trial), ("id", "split", "step", "error_kind")):
+            for row in table.to_pylist():
+                if row["split"] == "train":
+                    live = out.setdefault(row["step"], {})
+                    live |= {row["id"]: None} if row["error_kind"] is None else {}
+        return {step: list(ids) for step, ids in out.items()}
+
+    def train(self, trial: str, ids: Collection[str]) -> Views:
+        """Some of a training's rollouts, by id, in stored order."""
+        from evotrainer.harness.columns.batch import Batch
+        from evotrainer.harness.columns.features import Views
+        from evotrainer.harness.columns.source import stored
+        from evotrainer.records.reading import read_batches
+
+        return Views(Batch.apart(stored(read_batches([self.store(trial)], ids))))
+
+    def store(self, trial: str) -> Path:
+        """Folder of a trial's rollouts."""
+        return self.folder / "rollouts" / trial

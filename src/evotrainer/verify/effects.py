@@ -14,7 +14,6 @@ from evotrainer.records.events import Certified, TrialFinished
 from evotrainer.run.fresh_seeds import again
 from evotrainer.run.gains import gain_of
 from evotrainer.run.readings import harness_context
-from evotrainer.run.rollouts import RolloutReader
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
 
@@ -32,7 +31,6 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its round
     had then. StoreError where they are gone or damaged.
     """
-    from evotrainer.harness import Batch
     from evotrainer.harness.whatif.backtest import backtest
 
     b, state = event.body, record.state_before(event)
@@ -41,9 +39,8 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     trials = complete(record, due(record, champion.name, event), event)
     stored = [t for t in trials if t.parts]
     context = harness_context(record.task, state, champion.name)
-    reader = RolloutReader(record.folder)
-    rollouts = [r for t in stored for r in reader.load(t.trial, "search")]
-    fresh = backtest(b.intervention, champion.recipe, Batch.of(rollouts), context)
+    batch = record.rollouts.batch(*(t.trial for t in stored))
+    fresh = backtest(b.intervention, champion.recipe, batch, context)
     old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
     numbers = old.pop("numbers"), new.pop("numbers")
     wrong = differences(old, new)
@@ -191,9 +188,7 @@ def gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
     recorded = {r.name for r in event.body.rows if r.gained is not None}
     before = record.before(event)
     rows = [
-        r.model_copy(update={"gained": gain_of(r, before, RolloutReader(record.folder).search)})
-        if r.name in recorded
-        else r
+        r.model_copy(update={"gained": gain_of(r, before, record.rollouts.views)}) if r.name in recorded else r
         for r in fresh.rows
     ]
     return fresh.model_copy(update={"rows": tuple(rows)})

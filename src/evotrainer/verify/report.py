@@ -13,6 +13,7 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened, TrialFinished
+from evotrainer.run.rollouts import RolloutReader
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
@@ -63,6 +64,11 @@ class Record:
         """The event the run began with."""
         body: RunOpened = self.of("run")[0].body
         return body
+
+    @cached_property
+    def rollouts(self) -> RolloutReader:
+        """Its stored rollouts."""
+        return RolloutReader(self.folder)
 
     @cached_property
     def finished(self) -> dict[str, TrialFinished]:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from evotrainer.harness.columns.chunk import turn_text
 from evotrainer.harness.columns.text import MAX_TEXT
-from evotrainer.records.rollout import ToolCall, Turn
+from evotrainer.records.rollout import ToolCall, Turn, turn_text
 
 ActionKind = Literal["edit", "test", "search", "other"]
 MAX_COMMAND = 4000
