@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from evotrainer.records.rollout import Rollout
     from evotrainer.records.store import SealedPart
     from evotrainer.trainers.base import Trainer, TrainRequest
+
+    Groups = Sequence[Sequence[Rollout]]
 
 PR_SET_PDEATHSIG = 1
 BESIDE = "cpu-"
@@ -287,9 +290,9 @@ class TrialProcess:
         request = self.request(start)
         self.beat("training")
 
-        def sink(rollouts: Sequence[Rollout]) -> None:
-            check_faults(spec.trial, "train", rollouts)
-            store.append(_groups(rollouts))
+        def sink(groups: Groups) -> None:
+            check_faults(spec.trial, "train", groups)
+            store.append(groups)
 
         result = trainer.train(request, world, sink, on_step)
         return result.policy_dir, list(result.curve)
@@ -310,33 +313,34 @@ class TrialProcess:
             knobs=spec.world,
         )
 
-        def sink(rollouts: Sequence[Rollout]) -> None:
-            check_faults(spec.trial, plan.split, rollouts)
-            store.append(_groups(rollouts))
+        def sink(groups: Groups) -> None:
+            check_faults(spec.trial, plan.split, groups)
+            store.append(groups)
             self.beat()
 
-        rollouts = trainer.evaluate(request, world, sink)
+        groups = trainer.evaluate(request, world, sink)
         fault_point(f"trial:evaluated:{plan.split}")
-        return split_score(rollouts, plan.split, request.step, plan.attempts, world.proxy[0] if world.proxy else "")
+        return split_score(groups, plan.split, request.step, plan.attempts, world.proxy[0] if world.proxy else "")
 
 
-def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
+def check_faults(trial: str, split: str, groups: Groups) -> None:
     """FaultsError where more than half of one step's or evaluation's attempts were lost; none of them is stored then."""
-    lost = [r for r in rollouts if r.error_kind is not None]
-    if 2 * len(lost) > len(rollouts):
+    lost = [r for g in groups for r in g if r.error_kind is not None]
+    n = sum(map(len, groups))
+    if 2 * len(lost) > n:
         raise FaultsError(
-            f"{len(lost)} of {len(rollouts)} attempts of {trial} on {split} were lost to infrastructure faults; the first: "
+            f"{len(lost)} of {n} attempts of {trial} on {split} were lost to infrastructure faults; the first: "
             f"{lost[0].error_kind}: {' '.join((lost[0].error or 'no message').split())[:300]}"
         )
 
 
-def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
+def split_score(groups: Groups, split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
     """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean, None without any."""
     per: dict[str, list[float]] = {}
     comps: dict[str, list[float]] = {}
     paid: dict[str, list[float]] = {}
     errors = 0
-    for r in rollouts:
+    for r in chain.from_iterable(groups):
         if r.error_kind is not None or r.outcome == "unknown":
             errors += 1
             continue
@@ -357,13 +361,6 @@ def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: in
         errors=errors,
         proxy_per_task={t: sum(v) / len(v) for t, v in paid.items()},
     )
-
-
-def _groups(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
-    out: dict[str, list[Rollout]] = {}
-    for r in rollouts:
-        out.setdefault(r.group or r.id, []).append(r)
-    return list(out.values())
 
 
 def _relative(p: Path, base: Path) -> str:
