@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -291,7 +290,7 @@ class TrialProcess:
         self.beat("training")
 
         def sink(groups: Groups) -> None:
-            check_faults(spec.trial, "train", groups)
+            check_faults(spec.trial, "train", [r for g in groups for r in g])
             store.append(groups)
 
         result = trainer.train(request, world, sink, on_step)
@@ -314,33 +313,32 @@ class TrialProcess:
         )
 
         def sink(groups: Groups) -> None:
-            check_faults(spec.trial, plan.split, groups)
+            check_faults(spec.trial, plan.split, [r for g in groups for r in g])
             store.append(groups)
             self.beat()
 
-        groups = trainer.evaluate(request, world, sink)
+        rollouts = [r for g in trainer.evaluate(request, world, sink) for r in g]
         fault_point(f"trial:evaluated:{plan.split}")
-        return split_score(groups, plan.split, request.step, plan.attempts, world.proxy[0] if world.proxy else "")
+        return split_score(rollouts, plan.split, request.step, plan.attempts, world.proxy[0] if world.proxy else "")
 
 
-def check_faults(trial: str, split: str, groups: Groups) -> None:
+def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
     """FaultsError where more than half of one step's or evaluation's attempts were lost; none of them is stored then."""
-    lost = [r for g in groups for r in g if r.error_kind is not None]
-    n = sum(map(len, groups))
-    if 2 * len(lost) > n:
+    lost = [r for r in rollouts if r.error_kind is not None]
+    if 2 * len(lost) > len(rollouts):
         raise FaultsError(
-            f"{len(lost)} of {n} attempts of {trial} on {split} were lost to infrastructure faults; the first: "
+            f"{len(lost)} of {len(rollouts)} attempts of {trial} on {split} were lost to infrastructure faults; the first: "
             f"{lost[0].error_kind}: {' '.join((lost[0].error or 'no message').split())[:300]}"
         )
 
 
-def split_score(groups: Groups, split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
+def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
     """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean, None without any."""
     per: dict[str, list[float]] = {}
     comps: dict[str, list[float]] = {}
     paid: dict[str, list[float]] = {}
     errors = 0
-    for r in chain.from_iterable(groups):
+    for r in rollouts:
         if r.error_kind is not None or r.outcome == "unknown":
             errors += 1
             continue
