@@ -38,7 +38,9 @@ ALLOWED = {
     "harness.detectors": "errors records harness.context harness.text harness.code_reading harness.columns harness.registry "
     "harness.layers",
     "harness.whatif": "errors records harness.context harness.text harness.columns harness.detectors",
-    "harness.evolving": "errors records harness.context harness.kinds harness.text harness.columns harness.registry",
+    "harness.stored": "records harness.columns",
+    "harness.evolving": "errors records harness.context harness.kinds harness.text harness.columns harness.registry "
+    "harness.stored",
     "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
     "harness.evolving harness.metrics",
     "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.kinds harness.metrics "
@@ -83,7 +85,7 @@ ALLOWED = {
     "executors.process": "",
     "executors.spec": "errors records config",
     "executors.path_map": "executors.spec",
-    "executors.health": "records harness executors.spec",
+    "executors.health": "records harness harness.columns executors.spec",
     "executors.warm": "errors config envs.base trainers.embedded trainers.trl",
     "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
     "executors.spec executors.path_map executors.health executors.warm",
@@ -94,11 +96,11 @@ ALLOWED = {
     "executors": "errors records config executors.spec executors.local executors.ray",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`, so that neither imports the other
-    "rules": "records projections config judge harness harness.evolving",
+    "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.evolving "
-    "harness.whatif envs envs.data trainers executors executors.spec rules",
+    "harness.stored harness.whatif envs envs.data trainers executors executors.spec rules",
     "verify": "errors records sandbox config judge projections skills harness harness.columns harness.evolving "
-    "harness.whatif rules",
+    "harness.stored harness.whatif rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",

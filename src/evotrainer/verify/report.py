@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EvoTrainerError
+from evotrainer.harness.stored import RolloutReader
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened, TrialFinished
@@ -64,6 +65,11 @@ class Record:
         """The event the run began with."""
         body: RunOpened = self.of("run")[0].body
         return body
+
+    @cached_property
+    def rollouts(self) -> RolloutReader:
+        """Its stored rollouts."""
+        return RolloutReader(self.folder)
 
     @cached_property
     def finished(self) -> dict[str, TrialFinished]:
