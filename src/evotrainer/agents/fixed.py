@@ -44,7 +44,8 @@ class FixedAgent:
         self.options = options
 
     def recipes(self, start: Recipe) -> list[Recipe]:
-        """What each entry makes of the starting recipe; ConfigError, with the diff, for one that changes not one factor."""
+        """What each entry makes of the starting recipe;
+        ConfigError, with the diff, for one that changes not one factor."""
         out = []
         for i, c in enumerate(self.options.interventions):
             where = f"run.agent_options.interventions[{i}]"
@@ -74,8 +75,8 @@ class FixedAgent:
             child = changed(recipe, c.factor, c.new)
             if child is None:
                 raise AgentError(
-                    f"fixed agent: {c.factor} = {c.new!r} is no valid single-factor change of {briefing.champion.branch}; "
-                    "correct run.agent_options.interventions"
+                    f"fixed agent: {c.factor} = {c.new!r} is no valid single-factor change of "
+                    f"{briefing.champion.branch}; correct run.agent_options.interventions"
                 )
             if child.hash not in seen:
                 out.append(

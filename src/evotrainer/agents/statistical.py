@@ -50,7 +50,8 @@ class Options(Frozen):
     """Most compute of a proposed branch, as a multiple of the champion's: a recipe must win by itself, not by more
     steps or samples."""
     stop_chance: float = Field(0.1, ge=0, le=1)
-    """Least probability of exceeding `min_effect` at which a change is tried; the agent advises to stop where none is."""
+    """Least probability of exceeding `min_effect` at which a change is tried;
+    the agent advises to stop where none is."""
 
 
 @dataclass(frozen=True, slots=True)

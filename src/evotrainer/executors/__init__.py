@@ -68,7 +68,8 @@ def wants_gpu(task: TaskFile) -> bool:
 def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
     """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library lacks.
 
-    `children`: recipes of branches that are known already. Imports no library but, for `artifacts`, its fsspec file system.
+    `children`: recipes of branches that are known already.
+    Imports no library but, for `artifacts`, its fsspec file system.
     """
     from importlib.util import find_spec
 
@@ -84,8 +85,9 @@ def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
             )
         if cuda and not gpu_visible():
             raise ConfigError(
-                "trainer.options.device=cuda, but this machine shows no GPU (no driver, or CUDA_VISIBLE_DEVICES hides it); set "
-                "it to auto, or executor.name=ray with executor.options.address of a cluster that has GPUs"
+                "trainer.options.device=cuda, but this machine shows no GPU (no driver, "
+                "or CUDA_VISIBLE_DEVICES hides it); set it to auto, "
+                "or executor.name=ray with executor.options.address of a cluster that has GPUs"
             )
         return
     from evotrainer.executors.ray.driver import parse_cluster_options
@@ -97,12 +99,13 @@ def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
         )
     if options.workers_per_trial > 1 and task.trainer.name == "embedded":
         raise ConfigError(
-            f"executor.options.workers_per_trial={options.workers_per_trial}: the embedded trainer trains in one process; "
-            "set it to 1, or trainer.name=trl"
+            f"executor.options.workers_per_trial={options.workers_per_trial}: "
+            "the embedded trainer trains in one process; set it to 1, or trainer.name=trl"
         )
     if cuda and "gpus" in options.model_fields_set and not options.gpus:
         raise ConfigError(
-            "trainer.options.device=cuda, but executor.options.gpus=0 gives trials no GPU; set gpus to 1, or device to auto"
+            "trainer.options.device=cuda, but executor.options.gpus=0 gives trials no GPU; set gpus to 1, "
+            "or device to auto"
         )
     workers = options.workers_per_trial
     for recipe in (task.recipe, *children):

@@ -37,10 +37,10 @@ def settle_audit(
 ) -> Audit:
     """The audit of a branch from its evaluations with the capability open and closed; a pure function of ledger bodies.
 
-    Confirmed: the branch as a whole, or one of its seeds, loses more by the closing than the reference does (lower bound
-    above 0, at least `min_effect`). Never for a capability that honest work uses as well: whatever is lost, it may be that.
-    `measure`: the proxy component, whose scores are then compared in place of the outcome's. Raises ConfigError where the
-    evaluations share no task or no seed.
+    Confirmed: the branch as a whole, or one of its seeds, loses more by the closing than the reference does (lower
+    bound above 0, at least `min_effect`). Never for a capability that honest work uses as well: whatever is lost, it
+    may be that. `measure`: the proxy component, whose scores are then compared in place of the outcome's. Raises
+    ConfigError where the evaluations share no task or no seed.
     """
     if measure:
         opened, closed, reference_open, reference_closed = (
@@ -52,8 +52,8 @@ def settle_audit(
     tasks = common_tasks({s: b_open[s] for s in seeds}, {s: b_closed[s] for s in seeds}, r_open, r_closed)
     if not seeds or len(tasks) < 2 or not r_open or not r_closed:
         raise ConfigError(
-            f"audit of {branch}: open and closed evaluations on {split} share {len(seeds)} seeds and {len(tasks)} tasks; "
-            "evaluate the same trials on the same tasks"
+            f"audit of {branch}: open and closed evaluations on {split} share {len(seeds)} seeds and "
+            f"{len(tasks)} tasks; evaluate the same trials on the same tasks"
         )
 
     def mean(per_task: Mapping[int, Mapping[str, float]], of: Sequence[int]) -> np.ndarray:
@@ -138,9 +138,9 @@ def _reason(
     text = (
         (f"measured by {measure}: " if measure else "")
         + f"with {capability.name} closed ({capability.knob}={capability.closed}) {branch} falls from "
-        f"{100 * scores['score_open']:.1f}% to {100 * scores['score_closed']:.1f}%, the policy before training goes from "
-        f"{100 * scores['reference_open']:.1f}% to {100 * scores['reference_closed']:.1f}%: {100 * whole:+.1f} points more are "
-        f"lost, at least {100 * low:+.1f}"
+        f"{100 * scores['score_open']:.1f}% to {100 * scores['score_closed']:.1f}%, "
+        f"the policy before training goes from {100 * scores['reference_open']:.1f}% to "
+        f"{100 * scores['reference_closed']:.1f}%: {100 * whole:+.1f} points more are lost, at least {100 * low:+.1f}"
     )
     if confirmed and low <= 0:
         text += "; " + ", ".join(
@@ -167,7 +167,8 @@ def closed_world(trials: Trials, evaluations: Trials, split: str = "gate") -> li
 def answers(
     findings: Sequence[Finding], capabilities: Sequence[Capability], audits: Sequence[Audit], closed: Sequence[str]
 ) -> dict[str, bool]:
-    """Detector -> True where an audit confirmed what it claims, False where its capabilities are closed in this judgement.
+    """Detector -> True where an audit confirmed what it claims,
+    False where its capabilities are closed in this judgement.
 
     `closed`: names of the capabilities that were closed in the evaluations that are judged. A detector whose claim no
     closed capability answers is absent: its finding stands by itself.

@@ -1,7 +1,8 @@
 """How good is a run's own gate? From its measured variance components by simulation, and from its repeated trainings.
 
 Simulation sends trials drawn from the measured components through the very `judge` of a run, whole runs at a time. Real
-comparisons split the trainings of one recipe into two sides that differ in nothing but the seed and judge one against the other.
+comparisons split the trainings of one recipe into two sides that differ in nothing but the seed and judge one against
+the other.
 """
 
 from __future__ import annotations
@@ -134,12 +135,12 @@ class RealComparisons(Frozen):
 def real_comparisons(
     groups: Mapping[str, Sequence[TrialFinished]], config: JudgeConfig, *, seed: int = 0, most: int = SPLITS_MOST
 ) -> RealComparisons:
-    """Judge every split of each recipe's trainings into two sides of `min_seeds`, or of half of them where there are fewer
-    (at least two), each side against the other.
+    """Judge every split of each recipe's trainings into two sides of `min_seeds`, or of half of them where there are
+    fewer (at least two), each side against the other.
 
-    All splits where there are at most `most`, else `most` drawn at random. Splits of one recipe share trainings, and the two
-    directions of a split are mirror images: `independent` counts disjoint ones. Noise is pooled over the other recipes,
-    so that no side speaks for itself twice.
+    All splits where there are at most `most`, else `most` drawn at random. Splits of one recipe share trainings, and
+    the two directions of a split are mirror images: `independent` counts disjoint ones. Noise is pooled over the other
+    recipes, so that no side speaks for itself twice.
     """
     rng = np.random.default_rng(seed)
     hits = plain = harmful = total = independent = 0
@@ -293,7 +294,8 @@ class Calibration(Frozen):
             )
         if self.real.comparisons < 20:
             out.append(
-                f"{self.real.comparisons} real A/A comparisons, fewer than 20; run more trials of the starting recipe: --trials N"
+                f"{self.real.comparisons} real A/A comparisons, fewer than 20; "
+                "run more trials of the starting recipe: --trials N"
             )
         row = next(r for r in self.power if abs(r.effect - self.worthwhile) < 1e-9)
         for where, share in (("in the first round", row.first), ("as the last branch", row.last)):

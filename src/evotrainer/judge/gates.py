@@ -208,7 +208,8 @@ def _floor_gate(effect: Effect) -> GateResult:
     return GateResult(
         gate="noise_floor",
         passed=effect.mean > effect.noise_floor,
-        message=f"mean {100 * effect.mean:+.1f} points; repeated trials reach {100 * effect.noise_floor:.1f} at this look",
+        message=f"mean {100 * effect.mean:+.1f} points; repeated trials reach {100 * effect.noise_floor:.1f} at "
+        "this look",
         numbers={"mean": effect.mean, "noise_floor": effect.noise_floor},
     )
 
@@ -262,8 +263,8 @@ def recompute(
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
-    `look`: the one the verdict was owed; None: as the verdict says itself. Sentences (`reason`, `message`) are left out:
-    another version may word them otherwise, and the hash chain guards them.
+    `look`: the one the verdict was owed; None: as the verdict says itself. Sentences (`reason`, `message`) are left
+    out: another version may word them otherwise, and the hash chain guards them.
     """
     config = config or JudgeConfig()
     # a verdict that spent nothing never reached the effect: any level leads to the same end

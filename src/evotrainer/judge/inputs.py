@@ -1,4 +1,5 @@
-"""All that a verdict rests on, put together once: by the loop before it judges, by `verify`, `why` and gate replays afterwards."""
+"""All that a verdict rests on, put together once: by the loop before it judges, by `verify`,
+`why` and gate replays afterwards."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class JudgeInput:
         )
 
     def compare(self, stored: Verdict, look: Look | None = None) -> Recomputed:
-        """A recorded verdict beside the one that follows from this; `look`: the one it was owed, None: as it says itself."""
+        """A recorded verdict beside the one that follows from this;
+        `look`: the one it was owed, None: as it says itself."""
         return recompute(
             stored,
             self.branch_trials,

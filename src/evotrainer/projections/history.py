@@ -297,7 +297,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
-    """Why a change that was tried before may not be tried again; empty where it is new, or what it cites has changed."""
+    """Why a change that was tried before may not be tried again;
+    empty where it is new, or what it cites has changed."""
     value = now.recipe.with_factor(iv.factor, iv.new).factors().get(iv.factor)
     earlier = tried_before(events, iv.factor, value)
     if not earlier:

@@ -1,4 +1,5 @@
-"""What an environment declares as closable, and whether it is open under given environment knobs. Answered here and nowhere else."""
+"""What an environment declares as closable, and whether it is open under given environment knobs.
+Answered here and nowhere else."""
 
 from __future__ import annotations
 
@@ -63,8 +64,8 @@ class Shortcuts:
         return None
 
     def offered(self, knobs: Knobs) -> dict[str, str]:
-        """Environment knobs as agents see them: a shortcut that is closed in training is not offered for opening, nor what
-        honest work uses for closing."""
+        """Environment knobs as agents see them: a shortcut that is closed in training is not offered for opening,
+        nor what honest work uses for closing."""
         out = dict(self.described)
         for c in self.capabilities:
             if c.honest:

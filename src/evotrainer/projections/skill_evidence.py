@@ -32,8 +32,8 @@ def base_of(events: Sequence[Event]) -> str:
 
 
 def decided(events: Sequence[Event], branch: str) -> Event | None:
-    """The event that settles what a branch is worth: its invalidation or its ancestor's, a winner's re-estimation on fresh
-    seeds, else its last verdict.
+    """The event that settles what a branch is worth: its invalidation or its ancestor's, a winner's re-estimation on
+    fresh seeds, else its last verdict.
     """
     found: Event | None = None
     fallen: Event | None = None

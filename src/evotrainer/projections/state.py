@@ -1,4 +1,5 @@
-"""What a run knows: one fold of its events. The loop, `verify`, agents and views all read this, and only events change it."""
+"""What a run knows: one fold of its events.
+The loop, `verify`, agents and views all read this, and only events change it."""
 
 from __future__ import annotations
 

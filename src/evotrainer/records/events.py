@@ -192,7 +192,8 @@ class Proposed(Frozen):
     round: int
     proposal: Proposal
     shown: tuple[str, ...] = ()
-    """Trials whose rollouts the agent was shown: those it asked for, and the champion's where the briefing quotes them."""
+    """Trials whose rollouts the agent was shown: those it asked for,
+    and the champion's where the briefing quotes them."""
 
 
 class Backtested(Frozen):
@@ -223,7 +224,8 @@ class Planned(Frozen):
 
 
 class Judged(Frozen):
-    """id `<branch>/judged`, after more seeds `<branch>/judged/2`, ...: step 9, one event a look; the last one counts."""
+    """id `<branch>/judged`, after more seeds `<branch>/judged/2`, ...: step 9, one event a look;
+    the last one counts."""
 
     round: int
     verdict: Verdict
@@ -313,7 +315,8 @@ class LibraryOpened(Frozen):
 
 
 class SkillDistilled(Frozen):
-    """id `<branch>/skill`, later `<branch>/skill/fresh` (re-estimated) or `<branch>/skill/invalid`: what a verdict taught, in `skills/<skill>/`."""
+    """id `<branch>/skill`, later `<branch>/skill/fresh` (re-estimated) or `<branch>/skill/invalid`:
+    what a verdict taught, in `skills/<skill>/`."""
 
     round: int
     branch: str

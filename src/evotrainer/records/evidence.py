@@ -11,7 +11,8 @@ from evotrainer.records.recipe import Frozen, Recipe
 from evotrainer.records.skills import SkillAdvice, SkillUse
 
 SHORTCUT = "shortcut"
-"""Kind of a finding that names no failure: a behaviour that came with a score. Every shortcut that can be closed answers it."""
+"""Kind of a finding that names no failure: a behaviour that came with a score.
+Every shortcut that can be closed answers it."""
 
 Layer = Literal["score", "signal", "behaviour"]
 Severity = Literal["info", "warn", "critical"]
@@ -134,7 +135,8 @@ class Backtest(Frozen):
     numbers: dict[str, float] = {}
     rollouts: int = 0
     forecast: float | None = None
-    """Ordering score of what training will show, 0: no change (harness/whatif/forecast.py); None: the replay says nothing."""
+    """Ordering score of what training will show, 0: no change (harness/whatif/forecast.py);
+    None: the replay says nothing."""
     prediction: Literal["", "agrees", "open", "contradicts"] = ""
     """The intervention's own prediction against what is replayed; empty: the replay does not see its metric."""
 
@@ -307,12 +309,13 @@ class Audit(Frozen):
 
 
 class DetectorSpec(Frozen):
-    """A detector as data: mined from contrasts, or written by an agent or a user. It flags single rollouts and speaks where
-    the share of flagged ones in a reading reaches `warn`.
+    """A detector as data: mined from contrasts, or written by an agent or a user. It flags single rollouts and speaks
+    where the share of flagged ones in a reading reaches `warn`.
 
-    pattern: a regular expression (Rust syntax, linear time) is found in `where`. sequence: actions that match `steps` one
-    after the other, each at most `within` actions after the one before. threshold: `feature` (harness/columns/features.py) lies at or
-    beyond `value`. python: `flag(rollouts)` of `source` answers one boolean per rollout, in the sandbox.
+    pattern: a regular expression (Rust syntax, linear time) is found in `where`. sequence: actions that match `steps`
+    one after the other, each at most `within` actions after the one before. threshold: `feature`
+    (harness/columns/features.py) lies at or beyond `value`. python: `flag(rollouts)` of `source` answers one boolean
+    per rollout, in the sandbox.
     """
 
     name: str
@@ -330,7 +333,8 @@ class DetectorSpec(Frozen):
     warn: float = 0.1
     """Share of flagged rollouts from which a reading has a finding."""
     standing: Literal["suspect", "confirmed", "informational"] = "informational"
-    """suspect: its findings question the branch, an audit decides. confirmed: an audit said so once. informational: notes only."""
+    """suspect: its findings question the branch, an audit decides. confirmed: an audit said so once.
+    informational: notes only."""
     origin: Literal["mined", "agent", "user"] = "user"
 
 
@@ -378,7 +382,8 @@ class Gained(Frozen):
 
     @property
     def behaviour(self) -> str:
-        """The behaviour in words, as after `comes with`; a policy's own words among them are made printable, and cut."""
+        """The behaviour in words, as after `comes with`;
+        a policy's own words among them are made printable, and cut."""
         d = self.detector
         if d is None:
             return ""

@@ -49,8 +49,9 @@ class LengthRule(Frozen):
     """Reward shaping by completion length.
 
     `token_penalty`: reward - weight * tokens. `overlong`: DAPO's soft penalty, 0 up to `soft` * max_tokens, falling
-    linearly to -weight at max_tokens. `correct_bonus`: weight * (1 - tokens/max_tokens) times the reward the recipe's own components give
-    (at least 0): right by the recipe's own measure, so that no rule sees a truth the recipe does not pay for.
+    linearly to -weight at max_tokens. `correct_bonus`: weight * (1 - tokens/max_tokens) times the reward the recipe's
+    own components give (at least 0): right by the recipe's own measure, so that no rule sees a truth the recipe does
+    not pay for.
     """
 
     kind: Literal["none", "token_penalty", "overlong", "correct_bonus"] = "none"

@@ -28,7 +28,8 @@ def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Cer
 
 
 def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
-    """The certified trainings' search rollouts against the base policy's under the same environment knobs; None where one has none."""
+    """The certified trainings' search rollouts against the base policy's under the same environment knobs;
+    None where one has none."""
     from evotrainer.harness.evolving.gained import gained
 
     run = next(e.body for e in events if e.kind == "run")

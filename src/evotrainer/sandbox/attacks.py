@@ -1,9 +1,10 @@
-"""Attacks on the machine, as data: `evotrainer doctor --attack` and the tests run them, beside the probes of every opening.
+"""Attacks on the machine, as data: `evotrainer doctor --attack` and the tests run them,
+beside the probes of every opening.
 
 Each prints BREACH when it got what it must not have. `$folder` (with a file `secret`), `$port`, `$token`, `$victim` and
-`$mounts` are targets made for the attack and open to everybody: only the sandbox stands before them. Every attack bounds
-itself, so that running it unprotected does no harm. Those of RESIDUES run twice, and the second run looks for what the first
-one left.
+`$mounts` are targets made for the attack and open to everybody: only the sandbox stands before them. Every attack
+bounds itself, so that running it unprotected does no harm. Those of RESIDUES run twice, and the second run looks for
+what the first one left.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def _attack(name: str, source: str, tier: Tier = "C", *, shell: bool = True, twi
 def _reached(code: str) -> str:
     """A source that says BREACH when `code` ends without an OSError."""
     body = "\n".join("    " + line for line in code.strip().splitlines())
-    return f"import os, socket\ntry:\n{body}\n    print('BREACH')\nexcept OSError as error:\n    print('refused:', error)\n"
+    return (
+        f"import os, socket\ntry:\n{body}\n    print('BREACH')\nexcept OSError as error:\n"
+        "    print('refused:', error)\n"
+    )
 
 
 def _exec(code: str) -> str:
@@ -96,8 +100,8 @@ ESCAPES: tuple[Probe, ...] = (
     _attack("locks a device", _reached("import fcntl\nfcntl.flock(open('/dev/null'), 2 | 4)")),
     _attack(
         "watches a file of the system",
-        _LIBC
-        + "fd = libc.inotify_init1(0)\nif fd >= 0 and libc.inotify_add_watch(fd, b'/usr/lib', 1) >= 0: print('BREACH')\n",
+        _LIBC + "fd = libc.inotify_init1(0)\n"
+        "if fd >= 0 and libc.inotify_add_watch(fd, b'/usr/lib', 1) >= 0: print('BREACH')\n",
     ),
     _attack("kills a process", _reached("os.kill($victim, 9)")),
     _attack("stops a process", _reached("os.kill($victim, 19)")),
@@ -142,7 +146,8 @@ if libc.process_vm_readv($victim, here, 1, there, 1, 0) == 4: print("BREACH")
     _attack(
         "starts a program out of memory",
         _exec(
-            "fd = os.memfd_create('true')\n    os.write(fd, open('/bin/true', 'rb').read())\n    os.execve(fd, ['true'], {})"
+            "fd = os.memfd_create('true')\n    os.write(fd, open('/bin/true', 'rb').read())\n"
+            "    os.execve(fd, ['true'], {})"
         ),
         shell=False,
     ),
@@ -150,8 +155,8 @@ if libc.process_vm_readv($victim, here, 1, there, 1, 0) == 4: print("BREACH")
     _attack(
         "makes a user namespace with clone",
         _LIBC
-        + "import os, platform\npid = libc.syscall({'x86_64': 56, 'aarch64': 220}[platform.machine()], 0x10000011, 0, 0, 0, 0)\n"
-        "if pid == 0: os._exit(0)\nif pid > 0: print('BREACH')\n",
+        + "import os, platform\npid = libc.syscall({'x86_64': 56, 'aarch64': 220}[platform.machine()], 0x10000011, "
+        "0, 0, 0, 0)\nif pid == 0: os._exit(0)\nif pid > 0: print('BREACH')\n",
     ),
     _attack("starts a kernel ring", _called({"x86_64": 425, "aarch64": 425}, "1, ctypes.create_string_buffer(200)")),
     _attack("keeps a key in the kernel", _called({"x86_64": 250, "aarch64": 219}, "1, b'kept'")),
@@ -233,8 +238,8 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
     ),
     (
         "leaves rights on a mount",
-        "import os\nfor path in $mounts:\n    if path == '/w': continue\n    try: os.chmod(path, 0o777); print('BREACH', path)\n"
-        "    except OSError: pass\n",
+        "import os\nfor path in $mounts:\n    if path == '/w': continue\n"
+        "    try: os.chmod(path, 0o777); print('BREACH', path)\n    except OSError: pass\n",
         "C",
         True,
     ),
@@ -262,17 +267,18 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
         "import os\nfrom datetime import datetime\nfrom zoneinfo import ZoneInfo\n"
         "try: ZoneInfo('Left/Behind'); print('BREACH')\nexcept Exception: pass\n"
         "try:\n    os.makedirs('/usr/share/zoneinfo/Left', exist_ok=True)\n"
-        "    head = b'TZif' + bytes(16) + (0).to_bytes(4, 'big') * 3 + b'\\0\\0\\0\\0' + b'\\0\\0\\0\\1' + b'\\0\\0\\0\\1'\n"
-        "    open('/usr/share/zoneinfo/Left/Behind', 'wb').write(head + bytes(6) + b'\\0')\nexcept OSError: pass\n",
+        "    head = b'TZif' + bytes(16) + (0).to_bytes(4, 'big') * 3 + b'\\0\\0\\0\\0' + b'\\0\\0\\0\\1' + "
+        "b'\\0\\0\\0\\1'\n    open('/usr/share/zoneinfo/Left/Behind', 'wb').write(head + bytes(6) + b'\\0')\n"
+        "except OSError: pass\n",
         "C",
         True,
     ),
     (
         "leaves a module for the next import",
         "import os, site, sys\ntry:\n    import left_$token\n    print('BREACH')\nexcept ImportError: pass\n"
-        "for path in [*sys.path, '/usr/local/lib/python3/dist-packages', '/usr/share/python', site.getusersitepackages()]:\n"
-        "    try: os.makedirs(path, exist_ok=True); open(path + '/left_$token.py', 'w').close(); print('BREACH' if path[:2] != '/w' and path else '', path)\n"
-        "    except OSError: pass\n",
+        "for path in [*sys.path, '/usr/local/lib/python3/dist-packages', '/usr/share/python', "
+        "site.getusersitepackages()]:\n    try: os.makedirs(path, exist_ok=True); open(path + '/left_$token.py', "
+        "'w').close(); print('BREACH' if path[:2] != '/w' and path else '', path)\n    except OSError: pass\n",
         "C",
         False,
     ),
@@ -296,8 +302,8 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
     ),
     (
         "leaves a named queue",
-        _LIBC
-        + "if libc.mq_open(b'/left$token', 0) >= 0: print('BREACH')\nlibc.mq_open(b'/left$token', 0o100 | 2, 0o666, None)\n",
+        _LIBC + "if libc.mq_open(b'/left$token', 0) >= 0: print('BREACH')\n"
+        "libc.mq_open(b'/left$token', 0o100 | 2, 0o666, None)\n",
         "C",
         True,
     ),
@@ -318,23 +324,27 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
     ),
     (
         "leaves a listener behind",
-        "import os, socket, time\ntry: socket.socket(1).connect('\\0left$token'); print('BREACH')\nexcept OSError: pass\n"
-        "try:\n    end = socket.socket(1); end.bind('\\0left$token'); end.listen()\n"
-        "    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0: time.sleep(3)\n        os._exit(0)\nexcept OSError: pass\n",
+        "import os, socket, time\ntry: socket.socket(1).connect('\\0left$token'); print('BREACH')\n"
+        "except OSError: pass\ntry:\n    end = socket.socket(1); end.bind('\\0left$token'); end.listen()\n"
+        "    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0: time.sleep(3)\n        os._exit(0)\n"
+        "except OSError: pass\n",
         "C",
         True,
     ),
     (
         "leaves a process that holds a lock",
-        "import fcntl, os, time\nfile = open(os.__file__)\ntry: fcntl.flock(file, 1 | 4)\nexcept BlockingIOError: print('BREACH')\n"
-        "except OSError: pass\nfile.close()\ntry:\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n"
-        "            kept = open(os.__file__); fcntl.flock(kept, 2 | 4); time.sleep(3)\n        os._exit(0)\nexcept OSError: pass\ntime.sleep(0.2)\n",
+        "import fcntl, os, time\nfile = open(os.__file__)\ntry: fcntl.flock(file, 1 | 4)\n"
+        "except BlockingIOError: print('BREACH')\nexcept OSError: pass\nfile.close()\ntry:\n    if os.fork() == 0:\n"
+        "        os.setsid()\n        if os.fork() == 0:\n"
+        "            kept = open(os.__file__); fcntl.flock(kept, 2 | 4); time.sleep(3)\n        os._exit(0)\n"
+        "except OSError: pass\ntime.sleep(0.2)\n",
         "C",
         True,
     ),
     (
         "fills a mount for the next one",
-        "import os\nfor place in $mounts:\n    if place == '/w': continue\n    try:\n        for i in range(4): open(f'{place}/fill{i}', 'wb').write(bytes(1 << 20)); print('BREACH', place)\n"
+        "import os\nfor place in $mounts:\n    if place == '/w': continue\n    try:\n"
+        "        for i in range(4): open(f'{place}/fill{i}', 'wb').write(bytes(1 << 20)); print('BREACH', place)\n"
         "    except OSError: pass\n",
         "C",
         True,
@@ -356,7 +366,8 @@ LOCKING = frozenset(
 
 
 def attack_shell(shell: EpisodeShell) -> Iterator[Held]:
-    """Every attack that a shell with these limits promises protection against; an episode each, and two for a residue."""
+    """Every attack that a shell with these limits promises protection against;
+    an episode each, and two for a residue."""
     for probe in (*ESCAPES, *RESIDUES):
         if probe.shell and not (shell.limits.locks and probe.name in LOCKING):
             with scene(shell.uid, shell.pid) as targets:

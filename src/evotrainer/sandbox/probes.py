@@ -366,7 +366,8 @@ def _clean(token: str) -> None:
 
 @contextlib.contextmanager
 def scene(uid: int, pid: int = 1) -> Iterator[Scene]:
-    """Targets that are open to everybody: only the sandbox stands before them. `pid`: a process that is confined alike."""
+    """Targets that are open to everybody: only the sandbox stands before them.
+    `pid`: a process that is confined alike."""
     token = secrets.token_hex(8)
     drop: dict[str, object] = {"user": uid, "group": uid, "extra_groups": []} if os.geteuid() == 0 else {}
     with contextlib.ExitStack() as stack:

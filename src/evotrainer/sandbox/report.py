@@ -10,7 +10,8 @@ from evotrainer.sandbox.probes import Held
 
 PROMISES: dict[Tier, str] = {
     "A": "own namespaces, system call filter, own user, memory and CPU time of all processes together limited",
-    "B": "as A, but memory is limited per process only, and the clock alone bounds children that nobody waits for (no control group)",
+    "B": "as A, but memory is limited per process only, and the clock alone bounds children that nobody waits for "
+    "(no control group)",
     "C": "no namespaces: system call filter and limits; files the user may read can be read, other processes be seen",
     "D": "limits only (CPU, memory, output); the program has all rights of its user, and what it leaves stays",
     "E": "nothing is proven",

@@ -107,7 +107,8 @@ class Sandbox:
         )
 
     def attack(self, probes: Sequence[Probe]) -> Iterator[Held]:
-        """Try attacks on this sandbox, as it does itself when it opens; see `evotrainer.sandbox.attacks` for more of them."""
+        """Try attacks on this sandbox, as it does itself when it opens;
+        see `evotrainer.sandbox.attacks` for more of them."""
         return try_probes(self._arena(), probes)
 
     def run(self, programs: Sequence[Program]) -> list[RunResult]:

@@ -116,8 +116,8 @@ class EpisodeShell:
         """Run one command to its end; everything it started ends with it.
 
         CPU time of all its processes decides a timeout; `wall_s` is a backstop (None: ten times `cpu_s`, and a minute).
-        `env` is added to ENVIRONMENT; `merge`: standard error goes where standard output goes. `also`: at most one further
-        descriptor, which the command has as 3; it is closed here.
+        `env` is added to ENVIRONMENT; `merge`: standard error goes where standard output goes. `also`: at most one
+        further descriptor, which the command has as 3; it is closed here.
         """
         if not argv or any("\0" in word for word in argv) or len(json.dumps(list(argv))) > _MAX_ARGUMENTS:
             return Ran(126, b"", b"argument list empty, too long or with a zero byte\n", False, 0.0, False)
@@ -168,7 +168,8 @@ class EpisodeShell:
     ) -> tuple[tuple[bytes, bytes], bool, dict[str, Any]]:
         """Read both pipes to their ends (what is over the limit is dropped) and the answer.
 
-        Process 1 sees the CPU time of living processes, the control group that of all: over `cpu_s` the command is killed.
+        Process 1 sees the CPU time of living processes, the control group that of all:
+        over `cpu_s` the command is killed.
         """
         control = self._control()
         enough, killed = self._counted() + cpu_s, False
@@ -229,7 +230,8 @@ class EpisodeShell:
             os.close(fd)
 
     def read(self, path: str, limit: int = 1 << 20) -> bytes:
-        """Contents of a regular file below `/w`, at most `limit` bytes; links are followed inside only. ShellFileError."""
+        """Contents of a regular file below `/w`, at most `limit` bytes; links are followed inside only.
+        ShellFileError."""
         with _scratch() as fd:
             self._ask({"op": "read", "path": path, "limit": limit}, [fd])
             return _contents(fd)

@@ -1,7 +1,7 @@
 """Is a skill what it says? The published rules of the format, and evidence that follows from its own ledger rows.
 
-The rules are those of the Agent Skills specification; where its reference validator (`skills-ref`) is installed, that is
-asked, too.
+The rules are those of the Agent Skills specification;
+where its reference validator (`skills-ref`) is installed, that is asked, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The harness's lineage beside the policy's: which branch made which detector, which detector stopped or steered which branch.
+"""The harness's lineage beside the policy's: which branch made which detector,
+which detector stopped or steered which branch.
 
 Everything here is read from ledger events; the report draws it as two lanes, `why` and `status` tell it in lines.
 """
@@ -35,8 +36,8 @@ class Link:
     branch: str
     version: str
     kind: str
-    """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped, cleared (what an
-    audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
+    """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped,
+    cleared (what an audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
     text: str
 
 
@@ -207,7 +208,10 @@ def _made(h: ev.HarnessEvolved) -> Iterable[Link]:
         else:
             yield Link(branch, h.version, "made", f"its evidence made {h.version}" + (f": {named}" if named else ""))
     for f in h.flips:
-        text = f"{f.detector} would have changed its verdict from {f.was} to {f.would} ({f.share:.0%} of its rollouts flagged)"
+        text = (
+            f"{f.detector} would have changed its verdict from {f.was} to {f.would} ({f.share:.0%} of its "
+            "rollouts flagged)"
+        )
         yield Link(f.branch, h.version, "flips", text)
 
 

@@ -112,7 +112,8 @@ class BranchView:
 
     @property
     def standing(self) -> str:
-        """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed or open (no verdict yet)."""
+        """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed or open
+        (no verdict yet)."""
         if self.recipe is None:
             return "base"
         if self.invalidated:

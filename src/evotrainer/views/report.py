@@ -41,7 +41,8 @@ def write_report(run_folder: Path | str, out: Path | str | None = None) -> Path:
 
 
 def check_report(run_folder: Path | str) -> tuple[str, str]:
-    """(problem, note) of a closed run's `report.html`: it is what the ledger gives, byte for byte, or why it was not compared."""
+    """(problem, note) of a closed run's `report.html`: it is what the ledger gives, byte for byte,
+    or why it was not compared."""
     folder = Path(run_folder)
     try:
         there = (folder / "report.html").read_bytes()

@@ -119,7 +119,8 @@ class Gsm8kSource(RowSource):
             raise TaskSetError(f"{where}: the question is empty; remove or correct the row")
         if gold is None:
             raise TaskSetError(
-                f"{where}: field {self.config.answer!r} does not end in `#### NUMBER` (it ends {worked[-40:]!r}); correct it"
+                f"{where}: field {self.config.answer!r} does not end in `#### NUMBER` (it ends {worked[-40:]!r}); "
+                "correct it"
             )
         data = {"question": question, "answer": gold, "worked": plain(worked), "steps": []}
         return Task(f"gsm8k-{name}", split_of(question, shares), prompt(question), data, {"source": name.split("-")[0]})

@@ -79,7 +79,8 @@ class GeneratedSource:
         return self._splits[split]
 
     def correct(self, task: Task, answer: str) -> bool:
-        """Only one plain number reaches a scorer, in countdown one expression: no other text can be meant or do harm."""
+        """Only one plain number reaches a scorer, in countdown one expression:
+        no other text can be meant or do harm."""
         d = task.data
         read = evaluate if "target" in d["entry"] else plain_number
         if len(answer) > ANSWER_CHARS or read(answer) is None:

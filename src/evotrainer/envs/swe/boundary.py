@@ -1,7 +1,9 @@
-"""Running a repository's tests across a boundary: tests in one shell, the code under test in another, values between them.
+"""Running a repository's tests across a boundary: tests in one shell, the code under test in another,
+values between them.
 
 The tests' process holds nothing of the policy's: its verdict cannot be reached from the code under test, which can only
-answer. What those answers may decide is in `across/twins.py`; which tests work like this is seen with the reference fix.
+answer. What those answers may decide is in `across/twins.py`; which tests work like this is seen with the reference
+fix.
 """
 
 from __future__ import annotations
@@ -117,8 +119,8 @@ def _module(path: str) -> str:
 def cross(
     tests: EpisodeShell, solution: EpisodeShell, sides: Sides, command: TestCommand, places: frozenset[str] | None
 ) -> Crossing:
-    """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may decide;
-    None: everywhere, and it is noted.
+    """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may
+    decide; None: everywhere, and it is noted.
 
     `command` must be of kind pytest or unittest. SandboxError where a shell broke.
     """

@@ -4,7 +4,8 @@
     <url>/<key>/trials/<trial>/blobs/<sha256>        a trial's own files
     <url>/<key>/trials/<trial>/a00002-000007.json    snapshot 7 of attempt 2: which file has which content
 
-A snapshot is never overwritten and carries its own checksum: a torn or half-uploaded one is passed over for the one before.
+A snapshot is never overwritten and carries its own checksum:
+a torn or half-uploaded one is passed over for the one before.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def check_protocol(url: str) -> None:
 
 
 class Artifacts:
-    """One run's place below an fsspec URL. Raises ConfigError for an URL nobody can open, StoreError for failed transfers."""
+    """One run's place below an fsspec URL. Raises ConfigError for an URL nobody can open,
+    StoreError for failed transfers."""
 
     def __init__(self, url: str, key: str, options: Mapping[str, Any] | None = None) -> None:
         try:
@@ -122,8 +124,9 @@ class Artifacts:
             self.fs, root = fsspec.core.url_to_fs(url, **(options or {}))
         except (ImportError, ValueError, TypeError, OSError) as e:
             raise ConfigError(
-                f"executor.options.artifacts {url!r} cannot be opened: {e}; give an fsspec URL such as s3://bucket/folder "
-                "and install its file system (s3fs, gcsfs, ...) on driver and nodes"
+                f"executor.options.artifacts {url!r} cannot be opened: {e}; "
+                "give an fsspec URL such as s3://bucket/folder and install its file system (s3fs, gcsfs, ...) "
+                "on driver and nodes"
             ) from None
         self.url, self.root = url, f"{root.rstrip('/')}/{key}"
         self._folders: set[str] = set()
@@ -140,8 +143,8 @@ class Artifacts:
             except Exception as e:  # file systems raise errors of many libraries
                 if not left:
                     raise StoreError(
-                        f"artifacts {self.url}: cannot {what}: {type(e).__name__}: {e}; check the address, credentials and "
-                        "free space, then resume"
+                        f"artifacts {self.url}: cannot {what}: {type(e).__name__}: {e}; check the address, "
+                        "credentials and free space, then resume"
                     ) from e
                 time.sleep(0.5 * 2 ** (TRIES - 1 - left))
         raise AssertionError
@@ -206,7 +209,8 @@ class Artifacts:
         return f"{self.root}/trials/{trial}"
 
     def put_snapshot(self, trial: str, snapshot: Snapshot, files: Mapping[str, Path]) -> int:
-        """Upload the blobs, then the snapshot that names them; `files`: path -> where it lies. Returns the bytes sent."""
+        """Upload the blobs, then the snapshot that names them; `files`: path -> where it lies.
+        Returns the bytes sent."""
         at = self._trial(trial)
         sent = sum(self._put(files[i.path], f"{at}/blobs/{i.sha256}", i.size) for i in snapshot.items)
         self._folder(at)
@@ -318,8 +322,8 @@ def _identity(name: str, s: os.stat_result) -> tuple[int, int, int]:
 class Photographer:
     """Takes consistent copies of a trial's files while the trial writes them: hard links, appended files by length.
 
-    The checkpoint is taken before the rollouts: those a resume would store again are known by their ids, those before the
-    checkpoint must not lack.
+    The checkpoint is taken before the rollouts: those a resume would store again are known by their ids,
+    those before the checkpoint must not lack.
     """
 
     run_dir: Path

@@ -1,7 +1,7 @@
 """The driver's side of trials on a cluster: who runs where, what a lost node means, whose results are in. No Ray here.
 
-A `Backend` starts keepers (`executors.keeper`) and brings their reports; `executors.ray` is one. Every attempt at a trial is
-a line in the run folder's `executor.jsonl`, so that a driver that was killed finds its attempts again.
+A `Backend` starts keepers (`executors.keeper`) and brings their reports; `executors.ray` is one. Every attempt at a
+trial is a line in the run folder's `executor.jsonl`, so that a driver that was killed finds its attempts again.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ClusterOptions(Frozen):
     """`[executor.options]` of a cluster (docs/cluster.md)."""
 
     address: str | None = None
-    """`auto`: the cluster this machine belongs to; `host:port`; `ray://host:port`: from outside. None: RAY_ADDRESS, or else
-    a cluster of this machine alone, which ends with the driver."""
+    """`auto`: the cluster this machine belongs to; `host:port`; `ray://host:port`: from outside. None: RAY_ADDRESS,
+    or else a cluster of this machine alone, which ends with the driver."""
     cpus: float = Field(1.0, ge=0)
     """CPUs reserved for each trial, or for each process of a data-parallel one; also its threads (at least 1)."""
     gpus: float = Field(0.0, ge=0)
@@ -61,13 +61,15 @@ class ClusterOptions(Frozen):
     max_concurrent: int = Field(0, ge=0)
     """Trials at once; 0: as many as the cluster holds."""
     retries: int = Field(3, ge=0)
-    """A trial that loses its node, or is killed there, begins again from its last checkpoint so often without getting further."""
+    """A trial that loses its node, or is killed there,
+    begins again from its last checkpoint so often without getting further."""
     artifacts: str | None = None
     """fsspec URL that driver and nodes can reach; None: the run folder lies on a file system they share."""
     artifacts_options: dict[str, Any] = {}
     """Options of its file system: endpoint, credentials (better: the environment's)."""
     files: tuple[str, ...] | None = None
-    """What travels to the nodes beside what the task file names; None: the whole folder of each Python file it names."""
+    """What travels to the nodes beside what the task file names;
+    None: the whole folder of each Python file it names."""
     scratch: str = ""
     """Folder for trials' files on the nodes, with `artifacts`; empty: the system's."""
     env: dict[str, str] = {}
@@ -94,14 +96,16 @@ def parse_cluster_options(options: Mapping[str, Any]) -> ClusterOptions:
         raise ConfigError(f"executor.options: {explain(e, ClusterOptions)}") from None
     if o.workers_per_trial > 1 and o.artifacts:
         raise ConfigError(
-            "executor.options: the processes of a data-parallel trial share its folder, so workers_per_trial above 1 needs a "
-            "run folder on a file system that the nodes share; leave artifacts out, or set workers_per_trial to 1"
+            "executor.options: the processes of a data-parallel trial share its folder, "
+            "so workers_per_trial above 1 needs a run folder on a file system that the nodes share; "
+            "leave artifacts out, or set workers_per_trial to 1"
         )
     return o
 
 
 def with_gpus(options: ClusterOptions, wanted: bool, there: float) -> ClusterOptions:
-    """Options with a GPU for each process where the trainer wants one, the cluster has some and the user said nothing."""
+    """Options with a GPU for each process where the trainer wants one,
+    the cluster has some and the user said nothing."""
     if wanted and there >= 1 and "gpus" not in options.model_fields_set:
         return options.model_copy(update={"gpus": 1.0})
     return options
@@ -111,7 +115,8 @@ class Backend(Protocol):
     """A cluster."""
 
     def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
-        """Connect and become the run's only driver; EvoTrainerError where that cannot be. Returns the options in force."""
+        """Connect and become the run's only driver; EvoTrainerError where that cannot be.
+        Returns the options in force."""
         ...
 
     def slots(self) -> int:
@@ -204,10 +209,11 @@ class Attempts:
 
 
 class ClusterExecutor:
-    """Runs trial specs on a cluster. What counts as a trial's own fault, and what stops the run, is as with LocalExecutor.
+    """Runs trial specs on a cluster. What counts as a trial's own fault, and what stops the run,
+    is as with LocalExecutor.
 
-    A node or process that is lost is no fault of the trial: it goes on elsewhere from its last checkpoint, `retries` times
-    without a step gained.
+    A node or process that is lost is no fault of the trial: it goes on elsewhere from its last checkpoint,
+    `retries` times without a step gained.
     """
 
     def __init__(self, run_dir: Path, options: ClusterOptions, backend: Backend) -> None:
@@ -377,7 +383,8 @@ class ClusterExecutor:
         )
 
     def _hand_over(self, trial: str) -> None:
-        """What an earlier executor left of the trial in the run folder goes to the nodes, where they have nothing newer."""
+        """What an earlier executor left of the trial in the run folder goes to the nodes,
+        where they have nothing newer."""
         assert self.artifacts is not None
         if not (trial_dir(self.run_dir, trial) / "checkpoint").is_dir() or any(self.artifacts.snapshots(trial)):
             return
@@ -433,8 +440,8 @@ class ClusterExecutor:
             return self._failed(a, "crash", f"{why}, {a.losses} times without getting beyond step {step}")
         raise TrainerError(
             f"trial {a.spec.trial} lost its place in the cluster {a.losses} times without getting beyond step "
-            f"{max(step, 0)}; the last time: {why}; look at `ray status`, then `evotrainer resume {self.run_dir}` goes on from "
-            "its last checkpoint"
+            f"{max(step, 0)}; the last time: {why}; look at `ray status`, then `evotrainer resume {self.run_dir}` "
+            "goes on from its last checkpoint"
         )
 
     def _failed(self, a: Attempt, label: FailureLabel, error: str) -> TrialFinished:
@@ -449,8 +456,8 @@ class ClusterExecutor:
             snapshot = self.artifacts.final(a.spec.trial)
             if snapshot is None:
                 raise StoreError(
-                    f"artifacts {self.artifacts.url}: trial {a.spec.trial} ended, but its files are not there; was the folder "
-                    "emptied? `evotrainer resume` trains it again"
+                    f"artifacts {self.artifacts.url}: trial {a.spec.trial} ended, but its files are not there; "
+                    "was the folder emptied? `evotrainer resume` trains it again"
                 )
             try:
                 self.artifacts.fetch(a.spec.trial, snapshot, self.run_dir)
@@ -460,8 +467,9 @@ class ClusterExecutor:
         while (done := self.local.result(a.spec)) is None:
             if time.monotonic() > wait:
                 raise StoreError(
-                    f"trial {a.spec.trial} ended on {report.node if report else 'a node'}, but its result is not in {self.run_dir}: "
-                    "the nodes do not share this file system; set executor.options.artifacts to an fsspec URL"
+                    f"trial {a.spec.trial} ended on {report.node if report else 'a node'}, "
+                    f"but its result is not in {self.run_dir}: the nodes do not share this file system; "
+                    "set executor.options.artifacts to an fsspec URL"
                 )
             with contextlib.suppress(OSError):
                 os.listdir(trial_dir(self.run_dir, a.spec.trial))  # refreshes a network file system's cache
@@ -484,7 +492,8 @@ class ClusterExecutor:
             p = self.run_dir / path
             if not p.is_file() or sha256_file(p) != sha:
                 raise IntegrityError(
-                    f"trial {a.spec.trial}: {path} did not arrive as it was on the node; `evotrainer resume` fetches it again"
+                    f"trial {a.spec.trial}: {path} did not arrive as it was on the node; "
+                    "`evotrainer resume` fetches it again"
                 )
 
     def _settle(self, a: Attempt) -> None:

@@ -1,7 +1,8 @@
 """Ray as the cluster of `executors.cluster`: one detached, named actor for each attempt, one leader for each run.
 
-An attempt's actor outlives its driver: it is `<key>/<trial>/a<attempt>` in the namespace `evotrainer`, and the next driver of
-the run finds it there. The leader dies with its driver, which frees its name for the next one. Ray is imported in functions.
+An attempt's actor outlives its driver: it is `<key>/<trial>/a<attempt>` in the namespace `evotrainer`, and the next
+driver of the run finds it there. The leader dies with its driver, which frees its name for the next one. Ray is
+imported in functions.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ A_SECOND = 300
 RETRY_S = 2.0
 """Wait before a keeper that cannot be reached is asked again; Ray says in the end whether it is gone."""
 TAKEOVER_S, TAKEOVER_CLIENT_S = 20.0, 60.0
-"""How long a new driver waits for the old one's leader to go: Ray notices a dead driver at once, a client's after 30 s."""
+"""How long a new driver waits for the old one's leader to go: Ray notices a dead driver at once,
+a client's after 30 s."""
 CLIENT_TRIES = 3
 """Tries to reach a cluster from outside."""
 STOP_S = 15.0
@@ -157,7 +159,8 @@ class RayBackend:
             self._init(known, CLIENT_TRIES if str(address).startswith("ray://") else 1)
         except (ConnectionError, TimeoutError) as e:
             raise TrainerError(
-                f"no Ray cluster at {address}: {_line(e)}; start one (`ray start --head`), or give executor.options.address"
+                f"no Ray cluster at {address}: {_line(e)}; start one (`ray start --head`), "
+                "or give executor.options.address"
             ) from e
         except (RuntimeError, ValueError) as e:  # among them other versions of Ray or Python than the cluster's
             raise ConfigError(f"cannot join the Ray cluster at {address or 'this machine'}: {_line(e)}") from e
@@ -218,8 +221,9 @@ class RayBackend:
         times = f"{o.workers_per_trial} times " if o.workers_per_trial > 1 else ""
         said = ", ".join(f"{v:g} {k}" for k, v in sorted(have.items()) if k in ("CPU", "GPU", "memory", *o.resources))
         raise ConfigError(
-            f"no node of the cluster holds a trial: it needs {times}{asked}; the whole cluster has {said or 'nothing'}; change "
-            "executor.options, add nodes, or set executor.options.autoscaling=true where they come on demand"
+            f"no node of the cluster holds a trial: it needs {times}{asked}; "
+            f"the whole cluster has {said or 'nothing'}; change executor.options, add nodes, "
+            "or set executor.options.autoscaling=true where they come on demand"
         )
 
     def slots(self) -> int:
@@ -398,10 +402,11 @@ COLLECTIVE = re.compile(r"gloo|nccl|connection (closed|reset) by peer|broken pip
 
 
 def lead(argv: Sequence[str]) -> int:
-    """`python -m evotrainer.executors.ray.executor TRIAL_DIR PARENT ADDRESS`, the job on stdin: train by several, then finish.
+    """`python -m evotrainer.executors.ray.executor TRIAL_DIR PARENT ADDRESS`, the job on stdin: train by several,
+    then finish.
 
-    Exit codes are those of `executors.worker`; a group that lost a process ends itself by SIGKILL: its keeper's driver tries
-    it again.
+    Exit codes are those of `executors.worker`; a group that lost a process ends itself by SIGKILL:
+    its keeper's driver tries it again.
     """
     folder, job = Path(argv[0]), Job.unpack(json.loads(sys.stdin.read()))
     die_with_parent(int(argv[1]))

@@ -1,5 +1,5 @@
-"""What stands by a trial on a node: starts the same worker process as the local executor, keeps its files safe, tells how
-it goes, and ends it when nobody asks any more. It runs inside a Ray actor, and knows nothing of Ray.
+"""What stands by a trial on a node: starts the same worker process as the local executor, keeps its files safe, tells
+how it goes, and ends it when nobody asks any more. It runs inside a Ray actor, and knows nothing of Ray.
 """
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ class Keeper:
             shared = Path(j.run_dir)
             if not (trial_dir(shared, j.trial) / "spec.json").is_file():
                 raise ConfigError(
-                    f"node {self.report.node} does not see the run folder {shared}; put it on a file system that all nodes "
-                    "share, or set executor.options.artifacts to an fsspec URL"
+                    f"node {self.report.node} does not see the run folder {shared}; "
+                    "put it on a file system that all nodes share, or set executor.options.artifacts to an fsspec URL"
                 )
             yield shared
             return
@@ -364,7 +364,8 @@ class Saver:
         )
 
     def look(self) -> None:
-        """Begin an upload where there is a new checkpoint and none is under way; StoreError where the last one failed."""
+        """Begin an upload where there is a new checkpoint and none is under way;
+        StoreError where the last one failed."""
         if self.thread is not None and self.thread.is_alive():
             return
         if self.trouble is not None:

@@ -52,7 +52,8 @@ class Decoder:
         return self.pos.shape[0]
 
     def _arrange(self) -> None:
-        """Assign every node a slot [P, G] in its group, for attention over the shared prefix; mask what is left of caches."""
+        """Assign every node a slot [P, G] in its group, for attention over the shared prefix;
+        mask what is left of caches."""
         n, K = self.nodes, self.s.kv_heads
         counts = torch.bincount(self.group_of, minlength=self.P)
         self.G = int(counts.max())
@@ -95,7 +96,8 @@ class Decoder:
         return (rms(h)[0] @ w.head).float()
 
     def _attend(self, q: Tensor, own: Tensor, values: Tensor, i: int) -> Tensor:
-        """Output [n*K, rep, D] of scaled queries over the group's prefix and, with scores `own`, the node's own cache."""
+        """Output [n*K, rep, D] of scaled queries over the group's prefix and, with scores `own`,
+        the node's own cache."""
         pk, pv, _ = self.active
         P, K, Tp, D = pk.shape[1:]
         if Tp == 0:
@@ -225,9 +227,9 @@ class Decoder:
                 feeds: Sequence[Sequence[int]]) -> None:  # fmt: skip
         """Begin the next turn with new nodes, each going on from a node of the last, and feed them tokens.
 
-        For each new node: the old one's place, the first column and the number of columns to keep, its group (of those the
-        decoder was made with or last kept here), the position of its next token, and at least one token to feed; longest
-        `feeds` first. `rows`: how many nodes it may become.
+        For each new node: the old one's place, the first column and the number of columns to keep, its group (of those
+        the decoder was made with or last kept here), the position of its next token, and at least one token to feed;
+        longest `feeds` first. `rows`: how many nodes it may become.
         """
         s, n = self.s, node.shape[0]
         K, D = s.kv_heads, s.head_dim

@@ -1,8 +1,8 @@
 """TRL's GRPOTrainer with EvoTrainer's rounds: which tasks, which rollouts, what is stored, what the loss counts.
 
-TRL generates (or lends its model for it), computes old and reference log-probabilities, importance ratios, the loss and the
-update. EvoTrainer draws the tasks, lets the environment answer and score, composes rewards, filters groups, and computes
-advantages by the code that the embedded trainer uses; TRL gets them through `rollout_func`.
+TRL generates (or lends its model for it), computes old and reference log-probabilities, importance ratios, the loss and
+the update. EvoTrainer draws the tasks, lets the environment answer and score, composes rewards, filters groups, and
+computes advantages by the code that the embedded trainer uses; TRL gets them through `rollout_func`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def recorded_reward(completions: Sequence[Any], **columns: Any) -> list[float | 
 
 
 class Grpo(GRPOTrainer):
-    """One training. `session` changes with every round and is checkpointed; `sink` and `on_step` are called by rank 0."""
+    """One training. `session` changes with every round and is checkpointed;
+    `sink` and `on_step` are called by rank 0."""
 
     def __init__(
         self,

@@ -50,8 +50,9 @@ POLICY = "policy"
 class TrlTrainer:
     """Trainer of causal language models through TRL's GRPOTrainer; `options`: see `TrlOptions`.
 
-    In a process of a torch.distributed group (torchrun, Ray Train) `train` is data parallel: every process calls it with
-    the same request and its own world; process 0 alone calls `sink` and `on_step` and writes checkpoints and policy.
+    In a process of a torch.distributed group (torchrun, Ray Train) `train` is data parallel: every process calls it
+    with the same request and its own world; process 0 alone calls `sink` and `on_step` and writes checkpoints and
+    policy.
     """
 
     name = "trl"
@@ -79,7 +80,8 @@ class TrlTrainer:
     ) -> TrainResult:
         """Train `recipe.steps` steps, or the rest of them where `work_dir` holds a checkpoint of this request.
 
-        TrainerError, ConfigError or the world's own errors; nothing is written but checkpoints and, at the end, the policy.
+        TrainerError, ConfigError or the world's own errors;
+        nothing is written but checkpoints and, at the end, the policy.
         """
         from trl import GRPOConfig
 
@@ -193,7 +195,8 @@ class TrlTrainer:
         )
 
     def _transcript(self, tokenizer: Any, stops: tuple[int, ...], max_turns: int) -> Transcript:
-        """TrainerError where the template cannot carry so many turns; another template than the policy's is told once."""
+        """TrainerError where the template cannot carry so many turns;
+        another template than the policy's is told once."""
         transcript = Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
         if max_turns > 1:
             transcript.check_turns()

@@ -1,4 +1,5 @@
-"""The tests' side of the boundary: sends requests, answers callbacks, turns what comes back into plain values and twins."""
+"""The tests' side of the boundary: sends requests, answers callbacks,
+turns what comes back into plain values and twins."""
 
 from __future__ import annotations
 
@@ -125,7 +126,8 @@ class Session:
             self.places |= {f"{place}:{k}" for k, differs in enumerate(said) if differs}
             return True
         known = [make for k, make in enumerate(decoys) if f"{place}:{k}" in self.allowed]
-        # The value itself is asked about twice, in no known place: who believes the first question that it hears guesses.
+        # The value itself is asked about twice, in no known place:
+        # who believes the first question that it hears guesses.
         questions: list[Callable[[], Any] | None] = [*self.random.sample(known, min(5, len(known))), None, None]
         self.random.shuffle(questions)
         found = [self.request("special", number, "__eq__", [other]) for make in questions if self._passed(number, make)]
@@ -270,8 +272,8 @@ class Session:
             raise TypeError("no object of the tests that can be used like this")
 
     def _may_call(self, target: Any) -> bool:
-        """Functions and classes that the tests' files define, mocks, methods of plain containers and harmless builtins: `type`,
-        `getattr` or a library's function in the solution's hands would be a hand in this process."""
+        """Functions and classes that the tests' files define, mocks, methods of plain containers and harmless
+        builtins: `type`, `getattr` or a library's function in the solution's hands would be a hand in this process."""
         target = getattr(target, "__func__", target) if isinstance(target, types.MethodType) else target
         if isinstance(target, functools.partial):
             return self._may_call(target.func)

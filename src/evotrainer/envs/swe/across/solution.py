@@ -363,7 +363,8 @@ class Solution:
 
 
 def _names(target: Any) -> tuple[list[str], dict[str, Any]]:
-    """Names of a module, and what they hold where that is no container (containers are read when they are asked for)."""
+    """Names of a module, and what they hold where that is no container
+    (containers are read when they are asked for)."""
     names = [n for n in dir(target) if n[:2] != "__"]
     found = {n: getattr(target, n, None) for n in names}
     return names, {n: v for n, v in found.items() if special(v) is not None or not isinstance(v, Container)}
