@@ -10,7 +10,8 @@ from evotrainer.commands.common import console
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.judge.calibrate import Calibration, Option, Share
+    from evotrainer.judge.calibrate import Calibration, Option
+    from evotrainer.judge.simulate import Share
 
 
 def calibrate(

@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.config.task import apply_overrides, resolve
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
-from evotrainer.judge.calibrate import (
-    Calibration,
-    Costs,
-    Shape,
-    calibrate,
-    measured,
-    real_comparisons,
-    seed_correlation,
-)
+from evotrainer.judge.calibrate import Calibration, Costs, Shape, calibrate
+from evotrainer.judge.components import measured, seed_correlation
+from evotrainer.judge.real_comparisons import real_comparisons
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
