@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from evotrainer.sandbox.arena import Held
 from evotrainer.sandbox.model import Tier
-from evotrainer.sandbox.probes import Held
 
 PROMISES: dict[Tier, str] = {
     "A": "own namespaces, system call filter, own user, memory and CPU time of all processes together limited",

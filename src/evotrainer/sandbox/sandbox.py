@@ -8,12 +8,13 @@ from dataclasses import replace
 from types import TracebackType
 
 from evotrainer.errors import SandboxError
+from evotrainer.sandbox.arena import Arena, Held, proven_tier, try_probes
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.jobs import CheckJob, RunJob
 from evotrainer.sandbox.launch import Mechanism, pick_uid
 from evotrainer.sandbox.model import TIERS, Check, CheckResult, Limits, Program, RunResult, Tier
 from evotrainer.sandbox.pool import Lane, run_jobs
-from evotrainer.sandbox.probes import PROBES, Arena, Held, Probe, proven_tier, try_probes
+from evotrainer.sandbox.probes import PROBES, Probe
 from evotrainer.sandbox.report import TierReport
 from evotrainer.sandbox.slot import Slot, start_slot
 
