@@ -43,8 +43,9 @@ def make_executor(folder: Path, task: TaskFile) -> Executor:
 
     check_executor(task)
     if task.executor.name == "ray":
-        from evotrainer.executors.ray.driver import ClusterExecutor, parse_cluster_options
+        from evotrainer.executors.ray.driver import ClusterExecutor
         from evotrainer.executors.ray.executor import RayBackend
+        from evotrainer.executors.ray.options import parse_cluster_options
 
         return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend(wants_gpu(task)))
     return LocalExecutor(folder, local_workers(task), task.run.restarts)
@@ -90,7 +91,7 @@ def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
                 "or executor.name=ray with executor.options.address of a cluster that has GPUs"
             )
         return
-    from evotrainer.executors.ray.driver import parse_cluster_options
+    from evotrainer.executors.ray.options import parse_cluster_options
 
     options = parse_cluster_options(task.executor.options)
     if find_spec("ray") is None:
