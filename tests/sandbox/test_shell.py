@@ -147,7 +147,7 @@ def test_a_message_that_cannot_be_sent_leaves_no_descriptor_open(shell: EpisodeS
 def test_closing_ends_everything() -> None:
     shell = EpisodeShell.open()
     assert shell._channel.started is not None
-    uid, group = shell._channel.started.uid, shell._started.group
+    uid, group = shell._channel.started.uid, shell._channel.started.group
     shell.run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
     shell.close()
     if os.geteuid() == 0:
