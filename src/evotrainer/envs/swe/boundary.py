@@ -24,8 +24,10 @@ from evotrainer.sandbox.shell import Entry, EpisodeShell, Ran
 
 _PACKAGES = ("evotrainer", "evotrainer.sandbox", "evotrainer.envs", "evotrainer.envs.swe", "evotrainer.envs.swe.across")
 _ACROSS = "evotrainer.envs.swe.across"
-_COMMON = ("evotrainer.sandbox.values", f"{_ACROSS}.wire", f"{_ACROSS}.solution")
-_TESTS = (*_COMMON, f"{_ACROSS}.twins", f"{_ACROSS}.session", f"{_ACROSS}.tester")
+_COMMON = ("evotrainer.sandbox.values", *(f"{_ACROSS}.{m}" for m in ("wire", "specials")))
+_SOLUTION = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("foreign", "solution")))
+_TESTS = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("twins", "references", "decoys", "session", "tester")))
+"""Modules that either side is given as text, each after those it imports."""
 _BOOTSTRAP = """
 import json, os, sys, types
 def load(name, source):
@@ -131,7 +133,7 @@ def cross(
 
     def serve() -> None:
         try:
-            request = _request(_COMMON, {"path": list(command.path)})
+            request = _request(_SOLUTION, {"path": list(command.path)})
             ended.append(solution.run(words, request, command.cpu_s, env=env, also=[theirs.detach()]))
         except BaseException as error:
             ended.append(error)
