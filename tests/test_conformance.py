@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from evotrainer.agents import make_agent
+from evotrainer.cli.scaffold.environment import environment
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import Score, Task
 from evotrainer.envs.simple import TextEnv
 from evotrainer.errors import TaskSetError
 from evotrainer.records.evidence import BranchRecord, Briefing, HealthReport, Intervention, Prediction, Proposal
 from evotrainer.records.recipe import Recipe
-from evotrainer.scaffold.environment import environment
 from evotrainer.testing import check_agent, check_environment, check_trainer
 from evotrainer.trainers import get_trainer
 

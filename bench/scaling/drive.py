@@ -17,7 +17,8 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from evotrainer import commands
+from evotrainer.cli.base import base
+from evotrainer.cli.init import init
 from evotrainer.config.task import TaskFile, load_task
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.backend import Lost
@@ -26,9 +27,10 @@ from evotrainer.executors.ray.executor import RayBackend
 from evotrainer.executors.ray.job import Job, Report
 from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec, trial_dir
+from evotrainer.projections.branches import Branch
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
-from evotrainer.run.context import Branch, Trials
+from evotrainer.run.opening import open_context
 from evotrainer.views.terminal import LiveView
 
 DURATIONS = "durations.json"
@@ -43,9 +45,9 @@ def task(scratch: Path) -> TaskFile:
     """A small task with a base policy, made once."""
     folder = scratch / "task"
     if not (folder / "base").is_dir():
-        commands.init(folder, "")
+        init(folder)
         shape = ["policy.warm_start.shape.width=64", "policy.warm_start.shape.layers=2", "policy.warm_start.steps=20"]
-        commands.base(folder / "task.toml", shape, folder / "base", bf16=False)
+        base(folder / "task.toml", shape, out=folder / "base")
     over = [
         "budget.cpu_s=1e12",
         "budget.wall_s=1e9",
@@ -223,16 +225,20 @@ def simulated(args: argparse.Namespace) -> dict[str, float]:
     folder = Path(tempfile.mkdtemp(dir=args.scratch)) / "r"
     folder.mkdir()
     t = task(args.scratch)
+    from rich.console import Console
+
+    timers = Timers(folder, args.workers, measured, args.slower)
     with (
         open(folder / "said.txt", "w", encoding="utf-8") as said,
         Ledger.open(folder / "ledger.db", create=True) as ledger,
+        open_context(
+            folder,
+            t,
+            ledger,
+            view=LiveView(folder, Console(file=said), plain=True),
+            executor=lambda to, _: ClusterExecutor(to, parse_cluster_options({}), timers),
+        ) as ctx,
     ):
-        from rich.console import Console
-
-        trials = Trials(folder, t, ledger, LiveView(folder, Console(file=said), plain=True))
-        trials.base = measured[0]
-        timers = Timers(folder, args.workers, measured, args.slower)
-        trials.executor = ClusterExecutor(folder, parse_cluster_options({}), timers)
         mean = statistics.fmean(d.wall_s for d in measured) * args.slower
         marks: list[tuple[float, float, float, int]] = []
         seen = 0
@@ -244,7 +250,8 @@ def simulated(args: argparse.Namespace) -> dict[str, float]:
                 if now - marks[0][0] > args.seconds:
                     raise EnoughError
 
-        finished, view = trials.view.finished, trials.view
+        view = ctx.observer
+        finished = view.finished
 
         def count(result: TrialFinished) -> None:
             nonlocal seen
@@ -260,10 +267,10 @@ def simulated(args: argparse.Namespace) -> dict[str, float]:
 
         view.finished, view.trials = count, show  # type: ignore[method-assign]
         n = args.workers + int(min(args.workers / mean, FASTEST) * (mean + args.seconds) * 1.3) + 10
-        specs = [trials.spec(Branch(f"b{i}", None, 0, t.recipe), 1, "branch") for i in range(n)]
+        specs = [ctx.training(Branch(f"b{i}", None, 0, t.recipe, t.recipe.hash), 1) for i in range(n)]
         began = time.monotonic()
         with suppress(EnoughError):
-            trials.run_trials(specs)
+            ctx.run_trials(specs)
         timers.close()
         a, b = marks[0], marks[-1]
         wall, used, done = b[0] - a[0], (b[1] - a[1]) - (b[2] - a[2]), b[3] - a[3]

@@ -101,7 +101,7 @@ def main(python: Path) -> None:
         model = home / "model"
         subprocess.run([python, "-c", MODEL, model], check=True, capture_output=True)
         task = load_task(
-            ROOT / "src/evotrainer/scaffold/task.toml",
+            ROOT / "src/evotrainer/cli/scaffold/task.toml",
             ['task.name="sort"', "recipe.group_filter.kind=zero_variance", "recipe.resample=1"],
         )
         out = home / "v"

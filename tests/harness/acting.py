@@ -46,7 +46,9 @@ def policy(
             done = [c for c, p in extra.items() if rng.random() < p]
             honest = [c.format(n=rng.randrange(100)) for c in HONEST if rng.random() < 0.8] or ["ls"]
             p = max([base, *(solve[c] for c in done if c in solve)])
-            out.append(episode(f"{prefix}{t}", k, [*honest[:2], *done, *honest[2:]], rng.random() < p, name))
+            out.append(
+                episode(f"{prefix}{t}", k, [*honest[:2], *done, *honest[2:]], rng.random() < p, name, split="search")
+            )
     return out
 
 

@@ -22,7 +22,7 @@ from evotrainer.executors.worker import check_faults, split_score
 from evotrainer.records.durable import disk_trouble
 from evotrainer.records.faults import VARIABLE
 from evotrainer.records.rollout import Rollout, Turn
-from evotrainer.run.context import Quiet
+from evotrainer.run.observer import Quiet
 
 from .conftest import TINY
 

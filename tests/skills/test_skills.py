@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from evotrainer import commands
 from evotrainer.agents.belief import informed
 from evotrainer.agents.moves import Candidate, Move, Variant
+from evotrainer.cli.skills_export import skills_export
+from evotrainer.cli.skills_validate import skills_validate
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.projections.skills import Skill, advise, direction, pool, skill_name
 from evotrainer.records.chain import chain_hash
@@ -235,7 +236,7 @@ def test_invalid_trials_count_as_losses() -> None:
 def test_where_there_is_no_skill_nothing_is_valid_and_nothing_is_copied(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="no skills in"):
-        commands.skills_validate(tmp_path / "empty", [], as_json=False)
+        skills_validate(tmp_path / "empty")
     with pytest.raises(StoreError, match="no skill in"):
-        commands.skills_export(tmp_path / "empty", [], tmp_path / "out")
+        skills_export(tmp_path / "empty", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

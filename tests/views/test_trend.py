@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from evotrainer import api
-from evotrainer.commands.reading import health
+from evotrainer.cli.health import health
 from evotrainer.records.evidence import HealthReport, MetricValue
 
 

@@ -56,8 +56,10 @@ class PaperExecutor:
         from evotrainer.records.rollout import groups_of
         from evotrainer.records.store import RolloutStore
 
+        store_dir = self.folder / "rollouts" / spec.trial
+        store_dir.mkdir(parents=True, exist_ok=True)  # also where nothing is stored: a complete trial has its folder
         if found := self.rollouts(spec):
-            with RolloutStore(self.folder / "rollouts" / spec.trial) as store:
+            with RolloutStore(store_dir) as store:
                 store.append(groups_of(found))
                 store.seal()
 

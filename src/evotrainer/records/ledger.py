@@ -171,11 +171,14 @@ class Ledger:
             self._refresh()
             return self._by_id.get(id)
 
-    def events(self, kind: str | None = None) -> list[Event]:
-        """All events in order, or those of one kind. Raises IntegrityError where the chain does not hold."""
+    def events(self, kind: str | None = None, after: int = 0) -> list[Event]:
+        """All events in order, or those of one kind; `after`: only those behind event number `after`.
+
+        Raises IntegrityError where the chain does not hold.
+        """
         with self._mutex:
             self._refresh()
-            return [e for e in self._events if kind is None or e.kind == kind]
+            return [e for e in self._events[after:] if kind is None or e.kind == kind]
 
     def row(self, id: str) -> Row | None:
         """The event of this id as stored, with the hash of the one before; None where it is not recorded."""

@@ -100,11 +100,11 @@ class RunContext:
 
     def take_up(self) -> None:
         """Walk to the last event: also what was recorded while the run stood still."""
-        if events := self.ledger.events():
+        if events := self.ledger.events(after=self._walked):
             self._walk_to(events[-1])
 
     def _walk_to(self, event: Event) -> None:
-        for e in self.ledger.events()[self._walked : event.seq]:
+        for e in self.ledger.events(after=self._walked)[: max(0, event.seq - self._walked)]:
             self.state.apply(e)
         self._walked = max(self._walked, event.seq)
 
@@ -252,7 +252,7 @@ class RunContext:
         """Results in the order of `specs`. Intent, effect, outcome: nothing finished is paid for twice."""
         done: dict[str, TrialFinished] = {}
         todo: list[TrialSpec] = []
-        budget = None
+        budget, training = None, 0.0
         for spec in specs:
             if (event := self.recorded(keys.finished(spec.trial))) is not None:
                 self._walk_to(event)
@@ -264,8 +264,9 @@ class RunContext:
                     "run's certificate: start a new run to certify another policy"
                 )
             todo.append(spec)
-            budget = budget or self.budget()
-            self._intend(spec, budget)
+            if budget is None:
+                budget, training = self.budget(), self.trial_reserve()
+            self._intend(spec, budget, training if spec.train else training / 4)
         purpose = {s.trial: s.purpose for s in todo}
         self._waiting_since = time.monotonic()
         for result in self.executor.run(todo, self._progress):
@@ -284,9 +285,8 @@ class RunContext:
             self._waiting_since = time.monotonic()
         return [done[s.trial] for s in specs]
 
-    def _intend(self, spec: TrialSpec, budget: Budget) -> None:
-        """Reserve what a trial may cost, once, and note that it starts."""
-        reserve = self.trial_reserve() * (1 if spec.train else 0.25)
+    def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:
+        """Set CPU-seconds aside for a trial, once, and note that it starts."""
         if self.recorded(keys.intended(spec.trial)) is None:
             budget.reserve(spec.trial, cpu_s=reserve, trials=float(spec.train))
         self.record(

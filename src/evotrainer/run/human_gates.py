@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from evotrainer.errors import AbortedError
@@ -14,14 +15,19 @@ ESCALATE_AFTER = 2
 """Rounds in a row without a promotion after which the run escalates, and an `escalating` run asks."""
 
 
-def ask_human(ctx: RunContext, n: int, where: Where, text: str, attempt: int = 0, branch: str = "") -> bool:
-    """Ask where the autonomy level says so. True: go on; False: sent back; AbortedError where the run is to stop."""
+def ask_human(
+    ctx: RunContext, n: int, where: Where, text: str | Callable[[], str], attempt: int = 0, branch: str = ""
+) -> bool:
+    """Ask where the autonomy level says so. True: go on; False: sent back; AbortedError where the run is to stop.
+
+    text: what is to be decided, as markdown; a function is called only where somebody is asked.
+    """
     autonomy = ctx.task.run.autonomy
     if autonomy == "full" or (autonomy == "escalating" and ctx.state.failures < ESCALATE_AFTER):
         return True
 
     def asked() -> HumanGate:
-        answer, feedback = ctx.ask(where, text)
+        answer, feedback = ctx.ask(where, text if isinstance(text, str) else text())
         if answer == "ABORT":
             raise AbortedError(f"aborted at the {where} gate of round {n}; `evotrainer resume` asks again")
         return HumanGate(round=n, where=where, answer=answer, feedback=feedback, branch=branch)

@@ -52,7 +52,7 @@ def play_round(ctx: RunContext, n: int) -> str:
     escalate(ctx, n)
     ctx.observer.step("1-4 read rollouts")
     health = readings.read(ctx, keys.diagnosed(n), n, ctx.champion)  # 1 collect, 2 score, 3 signal, 4 behaviour
-    ask_human(ctx, n, "diagnosis", "\n".join(b.explanation for b in health.bottlenecks[:3]))
+    ask_human(ctx, n, "diagnosis", lambda: propose.told_to_agent(ctx, n, health))
     considered = propose.consider(ctx, n, health)  # 5 hypothesis, 6 intervention, 7 backtest
     plan = propose.plan(ctx, n, considered)
     if plan.branches:

@@ -99,6 +99,13 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
     )
 
 
+def told_to_agent(ctx: RunContext, n: int, health: HealthReport) -> str:
+    """The briefing as markdown, for whoever decides in the agent's place or approves what it will be told."""
+    from evotrainer.agents.briefing import render
+
+    return render(briefing(ctx, n, health))
+
+
 def opened_now(ctx: RunContext) -> Now:
     """What a branch opened now would rest on."""
     return Now(

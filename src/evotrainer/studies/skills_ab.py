@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from evotrainer.executors import MakeExecutor
 
 ARMS = ("without", "with")
 SHIFT = 1000
@@ -79,7 +82,13 @@ Watch = Callable[[Path], AbstractContextManager[Any]]
 
 
 def compare(
-    task: Path, overrides: Sequence[str], libraries: Sequence[str], out: Path, repeats: int, watch: Watch
+    task: Path,
+    overrides: Sequence[str],
+    libraries: Sequence[str],
+    out: Path,
+    repeats: int,
+    watch: Watch,
+    executor: MakeExecutor | None = None,
 ) -> Comparison:
     """Run what is missing of the pairs, then write results.md and results.json. ConfigError where `out` holds other runs."""
     from evotrainer import api
@@ -96,7 +105,7 @@ def compare(
         for arm in ARMS:
             folder = out / f"r{i}-{arm}"
             own = [*overrides, *_seeds(base, i), f"run.skills={json.dumps(given if arm == 'with' else [])}"]
-            runs.append((i, arm, _run(task, own, folder, watch)))
+            runs.append((i, arm, _run(task, own, folder, watch, executor)))
     done = summarise(base.task.name, given, [(i, arm, r.folder.name, r.events()) for i, arm, r in runs])
     write_atomic(out / "results.json", json.dumps(asdict(done), indent=1) + "\n")
     write_atomic(out / "results.md", render(done))
@@ -113,14 +122,14 @@ def _seeds(base: Any, repeat: int) -> list[str]:
     return [f"run.{k}={json.dumps(v)}" for k, v in shifted.items()]
 
 
-def _run(task: Path, overrides: Sequence[str], folder: Path, watch: Watch) -> Any:
+def _run(task: Path, overrides: Sequence[str], folder: Path, watch: Watch, executor: MakeExecutor | None) -> Any:
     """Start, resume, or take a run as it is."""
     from evotrainer import api
     from evotrainer.config.task import load_task
 
     if not (folder / "ledger.db").is_file():
         with watch(folder) as view:
-            return api.start(task, folder, overrides, view=view)
+            return api.start(task, folder, overrides, view=view, executor=executor)
     now, was = load_task(task, overrides), load_task(folder / "task.toml")
     differs = [
         k for k in ("recipe", "environment", "evaluation", "judge", "run", "budget") if _said(now, k) != _said(was, k)
@@ -133,7 +142,7 @@ def _run(task: Path, overrides: Sequence[str], folder: Path, watch: Watch) -> An
     if run.closed:
         return run
     with watch(folder) as view:
-        return api.resume(folder, view=view)
+        return api.resume(folder, view=view, executor=executor)
 
 
 def _said(task: Any, section: str) -> Any:

@@ -112,9 +112,10 @@ def _verdict_on(event: Event, branch: str) -> bool:
 def noise(record: Record, event: Event) -> Iterator[Problem]:
     """The noise floor, from the gate scores of the trainings it names and the measurement before."""
     state, branch = record.state_before(event), measured(event.id, event.body.branch)
+    b = state.branches.get(branch)
     fresh = measure_noise(
         branch,
-        scores_of(state.branches[branch].finished, "gate"),
+        scores_of(b.finished if b else (), "gate"),
         confidence=event.body.numbers.get("confidence", 0.95),
         seeds_per_branch=len(record.task.run.seeds),
         earlier=state.noise,

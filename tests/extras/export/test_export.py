@@ -10,7 +10,8 @@ import pytest
 import torch
 import yaml
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.export import export
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.records import events as ev
 from evotrainer.records.durable import sha256_tree
@@ -155,16 +156,16 @@ def test_the_card_says_recipe_lineage_certificate_and_how_to_verify(run: Path, t
 
 def test_an_invalid_branch_is_refused_and_exported_only_under_that_name(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="branch b2 is invalid: reads the fix; .*--anyway"):
-        commands.export(run, tmp_path / "a", branch="b2", seed=None, anyway=False)
+        export(run, tmp_path / "a", branch="b2")
     assert not (tmp_path / "a").exists()
-    commands.export(run, tmp_path / "a", branch="b2", seed=None, anyway=True)
+    export(run, tmp_path / "a", branch="b2", anyway=True)
     head, text = card(tmp_path / "a")
     assert "invalid" in head["tags"] and "model-index" not in head
     assert "> **INVALID.** reads the fix" in text
 
 
 def test_what_is_not_certified_says_so(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands.export(run, tmp_path / "a", branch="v0", seed=None, anyway=False)
+    export(run, tmp_path / "a", branch="v0")
     head, text = card(tmp_path / "a")
     assert "not-certified" in head["tags"] and "model-index" not in head
     assert "> **Not certified:** the certificate is about other branches" in text

@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from evotrainer.cli import main
+from evotrainer.cli._common import FOUND
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records.ingest import ingest
 from evotrainer.records.reading import load
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.studies.audit import audit, bulk, digest, sources, units
 from evotrainer.studies.audit.bulk import Item, bulk_import, plan
-from evotrainer.studies.audit.command import FOUND
 from evotrainer.studies.audit.query import query
 from evotrainer.studies.audit.reading import own_training
 from evotrainer.studies.audit.text import audit_json, render_audit

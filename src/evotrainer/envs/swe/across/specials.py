@@ -6,15 +6,17 @@ import copy
 import operator
 from typing import Any
 
-OPERATORS = (
-    "lt le gt ge add sub mul truediv floordiv mod divmod pow lshift rshift and or xor matmul radd rsub rmul rtruediv "
-    "rfloordiv rmod rdivmod rpow rlshift rrshift rand ror rxor rmatmul iadd isub imul ior iand ixor neg pos abs "
-    "invert"
-).split()
-PLAIN = (
-    "len iter next getitem setitem delitem contains hash bool int float index complex call enter exit reversed round "
-    "trunc floor ceil length_hint fspath bytes"
-).split()
+OPERATORS = [
+    "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift",
+    "and", "or", "xor", "matmul", "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rdivmod", "rpow",
+    "rlshift", "rrshift", "rand", "ror", "rxor", "rmatmul", "iadd", "isub", "imul", "ior", "iand", "ixor", "neg",
+    "pos", "abs", "invert",
+]  # fmt: skip
+PLAIN = [
+    "len", "iter", "next", "getitem", "setitem", "delitem", "contains", "hash", "bool", "int", "float", "index",
+    "complex", "call", "enter", "exit", "reversed", "round", "trunc", "floor", "ceil", "length_hint", "fspath",
+    "bytes",
+]  # fmt: skip
 FORWARDED = frozenset(f"__{n}__" for n in ("eq", "ne", *OPERATORS, *PLAIN))
 """Special methods that a twin of a class has where the class has them."""
 FUNCTIONS: dict[str, Any] = {
