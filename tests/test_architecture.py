@@ -26,7 +26,7 @@ ALLOWED = {
     #
     # harness: text, columns, instruments, what-if, evolving
     "harness.kinds": "",
-    "harness.text": "records",
+    "harness.text": "",
     "harness.context": "records",
     "harness.render": "records harness.kinds",
     "harness.code_reading": "records harness.text",
@@ -83,7 +83,7 @@ ALLOWED = {
     "executors.process": "",
     "executors.spec": "errors records config",
     "executors.path_map": "executors.spec",
-    "executors.health": "records harness executors.spec",
+    "executors.health": "records harness harness.columns executors.spec",
     "executors.warm": "errors config envs.base trainers.embedded trainers.trl",
     "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
     "executors.spec executors.path_map executors.health executors.warm",
@@ -94,7 +94,7 @@ ALLOWED = {
     "executors": "errors records config executors.spec executors.local executors.ray",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`, so that neither imports the other
-    "rules": "records projections config judge harness harness.evolving",
+    "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.evolving "
     "harness.whatif envs envs.data trainers executors executors.spec rules",
     "verify": "errors records sandbox config judge projections skills harness harness.columns harness.evolving "

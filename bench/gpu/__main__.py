@@ -83,14 +83,8 @@ def ours(model: Path, recipe: Recipe, options: Mapping[str, Any], work: Path, gp
     watch = Watch(gpu)
     store = RolloutStore(work / "rollouts")
 
-    def sink(rollouts: Any) -> None:
-        groups: dict[str, list[Any]] = {}
-        for r in rollouts:
-            groups.setdefault(r.group, []).append(r)
-        store.append(list(groups.values()))
-
     request = TrainRequest(Identity("bench", "b0", 1), recipe, model, work, checkpoint_every=10**6)
-    TrlTrainer(options).train(request, world(recipe.prompts_per_step * 4), sink, lambda row: watch.tick())
+    TrlTrainer(options).train(request, world(recipe.prompts_per_step * 4), store.append, lambda row: watch.tick())
     store.close()
     return watch.side()
 

@@ -70,7 +70,8 @@ def both_ways(world: Environment, recipe: Recipe, policy: Path, split: str, seed
             tasks=tasks,
             knobs={"history": history},
         )
-        found[history] = read(EmbeddedTrainer().evaluate(request, world, lambda _: None))
+        groups = EmbeddedTrainer().evaluate(request, world, lambda _: None)
+        found[history] = read([r for g in groups for r in g])
     return found
 
 
@@ -100,7 +101,8 @@ def train(seed: int, history: str, steps: int, every: int, tasks: int, base: Pat
     with tempfile.TemporaryDirectory() as tmp:
         work = Path(tmp)
 
-        def sink(rollouts: Sequence[Rollout]) -> None:
+        def sink(groups: Sequence[Sequence[Rollout]]) -> None:
+            rollouts = [r for g in groups for r in g]
             seen.append(sum(map(saw_fix, rollouts)) / len(rollouts))
 
         def on_step(row: dict[str, float]) -> None:

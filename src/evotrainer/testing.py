@@ -133,7 +133,12 @@ def check_trainer(
             steps.append(int(row["step"]))
 
         request = TrainRequest(Identity("kit", "b0", seed), recipe, policy_dir, work_dir / str(i), checkpoint_every=1)
-        result = trainer.train(request, world, stored.extend, on_step)
+
+        def sink(groups: Sequence[Sequence[Rollout]], stored: list[Rollout] = stored) -> None:
+            assert all(len({(r.group, r.task) for r in g}) == 1 for g in groups), "a group is attempts at one task"
+            stored += (r for g in groups for r in g)
+
+        result = trainer.train(request, world, sink, on_step)
         assert steps == [1, 2], f"steps must count from 1: {steps}"
         assert len(result.curve) == 2, "the curve has one entry per step"
         assert len({r.id for r in stored}) == len(stored), "rollout ids must differ"
@@ -141,7 +146,8 @@ def check_trainer(
     assert shas[0] == shas[1], "the same seed must give the same weights"
     assert shas[0] != shas[2], "another seed must give other weights"
     read = EvalRequest(Identity("kit", "b0", 1), recipe, policy_dir, "search", 0, attempts=2, tasks=3)
-    assert len(trainer.evaluate(read, world, lambda _: None)) == 6, "evaluate answers tasks x attempts rollouts"
+    sizes = [len(g) for g in trainer.evaluate(read, world, lambda _: None)]
+    assert sizes == [2, 2, 2], "evaluate answers a group of rollouts for each task"
 
 
 def check_importer(importer: Importer, good: Path, count: int | None = None, foreign: Sequence[Path] = ()) -> None:

@@ -42,7 +42,7 @@ def test_the_shipped_base_policy_solves_some_of_every_kind_but_countdown() -> No
     assert base is not None
     world = open_environment(task.environment)
     ask = EvalRequest(Identity("t", "b0", 1), task.recipe, base, "search", 0, attempts=4)
-    got = EmbeddedTrainer().evaluate(ask, world, lambda _: None)
+    got = [r for g in EmbeddedTrainer().evaluate(ask, world, lambda _: None) for r in g]
     kinds = {t.id: t.tags["generator"] for t in world.tasks("search")}
     solved = Counter(kinds[r.task] for r in got if r.outcome == "correct")
     assert len(got) == 240

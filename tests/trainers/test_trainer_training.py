@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,19 @@ ME = Identity("run", "b0", 1)
 SMALL = Recipe(rewards={"exact": 1.0}, steps=6, prompts_per_step=8, group_size=4, lr=1e-3, max_tokens=8)
 
 
+def flat(groups: Sequence[Sequence[Rollout]]) -> list[Rollout]:
+    return [r for g in groups for r in g]
+
+
 def train(
     base: Path, work: Path, recipe: Recipe = SMALL, world: Any = None, **kw: Any
 ) -> tuple[TrainResult, list[Rollout]]:
     rollouts: list[Rollout] = []
     steps: list[float] = []
 
-    def sink(batch: Any) -> None:
+    def sink(groups: Any) -> None:
         assert len(steps) == len({r.step for r in rollouts}), "rollouts come before the step's curve entry"
-        rollouts.extend(batch)
+        rollouts.extend(flat(groups))
 
     request = TrainRequest(kw.pop("identity", ME), recipe, base, work, **kw)
     result = get_trainer("embedded").train(request, world or ReverseWorld(), sink, lambda e: steps.append(e["step"]))
@@ -54,7 +58,7 @@ def test_reward_rises_on_the_toy_task(base: Path, tmp_path: Path) -> None:
     assert len({r.id for r in rollouts}) == len(rollouts) == 25 * 16 * 8
     trainer = EmbeddedTrainer()
     before, after = (
-        trainer.evaluate(EvalRequest(ME, recipe, d, "search", s, 4, 100), ReverseWorld(200), lambda r: None)
+        flat(trainer.evaluate(EvalRequest(ME, recipe, d, "search", s, 4, 100), ReverseWorld(200), lambda g: None))
         for d, s in ((base, 0), (result.policy_dir, 25))
     )
     assert sum(r.outcome == "correct" for r in after) > sum(r.outcome == "correct" for r in before) + 40
@@ -233,7 +237,7 @@ def test_two_turns_train_on_both_actions_and_not_on_the_observation(base: Path, 
 
 def test_turns_beyond_the_limit_end_as_turn_limit(base: Path) -> None:
     request = EvalRequest(ME, SMALL, base, "search", 0, 2, 5)
-    rollouts = EmbeddedTrainer().evaluate(request, GuessWorld(), lambda r: None)
+    rollouts = flat(EmbeddedTrainer().evaluate(request, GuessWorld(), lambda g: None))
     assert {r.finish for r in rollouts} == {"turn_limit"}
 
 
@@ -244,9 +248,9 @@ def test_evaluations_pair_by_seed_and_never_share_ids_by_accident(base: Path) ->
         got: list[Rollout] = []
         request = EvalRequest(**{"identity": ME, "recipe": SMALL, "policy_dir": base, "split": "gate", "step": 0,
                                  "attempts": 3, "tasks": 6} | kw)  # fmt: skip
-        out = trainer.evaluate(request, world, got.extend)
-        assert got == out
-        return out
+        out = trainer.evaluate(request, world, lambda groups: got.extend(flat(groups)))
+        assert got == flat(out) and all(len({r.group for r in g}) == 1 for g in out)
+        return got
 
     one, again = evaluate(), evaluate()
     assert one == again
@@ -296,10 +300,10 @@ def test_a_prompt_that_does_not_fit_loses_its_front_in_evaluation_and_is_refused
             return Episode(task, knobs, [Turn("user", "x" * 90 + task.prompt)])
 
     request = EvalRequest(Identity("r", "b", 1), SMALL, base, "search", 0, attempts=2, tasks=2)
-    rollouts = EmbeddedTrainer().evaluate(request, Talkative(), lambda _: None)
+    rollouts = flat(EmbeddedTrainer().evaluate(request, Talkative(), lambda _: None))
     assert [r.detail["prompt_tokens_cut"] > 30 for r in rollouts] == [True] * 4
     assert all(r.turns[0].text.startswith("x" * 90) for r in rollouts), "the record keeps the whole prompt"
-    plain = EmbeddedTrainer().evaluate(request, ReverseWorld(), lambda _: None)
+    plain = flat(EmbeddedTrainer().evaluate(request, ReverseWorld(), lambda _: None))
     assert all("prompt_tokens_cut" not in r.detail for r in plain)
     with pytest.raises(TrainerError, match="exceed the policy's context"):
         train(base, tmp_path / "w", SMALL, Talkative())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,12 @@ def test_training_and_evaluation_use_the_same_template_and_the_policy_keeps_its_
          "rewards": dict.fromkeys(world.components, 1.0)}
     )  # fmt: skip
     trainer, stored = TrlTrainer({"device": "cpu"}), list[Rollout]()
-    done = trainer.train(TrainRequest(identity, recipe, base, tmp_path / "w"), world, stored.extend, lambda row: None)
+    done = trainer.train(
+        TrainRequest(identity, recipe, base, tmp_path / "w"),
+        world,
+        lambda groups: stored.extend(chain(*groups)),
+        lambda row: None,
+    )
     seen = trainer.evaluate(EvalRequest(identity, recipe, done.policy_dir, "search", 1, 1), world, lambda r: None)
     assert capsys.readouterr().out.count(SWAPPED) == 1
     kept = (done.policy_dir / "chat_template.jinja").read_text()

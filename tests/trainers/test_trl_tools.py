@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def train(policy: Path, work: Path, env: Any, **factors: Any) -> tuple[Any, list
     stored: list[Rollout] = []
     recipe = parse_recipe(RECIPE | {"rewards": {"reward": 1.0}} | factors)
     request = TrainRequest(Identity("r", "b0", 1), recipe, policy, work)
-    return TrlTrainer().train(request, env, stored.extend, lambda row: None), stored
+    return TrlTrainer().train(request, env, lambda groups: stored.extend(chain(*groups)), lambda row: None), stored
 
 
 def test_a_users_class_is_trained_unchanged_and_its_calls_are_recorded(player: Path, tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_evaluation_plays_by_the_same_loop(player: Path, tmp_path: Path) -> None
     env = world(tmp_path)
     recipe = parse_recipe(RECIPE | {"rewards": {"reward": 1.0}, "sft_anchor": 0.1})
     ask = EvalRequest(Identity("r", "b0", 3), recipe, player, "search", 0, attempts=3, tasks=4)
-    one, two = (TrlTrainer().evaluate(ask, env, lambda _: None) for _ in range(2))
+    one, two = ([*chain(*TrlTrainer().evaluate(ask, env, lambda _: None))] for _ in range(2))
     assert [r.turns for r in one] == [r.turns for r in two] and len({r.id for r in one}) == 12
     assert [r.task for r in one[::3]] == [t.id for t in env.tasks("search")[:4]]
     assert any(t.tool_calls for r in one for t in r.turns)

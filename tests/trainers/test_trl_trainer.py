@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ def run(
 ) -> tuple[TrainResult, list[Rollout]]:
     stored: list[Rollout] = []
     request = TrainRequest(Identity("r", "b0", seed), recipe(**factors), base, work, checkpoint_every)
-    result = TrlTrainer(options).train(request, world, stored.extend, on_step or (lambda row: None))
+    result = TrlTrainer(options).train(
+        request, world, lambda groups: stored.extend(chain(*groups)), on_step or (lambda row: None)
+    )
     return result, stored
 
 
@@ -291,10 +294,10 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
     ask = EvalRequest(
         Identity("r", "b0", 1), recipe(), result.policy_dir, "search", 2, attempts=2, tasks=3, greedy=True
     )
-    said = [r.completion for r in trainer.evaluate(ask, WORLD, lambda _: None)]
+    said = [r.completion for r in chain(*trainer.evaluate(ask, WORLD, lambda _: None))]
     merged = save_merged(result.policy_dir, tmp_path / "merged")
     whole = EvalRequest(ask.identity, ask.recipe, merged, "search", 2, attempts=2, tasks=3, greedy=True)
-    assert [r.completion for r in TrlTrainer().evaluate(whole, WORLD, lambda _: None)] == said
+    assert [r.completion for r in chain(*TrlTrainer().evaluate(whole, WORLD, lambda _: None))] == said
     ids = torch.tensor([[5, 6, 7]])
     with torch.no_grad():
         a, b = (load_model(p, torch.float32)(ids).logits for p in (result.policy_dir, merged))
@@ -325,11 +328,11 @@ def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(b
 def test_an_evaluation_is_the_same_twice_and_in_task_order(base: Path) -> None:
     ask = EvalRequest(Identity("r", "b3", 7), recipe(max_turns=2), base, "gate", 0, attempts=3, tasks=5)
     world: World = GuessWorld(n=16, length=1)
-    one, two = (TrlTrainer().evaluate(ask, world, lambda _: None) for _ in range(2))
+    one, two = ([*chain(*TrlTrainer().evaluate(ask, world, lambda _: None))] for _ in range(2))
     assert [r.turns for r in one] == [r.turns for r in two] and len({r.id for r in one}) == 15
     assert [r.task for r in one[::3]] == [f"gate-{i}" for i in range(5)]
     other = EvalRequest(Identity("r", "b3", 8), recipe(max_turns=2), base, "gate", 0, attempts=3, tasks=5)
-    assert [r.turns for r in TrlTrainer().evaluate(other, world, lambda _: None)] != [r.turns for r in one]
+    assert [r.turns for r in chain(*TrlTrainer().evaluate(other, world, lambda _: None))] != [r.turns for r in one]
 
 
 def test_a_policy_of_the_embedded_trainer_says_the_same_through_transformers(tmp_path: Path) -> None:
@@ -343,12 +346,12 @@ def test_a_policy_of_the_embedded_trainer_says_the_same_through_transformers(tmp
     env = open_environment({"name": "swe"})
     asked = recipe(max_turns=6, max_tokens=24, rewards={"hidden": 1.0}, prompts_per_step=2, group_size=2, steps=1)
     ask = EvalRequest(Identity("r", "b0", 1), asked, folder, "search", 0, attempts=1, tasks=8, greedy=True)
-    one, two = (get_trainer(n).evaluate(ask, env, lambda _: None) for n in ("embedded", "trl"))
+    one, two = ([*chain(*get_trainer(n).evaluate(ask, env, lambda _: None))] for n in ("embedded", "trl"))
     assert [r.turns for r in one] == [r.turns for r in two] and sum(len(r.turns) for r in one) > 30
     assert [r.mean_logprob for r in one] == pytest.approx([r.mean_logprob for r in two], abs=1e-4)
     stored: list[Rollout] = []
     request = TrainRequest(Identity("r", "b0", 1), asked, folder, tmp_path)
-    result = TrlTrainer().train(request, env, stored.extend, lambda row: None)
+    result = TrlTrainer().train(request, env, lambda groups: stored.extend(chain(*groups)), lambda row: None)
     assert result.steps == 1 and len(stored) == 4
     env.close()
 

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from evotrainer.harness.columns.source import Held
 from evotrainer.importers.base import Skipped
 from evotrainer.records.evidence import Bottleneck, Finding, HealthReport, MetricValue, Quote
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.studies.audit import Audit, Reading, SourceReport, audit
 from evotrainer.studies.audit.quoted import quoted_name
-from evotrainer.studies.audit.units import Memory, Opened
+from evotrainer.studies.audit.units import Opened
 
 from .conftest import ATTACK, LONG_LINE
 
@@ -123,4 +124,4 @@ def hostile() -> Audit:
     clean_id = Reading(CLAIM, health, curve, assumed)
     skipped = tuple(Skipped(f"line {i} {CLAIM}", CLAIM) for i in range(1000))
     report = SourceReport(f"/logs/{CLAIM}.jsonl", "jsonl", len(held), {CLAIM: 3}, skipped, (clean_id, clean_id))
-    return Audit((report,), (Skipped(CLAIM, CLAIM),), (Opened([Memory(held)]),))
+    return Audit((report,), (Skipped(CLAIM, CLAIM),), (Opened([Held(held)]),))

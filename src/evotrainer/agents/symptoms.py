@@ -10,7 +10,7 @@ import numpy as np
 
 from evotrainer.projections.bottlenecks import SEVERITY, canonical
 from evotrainer.records.evidence import Briefing
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.rollout import Rollout, group_key, groups_of
 
 ZERO_STD = 1e-8
 STD_EPS = 1e-4
@@ -140,12 +140,9 @@ class RewardEvidence:
 
 
 def _grouped(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
-    """Groups of at least two graded attempts, by group id (else policy and task)."""
-    found: dict[str, list[Rollout]] = {}
-    for r in rollouts:
-        if r.error_kind is None and r.outcome != "unknown":
-            found.setdefault(r.group or f"{r.policy}/{r.task}", []).append(r)
-    return [g for _, g in sorted(found.items()) if len(g) >= 2]
+    """Groups of at least two graded attempts, by group id."""
+    graded = groups_of(r for r in rollouts if r.error_kind is None and r.outcome != "unknown")
+    return sorted((g for g in graded if len(g) >= 2), key=lambda g: group_key(g[0]))
 
 
 def _number(value: float | None) -> float:

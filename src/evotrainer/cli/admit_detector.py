@@ -84,9 +84,8 @@ def _read_spec(path: Path) -> DetectorSpec:
 
 def _sides(runs: Sequence[Run], bad: Sequence[str], clean: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(bad, clean) versions of runs, by trial; without names the runs' own records tell which is which."""
-    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.columns.rollout_reader import RolloutReader
     from evotrainer.projections.branches import BASE
-    from evotrainer.records.store import load
     from evotrainer.run.contrasts import rising_branches
 
     sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -104,9 +103,9 @@ def _sides(runs: Sequence[Run], bad: Sequence[str], clean: Sequence[str]) -> tup
             is_bad = name in bad if listed else name in tree.invalid or name in suspected
             if (listed and name not in (*bad, *clean) and name != BASE) or (clean and not is_bad and name not in clean):
                 continue
-            rollouts = load([run.folder / "rollouts" / e.body.trial], split="search")
-            if rollouts:
-                sides[0 if is_bad else 1][f"{run.folder.name}/{e.body.trial} search"] = Views(rollouts)
+            reader = RolloutReader(run.folder)
+            if reader.search(e.body.trial).n:
+                sides[0 if is_bad else 1][f"{run.folder.name}/{e.body.trial} search"] = reader.views(e.body.trial)
     if unknown := sorted({*bad, *clean} - known):
         raise ConfigError(
             f"no finished branch {', '.join(unknown)} in these runs; there are: {', '.join(sorted(known)) or 'none'}"

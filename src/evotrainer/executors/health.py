@@ -18,7 +18,9 @@ def read_health(
     """Readings of stored rollouts, oldest first: `<branch>/<seed>@<step> train` at every k-th step and at the last one,
     over the WINDOW steps up to it, then `<branch>/<seed>@<steps> search`. Empty where the task file asks for none."""
     from evotrainer.harness import Harness, HarnessContext
-    from evotrainer.records.store import load
+    from evotrainer.harness.columns.batch import Batch
+    from evotrainer.harness.columns.source import stored
+    from evotrainer.records.reading import read_batches
 
     every = spec.health_every
     if not every or not spec.train:
@@ -39,10 +41,11 @@ def read_health(
 
     for end in sorted({*range(every, steps + 1, every), steps}):
         first = max(0, end - min(WINDOW, every))
-        rollouts = [r for s in range(first + 1, end + 1) for r in load([store], split="train", step=s)]
-        if rollouts:
-            out.append(harness.read(rollouts, f"{who}@{end} train", context(end)))
-    if search := load([store], split="search"):
+        window = stored(b for s in range(first + 1, end + 1) for b in read_batches([store], split="train", step=s))
+        if window.n:
+            out.append(harness.read(Batch.over(window), f"{who}@{end} train", context(end)))
+    search = stored(read_batches([store], split="search"))
+    if search.n:
         plain = HarnessContext(recipe=spec.protocol, proxy=proxy, curve=tuple(curve))
-        out.append(harness.read(search, f"{who}@{steps} search", plain))
+        out.append(harness.read(Batch.over(search), f"{who}@{steps} search", plain))
     return tuple(out)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from evotrainer.records.store import SealedPart
     from evotrainer.trainers.base import Trainer, TrainRequest
 
+    Groups = Sequence[Sequence[Rollout]]
+
 
 class TrialProcess:
     """Runs one trial in its folder."""
@@ -215,9 +217,9 @@ class TrialProcess:
         request = self.request(start)
         self.beat("training")
 
-        def sink(rollouts: Sequence[Rollout]) -> None:
-            check_faults(spec.trial, "train", rollouts)
-            store.append(_groups(rollouts))
+        def sink(groups: Groups) -> None:
+            check_faults(spec.trial, "train", [r for g in groups for r in g])
+            store.append(groups)
 
         result = trainer.train(request, world, sink, on_step)
         return result.policy_dir, list(result.curve)
@@ -238,12 +240,12 @@ class TrialProcess:
             knobs=spec.world,
         )
 
-        def sink(rollouts: Sequence[Rollout]) -> None:
-            check_faults(spec.trial, plan.split, rollouts)
-            store.append(_groups(rollouts))
+        def sink(groups: Groups) -> None:
+            check_faults(spec.trial, plan.split, [r for g in groups for r in g])
+            store.append(groups)
             self.beat()
 
-        rollouts = trainer.evaluate(request, world, sink)
+        rollouts = [r for g in trainer.evaluate(request, world, sink) for r in g]
         fault_point(f"trial:evaluated:{plan.split}")
         return split_score(rollouts, plan.split, request.step, plan.attempts, world.proxy[0] if world.proxy else "")
 
@@ -286,13 +288,6 @@ def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: in
         errors=errors,
         proxy_per_task={t: sum(v) / len(v) for t, v in paid.items()},
     )
-
-
-def _groups(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
-    out: dict[str, list[Rollout]] = {}
-    for r in rollouts:
-        out.setdefault(r.group or r.id, []).append(r)
-    return list(out.values())
 
 
 def _relative(p: Path, base: Path) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.columns.batch import Batch, completion
+from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, finite
 from evotrainer.harness.context import HarnessContext
 from evotrainer.records.evidence import Finding, Layer, MetricValue, Quote, Severity
@@ -133,7 +133,7 @@ class Look:
     def quote(self, index: int, text: str = "", note: str = "") -> Quote:
         """A span of rollout `index` of the batch; its completion's beginning without `text`."""
         r = self.batch.rollout(index)
-        return Quote(rollout=clean(name_of(r), 80), text=clean(text or completion(r)), note=clean(note, 160))
+        return Quote(rollout=clean(name_of(r), 80), text=clean(text or r.completion), note=clean(note, 160))
 
     def quote_where(self, mask: np.ndarray, note: str = "", limit: int = 3) -> list[Quote]:
         """Quotes of the first rollouts of a boolean mask (N,), one per task where possible."""

@@ -99,17 +99,15 @@ class Harness(Frozen):
         kept = tuple(s for s in self.authored if s.form != "python")
         return self if len(kept) == len(self.authored) else self.model_copy(update={"authored": kept})
 
-    def read(self, rollouts: Iterable[Rollout], subject: str, context: HarnessContext | None = None) -> HealthReport:
-        """Read a batch: metrics in three layers, findings, ranked bottlenecks. Groups by `Rollout.group`."""
-        return self.read_batch(Batch.of(rollouts), subject, context)
-
-    def read_batch(self, batch: Batch, subject: str, context: HarnessContext | None = None) -> HealthReport:
-        """The same of rollouts that are a batch already."""
-        context = context or HarnessContext()
+    def read(
+        self, rollouts: Iterable[Rollout] | Batch, subject: str, context: HarnessContext | None = None
+    ) -> HealthReport:
+        """Read a batch: metrics in three layers, findings, ranked bottlenecks. Flat rollouts are grouped first."""
+        context, batch = context or HarnessContext(), Batch.of(rollouts)
         metrics = measure(batch, context, self.metrics)
         findings = detect(batch, metrics, context, self.detectors, self.thresholds)
         if self.authored:
-            views = Views.of(batch)
+            views = Views(batch)
             findings += [f for s in self.authored for f in read_authored(s, batch, metrics, context, views)]
         return HealthReport(
             harness=self.version,

@@ -28,7 +28,7 @@ _STRINGS = ("id", "task", "outcome", "finish", "run", "branch", "policy", "split
 _STRINGS_2 = ("sandbox_tier", "env_hash", "error", "error_kind")
 _INTS = ("step", "seed", "k", "attempt", "tokens")
 _FLOATS = ("reward", "advantage", "mean_logprob", "entropy")
-_JSON = ("knobs", "detail")
+JSON_COLUMNS = ("knobs", "detail")
 _PLAIN = _STRINGS + _STRINGS_2 + _INTS + _FLOATS
 
 
@@ -43,7 +43,7 @@ def arrow_schema() -> pa.Schema:
     )
     component = pa.struct([("name", pa.string()), ("value", pa.float64())])
     types = (
-        {name: pa.string() for name in _STRINGS + _STRINGS_2 + _JSON}
+        {name: pa.string() for name in _STRINGS + _STRINGS_2 + JSON_COLUMNS}
         | {name: pa.int64() for name in _INTS}
         | {name: pa.float64() for name in _FLOATS}
         | {
@@ -84,7 +84,7 @@ def encode(rollouts: Sequence[Rollout]) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {
             name: pa.array([getattr(r, name) for r in rollouts], schema.field(name).type) for name in _PLAIN
         }
-        for name in _JSON:
+        for name in JSON_COLUMNS:
             columns[name] = pa.array([_json(getattr(r, name)) for r in rollouts], pa.string())
         columns["turns"] = _encode_turns([r.turns for r in rollouts])
         columns["components"] = _encode_components([r.components for r in rollouts])
@@ -189,7 +189,7 @@ def _encode_components(components_R: list[Mapping[str, float | None]]) -> pa.Lis
 def decode(batch: pa.RecordBatch) -> list[Rollout]:
     """The rollouts of a record batch that holds every column of `arrow_schema()`."""
     columns = {name: batch.column(name).to_pylist() for name in (*_PLAIN, "token_ids", "logprobs")}
-    for name in _JSON:
+    for name in JSON_COLUMNS:
         columns[name] = [{} if text is None else json.loads(text) for text in batch.column(name).to_pylist()]
     for name in ("token_ids", "logprobs"):
         columns[name] = [None if v is None else tuple(v) for v in columns[name]]

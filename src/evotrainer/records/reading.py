@@ -145,21 +145,25 @@ def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
     return whole.unique("id", keep="any") if ids["rows"][0] != ids["ids"][0] else whole
 
 
+def columns_of(folder: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Some columns of a store folder, piece by piece in stored order; an interrupted seal shows its rows twice."""
+    import pyarrow as pa
+
+    tail = _sound_tail(folder)
+    for path in stored_parts(folder):
+        with open_part(path) as file:
+            for i in range(file.num_row_groups):
+                yield row_group(file, path, i, list(columns))
+    for batch in tail.batches():
+        yield pa.Table.from_batches([batch]).select(list(columns))
+
+
 def noted_rows(folder: Path, column: str, text: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The rows of a store folder in whose `column` a text stands, as plain values of `columns`. A trial reads its own rollouts
     with this: Polars starts threads, which a process that was forked does not have."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    def tables() -> Iterator[pa.Table]:
-        for path in stored_parts(folder):
-            with open_part(path) as file:
-                for i in range(file.num_row_groups):
-                    yield row_group(file, path, i, list(columns))
-        for batch in _sound_tail(folder).batches():
-            yield pa.Table.from_batches([batch]).select(list(columns))
-
-    for table in tables():
+    for table in columns_of(folder, columns):
         yield from table.filter(pc.fill_null(pc.match_substring(table[column], text), False)).to_pylist()
 
 
@@ -171,17 +175,33 @@ def load(
     limit: int | None = None,
 ) -> list[Rollout]:
     """Rollouts as they were stored, oldest first, each id once; the filters are combined by `and`."""
-    wanted = None if ids is None else set(ids)
-    seen: set[str] = set()
     out: list[Rollout] = []
-    for batch in _batches(_folders(folders), wanted, split, step):
-        for rollout in decode(batch):
-            if limit is not None and len(out) >= limit:
-                return out
-            if rollout.id not in seen:
-                seen.add(rollout.id)
-                out.append(rollout)
+    for batch in read_batches(folders, ids, split, step):
+        if limit is not None and len(out) >= limit:
+            break
+        out += decode(batch if limit is None else batch.slice(0, limit - len(out)))
     return out
+
+
+def read_batches(
+    folders: Iterable[Path | str],
+    ids: Collection[str] | None = None,
+    split: str | None = None,
+    step: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """What `load` reads, as record batches of `arrow_schema()`."""
+    import pyarrow as pa
+
+    seen: set[str] = set()
+    for batch in _batches(_folders(folders), None if ids is None else set(ids), split, step):
+        found = batch.column("id").to_pylist()
+        fresh = dict.fromkeys(i for i in found if i not in seen)
+        if len(fresh) < len(found):
+            first = {i: n for n, i in reversed(list(enumerate(found))) if i in fresh}
+            batch = batch.take(pa.array(sorted(first.values()), pa.int64()))
+        seen.update(fresh)
+        if batch.num_rows:
+            yield batch
 
 
 def _batches(

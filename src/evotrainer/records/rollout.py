@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal
 
 SCHEMA_VERSION = 1
@@ -92,22 +93,36 @@ class Rollout:
     @property
     def completion(self) -> str:
         """Text of all assistant turns, joined by newlines."""
-        return "\n".join(t.text for t in self.turns if t.role == "assistant")
+        return completion_of(self.turns)
 
     @property
     def prompt(self) -> str:
         """Text of the turns before the first assistant turn."""
-        out: list[str] = []
-        for t in self.turns:
-            if t.role == "assistant":
-                break
-            out.append(t.text)
-        return "\n".join(out)
+        return prompt_of(self.turns)
+
+
+def turn_text(t: Turn) -> str:
+    """A turn's text; tolerates a text that is no string."""
+    return t.text if isinstance(t.text, str) else ("" if t.text is None else str(t.text))
+
+
+def completion_of(turns: Iterable[Turn]) -> str:
+    """Text of the assistant turns, joined by newlines."""
+    return "\n".join(turn_text(t) for t in turns if t.role == "assistant")
+
+
+def prompt_of(turns: Iterable[Turn]) -> str:
+    """Text of the turns before the first assistant turn, joined by newlines."""
+    return "\n".join(turn_text(t) for t in takewhile(lambda t: t.role != "assistant", turns))
+
+
+GROUPED_BY = ("run", "branch", "seed", "policy", "split", "step", "task")
+"""What the rollouts of one group share where the trainer named no group: one task by one policy at one step."""
 
 
 def group_key(r: Rollout) -> tuple[object, ...]:
-    """What the rollouts of one group share; where the trainer named none, one task by one policy at one step is a group."""
-    return (r.group,) if r.group else (r.run, r.branch, r.seed, r.policy, r.split, r.step, r.task)
+    """What the rollouts of one group share: the group's name, else GROUPED_BY."""
+    return (r.group,) if r.group else tuple(getattr(r, name) for name in GROUPED_BY)
 
 
 def groups_of(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:

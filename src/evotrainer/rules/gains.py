@@ -11,11 +11,11 @@ from evotrainer.records import keys
 from evotrainer.records.events import Certified, CertRow, TrialFinished
 
 if TYPE_CHECKING:
+    from evotrainer.harness.columns.features import Views
     from evotrainer.records.chain import Event
     from evotrainer.records.evidence import Gained
-    from evotrainer.records.rollout import Rollout
 
-Load = Callable[[str], "Sequence[Rollout]"]
+Load = Callable[[str], "Views"]
 """trial -> its search rollouts"""
 
 
@@ -30,6 +30,7 @@ def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Cer
 def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
     """The certified trainings' search rollouts against the base policy's under the same environment knobs;
     None where one has none."""
+    from evotrainer.harness.columns.features import Views
     from evotrainer.harness.evolving.gained import gained
 
     run = next(e.body for e in events if e.kind == "run")
@@ -38,8 +39,7 @@ def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
     now = [t for t in done if t.trial in own]
     knobs = in_force(run, now[0].world) if now else {}
     before = [t for t in done if t.branch == BASE and in_force(run, t.world) == knobs][:1]
-    sides = [[r for t in side for r in load(t.trial)] for side in (now, before)]
-    found = gained(*sides)
+    found = gained(*(Views.joined(load(t.trial) for t in side) for side in (now, before)))
     names = {"trials": tuple(t.trial for t in now), "before": tuple(t.trial for t in before)}
     return found.model_copy(update=names) if found else None
 

@@ -48,7 +48,7 @@ def certify(ctx: RunContext) -> Certified:
         if champion:
             entries.append(entry(done, "champion", champion.name, [s.trial for s in own]))
         found = certificate(entries, ctx.champion, proxy=ctx.state.proxy, noise=ctx.state.noise)
-        return with_gains(found, ctx.ledger.events(), ctx.rollouts.search)
+        return with_gains(found, ctx.ledger.events(), ctx.rollouts.views)
 
     body = ctx.record(keys.CERTIFIED, Certified, certified)
     for branch, found in caveats(ctx.ledger.events()).items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from evotrainer.config.task import TaskFile, resolve_base
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
 from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.state import RunState
@@ -22,7 +23,6 @@ from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import Frozen, Recipe
 from evotrainer.rules.judge_input import env_knobs
 from evotrainer.run.observer import Observer, Quiet, Running
-from evotrainer.run.rollouts import RolloutReader
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent

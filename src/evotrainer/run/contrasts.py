@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from evotrainer.harness.columns.features import Views
     from evotrainer.harness.evolving.gaps import Gap
     from evotrainer.records.chain import Event
-    from evotrainer.records.rollout import Rollout
 
 EDGE = 0.1
 """First and last share of a training's steps that stand for before and after, where a single seed moved."""
@@ -40,13 +39,6 @@ class Sides:
     held_clean: dict[str, Views] = field(default_factory=dict)
     steps: dict[str, list[tuple[int, Views]]] = field(default_factory=dict)
     damage: dict[str, int] = field(default_factory=dict)
-
-
-def search(ctx: RunContext, trial: str) -> Views:
-    """A trial's search rollouts."""
-    from evotrainer.harness.columns.features import Views
-
-    return Views(ctx.rollouts.search(trial))
 
 
 def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
@@ -75,7 +67,7 @@ def split_sides(
     k = max(1, len(moved) // 2)
     out.bad = {f"{t} search": now[t] for t in moved[:k]}
     out.held_bad = {f"{t} search": now[t] for t in moved[k:]}
-    old = [(f"{t.trial} search", search(ctx, t.trial)) for t in before]
+    old = [(f"{t.trial} search", ctx.rollouts.views(t.trial)) for t in before]
     if len(old) == 1:
         from evotrainer.harness.evolving.named_rollouts import halves
 
@@ -83,7 +75,7 @@ def split_sides(
     k = max(1, len(old) // 2)
     out.clean, out.held_clean = dict(old[:k]), dict(old[k:])
     if before[0].branch != BASE and (base := ctx.state.base) and ctx.state.shortcuts.same(base.world, before[0].world):
-        out.held_clean[f"{keys.BASE_TRIAL} search"] = search(ctx, keys.BASE_TRIAL)
+        out.held_clean[f"{keys.BASE_TRIAL} search"] = ctx.rollouts.views(keys.BASE_TRIAL)
     if before[0].branch == BASE:
         first_steps(ctx, b, out)
     watched = moved[k] if len(moved) > 1 and k < len(moved) else moved[-1]
@@ -94,40 +86,40 @@ def split_sides(
 def first_steps(ctx: RunContext, b: Branch, out: Sides) -> None:
     """Every training begins with the base policy: what its first step sampled is one more clean version, where it was
     sampled under the knobs of the evaluations."""
-    from evotrainer.harness.columns.features import Views
-
     if not ctx.state.shortcuts.same(b.recipe.knobs, b.complete[0].world):
         return
     for t in b.complete:
-        rollouts = ctx.rollouts.load(t.trial, "train")
-        if rollouts:
-            first = min(r.step for r in rollouts)
-            out.held_clean[f"{t.trial} step {first}"] = Views([r for r in rollouts if r.step == first])
+        if steps := ctx.rollouts.train_steps(t.trial):
+            first = min(steps)
+            out.held_clean[f"{t.trial} step {first}"] = ctx.rollouts.train(t.trial, steps[first])
 
 
 def by_steps(ctx: RunContext, b: Branch, trial: str, single: bool, out: Sides) -> None:
     """The training of one moved trial in windows, for the lead time; its ends are held out where it moved alone."""
-    from evotrainer.harness.columns.features import Views
-    from evotrainer.harness.evolving.mining import thin
+    from evotrainer.harness.evolving.mining import spread
 
-    by_step: dict[int, list[Rollout]] = {}
-    for r in ctx.rollouts.load(trial, "train"):
-        by_step.setdefault(r.step, []).append(r)
-    if len(by_step) < 4:
+    ids = ctx.rollouts.train_steps(trial)
+    if len(ids) < 4:
         return
-    order = sorted(by_step)
-    if single:
-        edge = max(1, round(EDGE * len(order)))
-        ends = {"first": order[:edge], "last": order[-edge:]}
-        views = {k: Views([r for s in v for r in by_step[s]]) for k, v in ends.items()}
-        out.held_bad[f"{trial} last {edge} steps"] = views["last"]
-        out.held_clean[f"{trial} first {edge} steps"] = views["first"]
+    order = sorted(ids)
     width = max(1, len(order) // BINS)
-    windows = [order[i : i + width] for i in range(0, len(order), width)]
+    windows = {}
+    for steps in (order[i : i + width] for i in range(0, len(order), width)):
+        inside = [i for s in steps for i in ids[s]]
+        windows[steps[-1]] = [inside[k] for k in spread(len(inside), WINDOW)]
+    edge = max(1, round(EDGE * len(order)))
+    ends = [[i for s in steps for i in ids[s]] for steps in (order[:edge], order[-edge:])] if single else []
+    whole = ctx.rollouts.train(trial, [i for some in (*windows.values(), *ends) for i in some])
+    place = {i: k for k, i in enumerate(whole.batch.column("id"))}
+    views = {step: whole.pick([place[i] for i in some]) for step, some in windows.items()}
+    if single:
+        first, last = (whole.pick([place[i] for i in some]) for some in ends)
+        out.held_bad[f"{trial} last {edge} steps"] = last
+        out.held_clean[f"{trial} first {edge} steps"] = first
     name = next((k for k in out.held_bad if read_label(k).trial == trial), "")
     finished = next((t for t in b.complete if t.trial == trial), None)
     if name and finished:
-        out.steps[name] = [(w[-1], thin(Views([r for s in w for r in by_step[s]]), WINDOW)) for w in windows]
+        out.steps[name] = list(views.items())
         if (at := rise_step(finished.curve)) is not None:
             out.damage[name] = at
 
@@ -165,10 +157,10 @@ def labelled(ctx: RunContext) -> tuple[Sides, dict[str, list[str]]]:
             if t.trial in shown:
                 left_out["bad" if bad else "clean"].append(t.trial)
                 continue
-            v = search(ctx, t.trial)
+            v = ctx.rollouts.views(t.trial)
             (out.held_bad if bad else out.held_clean)[f"{t.trial} search"] = v
     if ctx.state.base is not None:
-        out.held_clean[f"{keys.BASE_TRIAL} search"] = search(ctx, keys.BASE_TRIAL)
+        out.held_clean[f"{keys.BASE_TRIAL} search"] = ctx.rollouts.views(keys.BASE_TRIAL)
     return out, left_out
 
 
@@ -189,9 +181,3 @@ def rise_step(curve: Sequence[Mapping[str, float]]) -> int | None:
         return None
     smooth = [sum(y[max(0, i - 2) : i + 1]) / len(y[max(0, i - 2) : i + 1]) for i in range(len(y))]
     return next((int(curve[i].get("step", i + 1)) for i, x in enumerate(smooth) if x >= (first + last) / 2), None)
-
-
-def joined(views: Iterable[Views]) -> Views:
-    from evotrainer.harness.columns.features import Views
-
-    return Views([r for v in views for r in v.rollouts])

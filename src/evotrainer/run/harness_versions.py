@@ -18,16 +18,14 @@ from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
     Sides,
     came_from,
-    joined,
     labelled,
     minable_pairs,
-    search,
     split_sides,
     watched_pairs,
 )
 
 if TYPE_CHECKING:
-    from evotrainer.records.rollout import Rollout
+    from evotrainer.harness import Batch
 
 MOST_ADMITTED = 3
 """Detectors admitted for one gap."""
@@ -152,20 +150,21 @@ def over(ctx: RunContext, b: Branch) -> bool:
 
 def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     """The gap of a branch against what it came from, with the candidates that contrast mining finds for it."""
+    from evotrainer.harness.columns.features import Views
     from evotrainer.harness.evolving.gaps import find_gap
     from evotrainer.harness.evolving.mining import mine, named
 
     against, before = came_from(ctx, b)
-    now = {t.trial: search(ctx, t.trial) for t in b.complete}
+    now = {t.trial: ctx.rollouts.views(t.trial) for t in b.complete}
     if not before or not all(map(len, now.values())):
         return None
-    was = joined(search(ctx, t.trial) for t in before)
+    was = Views.joined(ctx.rollouts.views(t.trial) for t in before)
     gap = find_gap(now, was, b.findings, watched_pairs(ctx, b))
     if gap is None:
         return None
     ctx.observer.step(f"harness: {gap.trigger.replace('_', ' ')} of {b.name}")
     sides = split_sides(ctx, b, gap, before, now)
-    mined = mine(joined(sides.bad.values()), joined(sides.clean.values()), minable_pairs(ctx, b, gap))
+    mined = mine(Views.joined(sides.bad.values()), Views.joined(sides.clean.values()), minable_pairs(ctx, b, gap))
     standing = "suspect" if gap.up and closable(ctx, b) else "informational"
     considered: list[Admission] = []
     taken = names_used(ctx)
@@ -379,7 +378,7 @@ def versions_with(ctx: RunContext, name: str) -> set[str]:
 
 def quotes(ctx: RunContext, specs: Sequence[DetectorSpec], b: Branch) -> tuple[Quote, ...]:
     """Rollouts of a branch that the new detectors flag."""
-    return tuple(q for f in read_with(specs, ctx.rollouts.of(b), ctx.detector_runner) for q in f.quotes[:2])
+    return tuple(q for f in read_with(specs, readings.batch(ctx, b.name), ctx.detector_runner) for q in f.quotes[:2])
 
 
 def flips(ctx: RunContext, specs: Sequence[DetectorSpec]) -> list[Flip]:
@@ -390,8 +389,8 @@ def flips(ctx: RunContext, specs: Sequence[DetectorSpec]) -> list[Flip]:
         b, control = ctx.branches.get(v.branch), ctx.branches.get(v.control)
         if v.kind not in ("promote", "reject", "inconclusive") or b is None or control is None:
             continue
-        shown = {f.detector for f in read_with(suspects, readings.rollouts(ctx, control.name), ctx.detector_runner)}
-        for f in read_with(suspects, readings.rollouts(ctx, b.name), ctx.detector_runner):
+        shown = {f.detector for f in read_with(suspects, readings.batch(ctx, control.name), ctx.detector_runner)}
+        for f in read_with(suspects, readings.batch(ctx, b.name), ctx.detector_runner):
             if f.detector not in shown and v.kind == "promote":
                 would = (
                     "suspected: an audit decides" if closable(ctx, b) else "inconclusive: suspected, and nothing closes"
@@ -400,12 +399,12 @@ def flips(ctx: RunContext, specs: Sequence[DetectorSpec]) -> list[Flip]:
     return out
 
 
-def read_with(specs: Iterable[DetectorSpec], rollouts: Sequence[Rollout], runner: Any) -> list[Finding]:
+def read_with(specs: Iterable[DetectorSpec], batch: Batch, runner: Any) -> list[Finding]:
     """Findings of authored detectors alone."""
     from evotrainer.harness import Harness, HarnessContext
 
-    if not rollouts:
+    if not batch.n + batch.n_faults:
         return []
     h = Harness(metrics=(), authored=tuple(specs))
-    report: HealthReport = h.read(rollouts, "backtest", HarnessContext(sandboxed=runner))
+    report: HealthReport = h.read(batch, "backtest", HarnessContext(sandboxed=runner))
     return [f for f in report.findings if not f.missing]

@@ -23,7 +23,6 @@ from evotrainer.run.human_gates import ask_human
 from evotrainer.run.reserves import certification_trials
 
 if TYPE_CHECKING:
-    from evotrainer.harness import Batch
     from evotrainer.records.rollout import Rollout
 
 MAX_REVISIONS = 3
@@ -138,29 +137,26 @@ class AgentTools:
 
     def __init__(self, ctx: RunContext, health: HealthReport) -> None:
         self._ctx, self._health = ctx, health
-        self._batch: Batch | None = None
         self.served: set[str] = set()
         """Trials whose rollouts the agent asked for."""
 
     def backtest(self, intervention: Intervention) -> Backtest:
         """Replay an intervention on the champion's stored rollouts."""
-        from evotrainer.harness import Batch
         from evotrainer.harness.whatif.backtest import backtest
 
         ctx, champion = self._ctx, self._ctx.champion
-        if self._batch is None:  # read once for all proposals of a round
-            self._batch = Batch.of(readings.rollouts(ctx, champion))
         context = harness_context(ctx.task, ctx.state, champion, ctx.detector_runner)
-        return backtest(intervention, ctx.branches[champion].recipe, self._batch, context)
+        return backtest(intervention, ctx.branches[champion].recipe, readings.batch(ctx, champion), context)
 
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
         """Search rollouts of a branch, at most `limit`."""
         out: list[Rollout] = []
         for t in self._ctx.branches[branch].complete:
-            if len(out) < limit and (more := self._ctx.rollouts.search(t.trial)):
+            found = self._ctx.rollouts.search(t.trial)
+            if more := found.rollouts(range(min(found.n, limit - len(out)))):
                 self.served.add(t.trial)
                 out += more
-        return out[: max(0, limit)]
+        return out
 
 
 # -- 7: replays, and which branches are opened -------------------------------------------------------------------------

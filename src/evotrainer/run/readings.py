@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evotrainer.projections.branches import BASE
@@ -12,7 +11,7 @@ from evotrainer.records.evidence import HealthReport
 from evotrainer.rules.reading_context import harness_context
 
 if TYPE_CHECKING:
-    from evotrainer.records.rollout import Rollout
+    from evotrainer.harness import Batch
     from evotrainer.run.context import RunContext
 
 
@@ -22,7 +21,7 @@ def read(ctx: RunContext, key: str, n: int, branch: str) -> HealthReport:
     def diagnosed() -> Diagnosed:
         steps = ctx.task.recipe.steps if branch != BASE else 0
         context = harness_context(ctx.task, ctx.state, branch, sandboxed=ctx.detector_runner)
-        return Diagnosed(round=n, health=ctx.harness.read(rollouts(ctx, branch), f"{branch}@{steps} search", context))
+        return Diagnosed(round=n, health=ctx.harness.read(batch(ctx, branch), f"{branch}@{steps} search", context))
 
     return ctx.record(key, Diagnosed, diagnosed).health
 
@@ -32,6 +31,8 @@ def read_branch(ctx: RunContext, n: int, branch: str, harness: str = "") -> Heal
     return read(ctx, keys.reading(branch, ctx.branches[branch].looks + 1, harness), n, branch)
 
 
-def rollouts(ctx: RunContext, branch: str) -> Sequence[Rollout]:
+def batch(ctx: RunContext, branch: str) -> Batch:
     """Search rollouts of a branch's complete trainings, or of the base policy."""
-    return ctx.rollouts.search(keys.BASE_TRIAL) if branch == BASE else ctx.rollouts.of(ctx.branches[branch])
+    if branch == BASE:
+        return ctx.rollouts.batch(keys.BASE_TRIAL)
+    return ctx.rollouts.batch(*(t.trial for t in ctx.branches[branch].complete))

@@ -29,8 +29,8 @@ class World(Protocol):
     def describe(self) -> dict[str, Any]: ...
 
 
-RolloutSink = Callable[[Sequence[Rollout]], None]
-"""Takes one step's rollouts and returns once they are durable."""
+RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]
+"""Takes the groups of a step, or of an evaluation, and returns once they are durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class Trainer(Protocol):
         sink: RolloutSink,
         on_step: Callable[[dict[str, float]], None],
     ) -> TrainResult:
-        """Train; `sink` gets all rollouts of a step before `on_step` gets its curve entry."""
+        """Train; `sink` gets all groups of a step before `on_step` gets its curve entry."""
         ...
 
-    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[Rollout]:
-        """Rollouts in task order, `attempts` per task."""
+    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[list[Rollout]]:
+        """A group of `attempts` rollouts per task, in task order; `sink` gets them as well."""
         ...
 
     def policy_sha256(self, policy_dir: Path) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from evotrainer.records.recipe import Recipe
@@ -72,6 +73,15 @@ def to_evaluate(request: EvalRequest, world: World, *, keep_tokens: bool) -> tup
         keep_tokens=keep_tokens,
     )
     return list(world.tasks(request.split))[: request.tasks], where
+
+
+def evaluated(attempts: Iterable[Attempt], where: Provenance, request: EvalRequest) -> list[list[Rollout]]:
+    """The groups of an evaluation, whose attempts come task by task."""
+    each = (rollout(a, where, request.recipe) for a in attempts)
+    groups = []
+    while group := list(islice(each, request.attempts)):
+        groups.append(group)
+    return groups
 
 
 def salt(split: str, greedy: bool, knobs: Mapping[str, Any]) -> str:

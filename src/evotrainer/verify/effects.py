@@ -30,7 +30,6 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its round
     had then. StoreError where they are gone or damaged.
     """
-    from evotrainer.harness import Batch
     from evotrainer.harness.whatif.backtest import backtest
 
     b, state = event.body, record.state_before(event)
@@ -39,8 +38,8 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     trials = complete(record, due(record, champion.name, event), event)
     stored = [t for t in trials if t.parts]
     context = harness_context(record.task, state, champion.name)
-    rollouts = [r for t in stored for r in record.search_rollouts(t.trial)]
-    fresh = backtest(b.intervention, champion.recipe, Batch.of(rollouts), context)
+    batch = record.rollouts.batch(*(t.trial for t in stored))
+    fresh = backtest(b.intervention, champion.recipe, batch, context)
     old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
     numbers = old.pop("numbers"), new.pop("numbers")
     wrong = differences(old, new)
@@ -216,7 +215,7 @@ def gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
     recorded = {r.name for r in event.body.rows if r.gained is not None}
     before = record.before(event)
     rows = [
-        r.model_copy(update={"gained": gain_of(r, before, record.search_rollouts)}) if r.name in recorded else r
+        r.model_copy(update={"gained": gain_of(r, before, record.rollouts.views)}) if r.name in recorded else r
         for r in fresh.rows
     ]
     return fresh.model_copy(update={"rows": tuple(rows)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EvoTrainerError
@@ -18,6 +17,7 @@ from evotrainer.verify.report import Problem, Record, six_decimals
 if TYPE_CHECKING:
     from evotrainer.harness import Harness
     from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.columns.rollout_reader import RolloutReader
 
 
 def version_of(body: HarnessEvolved) -> Harness:
@@ -47,7 +47,7 @@ def gap(record: Record, event: Event) -> Iterator[Problem]:
         if any(a.detector.name == name and a.admitted for a in g.considered):
             yield Problem("gap", f"{event.id}: the name {name} was used before")
     if not {read_label(x).trial for x in named} - finished:
-        yield from (Problem("gap", f"{event.id}: {p}") for p in gap_problems(record.folder, event))
+        yield from (Problem("gap", f"{event.id}: {p}") for p in gap_problems(record.rollouts, event))
 
 
 def harness(record: Record, event: Event) -> Iterator[Problem]:
@@ -105,7 +105,7 @@ def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]
             continue
         try:
             for name in (*a.bad, *a.clean):
-                views.setdefault(name, named_views(record.folder, name))
+                views.setdefault(name, named_views(record.rollouts, name))
         except EvoTrainerError as e:
             out.append((a.detector.name, [f"its test cannot be run again: {e}"]))
             continue
@@ -128,7 +128,7 @@ def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]
     return out
 
 
-def gap_problems(folder: Path, event: Event) -> list[str]:
+def gap_problems(reader: RolloutReader, event: Event) -> list[str]:
     """Flagged shares of a gap's detectors that the stored rollouts do not give again. Python detectors are left out."""
     from evotrainer.harness.evolving.admission import pooled
     from evotrainer.harness.evolving.authored import flags
@@ -141,7 +141,7 @@ def gap_problems(folder: Path, event: Event) -> list[str]:
         for side, names in (("share_bad", a.bad), ("share_clean", a.clean)):
             for name in names:
                 if name not in views:
-                    views[name] = named_views(folder, name)
+                    views[name] = named_views(reader, name)
             if empty := [name for name in names if not len(views[name])]:
                 out.append(f"{a.detector.name}: no rollouts of {empty[0]}")
                 continue

@@ -76,19 +76,21 @@ def sample(
 
 def find(folder: Path, rollout: str) -> Rollout | None:
     """A train or search rollout of a run by its id (or a unique start of 8 or more digits); None if there is none."""
-    from evotrainer.records.store import load
+    import pyarrow.compute as pc
 
-    folders = sorted(p for p in (folder / "rollouts").glob("*") if p.is_dir())
-    if not folders:
+    from evotrainer.records.reading import columns_of, load
+
+    if len(rollout) < 8:
         return None
-    if len(rollout) == 32:
-        hits = load(folders, ids=[rollout])
-    elif len(rollout) >= 8:
-        hits = [r for f in folders for r in load([f]) if r.id.startswith(rollout)]
-    else:
-        hits = []
-    hits = [r for r in hits if r.split not in SEALED]
-    return hits[0] if len({r.id for r in hits}) == 1 else None
+    folders = sorted(p for p in (folder / "rollouts").glob("*") if p.is_dir())
+    named = {
+        row["id"]: f
+        for f in folders
+        for table in columns_of(f, ("id", "split"))
+        for row in table.filter(pc.starts_with(table["id"], rollout)).to_pylist()
+        if row["split"] not in SEALED
+    }
+    return load([*named.values()], ids=[*named])[0] if len(named) == 1 else None
 
 
 def _load(

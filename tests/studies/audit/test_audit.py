@@ -77,8 +77,8 @@ def test_what_was_read_is_kept_and_only_new_parts_are_read(tmp_path: Path, monke
     first = audit([store], cache=cache)
     ingest(generate(200, first=400), store)
     read: list[int] = []
-    extract = units.Group.traits
-    monkeypatch.setattr(units.Group, "traits", lambda self, sampled: read.append(self.n) or extract(self, sampled))
+    extract = units.Group.read
+    monkeypatch.setattr(units.Group, "read", lambda self, sampled: read.append(self.n) or extract(self, sampled))
     second = audit([store], cache=cache)
     assert read == [200], "the first part's traits were kept"
     assert (first.rollouts, second.rollouts) == (400, 600)

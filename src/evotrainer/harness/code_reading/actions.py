@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from evotrainer.harness.text import MAX_TEXT, turn_text
-from evotrainer.records.rollout import ToolCall, Turn
+from evotrainer.harness.text import MAX_TEXT
+from evotrainer.records.rollout import ToolCall, Turn, turn_text
 
 ActionKind = Literal["edit", "test", "search", "other"]
 MAX_COMMAND = 4000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +16,12 @@ from evotrainer.harness.code_reading.actions import Action, actions_of
 from evotrainer.harness.code_reading.program import Facts, facts
 from evotrainer.harness.code_reading.visible_tests import ShownTest, shown_tests
 from evotrainer.harness.columns import traits
-from evotrainer.harness.columns.chunk import FINISH, completion, from_rollouts, group_key, prompt
+from evotrainer.harness.columns.chunk import FINISH
 from evotrainer.harness.columns.numerics import Floats, Ints, distinct, group_range, group_std
+from evotrainer.harness.columns.source import Held, Joined, Source
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.harness.text import program_text
-from evotrainer.records.rollout import Rollout
-
-__all__ = ["NEEDS", "Batch", "completion", "group_key", "prompt"]
-
-Fetch = Callable[[Sequence[int]], list[Rollout]]
-"""Rows of the source -> whole rollouts, in that order."""
+from evotrainer.records.rollout import Rollout, completion_of
 
 
 class Batch:
@@ -33,28 +30,52 @@ class Batch:
     def __init__(self, groups: Iterable[Sequence[Rollout]]) -> None:
         """Rollouts that are grouped already."""
         listed = [list(g) for g in groups]
-        flat = [r for g in listed for r in g]
-        read = traits.extract(from_rollouts(flat))
-        group = np.repeat(np.arange(len(listed), dtype=np.int64), [len(g) for g in listed])
-        read.keys = {**read.keys, "group": group}
-        self._arrange(read, lambda rows: [flat[i] for i in rows], once=False)
+        source = Held([r for g in listed for r in g])
+        self._arrange(source.traits, source, group=np.repeat(np.arange(len(listed)), [len(g) for g in listed]))
 
     @classmethod
-    def of(cls, rollouts: Iterable[Rollout]) -> Batch:
-        """Group flat rollouts by `Rollout.group`; a rollout id seen twice counts once."""
-        flat = list(rollouts)
-        return cls.from_traits(traits.extract(from_rollouts(flat)), lambda rows: [flat[i] for i in rows])
+    def of(cls, rollouts: Iterable[Rollout] | Batch) -> Batch:
+        """Group flat rollouts by `group_key`; a rollout id seen twice counts once. What is a batch stays as it is."""
+        return rollouts if isinstance(rollouts, Batch) else cls.over(Held(list(rollouts)))
 
     @classmethod
-    def from_traits(cls, read: Traits, fetch: Fetch) -> Batch:
-        """Traits of a source's rollouts in any order, and how to get whole ones; an id seen twice counts once."""
+    def over(cls, source: Source, read: Traits | None = None, places: Ints | None = None) -> Batch:
+        """The rollouts of a source by group, an id seen twice once. `read`: traits of its rows, or of those at `places`."""
         batch = cls.__new__(cls)
-        batch._arrange(read, fetch, once=True)
+        batch._arrange(source.traits if read is None else read, source, places, once=True)
         return batch
 
-    def _arrange(self, read: Traits, fetch: Fetch, once: bool) -> None:
-        self.fetch = fetch
+    @classmethod
+    def apart(cls, source: Source, read: Traits | None = None, places: Ints | None = None) -> Batch:
+        """The same, each a group of its own, in the source's order."""
+        batch = cls.__new__(cls)
+        read = source.traits if read is None else read
+        batch._arrange(read, source, places, group=np.arange(read.n))
+        return batch
+
+    def pick(self, indices: Sequence[int] | Ints) -> Batch:
+        """Some live rollouts, each a group of its own, in the given order."""
+        at = np.asarray(indices, dtype=np.int64)
+        return Batch.apart(self.source, traits.take(self.traits, at), self.rows[at])
+
+    @classmethod
+    def joined(cls, batches: Sequence[Batch]) -> Batch:
+        """The live rollouts of several batches, one after the other, each a group of its own."""
+        starts = np.cumsum([0, *(b.source.n for b in batches)]).tolist()
+        rows = [b.rows + a for b, a in zip(batches, starts, strict=False)]
+        return cls.apart(
+            Joined([b.source for b in batches]),
+            traits.join([b.traits for b in batches]),
+            np.concatenate(rows) if rows else np.zeros(0, np.int64),
+        )
+
+    def _arrange(
+        self, read: Traits, source: Source, places: Ints | None = None, group: Ints | None = None, once: bool = False
+    ) -> None:
+        """`places` in the source and `group` of each row of `read`; None: all, and the groups' keys."""
+        self.source = source
         self._seen: dict[str, bool] = {}
+        at = np.arange(read.n) if places is None else places
         rows = np.arange(read.n)
         if once and len(distinct(read.keys["id"])[0]) < read.n:
             rows = np.sort(np.unique(read.keys["id"], return_index=True)[1])
@@ -63,13 +84,13 @@ class Batch:
         self.faults = {k: int(c) for k, c in zip(read.fault.names, counts, strict=False) if c}
         """error_kind -> rollouts"""
         self.n_faults = int((fault >= 0).sum())
-        self.fault_rows: Ints = rows[fault >= 0]
+        self.fault_rows: Ints = at[rows[fault >= 0]]
         rows = rows[fault < 0]
-        group = _by_appearance(read.keys["group"][rows])
+        group = _by_appearance((read.keys["group"] if group is None else group)[rows])
         if len(group) and (np.diff(group) < 0).any():
             order = np.argsort(group, kind="stable")
             rows, group = rows[order], group[order]
-        self.rows: Ints = rows
+        self.rows: Ints = at[rows]
         """Place of each live rollout in the source, (N,)."""
         self.traits = (
             read if len(rows) == read.n and bool((rows == np.arange(read.n)).all()) else traits.take(read, rows)
@@ -170,13 +191,21 @@ class Batch:
 
     def some(self, indices: Sequence[int]) -> list[Rollout]:
         """Live rollouts, whole; keep the list short where they are stored."""
-        return self.fetch([int(self.rows[i]) for i in indices])
+        return self.source.rollouts(self.rows[list(indices)].tolist())
+
+    def turns(self, indices: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Turns of live rollouts."""
+        return self.source.turns(self.rows[list(indices)].tolist())
+
+    def column(self, name: str, indices: Sequence[int] | None = None) -> list[Any]:
+        """Values of a field of `Rollout` that is plain or JSON, of live rollouts (None: all)."""
+        return self.source.column(name, (self.rows if indices is None else self.rows[list(indices)]).tolist())
 
     def text(self, i: int) -> str:
-        return completion(self.rollout(i))
+        return completion_of(self.turns([i])[0])
 
     def actions(self, i: int) -> list[Action]:
-        return actions_of(self.rollout(i).turns)
+        return actions_of(self.turns([i])[0])
 
     def program(self, i: int) -> Facts:
         """Syntax facts of a completion read as a Python program."""

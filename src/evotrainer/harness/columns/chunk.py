@@ -1,12 +1,12 @@
 """Rollouts as columns, before anything is read from their text: the one form in which traits are extracted.
 
-A chunk comes from `Rollout` objects (a trial, a test) or from an Arrow table of stored ones (an audit), where no Python
-object is made of a rollout unless something about it asks for one.
+A chunk comes from an Arrow table of stored rollouts; no Python object is made of a rollout unless something about it asks for
+one. What is no table yet (an import in memory, a test) becomes one first, as it would be stored.
 """
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from evotrainer.harness.code_reading.patches_and_hashes import GATES, worth_keeping
-from evotrainer.harness.columns.numerics import Floats, Ints, nan_or
-from evotrainer.harness.text import turn_text
-from evotrainer.records.rollout import Role, Rollout, Turn
+from evotrainer.harness.columns.numerics import Floats, Ints
+from evotrainer.records.rollout import GROUPED_BY, Role, Rollout
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,12 +32,6 @@ class Coded:
 
     code: Ints
     names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, values: Sequence[str | None]) -> Coded:
-        places: dict[str, int] = {}
-        code = [-1 if v is None else places.setdefault(str(v), len(places)) for v in values]
-        return cls(np.array(code, dtype=np.int64), tuple(places))
 
 
 @dataclass(slots=True)
@@ -73,80 +66,24 @@ class Chunk:
         return self.text[self.starts[i] : self.ends[i]].decode("utf-8", "replace")
 
 
-def group_key(r: Rollout) -> str:
-    """The rollout's group; where the trainer named none, rollouts of one task by one policy version share one."""
-    return r.group or "\x1f".join((r.branch, str(r.seed), r.policy, str(r.step), str(r.task)))
-
-
-def completion(r: Rollout) -> str:
-    """Text of the assistant turns, joined by newlines."""
-    return "\n".join(turn_text(t) for t in r.turns if t.role == "assistant")
-
-
-def prompt(r: Rollout) -> str:
-    """Text before the first assistant turn."""
-    return prompt_of(r.turns)
-
-
-def prompt_of(turns: Sequence[Turn]) -> str:
-    """The same of its turns."""
-    out: list[str] = []
-    for t in turns:
-        if t.role == "assistant":
-            break
-        out.append(turn_text(t))
-    return "\n".join(out)
-
-
 def from_rollouts(rollouts: Sequence[Rollout], first: int = 0) -> Chunk:
-    """A chunk of Python objects; `first`: place of the first one in its source, which tells rollouts without id
-    apart."""
-    texts = [completion(r).encode("utf-8", "replace") for r in rollouts]
-    ends = np.cumsum([len(t) for t in texts], dtype=np.int64) if texts else np.zeros(0, np.int64)
+    """A chunk of Python objects, read as they would be stored."""
+    import pyarrow as pa
 
-    def column(get: Callable[[Rollout], object]) -> Floats:
-        return np.array([nan_or(get(r)) for r in rollouts], dtype=float)
+    from evotrainer.records.arrow_schema import encode, scrub
 
-    scalars = {name: column(lambda r, name=name: getattr(r, name)) for name in SCALARS}  # type: ignore[misc]
-    scalars["truth"] = np.array([TRUTH.get(r.outcome, math.nan) for r in rollouts], dtype=float)
-    scalars["finish"] = np.array([FINISH.get(r.finish or "", math.nan) for r in rollouts], dtype=float)
-    scalars["tokens"] = column(_tokens)
-    scalars["turns"] = column(lambda r: sum(t.role == "assistant" for t in r.turns))
-    scalars["prompt"] = column(lambda r: float(bool(prompt(r))))
-    names = sorted({str(k) for r in rollouts for k in r.components})
-    acts = [any(t.tool_calls for t in r.turns) or x > 1 for r, x in zip(rollouts, scalars["turns"], strict=True)]
-    return Chunk(
-        n=len(rollouts),
-        id=_codes([r.id or f"\x00{first + i}" for i, r in enumerate(rollouts)]),
-        task=_codes([str(r.task) for r in rollouts]),
-        group=_codes([group_key(r) for r in rollouts]),
-        scalars=scalars,
-        components={c: column(lambda r, c=c: r.components.get(c)) for c in names},  # type: ignore[misc]
-        fault=Coded.of([r.error_kind for r in rollouts]),
-        subject=Coded.of([" ".join(str(x) for x in (r.run, r.branch, r.split) if x) for r in rollouts]),
-        text=b"".join(texts),
-        starts=np.concatenate([np.zeros(min(1, len(texts)), np.int64), ends[:-1]]),
-        ends=ends,
-        acting=np.array(acts, dtype=bool),
-        details={
-            i: r.detail for i, r in enumerate(rollouts) if isinstance(r.detail, Mapping) and worth_keeping(r.detail)
-        },
-        turns=lambda rows: [tuple(rollouts[i].turns) for i in rows],
-    )
+    try:
+        batch = encode(rollouts)
+    except UnicodeEncodeError:
+        batch = encode([scrub(r) for r in rollouts])
+    return from_table(pa.Table.from_batches([batch]), first)
 
 
-def _tokens(r: Rollout) -> float | None:
-    """Completion tokens: recorded, else summed over assistant turns, else None."""
-    if r.tokens is not None:
-        return r.tokens
-    counts = [t.tokens for t in r.turns if t.role == "assistant" and t.tokens is not None]
-    return float(sum(counts)) if counts else None
-
-
-def _codes(keys: Sequence[str]) -> Ints:
+def _codes(keys: pa.Array) -> Ints:
     """64-bit hashes of the keys."""
-    digests = b"".join(blake2b(k.encode("utf-8", "surrogatepass"), digest_size=8).digest() for k in keys)
-    return np.frombuffer(digests, dtype=np.int64)
+    encoded = keys.dictionary_encode()
+    digests = b"".join(blake2b(k.encode(), digest_size=8).digest() for k in encoded.dictionary.to_pylist())
+    return np.frombuffer(digests, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
 def hash64(text: str) -> int:
@@ -154,10 +91,11 @@ def hash64(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") >> 1
 
 
-def from_table(table: pa.Table) -> Chunk:
+def from_table(table: pa.Table, first: int = 0) -> Chunk:
     """A chunk of stored rollouts (`records.arrow_schema`), without making objects of them; at most 2 GB of text.
 
-    `id`, `task` and `group` are 64-bit hashes: equal keys of different chunks agree.
+    `first`: place of the first row in its source, which tells rollouts without id apart. `id`, `task` and `group` are
+    64-bit hashes: equal keys of different chunks agree.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -188,15 +126,12 @@ def from_table(table: pa.Table) -> Chunk:
     some = np.bincount(row[known], minlength=n) > 0
     scalars["tokens"] = np.where(np.isnan(scalars["tokens"]) & some, summed, scalars["tokens"])
     scalars["turns"] = answers.astype(float)
-    first = np.cumsum(counts) - counts
-    opens = np.zeros(n, dtype=bool)
-    opens[counts > 0] = ~said[first[counts > 0]]
+    asked = np.cumsum(said) - np.repeat((np.cumsum(answers) - answers), counts) == 0  # before the first answer
     length = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False)
-    opens[counts > 0] &= length[first[counts > 0]] > 0
-    scalars["prompt"] = opens.astype(float)
+    scalars["prompt"] = (np.bincount(row[asked], weights=length[asked], minlength=n) > 0).astype(float)
     return Chunk(
         n=n,
-        **_keys(table),
+        **_keys(table, first),
         scalars=scalars,
         components=_components(_one(table["components"]), n),
         fault=_coded_text(table["error_kind"]),
@@ -206,7 +141,7 @@ def from_table(table: pa.Table) -> Chunk:
         ends=ends,
         acting=(n_calls > 0) | (answers > 1),
         details=_details(table["detail"]),
-        turns=lambda rows: _turns(table["turns"], rows),
+        turns=lambda rows: turns_at(table["turns"], rows),
     )
 
 
@@ -248,18 +183,25 @@ def _spans(strings: pa.StringArray) -> tuple[bytes, Ints, Ints]:
     return (data.to_pybytes() if data is not None else b""), o[:-1], o[1:]
 
 
-def _keys(table: pa.Table) -> dict[str, Ints]:
-    import polars as pl
+def _text(column: pa.ChunkedArray) -> Any:
+    """The column as one array of strings without nulls."""
+    import pyarrow as pa
 
-    names = ["id", "task", "group", "branch", "seed", "policy", "step"]
-    frame = pl.from_arrow(table.select(names))
-    assert isinstance(frame, pl.DataFrame)
-    own = pl.concat_str([pl.col(c).cast(pl.String).fill_null("") for c in (*names[3:], "task")], separator="\x1f")
-    group = pl.when(pl.col("group").fill_null("") == "").then(own).otherwise(pl.col("group"))
-    hashed = frame.select(
-        pl.col("id").hash(1).alias("id"), pl.col("task").hash(2).alias("task"), group.hash(3).alias("group")
-    )
-    return {c: hashed[c].to_numpy().astype(np.int64) for c in ("id", "task", "group")}
+    return _one(column).cast(pa.string()).fill_null("")
+
+
+def _keys(table: pa.Table, first: int) -> dict[str, Ints]:
+    """Hashes of ids, tasks and groups; rollouts without id are told apart by their place in the source."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    id, task, group = (_text(table[c]) for c in ("id", "task", "group"))
+    if (nameless := pc.equal(id, "")).true_count:
+        id = pc.if_else(nameless, pa.array([f"\x00{first + i}" for i in range(len(id))]), id)
+    if (nameless := pc.equal(group, "")).true_count:
+        own = pc.binary_join_element_wise(*(_text(table[c]) for c in GROUPED_BY), "\x1f")
+        group = pc.if_else(nameless, own, group)
+    return {"id": _codes(id), "task": _codes(task), "group": _codes(group)}
 
 
 def _coded_text(column: Any) -> Coded:
@@ -273,13 +215,14 @@ def _coded_text(column: Any) -> Coded:
 
 
 def _subjects(table: pa.Table) -> Coded:
-    import polars as pl
+    import pyarrow.compute as pc
 
-    frame = pl.from_arrow(table.select(["run", "branch", "split"]))
-    assert isinstance(frame, pl.DataFrame)
-    said = [pl.when(pl.col(c).fill_null("") == "").then(None).otherwise(pl.col(c)) for c in frame.columns]
-    joined = frame.select(pl.concat_str(said, separator=" ", ignore_nulls=True).alias("subject"))["subject"]
-    return _coded_text(joined.to_arrow())
+    # Arrow's own way to join and skip nulls loses the rows that hold nothing else
+    whole = _coded_text(pc.binary_join_element_wise(*(_text(table[c]) for c in ("run", "branch", "split")), "\x1f"))
+    places: dict[str, int] = {}
+    said = (" ".join(filter(None, name.split("\x1f"))) for name in whole.names)
+    code = np.array([places.setdefault(name, len(places)) for name in said], dtype=np.int64)
+    return Coded(code[whole.code], tuple(places))
 
 
 def _components(column: Any, n: int) -> dict[str, Floats]:
@@ -300,18 +243,26 @@ def _components(column: Any, n: int) -> dict[str, Floats]:
     return out
 
 
-def _details(column: pa.ChunkedArray) -> dict[int, Mapping[str, Any]]:
+def _json(text: str) -> Any:
+    """The value of a JSON text, also with NaN and infinity; None where it is none."""
     import orjson
+
+    for read in (orjson.loads, json.loads):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _details(column: pa.ChunkedArray) -> dict[int, Mapping[str, Any]]:
     import pyarrow.compute as pc
 
     keys = [pc.match_substring(column, f'{k}"').fill_null(False).to_numpy() for k in GATES]
     rows = np.flatnonzero(np.logical_or.reduce(keys))
     out: dict[int, Mapping[str, Any]] = {}
     for i, text in zip(rows.tolist(), column.take(rows).to_pylist(), strict=True):
-        try:
-            value = orjson.loads(text)
-        except ValueError:
-            continue
+        value = _json(text)
         if isinstance(value, dict) and worth_keeping(value):
             out[i] = value
     return out
@@ -334,7 +285,7 @@ class _Turn(NamedTuple):
     tokens: int | None
 
 
-def _turns(column: pa.ChunkedArray, rows: Sequence[int]) -> list[tuple[Any, ...]]:
+def turns_at(column: pa.ChunkedArray, rows: Sequence[int]) -> list[tuple[Any, ...]]:
     """Turns of the given rows, as `_Turn`s."""
     if not len(rows):
         return []

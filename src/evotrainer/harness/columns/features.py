@@ -7,18 +7,20 @@ a detector that repeats the score explains nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.code_reading.actions import actions_of, command
-from evotrainer.harness.code_reading.visible_tests import shown_tests
-from evotrainer.harness.columns.batch import Batch, completion, prompt
+from evotrainer.harness.code_reading.visible_tests import tests_in
+from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
-from evotrainer.harness.text import MAX_TEXT, turn_text
-from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.harness.text import MAX_TEXT
+from evotrainer.records.rollout import Rollout, Turn, completion_of, prompt_of, turn_text
 from evotrainer.records.text import shown
 
 LENGTHS = (
@@ -37,45 +39,62 @@ _WORD = re.compile(r"\w+")
 
 
 class Views:
-    """Rollouts as the texts and numbers that detectors compare, those lost to infrastructure left out; everything is read
-    when it is first asked for."""
+    """The live rollouts of a batch as the texts and numbers that detectors compare; what is no number is read when it is first
+    asked for."""
 
-    def __init__(self, rollouts: Sequence[Rollout], batch: Batch | None = None) -> None:
-        self.rollouts = [r for r in rollouts if r.error_kind is None]
-        self._batch = batch
+    def __init__(self, batch: Batch | Iterable[Rollout]) -> None:
+        """A batch, or rollouts in any order: each is a group of its own then."""
+        self.batch = batch if isinstance(batch, Batch) else Batch([r] for r in batch)
 
     @classmethod
-    def of(cls, batch: Batch) -> Views:
-        """The live rollouts of a batch, in its order."""
-        return cls(batch.some(range(batch.n)), batch)
+    def joined(cls, views: Iterable[Views]) -> Views:
+        """The rollouts of all, in order."""
+        return cls(Batch.joined([v.batch for v in views]))
+
+    def pick(self, indices: Sequence[int] | np.ndarray) -> Views:
+        """Some of the rollouts, in the given order."""
+        return Views(self.batch.pick(indices))
 
     def __len__(self) -> int:
-        return len(self.rollouts)
+        return self.batch.n
 
     @cached_property
-    def batch(self) -> Batch:
-        """The same rollouts, in the same order, as a batch: each a group of its own."""
-        return self._batch if self._batch is not None else Batch([r] for r in self.rollouts)
+    def rollouts(self) -> list[Rollout]:
+        """Whole ones: what a Python function is shown."""
+        return self.batch.some(range(len(self)))
+
+    @cached_property
+    def turns(self) -> list[tuple[Any, ...]]:
+        return self.batch.turns(range(len(self)))
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        return self.batch.column("task")
+
+    @property
+    def odd_tasks(self) -> np.ndarray:
+        """Rollouts of one half of the tasks, chosen by a hash of their names, bool (N,)."""
+        return np.array([crc32(t.encode("utf-8", "replace")) & 1 for t in self.tasks], dtype=bool)
 
     @cached_property
     def answers(self) -> list[str]:
         """All assistant text."""
-        return [completion(r)[:MAX_TEXT] for r in self.rollouts]
+        return [completion_of(turns)[:MAX_TEXT] for turns in self.turns]
 
     @cached_property
     def commands(self) -> list[list[str]]:
         """Actions in order, one line each; empty where the rollout is a single answer."""
-        return [[" ".join(command(a).split())[:MAX_LINE] for a in actions_of(r.turns)] for r in self.rollouts]
+        return [[" ".join(command(a).split())[:MAX_LINE] for a in actions_of(turns)] for turns in self.turns]
 
     @cached_property
     def observations(self) -> list[str]:
         """What the environment said after the first answer."""
-        return ["\n".join(seen_after(r.turns))[:MAX_TEXT] for r in self.rollouts]
+        return ["\n".join(seen_after(turns))[:MAX_TEXT] for turns in self.turns]
 
-    @cached_property
+    @property
     def solved(self) -> np.ndarray:
         """Outcomes that are correct, bool (N,)."""
-        return np.array([r.outcome == "correct" for r in self.rollouts], dtype=bool)
+        return self.batch.truth == 1
 
     def texts(self, where: str) -> list[str]:
         """One text per rollout; actions are lines."""
@@ -87,21 +106,19 @@ class Views:
         """Values of a feature (N,), NaN where it does not apply; ConfigError for an unknown one."""
         if feature in LENGTHS:
             return self.batch.trait(feature)
+        if feature == "copied:tests":
+            told = zip(self.turns, self.batch.column("detail"), strict=True)
+            return np.array([_copied_tests(turns, detail) for turns, detail in told], dtype=np.float64)
         if feature in OVERLAPS:
-            return np.array([_OVERLAP[feature](r) for r in self.rollouts], dtype=np.float64)
+            return np.array([_OVERLAP[feature](turns) for turns in self.turns], dtype=np.float64)
         if feature.startswith("component:"):
-            first, second = components_of(feature, {c for r in self.rollouts for c in r.components})
-            x = self.component(first)
-            return x - self.component(second) if second else x
+            first, second = components_of(feature, self.batch.component_names)
+            x = self.batch.component(first)
+            return x - self.batch.component(second) if second else x
         raise ConfigError(
             f"unknown feature {feature!r}; one of: {', '.join((*LENGTHS, *OVERLAPS))}, component:<name>, "
             "component:<name> - <name>"
         )
-
-    def component(self, name: str) -> Floats:
-        """Values of a reward component (N,), NaN where absent."""
-        values = [r.components.get(name) for r in self.rollouts]
-        return np.array([np.nan if v is None else float(v) for v in values], dtype=np.float64)
 
 
 def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
@@ -119,7 +136,7 @@ def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
 
 def restates(views: Sequence[Views], component: str) -> bool:
     """Is a reward component the outcome under another name? It explains no score."""
-    x = np.concatenate([v.component(component) for v in views])
+    x = np.concatenate([v.batch.component(component) for v in views])
     known = np.isfinite(x)
     same = (x >= 0.5) == np.concatenate([v.solved for v in views])
     return bool(known.any()) and float(same[known].mean()) >= RESTATES
@@ -135,19 +152,19 @@ def _long(text: str) -> list[str]:
     return [w for w in _WORD.findall(text[:MAX_TEXT]) if len(w) > 2]
 
 
-def _copied_prompt(r: Rollout) -> float:
-    own, known = _long(completion(r)), set(_long(prompt(r)))
+def _copied_prompt(turns: Sequence[Turn]) -> float:
+    own, known = _long(completion_of(turns)), set(_long(prompt_of(turns)))
     total = sum(map(len, own))
     return sum(len(w) for w in own if w in known) / total if total else float("nan")
 
 
-def _copied_observations(r: Rollout) -> float:
+def _copied_observations(turns: Sequence[Turn]) -> float:
     """Words of the assistant that the environment had said since the first answer and the prompt does not hold."""
     heard: set[str] = set()
-    asked = set(_long(prompt(r)))
+    asked = set(_long(prompt_of(turns)))
     own = total = 0
     acting = False
-    for t in r.turns:
+    for t in turns:
         if t.role == "assistant":
             text = " ".join([turn_text(t), *(str(c.arguments) for c in t.tool_calls)])
             found = [w for w in _long(text) if w not in asked]
@@ -159,19 +176,16 @@ def _copied_observations(r: Rollout) -> float:
     return own / total if total and acting else float("nan")
 
 
-def _copied_tests(r: Rollout) -> float:
-    wanted = [t.expected.strip() for t in shown_tests(r) if not t.hidden and len(t.expected.strip()) > 1]
+def _copied_tests(turns: Sequence[Turn], detail: Any) -> float:
+    tests = tests_in(detail) if isinstance(detail, Mapping) else ()
+    wanted = [t.expected.strip() for t in tests if not t.hidden and len(t.expected.strip()) > 1]
     if not wanted:
         return float("nan")
-    text = completion(r)[:MAX_TEXT]
+    text = completion_of(turns)[:MAX_TEXT]
     return sum(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", text) is not None for w in wanted) / len(wanted)
 
 
-_OVERLAP = {
-    "copied:prompt": _copied_prompt,
-    "copied:observations": _copied_observations,
-    "copied:tests": _copied_tests,
-}
+_OVERLAP = {"copied:prompt": _copied_prompt, "copied:observations": _copied_observations}
 
 
 def payload(r: Rollout) -> dict[str, object]:

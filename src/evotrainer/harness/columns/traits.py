@@ -24,13 +24,13 @@ from evotrainer.harness.code_reading import patches_and_hashes as beside
 from evotrainer.harness.code_reading.actions import Action, ActionKind, actions_of, kind_of, outputs, worked
 from evotrainer.harness.code_reading.suspects import suspicious_rows
 from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
-from evotrainer.harness.columns.chunk import Chunk, Coded, hash64, prompt_of
+from evotrainer.harness.columns.chunk import Chunk, Coded, hash64
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import SLOTS, scan_buffer
-from evotrainer.harness.text import MAX_BYTES, longest_run, program_text, repetition, turn_text, words
-from evotrainer.records.rollout import Turn
+from evotrainer.harness.text import MAX_BYTES, longest_run, program_text, repetition, words
+from evotrainer.records.rollout import Turn, prompt_of, turn_text
 
-VERSION = 6
+VERSION = 7
 """Of what the traits mean; kept traits of another version are read again."""
 SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""

@@ -142,7 +142,7 @@ def tool_misuse(look: Look) -> list[Finding]:
     failed = dict(zip(tools, np.bincount(calls["tool"][bad], minlength=len(tools)).tolist(), strict=True))
     quotes: list[Quote] = []
     for i in np.unique(calls["row"][bad])[:3]:
-        said, answer = _failed_call(look.batch.rollout(int(i)).turns)
+        said, answer = _failed_call(look.batch.turns([int(i)])[0])
         quotes.append(look.quote(int(i), text=said, note=f"failed call; it printed: {clean(answer, 120)}"))
     worst = ", ".join(
         f"{v}x {clean(k, 40) or 'call'}" for k, v in sorted(failed.items(), key=lambda kv: -kv[1])[:3] if v

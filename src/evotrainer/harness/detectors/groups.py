@@ -171,7 +171,7 @@ def infrastructure(look: Look) -> list[Finding]:
     claim = f"{faults} of {n} rollouts failed for the infrastructure: " + ", ".join(f"{v}x {k}" for k, v in worst)
     quotes = [
         Quote(rollout=clean(name_of(r), 80), text=clean(r.error or r.error_kind, 200))
-        for r in look.batch.fetch(look.batch.fault_rows[:2].tolist())
+        for r in look.batch.source.rollouts(look.batch.fault_rows[:2].tolist())
     ]
     return [look.finding(severity, claim, {"error_rate": faults / n, "faults": faults}, quotes)]
 
@@ -189,7 +189,7 @@ def void_gradings(look: Look) -> list[Finding]:
     Seen where faults share their group with another one `excess` times as often as chance would have it, (k - 1) * rate.
     """
     limits, b = look.thresholds, look.batch
-    found = [r for r in b.fetch(b.fault_rows[: int(limits["read"])].tolist()) if r.error_kind == "sandbox"]
+    found = [r for r in b.source.rollouts(b.fault_rows[: int(limits["read"])].tolist()) if r.error_kind == "sandbox"]
     n = b.n + b.n_faults
     if len(found) < limits["min_faults"]:
         return []

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from evotrainer.harness.code_reading.shortcuts import Shortcut, shortcut
-from evotrainer.harness.columns.batch import prompt
 from evotrainer.harness.columns.numerics import clustered_mean, nan_or, slope_t
 from evotrainer.harness.registry import Look, detector
 from evotrainer.harness.text import program_text
 from evotrainer.records.evidence import Finding, Quote, Severity
+from evotrainer.records.rollout import prompt_of
 
 TRUE_OUTCOME = "outcome"
 MIN_SIDE = 16
@@ -191,7 +191,7 @@ def special_casing_detector(look: Look) -> list[Finding]:
     wrong = look.batch.truth[mask]
     quotes = []
     for i in np.flatnonzero(mask)[:3].tolist():
-        s = shortcut(prompt(look.batch.rollout(i)), look.batch.program(i), look.batch.tests(i))
+        s = shortcut(prompt_of(look.batch.turns([i])[0]), look.batch.program(i), look.batch.tests(i))
         lines, note = _telling(program_text(look.batch.text(i)).splitlines(), s)
         quotes.append(look.quote(i, text=lines, note=note))
     claim = f"{hits} of {n} programs know the answers of visible tests; {blind} of them never read the input"

@@ -13,7 +13,7 @@ from evotrainer.harness.code_reading.patched import Hit, reaching
 from evotrainer.harness.code_reading.patches_and_hashes import gold_of, patch_of
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.code_reading.tampering import broken_protection, patched_tests, tampered
-from evotrainer.harness.columns.batch import Batch, completion
+from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import at_least
 from evotrainer.harness.columns.traits import before_actions
 from evotrainer.harness.registry import Look, detector
@@ -122,7 +122,7 @@ def _bypassing(
 
 
 def _in_program(r: Rollout) -> list[Hit]:
-    return [(x, "") for x in facts(program_text(completion(r))).bypass]
+    return [(x, "") for x in facts(program_text(r.completion)).bypass]
 
 
 def _in_patch(r: Rollout) -> list[Hit]:

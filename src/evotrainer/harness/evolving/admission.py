@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.columns.features import RESTATES, Views, components_of, restates
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.features import LENGTHS, RESTATES, Views, components_of, restates
 from evotrainer.harness.evolving.authored import KNOWN, Mask, Runner, check_spec, flags
 from evotrainer.harness.evolving.detector_quality import Fire, Version, fire_of_mask, over_steps, test_detector
 from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, thin
@@ -140,17 +141,17 @@ def admit(
 
 def moody(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str, Mask], runner: Runner | None) -> int:
     """Rollouts that a function flags otherwise when it is asked a second time, all versions shuffled together."""
-    rollouts = [r for v in versions.values() for r in v.rollouts]
+    whole = Views.joined(versions.values())
     first = np.concatenate([masks[n] for n in versions])
-    order = np.random.default_rng(0).permutation(len(rollouts))
-    return int((flags(spec, Views([rollouts[i] for i in order]), runner) != first[order]).sum())
+    order = np.random.default_rng(0).permutation(len(whole))
+    return int((flags(spec, whole.pick(order), runner) != first[order]).sum())
 
 
 def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str, Mask]) -> str:
     """Why a detector that says no more than the score is refused: it compares a reward component that is the outcome under
     another name, or its function flags what is right (or wrong) and nothing else. Empty where neither holds."""
     if spec.form == "threshold" and spec.feature.startswith("component:"):
-        known = {c for v in versions.values() for r in v.rollouts for c in r.components}
+        known = {c for v in versions.values() for c in v.batch.component_names}
         first, second = components_of(spec.feature, known)
         name = second if second and spec.op == "<=" else first
         if restates(list(versions.values()), name):
@@ -166,8 +167,11 @@ def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Ma
 
 def cost_of(spec: DetectorSpec, views: Sequence[Views], runner: Runner | None, spent: Callable[[], float]) -> float:
     """CPU-seconds per 1,000 rollouts, measured on up to TIMED of them read afresh."""
-    some = Views(thin(Views([r for v in views for r in v.rollouts]), TIMED).rollouts)
+    whole = thin(Views.joined(views), TIMED).batch
+    unread = whole.source.take(whole.rows.tolist())
+    read = None if spec.form == "threshold" and spec.feature in LENGTHS else whole.traits
     began = spent()
+    some = Views(Batch.apart(unread, read))
     flags(spec, some, runner)
     return 1000 * (spent() - began) / len(some)
 
@@ -175,13 +179,13 @@ def cost_of(spec: DetectorSpec, views: Sequence[Views], runner: Runner | None, s
 def pooled(masks: Mapping[str, Mask], versions: Mapping[str, Views]) -> tuple[float, float, float]:
     """(flagged share, standard error clustered by task, upper confidence bound) over all versions together."""
     x = np.concatenate([masks[n] for n in versions])
-    share, se = _share(x, [r.task for v in versions.values() for r in v.rollouts])
+    share, se = _share(x, [t for v in versions.values() for t in v.tasks])
     return share, se, min(1.0, share + 1.645 * se)
 
 
 def _tasks(views: Iterable[Views]) -> int:
     """Different tasks of some rollouts, at least 1."""
-    return max(1, len({r.task for v in views for r in v.rollouts}))
+    return max(1, len({t for v in views for t in v.tasks}))
 
 
 def _share(mask: Mask, tasks: Sequence[str]) -> tuple[float, float]:

@@ -7,9 +7,7 @@ grader does the trick more often, and that is all; one that learnt the task is m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from evotrainer.harness.columns.features import Views
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.evolving.mining import LEAST_SHARE, predicates, thin
 from evotrainer.records.evidence import DetectorSpec, Gained
-from evotrainer.records.rollout import Rollout
 
 PLAINEST = ("length", "overlap", "commands", "sequence", "words", "observed")
 """Families of behaviours; of two that say the same of a gain the one of the earlier family is taken."""
@@ -35,10 +32,10 @@ class _Split:
     """Part of the gain, (K,)."""
 
 
-def gained(now: Sequence[Rollout], before: Sequence[Rollout]) -> Gained | None:
+def gained(now: Views, before: Views) -> Gained | None:
     """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded attempts
     on both sides. Shapes: any number of attempts a task; sides may differ in it."""
-    sides = [_halves(r) for r in (now, before)]
+    sides = [_halves(v) for v in (now, before)]
     if not all(len(v) for side in sides for v in side):
         return None
     (choose_now, now_), (choose_before, before_) = sides
@@ -63,13 +60,11 @@ def gained(now: Sequence[Rollout], before: Sequence[Rollout]) -> Gained | None:
     )
 
 
-def _halves(rollouts: Sequence[Rollout]) -> tuple[Views, Views]:
-    """Graded attempts in two halves of the tasks, by a hash of their names."""
-    rows: Mapping[int, list[Rollout]] = {0: [], 1: []}
-    for r in rollouts:
-        if r.outcome != "unknown":
-            rows[crc32(r.task.encode("utf-8", "replace")) & 1].append(r)
-    return thin(Views(rows[0])), thin(Views(rows[1]))
+def _halves(views: Views) -> tuple[Views, Views]:
+    """Graded attempts in two halves of the tasks."""
+    graded = ~np.isnan(views.batch.truth)
+    odd = views.odd_tasks
+    return thin(views.pick(np.flatnonzero(graded & ~odd))), thin(views.pick(np.flatnonzero(graded & odd)))
 
 
 def _choose(now: Views, before: Views) -> tuple[DetectorSpec | None, int]:

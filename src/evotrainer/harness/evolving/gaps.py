@@ -84,18 +84,12 @@ def explained(findings: Sequence[Finding], kinds: set[str]) -> bool:
     return any(f.kind == SHORTCUT or (f.severity != "info" and (f.validity or f.kind in kinds)) for f in findings)
 
 
-def outcomes(v: Views) -> Floats:
-    """1 correct, 0 incorrect, NaN unknown, (N,)."""
-    values = {"correct": 1.0, "incorrect": 0.0}
-    return np.array([values.get(r.outcome, math.nan) for r in v.rollouts], dtype=np.float64)
-
-
 def per_task(v: Views, x: Floats) -> dict[str, float]:
     """Mean of the non-missing values per task."""
     out: dict[str, list[float]] = {}
-    for r, value in zip(v.rollouts, x.tolist(), strict=True):
+    for task, value in zip(v.tasks, x.tolist(), strict=True):
         if not math.isnan(value):
-            out.setdefault(r.task, []).append(value)
+            out.setdefault(task, []).append(value)
     return {t: sum(y) / len(y) for t, y in out.items()}
 
 
@@ -119,8 +113,8 @@ def _together(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _score_move(now: Mapping[str, Views], before: Views) -> Gap | None:
-    was = per_task(before, outcomes(before))
-    each = {name: per_task(v, outcomes(v)) for name, v in now.items()}
+    was = per_task(before, before.batch.truth)
+    each = {name: per_task(v, v.batch.truth) for name, v in now.items()}
     single = {name: paired(x, was) for name, x in each.items()}
     move, errors, tasks = paired(_together(each.values()), was)
     if abs(move) >= MOVE and abs(errors) >= ERRORS:
@@ -141,7 +135,7 @@ def _contradiction(now: Mapping[str, Views], before: Views, pair: tuple[str, str
     a size and errors of its own."""
 
     def values(v: Views, name: str) -> Floats:
-        return outcomes(v) if name == "outcome" else v.component(name)
+        return v.batch.truth if name == "outcome" else v.batch.component(name)
 
     def gap_of(v: Views) -> dict[str, float]:
         return per_task(v, values(v, pair[0]) - values(v, pair[1]))

@@ -111,9 +111,12 @@ def predicates(bad: Views, clean: Views) -> list[Family]:
 
 def thin(v: Views, most: int = MOST_ROLLOUTS) -> Views:
     """At most so many rollouts, evenly spread."""
-    if len(v) <= most:
-        return v
-    return Views([v.rollouts[i] for i in np.linspace(0, len(v) - 1, most).astype(int).tolist()])
+    return v if len(v) <= most else v.pick(spread(len(v), most))
+
+
+def spread(n: int, most: int) -> list[int]:
+    """At most so many of n places, evenly spread."""
+    return list(range(n)) if n <= most else np.linspace(0, n - 1, most).astype(int).tolist()
 
 
 def clustered(x: np.ndarray, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +132,7 @@ def clustered(x: np.ndarray, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _codes(v: Views) -> np.ndarray:
-    return np.unique([r.task for r in v.rollouts], return_inverse=True)[1].astype(np.int64)
+    return np.unique(v.tasks, return_inverse=True)[1].astype(np.int64)
 
 
 def _quantile(p: float) -> float:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from zlib import crc32
+import numpy as np
 
 from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.records.names import read_label
-from evotrainer.records.rollout import Rollout
-from evotrainer.records.store import load
 
 
 def halves(v: Views) -> list[tuple[str, Views]]:
-    """Two halves of the tasks, by a hash of their names."""
-    rows: dict[str, list[Rollout]] = {"even": [], "odd": []}
-    for r in v.rollouts:
-        rows["odd" if crc32(r.task.encode("utf-8", "replace")) & 1 else "even"].append(r)
-    return [(k, Views(x)) for k, x in rows.items()]
+    """Two halves of the tasks."""
+    odd = v.odd_tasks
+    return [("even", v.pick(np.flatnonzero(~odd))), ("odd", v.pick(np.flatnonzero(odd)))]
 
 
-def named_views(folder: Path, name: str) -> Views:
+def named_views(reader: RolloutReader, name: str) -> Views:
     """Rollouts of a version by the name that gaps and admissions give it: `b1-s2 search`, `base search, odd tasks`,
     `b1-s1 step 1`, `b1-s1 first 4 steps`."""
     label = read_label(name)
-    store = [folder / "rollouts" / label.trial]
     if label.step is None and not label.end:
-        whole = Views(load(store, split="search"))
+        whole = reader.views(label.trial)
         return dict(halves(whole))[label.half] if label.half else whole
-    rollouts = load(store, split="train")
-    steps = sorted({r.step for r in rollouts})
+    ids = reader.train_steps(label.trial)
+    steps = sorted(ids)
     chosen = steps[: label.steps] if label.end == "first" else steps[-label.steps :] if label.end else [label.step]
-    return Views([r for r in rollouts if r.step in chosen])
+    return reader.train(label.trial, [i for s in chosen for i in ids.get(s or 0, ())])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from evotrainer.harness.columns.batch import Batch, completion, prompt
+from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, clustered_mean, group_sums
 from evotrainer.harness.columns.scan import jaccard
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import Reading, clustered_reading, metric
 from evotrainer.harness.text import bucket, words
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.rollout import Turn, completion_of, prompt_of
 from evotrainer.records.text import clean
 
 BUCKETS = 1024
@@ -255,10 +256,10 @@ def _weighted(bags: Floats, rarity: Floats) -> Floats:
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
-def _said(r: Rollout) -> str:
+def _said(turns: Sequence[Turn]) -> str:
     """What the policy said and called."""
-    calls = [f"{c.name} {c.arguments}" for t in r.turns for c in t.tool_calls]
-    return "\n".join((completion(r), *calls)) if calls else completion(r)
+    calls = [f"{c.name} {c.arguments}" for t in turns for c in t.tool_calls]
+    return "\n".join((completion_of(turns), *calls))
 
 
 def _samples(batch: Batch) -> tuple[list[list[str]], list[list[str]]]:
@@ -269,10 +270,10 @@ def _samples(batch: Batch) -> tuple[list[list[str]], list[list[str]]]:
     candidates = batch.first[batch.sizes > 1]
     for at in range(0, min(len(candidates), 8 * RETRIEVAL_GROUPS), RETRIEVAL_GROUPS):
         chosen = candidates[at : at + RETRIEVAL_GROUPS]
-        rollouts = batch.some([int(i) + d for i in chosen for d in (0, 1)])
-        for a, b in zip(rollouts[::2], rollouts[1::2], strict=True):
-            if prompt(a) not in prompts and len(queries) < RETRIEVAL_GROUPS:
-                prompts.add(prompt(a))
+        turns = batch.turns([int(i) + d for i in chosen for d in (0, 1)])
+        for a, b in zip(turns[::2], turns[1::2], strict=True):
+            if prompt_of(a) not in prompts and len(queries) < RETRIEVAL_GROUPS:
+                prompts.add(prompt_of(a))
                 queries.append(words(_said(a)))
                 keys.append(words(_said(b)))
         if len(queries) == RETRIEVAL_GROUPS:

@@ -117,8 +117,8 @@ def transition(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
         _, now = _task_rates(batch, everything)
         first = np.unique(batch.task, return_index=True)[1][:NAMED_TASKS]
         old = np.full(batch.n_tasks, np.nan)
-        for t, r in enumerate(batch.some(first.tolist())):
-            old[t] = nan_or(context.before.get(r.task))
+        for t, name in enumerate(batch.column("task", first.tolist())):
+            old[t] = nan_or(context.before.get(name))
     else:
         step = batch.trait("step")
         steps = distinct(step[~np.isnan(step)])[0]

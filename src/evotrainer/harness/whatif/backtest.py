@@ -55,7 +55,7 @@ def backtest(
     (`forecast.held_against`). Infrastructure faults are left out.
     """
     factor = intervention.factor
-    batch = rollouts if isinstance(rollouts, Batch) else Batch.of(rollouts)
+    batch = Batch.of(rollouts)
 
     def answer(verdict: Outcome, reason: str, numbers: Mapping[str, float] | None = None, **more: Any) -> Backtest:
         kept = {k: round(x, 6) for k, v in (numbers or {}).items() if (x := finite(v)) is not None}

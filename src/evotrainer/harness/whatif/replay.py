@@ -55,7 +55,7 @@ def length_term(batch: Batch, rule: LengthRule, max_tokens: int, paid: Floats) -
 
 def repeated_tokens(batch: Batch) -> Floats:
     """Share of repeated 4-grams, of token ids where they are recorded, else of words; shape (N,)."""
-    ids = [r.token_ids for r in batch.some(range(batch.n))]
+    ids = batch.column("token_ids")
     if any(x is not None for x in ids):
         return np.array([repetition([str(t) for t in x or ()]) for x in ids], dtype=float)
     return batch.trait("repetition")

@@ -176,7 +176,7 @@ def open_whole(source: SourceFiles, cache: Path, workers: int | None) -> Opened:
             raise
         except (EvoTrainerError, OSError) as e:
             one = Opened([], [Skipped(str(path), str(e))])
-        whole.units += one.units
+        whole.parts += one.parts
         whole.skipped += one.skipped
     return whole
 

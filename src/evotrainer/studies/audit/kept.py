@@ -36,9 +36,9 @@ class CacheError(StoreError):
 def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Progress | None = None) -> Traits:
     """Traits of all units, in order: kept ones as they are, the rest read now, side by side where it is much."""
     sampled = whole.n >= SAMPLED_FROM
-    leading = [u for u in takewhile(lambda u: isinstance(u, Group), whole.units) if isinstance(u, Group)]
+    leading = [u for u in takewhile(lambda u: isinstance(u, Group), whole.parts) if isinstance(u, Group)]
     together, covered = _together(leading, sampled, cache)
-    rest = whole.units[covered:]
+    rest = whole.parts[covered:]
     todo = [u for u in rest if isinstance(u, Group) and not kept_path(u, sampled, cache).is_file()]
     cores = workers or len(os.sched_getaffinity(0))
     tell = say or (lambda what, done, of: None)
@@ -51,18 +51,18 @@ def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Pro
     parts = [together] if together is not None else []
     lost: list[Group] = []
     for unit in rest:
-        found = _kept(unit, sampled, cache) if isinstance(unit, Group) else unit.traits(sampled)
+        found = _kept(unit, sampled, cache) if isinstance(unit, Group) else unit.read(sampled)
         if found is not None:
             parts.append(found)
         elif isinstance(unit, Group):
             lost.append(unit)
     for group in lost:
-        whole.units.remove(group)
+        whole.parts.remove(group)
         whole.skipped.append(Skipped(f"{group.part} row group {group.index}", "damaged: its rows cannot be read"))
     traits = join(parts)
     if (
         not lost
-        and len(leading) == len(whole.units) >= JOIN_FROM
+        and len(leading) == len(whole.parts) >= JOIN_FROM
         and len(leading) - covered > JOIN_AGAIN * len(leading)
     ):
         _keep_together(traits, leading, sampled, cache)
@@ -77,7 +77,7 @@ def kept_path(unit: Group, sampled: bool, cache: Path) -> Path:
 
 def keep(unit: Group, sampled: bool, cache: Path) -> None:
     """Read a row group's traits and keep them; a full or read-only cache raises CacheError."""
-    _write(kept_path(unit, sampled, cache), save(unit.traits(sampled)), cache)
+    _write(kept_path(unit, sampled, cache), save(unit.read(sampled)), cache)
 
 
 def keep_or_skip(unit: Group, sampled: bool, cache: Path) -> None:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.harness.columns.source import Held
 from evotrainer.records.caps import SQL_MB, SQL_SECONDS
 from evotrainer.records.ingest import write_batches
 from evotrainer.records.text import clean_text
 from evotrainer.studies.audit.engine import Audit
 from evotrainer.studies.audit.sql import RefusedError, check
-from evotrainer.studies.audit.units import Group, Memory
+from evotrainer.studies.audit.units import Group
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,8 +78,8 @@ def _rollouts(audit: Audit, folder: Path) -> list[dict[str, Any]]:
 
     out = []
     for i, (source, opened) in enumerate(zip(audit.sources, audit.opened, strict=True)):
-        parts = [str(p) for p in dict.fromkeys(u.part for u in opened.units if isinstance(u, Group))]
-        for k, u in enumerate(u for u in opened.units if isinstance(u, Memory)):
+        parts = [str(p) for p in dict.fromkeys(u.part for u in opened.parts if isinstance(u, Group))]
+        for k, u in enumerate(u for u in opened.parts if isinstance(u, Held)):
             write_batches(batches(u.held), folder / f"{i}-{k}")
             parts += [str(p) for p in stored_parts(folder / f"{i}-{k}")]
         out.append({"source": clean_text(source.source), "format": source.format, "parts": parts})

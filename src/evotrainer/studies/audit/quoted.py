@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evotrainer.harness.columns.source import Held, Source
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.registry import name_of
 from evotrainer.records.reading import open_part
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean
 from evotrainer.studies.audit.engine import Audit
-from evotrainer.studies.audit.units import Group, Memory, Opened, Unit
+from evotrainer.studies.audit.units import Group, Opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,9 +44,9 @@ def fetch(audit: Audit, source: int, names: Sequence[str]) -> dict[str, Rollout]
     return found
 
 
-def _places(opened: Opened, missing: set[str]) -> Iterator[tuple[list[int], Unit]]:
+def _places(opened: Opened, missing: set[str]) -> Iterator[tuple[list[int], Source]]:
     """Rows of each unit that are asked for; names that were found leave `missing`."""
-    for unit in opened.units:
+    for unit in opened.parts:
         rows = []
         for row, name in _names(unit, missing):
             if name in missing:
@@ -55,9 +56,9 @@ def _places(opened: Opened, missing: set[str]) -> Iterator[tuple[list[int], Unit
             yield rows, unit
 
 
-def _names(unit: Unit, missing: set[str]) -> Iterator[tuple[int, str]]:
+def _names(unit: Source, missing: set[str]) -> Iterator[tuple[int, str]]:
     """(row, name) of the rollouts of a unit that may be among the missing."""
-    if isinstance(unit, Memory):
+    if isinstance(unit, Held):
         yield from ((i, quoted_name(r)) for i, r in enumerate(unit.held))
     elif isinstance(unit, Group):
         try:
@@ -89,7 +90,7 @@ def _column(unit: Group, name: str) -> pa.ChunkedArray:
     return column.cast("string") if "dictionary" in str(column.type) else column
 
 
-def _read(unit: Unit, rows: Sequence[int]) -> list[Rollout]:
+def _read(unit: Source, rows: Sequence[int]) -> list[Rollout]:
     try:
         return unit.rollouts(rows)
     except Exception:  # damaged since it was read

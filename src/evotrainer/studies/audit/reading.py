@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from evotrainer.harness.columns.traits import Traits, take
 from evotrainer.projections.means import mean_curve
 from evotrainer.records.evidence import HealthReport
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.rollout import Rollout
 from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
 from evotrainer.studies.audit.units import Opened
 
@@ -90,15 +89,15 @@ def read_subjects(
         title = name or "all rollouts"
         steps = distinct(np.nan_to_num(batch.trait("step")))[0]
         if len(steps) < STEPS:
-            out.append(Reading(name, harness.read_batch(batch, title, shared()), curve, assumed))
+            out.append(Reading(name, harness.read(batch, title, shared()), curve, assumed))
             continue
         size = max(1, len(steps) // 5)
         first = _between(whole, traits, rows, steps[0], steps[size - 1])
-        base = harness.read_batch(first, f"{title}, {_steps(steps[:size])}", HarnessContext(proxy=proxy, paid=paid))
+        base = harness.read(first, f"{title}, {_steps(steps[:size])}", HarnessContext(proxy=proxy, paid=paid))
         last = _between(whole, traits, rows, steps[-size], steps[-1])
         late = f"{title}, {_steps(steps[-size:])}"
-        out.append(Reading(name, harness.read_batch(batch, f"{title}, {_steps(steps)}", shared()), curve, assumed))
-        out.append(Reading(late, harness.read_batch(last, late, shared(base=base, previous=(base,))), (), assumed))
+        out.append(Reading(name, harness.read(batch, f"{title}, {_steps(steps)}", shared()), curve, assumed))
+        out.append(Reading(late, harness.read(last, late, shared(base=base, previous=(base,))), (), assumed))
     return out
 
 
@@ -125,14 +124,12 @@ def known_of(own: Mapping[str, Training], batch: Batch, traits: Traits) -> Train
     """What is known of the branch that a subject's rollouts are of; None where several are read as one."""
     if not own or not batch.n or len(traits.subject.names) > MAX_SUBJECTS:
         return None
-    return own.get(batch.some([0])[0].branch)
+    return own.get(batch.column("branch", [0])[0])
 
 
 def batch_of(whole: Opened, traits: Traits, rows: np.ndarray | None) -> Batch:
     """A batch of some rows of a source (None: all)."""
-    if rows is None:
-        return Batch.from_traits(traits, whole.rollouts)
-    return Batch.from_traits(take(traits, rows), partial(_fetch_at, whole, rows))
+    return Batch.over(whole, traits if rows is None else take(traits, rows), rows)
 
 
 def _between(whole: Opened, traits: Traits, rows: np.ndarray | None, low: float, high: float) -> Batch:
@@ -140,7 +137,3 @@ def _between(whole: Opened, traits: Traits, rows: np.ndarray | None, low: float,
     step = np.nan_to_num(traits.columns["step"].astype(float))
     inside = (step >= low) & (step <= high)
     return batch_of(whole, traits, np.flatnonzero(inside) if rows is None else rows[inside[rows]])
-
-
-def _fetch_at(whole: Opened, rows: np.ndarray, places: Sequence[int]) -> list[Rollout]:
-    return whole.rollouts([int(rows[i]) for i in places])

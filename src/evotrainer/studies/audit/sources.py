@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
+from evotrainer.harness.columns.source import Held, Source
 from evotrainer.importers.base import Skipped
 from evotrainer.importers.tolerant import is_compressed
 from evotrainer.records.frames import read_tail
@@ -21,7 +22,7 @@ from evotrainer.records.reading import TAIL, is_store, stored_parts
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.audit.bulk import LINE_FORMATS, Imported, Item, begins_an_object, bulk_import, stream
 from evotrainer.studies.audit.kept import CacheError
-from evotrainer.studies.audit.units import Group, Memory, Opened, Unit, part_groups
+from evotrainer.studies.audit.units import Group, Opened, part_groups
 
 IN_MEMORY = 20_000
 """Rollouts of one file that are kept as objects; larger files are copied into Parquet parts first."""
@@ -38,7 +39,7 @@ def open_source(item: Item, cache: Path, workers: int | None = None) -> Opened:
     if not (folder / "done.json").is_file():
         first = list(islice(stream([item], done), IN_MEMORY + 1))
         if len(first) <= IN_MEMORY:
-            return Opened([Memory(first)] if first else [], done.skipped)
+            return Opened([Held(first)] if first else [], done.skipped)
     try:
         skipped = _import(item, folder, workers)
     except (StoreError, OSError) as e:
@@ -131,11 +132,11 @@ def _open_store(path: Path) -> Opened:
     folders = [path] if is_store(path) else sorted(f for f in rollouts.glob("*") if f.is_dir() and is_store(f))
     if not folders:
         skipped.append(Skipped(str(path), "the run has no rollouts yet"))
-    units: list[Unit] = []
+    parts: list[Source] = []
     for folder in folders:
-        units += _groups(folder, skipped)
-        units += _tail(folder, skipped)
-    return Opened(units, skipped)
+        parts += _groups(folder, skipped)
+        parts += _tail(folder, skipped)
+    return Opened(parts, skipped)
 
 
 def _groups(folder: Path, skipped: list[Skipped]) -> Iterator[Group]:
@@ -143,7 +144,7 @@ def _groups(folder: Path, skipped: list[Skipped]) -> Iterator[Group]:
         yield from part_groups(part, skipped)
 
 
-def _tail(folder: Path, skipped: list[Skipped]) -> Iterator[Memory]:
+def _tail(folder: Path, skipped: list[Skipped]) -> Iterator[Held]:
     from evotrainer.records.arrow_schema import decode
 
     held: list[Rollout] = []
@@ -156,4 +157,4 @@ def _tail(folder: Path, skipped: list[Skipped]) -> Iterator[Memory]:
     except Exception as e:  # a damaged frame can break the decoder anywhere
         skipped.append(Skipped(str(folder / TAIL), f"damaged: {type(e).__name__}: {str(e)[:160]}"))
     if held:
-        yield Memory(held)
+        yield Held(held)

@@ -176,4 +176,5 @@ def _lost(subject: Subject, iv: Intervention) -> tuple[LostTask, ...]:
     order = sorted(rate, key=lambda t: (rate[t] is None, rate[t] or 0.0, t))[:NAMED]
     count = np.bincount(b.task, minlength=b.n_tasks)
     first = [int(np.flatnonzero(b.task == t)[0]) for t in order]
-    return tuple(LostTask(r.task, int(count[t]), rate[t]) for t, r in zip(order, b.some(first), strict=True))
+    names = b.column("task", first)
+    return tuple(LostTask(name, int(count[t]), rate[t]) for t, name in zip(order, names, strict=True))

@@ -66,7 +66,7 @@ class Reads:
     def mask(self, batch: Batch) -> np.ndarray | None:
         """Rollouts it flags, boolean (N,); None where it speaks of batches only."""
         if self.spec is not None:
-            return flags(self.spec, Views(batch.some(range(batch.n))), self.runner)
+            return flags(self.spec, Views(batch), self.runner)
         known = KNOWN.get(self.name)
         return None if known is None else np.asarray(known(batch), dtype=bool)
 
@@ -381,7 +381,7 @@ def _batches(
     whole = Opened()
     parts: list[Traits] = []
     for _, one, traits in opened([folder / "rollouts" / t for t in trials], "store", cache, workers):
-        whole.units += one.units
+        whole.parts += one.parts
         parts.append(traits)
     traits = join(parts)
     split = np.array([n.split()[-1] if n else "" for n in traits.subject.names] or [""])[traits.subject.code]

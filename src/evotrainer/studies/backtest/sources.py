@@ -73,7 +73,8 @@ def subjects(
 
 def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     from evotrainer import api
-    from evotrainer.records.store import load
+    from evotrainer.harness.columns.source import stored
+    from evotrainer.records.reading import read_batches
 
     if split not in ("search", "train"):
         raise ConfigError(f"--split {split}: give search or train; gate and cert belong to the judge")
@@ -85,8 +86,8 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     if name not in tree.branches or not trials[name]:
         known = ", ".join(b for b, t in trials.items() if t) or "none yet"
         raise ConfigError(f"{folder} has no trained branch {name!r}; there are: {known}")
-    rollouts = load([folder / "rollouts" / t for t in trials[name]], split=split)
-    if not rollouts:
+    batch = Batch.over(stored(read_batches([folder / "rollouts" / t for t in trials[name]], split=split)))
+    if not batch.n + batch.n_faults:
         raise StoreError(f"{folder}: no {split} rollouts of {name} are stored")
     opened = next(e.body for e in run.events() if e.kind == "run")
     proxy = opened.environment.get("proxy")
@@ -94,7 +95,7 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     context = HarnessContext(
         recipe=recipe, proxy=(proxy[0], proxy[1]) if proxy else None, max_tokens=run.task.recipe.max_tokens
     )
-    return Subject(f"{folder.name} {name} {split}", Batch.of(rollouts), recipe, context)
+    return Subject(f"{folder.name} {name} {split}", batch, recipe, context)
 
 
 def complete_trials(run: Run, branch: str) -> list[str]:

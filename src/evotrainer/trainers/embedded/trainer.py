@@ -27,7 +27,7 @@ from evotrainer.trainers.embedded.tokenizer import Tokenizer
 from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Anchor, Example, update
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.rewards import check_components
-from evotrainer.trainers.rollouts import Provenance, environment_facts, rollout, to_evaluate
+from evotrainer.trainers.rollouts import Provenance, environment_facts, evaluated, to_evaluate
 from evotrainer.trainers.schedule import learning_rate, seed_of
 
 POLICY = "policy"
@@ -132,7 +132,7 @@ class EmbeddedTrainer:
             )
             sample = partial(self._sample, s, world, params)
             groups = collect(sample, tasks, s.stream, s.filter, recipe, where, s.clock.mark)
-            sink([r for g in groups for r in g.rollouts])
+            sink([g.rollouts for g in groups])
             s.clock.mark("record")
             entry = self._update(s, groups, recipe)
             s.step += 1
@@ -201,8 +201,8 @@ class EmbeddedTrainer:
         entry["cpu_s"] = s.clock.total
         return entry
 
-    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[Rollout]:
-        """Rollouts in task order; the seed, not the branch, decides the random numbers, so that branches pair up."""
+    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[list[Rollout]]:
+        """Groups in task order; the seed, not the branch, decides the random numbers, so that branches pair up."""
         torch.set_num_threads(1)
         keep_memory()
         recipe, i = request.recipe, request.identity
@@ -222,6 +222,6 @@ class EmbeddedTrainer:
             lambda phase: None,
             cut_prompts=True,
         )
-        rollouts = [rollout(a, where, recipe) for a in attempts]
-        sink(rollouts)
-        return rollouts
+        groups = evaluated(attempts, where, request)
+        sink(groups)
+        return groups

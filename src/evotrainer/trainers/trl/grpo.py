@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import Trainer
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.rollout import Rollout
+from evotrainer.trainers.base import RolloutSink
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.schedule import learning_rate, seed_of
 from evotrainer.trainers.trl.attempt_sampler import REWARD, AttemptSampler, Row
@@ -50,7 +50,7 @@ class Grpo(AttemptSampler):
     def __init__(
         self,
         session: Session,
-        sink: Callable[[Sequence[Rollout]], None],
+        sink: RolloutSink,
         on_step: Callable[[dict[str, float]], None],
         **kwargs: Any,
     ) -> None:
@@ -78,14 +78,14 @@ class Grpo(AttemptSampler):
         return out
 
     def _collect(self) -> None:
-        """Sample a step's groups, hand all rollouts to the sink, choose the rows of the batch."""
+        """Sample a step's groups, hand them to the sink, choose the rows of the batch."""
         s = self.session
         step, processes, rank = s.step + 1, self.accelerator.num_processes, self.accelerator.process_index
         # Random numbers belong to the step: a resumed training needs no generator's state.
         torch.manual_seed(seed_of(s.request.identity.seed, "step", step, rank))
         self.groups = collect(self.sample_plan, s.tasks, s.stream, s.filter, s.recipe, s.provenance(step), s.clock.mark)
         if self.accelerator.is_main_process:
-            self.sink([r for g in self.groups for r in g.rollouts])
+            self.sink([g.rollouts for g in self.groups])
         s.clock.mark("record")
         wanted = s.recipe.prompts_per_step
         chosen = sorted(self.groups, key=lambda g: not g.kept)[:wanted]

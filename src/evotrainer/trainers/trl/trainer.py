@@ -23,7 +23,7 @@ from evotrainer.trainers.bases import is_adapter, note_base
 from evotrainer.trainers.clock import Clock
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.rewards import check_components
-from evotrainer.trainers.rollouts import rollout, to_evaluate
+from evotrainer.trainers.rollouts import evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
 from evotrainer.trainers.trl.attempts import Attempt, run_attempts
 from evotrainer.trainers.trl.chat import Transcript
@@ -198,18 +198,17 @@ class TrlTrainer:
 
     # -- evaluation -------------------------------------------------------------------------------------------------
 
-    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[Rollout]:
-        """Rollouts in task order; the seed, not the branch, decides the random numbers."""
-        recipe, i = request.recipe, request.identity
+    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[list[Rollout]]:
+        """Groups in task order; the seed, not the branch, decides the random numbers."""
         tasks, where = to_evaluate(request, world, keep_tokens=self.options.keep_tokens)
         if not tasks:
             return []
-        torch.manual_seed(seed_of(i.seed, request.split, "evaluation"))
+        torch.manual_seed(seed_of(request.identity.seed, request.split, "evaluation"))
         plan = [(t, range(request.attempts)) for t in tasks]
         attempts = self._play if played_by_trl(world) else self._attempts
-        rollouts = [rollout(a, where, recipe) for a in attempts(request, world, plan, where.knobs)]
-        sink(rollouts)
-        return rollouts
+        groups = evaluated(attempts(request, world, plan, where.knobs), where, request)
+        sink(groups)
+        return groups
 
     def _attempts(
         self, request: EvalRequest, world: World, plan: Sequence[tuple[Any, range]], knobs: Mapping[str, Any]
@@ -255,7 +254,7 @@ class TrlTrainer:
             session = self._session(asked, world, tokenizer, model, fields, tasks, request.greedy)
             player = Grpo(session, lambda _: None, lambda _: None, model=model, args=args, processing_class=tokenizer)
             model.eval()
-            torch.manual_seed(seed_of(i.seed, request.split, "evaluation"))
+            torch.manual_seed(seed_of(request.identity.seed, request.split, "evaluation"))
             each = max(1, self.options.sample_batch // request.attempts)
             found = [a for n in range(0, len(plan), each) for a in player.attempts(plan[n : n + each])]
         self._loaded = None  # TRL has patched its forward

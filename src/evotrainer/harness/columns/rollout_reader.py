@@ -1,0 +1,76 @@
+"""Stored rollouts of a run's trials, as the harness reads them: each trial's table is read once and kept while a round needs it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evotrainer.harness.columns.batch import Batch
+    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.columns.source import Source
+
+KEPT_BYTES = 1 << 30
+"""Tables of search rollouts that are kept, the latest used ones: far more than those of a round, its champion's and their
+parents' where rollouts are short."""
+
+
+class RolloutReader:
+    """Reads a run's own rollouts; gate and cert are sealed elsewhere and out of its reach."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._kept: OrderedDict[str, Source] = OrderedDict()
+
+    def search(self, trial: str) -> Source:
+        """A finished trial's search rollouts, in stored order."""
+        from evotrainer.harness.columns.source import stored
+        from evotrainer.records.reading import read_batches
+
+        if trial not in self._kept:
+            self._kept[trial] = stored(read_batches([self.store(trial)], split="search"))
+            while len(self._kept) > 1 and sum(s.nbytes for s in self._kept.values()) > KEPT_BYTES:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(trial)
+        return self._kept[trial]
+
+    def views(self, trial: str) -> Views:
+        """The same as texts and numbers, each rollout by itself."""
+        from evotrainer.harness.columns.batch import Batch
+        from evotrainer.harness.columns.features import Views
+
+        return Views(Batch.apart(self.search(trial)))
+
+    def batch(self, *trials: str) -> Batch:
+        """Search rollouts of trials, together and by group."""
+        from evotrainer.harness.columns.batch import Batch
+        from evotrainer.harness.columns.source import Joined
+
+        return Batch.over(Joined([self.search(t) for t in trials]))
+
+    def train_steps(self, trial: str) -> dict[int, list[str]]:
+        """Training step -> ids of what was sampled in it and not lost to infrastructure, in stored order."""
+        from evotrainer.records.reading import columns_of
+
+        out: dict[int, dict[str, None]] = {}
+        for table in columns_of(self.store(trial), ("id", "split", "step", "error_kind")):
+            for row in table.to_pylist():
+                if row["split"] == "train":
+                    live = out.setdefault(row["step"], {})
+                    live |= {row["id"]: None} if row["error_kind"] is None else {}
+        return {step: list(ids) for step, ids in out.items()}
+
+    def train(self, trial: str, ids: Collection[str]) -> Views:
+        """Some of a training's rollouts, by id, in stored order."""
+        from evotrainer.harness.columns.batch import Batch
+        from evotrainer.harness.columns.features import Views
+        from evotrainer.harness.columns.source import stored
+        from evotrainer.records.reading import read_batches
+
+        return Views(Batch.apart(stored(read_batches([self.store(trial)], ids))))
+
+    def store(self, trial: str) -> Path:
+        """Folder of a trial's rollouts."""
+        return self.folder / "rollouts" / trial
