@@ -41,8 +41,8 @@ class Harness(Frozen):
 
     @classmethod
     def minimal(cls) -> Harness:
-        """The score layer only, no detector, no diagnosis: a control arm, and where evolution begins with `run.harness =
-        "minimal"`."""
+        """The score layer only, no detector, no diagnosis: a control arm,
+        and where evolution begins with `run.harness = "minimal"`."""
         return cls(metrics=tuple(n for n, m in METRICS.items() if m.layer == "score"))
 
     @property
@@ -61,8 +61,8 @@ class Harness(Frozen):
         thresholds: Mapping[str, float] | None = None,
         authored: Iterable[DetectorSpec] = (),
     ) -> Harness:
-        """A derived version: detectors added (by registered name, or as `authored` specifications, in place of one of the
-        same name) or dropped, thresholds changed; ConfigError if unknown."""
+        """A derived version: detectors added (by registered name, or as `authored` specifications, in place of one
+        of the same name) or dropped, thresholds changed; ConfigError if unknown."""
         add, drop, limits = tuple(add), set(drop), dict(thresholds or {})
         specs = {s.name: s for s in (*self.authored, *authored)}
         own = tuple(s for name, s in specs.items() if name not in drop)

@@ -1,7 +1,8 @@
 """How good is a run's own gate? From its measured variance components by simulation, and from its repeated trainings.
 
 Simulation sends trials drawn from the measured components through the very `judge` of a run, whole runs at a time. Real
-comparisons (`real_comparisons.py`) split the trainings of one recipe into two sides that differ in nothing but the seed.
+comparisons (`real_comparisons.py`) split the trainings of one recipe into two sides that differ in nothing but the
+seed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Harness evolution in a run: gaps are seen, detectors mined and admitted, audits settle them, versions recorded.
 
-What a gap is, how contrasts are mined and what admission asks for is in `harness/evolving/`; which rollouts are mined and
-which are held out, in `contrasts.py`. A version is never taken back: the next one drops what did not hold.
+What a gap is, how contrasts are mined and what admission asks for is in `harness/evolving/`; which rollouts are mined
+and which are held out, in `contrasts.py`. A version is never taken back: the next one drops what did not hold.
 """
 
 from __future__ import annotations
@@ -214,14 +214,14 @@ def admission(
 
 
 def closable(ctx: RunContext, b: Branch) -> bool:
-    """Is a shortcut open in the branch's evaluations that an audit may close? Where none is, nothing can clear a suspect,
-    so nothing is one."""
+    """Is a shortcut open in the branch's evaluations that an audit may close? Where none is,
+    nothing can clear a suspect, so nothing is one."""
     knobs = b.complete[0].world if b.complete else ctx.env_knobs
     shortcuts = ctx.state.shortcuts
     return ctx.task.judge.audit != "never" and any(shortcuts.is_open(c, knobs) for c in shortcuts.closable)
 
 
-# -- what an agent wants ------------------------------------------------------------------------------------------------
+# -- what an agent wants -----------------------------------------------------------------------------------------------
 
 
 def edit(ctx: RunContext, n: int, k: int, proposal: Proposal) -> None:
@@ -281,7 +281,7 @@ def unretirable(ctx: RunContext, name: str) -> str:
     return ""
 
 
-# -- what came of the detectors -----------------------------------------------------------------------------------------
+# -- what came of the detectors ----------------------------------------------------------------------------------------
 
 
 def settle(ctx: RunContext, n: int, at: str = "") -> None:
@@ -329,7 +329,8 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
             asked = a.trigger == spec.name
             changed[spec.name] = "confirmed" if asked else "informational"
             why[spec.name] = (
-                f"is confirmed: the audit of {a.branch} ({a.capability}) that it asked for found {100 * a.excess:+.1f} points"
+                f"is confirmed: the audit of {a.branch} ({a.capability}) "
+                f"that it asked for found {100 * a.excess:+.1f} points"
                 if asked
                 else f"came with the shortcut that {a.trigger} found in {a.branch}, and only informs"
             )
@@ -343,7 +344,8 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def silent(ctx: RunContext, n: int) -> dict[str, str]:
-    """Detectors that fired in none, or in all, of the last SILENT_ROUNDS rounds' readings; confirmed ones stay on guard."""
+    """Detectors that fired in none, or in all, of the last SILENT_ROUNDS rounds' readings;
+    confirmed ones stay on guard."""
     born: dict[str, int] = {}
     for e in ctx.ledger.events("harness"):
         born.update({s.name: e.body.round for s in e.body.added})

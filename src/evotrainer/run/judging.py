@@ -1,4 +1,5 @@
-"""Step 9: looks at a round's branches, verdicts, promotions. `verify` and `why` put the judge's input together by the same function."""
+"""Step 9: looks at a round's branches, verdicts, promotions.
+`verify` and `why` put the judge's input together by the same function."""
 
 from __future__ import annotations
 

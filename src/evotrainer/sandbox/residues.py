@@ -1,4 +1,5 @@
-"""Attacks on the next program, or on the next episode of a shell: run twice, the second run looks for what the first left."""
+"""Attacks on the next program, or on the next episode of a shell: run twice,
+the second run looks for what the first left."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def calibrate_run(
 ) -> Calibration:
     """Calibration of a run's gate from what lies in its folder, and in `RUN/calibration`.
 
-    `others`: further runs whose repeated trainings are compared as well. `overrides`: another gate on the same noise, e.g.
-    `run.seeds=[1,2,3] judge.max_seeds=8`. ConfigError where the run measured no noise, or for any other override.
+    `others`: further runs whose repeated trainings are compared as well. `overrides`: another gate on the same noise,
+    e.g. `run.seeds=[1,2,3] judge.max_seeds=8`. ConfigError where the run measured no noise, or for any other override.
     """
     from evotrainer import api
 
@@ -147,7 +147,8 @@ def more_trials(
 ) -> list[TrialFinished]:
     """Train the starting recipe on `n` further seeds in all; those there are already are not paid for twice.
 
-    Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials. May be killed and called again.
+    Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials.
+    May be killed and called again.
     """
     from evotrainer import api
     from evotrainer.config.task import load_task

@@ -1,4 +1,5 @@
-"""Joining a Ray cluster: one driver for each run, and what of the cluster its trials may have. Ray is imported in functions."""
+"""Joining a Ray cluster: one driver for each run, and what of the cluster its trials may have.
+Ray is imported in functions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Contrast mining: which simple behaviours are frequent in suspicious rollouts and rare in clean ones?
 
-Predicates are enumerated from the rollouts themselves (heads and parts of commands, sequences of them, words of answers,
-what was observed, overlap, lengths, reward components and their differences), counted on both sides, and tested with errors
-clustered by task. The level is divided by the number of predicates that were compared. What passes is only a candidate:
-`admission.py` asks again on rollouts that mining never saw.
+Predicates are enumerated from the rollouts themselves (heads and parts of commands, sequences of them, words of
+answers, what was observed, overlap, lengths, reward components and their differences), counted on both sides, and
+tested with errors clustered by task. The level is divided by the number of predicates that were compared. What passes
+is only a candidate: `admission.py` asks again on rollouts that mining never saw.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ def read_subjects(
     harness: Harness,
     own: Mapping[str, Training] | None = None,
 ) -> list[Reading]:
-    """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth against
-    the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
+    """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth
+    against the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
     out: list[Reading] = []
     for name, rows in subjects_of(traits):
         batch = batch_of(whole, traits, rows)

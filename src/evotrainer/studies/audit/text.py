@@ -35,8 +35,8 @@ def _total(audit: Audit) -> str:
     skipped = sum(len(s.skipped) for s in audit.sources) + len(audit.unknown)
     faults = sum(sum(s.faults.values()) for s in audit.sources)
     return (
-        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in no rate), "
-        f"{skipped:,} records or files skipped; {worst}"
+        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in "
+        f"no rate), {skipped:,} records or files skipped; {worst}"
     )
 
 

@@ -191,8 +191,8 @@ class Decoder:
         t = int((length + fed).max())
         new_left = t - length - fed
         C, width = self.own[0].shape[3], t + self.max_tokens
-        # Column c of a node's new cache comes from column c + left - new_left of its old one. Columns outside of what is
-        # kept are copied from its ends: they are masked at the left and written before they are read at the right.
+        # Column c of a node's new cache comes from column c + left - new_left of its old one. Columns outside of
+        # what is kept are copied from its ends: masked at the left, and written before they are read at the right.
         column = torch.arange(width) + (left - new_left).unsqueeze(1)
         column = torch.minimum(column.clamp_(min=0), (left + length - 1).unsqueeze(1))
         column = torch.maximum(column, left.unsqueeze(1))

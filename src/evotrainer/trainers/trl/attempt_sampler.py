@@ -1,7 +1,7 @@
 """TRL's GRPOTrainer as a sampler: attempts at a plan, by its model or by its tool loop, on every process.
 
-What becomes of the attempts in training is `grpo.py`'s business; an evaluation of an environment that TRL plays uses them
-as they are.
+What becomes of the attempts in training is `grpo.py`'s business;
+an evaluation of an environment that TRL plays uses them as they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a training by TRL is set up with, beyond recipe and session: its processes, bookkeeping, sampling and adapters."""
+"""What a training by TRL is set up with, beyond recipe and session: its processes, bookkeeping,
+sampling and adapters."""
 
 from __future__ import annotations
 
