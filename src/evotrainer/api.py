@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from evotrainer.projections.caveats import Caveat
     from evotrainer.projections.state import RunState
     from evotrainer.records.events import Certified, RunClosed
-    from evotrainer.records.evidence import Audit, Verdict
     from evotrainer.records.ledger import Event, Ledger
+    from evotrainer.records.verdicts import Audit, Verdict
     from evotrainer.run.context import Ask
     from evotrainer.run.observer import Observer
     from evotrainer.verify import VerifyReport

@@ -14,7 +14,7 @@ from typing import Any
 from evotrainer.agents.changes import same
 from evotrainer.agents.moves import Candidate
 from evotrainer.projections.skills import direction
-from evotrainer.records.evidence import BranchRecord
+from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.skills import SkillAdvice, SkillUse
 
 SAME_VALUE, SAME_MOVE, SAME_FACTOR = 0.01, 0.03, 0.08

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evotrainer.records.evidence import BranchRecord, Briefing, Finding, MetricValue
+from evotrainer.records.briefing import BranchRecord, Briefing
+from evotrainer.records.findings import Finding, MetricValue
 from evotrainer.records.recipe import diff, format_diff
 
 QUOTE = 400

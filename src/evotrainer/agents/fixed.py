@@ -9,8 +9,11 @@ from pydantic import Field
 from evotrainer.agents.base import Tools
 from evotrainer.agents.changes import changed, same, tried
 from evotrainer.errors import AgentError, ConfigError
-from evotrainer.records.evidence import Briefing, HarnessEdit, Intervention, Prediction, Proposal
-from evotrainer.records.recipe import Frozen, Recipe, diff, format_diff, lint, single_factor
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.detectors import HarnessEdit
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.interventions import Intervention, Prediction
+from evotrainer.records.recipe import Recipe, diff, format_diff, lint, single_factor
 
 
 class FixedChange(Frozen):

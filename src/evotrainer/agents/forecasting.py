@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evotrainer.records.evidence import Bar
+from evotrainer.records.briefing import Bar
 
 DRAWS = 4000
 

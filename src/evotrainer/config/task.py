@@ -13,7 +13,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Frozen, Recipe, explain, lint
+from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.recipe import Recipe, lint
 
 ANCHORED = ("environment", "policy")
 """Sections that may hold paths."""

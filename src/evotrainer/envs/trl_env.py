@@ -18,7 +18,7 @@ from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.user_files import load_module
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
 
 CLASS, FUNCTION = "trl:", "trl-rewards:"

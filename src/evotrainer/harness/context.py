@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evotrainer.records.evidence import HealthReport, MetricValue
+from evotrainer.records.findings import HealthReport, MetricValue
 from evotrainer.records.recipe import Recipe
 
 

@@ -16,8 +16,9 @@ from evotrainer.harness.detectors import DETECTORS, detect
 from evotrainer.harness.diagnose import diagnose
 from evotrainer.harness.evolving.authored import check_spec, read_authored
 from evotrainer.harness.metrics import METRICS, measure
-from evotrainer.records.evidence import DetectorSpec, HealthReport
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Rollout
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.judge.stats import common_tasks, scores_of, t_quantile
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.evidence import Audit, Capability, Finding
+from evotrainer.records.findings import Finding
+from evotrainer.records.verdicts import Audit, Capability
 
 CONFIDENCE = 0.99
 """One-sided, for the branch as a whole and each of its seeds together (Bonferroni)."""

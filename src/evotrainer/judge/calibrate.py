@@ -17,8 +17,8 @@ from evotrainer.judge.components import Measured
 from evotrainer.judge.gates import JudgeConfig, seeds_wanted
 from evotrainer.judge.real_comparisons import RealComparisons
 from evotrainer.judge.simulate import Population, Rate, Share, false_promotions, power, run_looks
-from evotrainer.records.evidence import Verdict
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Verdict
 
 TARGET_ERROR, TARGET_POWER = 0.05, 0.8
 

@@ -11,7 +11,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge.simulate import Population
 from evotrainer.judge.stats import measure_noise, scores_of, table
 from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 TASK_BRANCH_SD = 0.05
 """How differently a change acts on different tasks, where no branch of the run was judged."""

@@ -8,7 +8,7 @@ from typing import Any
 from evotrainer.judge.audits import closed_world
 from evotrainer.judge.stats import effect, scores_of
 from evotrainer.records.events import Reestimated, TrialFinished
-from evotrainer.records.evidence import Effect
+from evotrainer.records.verdicts import Effect
 
 CONFIDENCE = 0.95
 

@@ -15,8 +15,9 @@ from evotrainer.judge import checks, stats
 from evotrainer.judge.spending import Look, share
 from evotrainer.records.differences import CLOSE, differences
 from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.evidence import Audit, Effect, Finding, GateResult, Verdict
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.findings import Finding
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Audit, Effect, GateResult, Verdict
 
 FUTILE = 0.95
 """One-sided confidence at which a worthwhile effect counts as excluded, so that no more seeds are asked for."""

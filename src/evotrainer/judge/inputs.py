@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute
 from evotrainer.judge.spending import Look
 from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.evidence import Audit, Finding, Verdict
+from evotrainer.records.findings import Finding
+from evotrainer.records.verdicts import Audit, Verdict
 
 
 @dataclass(frozen=True)

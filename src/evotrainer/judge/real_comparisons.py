@@ -12,7 +12,7 @@ from evotrainer.judge.simulate import Rate, Share
 from evotrainer.judge.spending import next_look
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 SPLITS_MOST = 60
 """At most so many splits of one recipe's trainings are judged, each in both directions."""

@@ -15,8 +15,8 @@ from evotrainer.judge.gates import JudgeConfig, judge, seeds_wanted
 from evotrainer.judge.spending import next_looks
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
-from evotrainer.records.evidence import Verdict
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)

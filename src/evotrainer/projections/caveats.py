@@ -16,9 +16,9 @@ from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
+from evotrainer.records.detectors import Gained
 from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
-from evotrainer.records.evidence import Gained
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 RISE = 0.05
 """Smallest gain, and smallest excess over what was predicted, that wants an explanation; score units.

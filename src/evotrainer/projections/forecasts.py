@@ -14,7 +14,7 @@ from statistics import NormalDist
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Judged, Proposed
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 LEVELS = (0.5, 0.8, 0.95)
 """Of the central intervals that are counted."""

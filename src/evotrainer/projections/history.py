@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
+from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
 from evotrainer.records.events import (
     Backtested,
@@ -26,7 +27,8 @@ from evotrainer.records.events import (
     Refused,
     RoundOpened,
 )
-from evotrainer.records.evidence import Case, Forecast, HealthReport, Intervention, Prediction
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Forecast, Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 
 NOISE_RATIO = 1.25

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evotrainer.records.evidence import Capability
+from evotrainer.records.verdicts import Capability
 
 Knobs = Mapping[str, Any]
 """Environment knob -> value, as recipes, protocols and evaluations hold them."""

@@ -10,7 +10,8 @@ from evotrainer.projections.skills import SOUND, Skill, direction
 from evotrainer.records import keys
 from evotrainer.records.chain import Event, Row
 from evotrainer.records.events import Invalidated, Judged, Reestimated, SkillDistilled
-from evotrainer.records.evidence import HealthReport, Intervention
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.skills import Condition, Proof, SkillTrial
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import Claim, Condition, SkillAdvice, SkillTrial
 
 FORMAT = 1

@@ -29,7 +29,8 @@ from evotrainer.records.events import (
     TrialFinished,
     TrialIntended,
 )
-from evotrainer.records.evidence import Audit, HealthReport, Verdict
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.verdicts import Audit, Verdict
 
 
 class RunState:

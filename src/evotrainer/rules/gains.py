@@ -13,7 +13,7 @@ from evotrainer.records.events import Certified, CertRow, TrialFinished
 if TYPE_CHECKING:
     from evotrainer.harness.columns.features import Views
     from evotrainer.records.chain import Event
-    from evotrainer.records.evidence import Gained
+    from evotrainer.records.detectors import Gained
 
 Load = Callable[[str], "Views"]
 """trial -> its search rollouts"""

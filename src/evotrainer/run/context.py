@@ -20,8 +20,9 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
-from evotrainer.records.recipe import Frozen, Recipe
+from evotrainer.records.recipe import Recipe
 from evotrainer.rules.judge_input import env_knobs
 from evotrainer.run.observer import Observer, Quiet, Running
 

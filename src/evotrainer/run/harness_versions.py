@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.records import keys
+from evotrainer.records.briefing import Proposal
+from evotrainer.records.detectors import Admission, DetectorSpec, Flip
 from evotrainer.records.events import GapSeen, HarnessEvolved
-from evotrainer.records.evidence import Admission, DetectorSpec, Finding, Flip, HealthReport, Proposal, Quote
+from evotrainer.records.findings import Finding, HealthReport, Quote
 from evotrainer.run import readings
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (

@@ -20,7 +20,7 @@ from evotrainer.projections.skills import SOUND, Skill, advise
 from evotrainer.records import keys
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import LibraryOpened, SkillDistilled
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.skills import SkillAdvice
 from evotrainer.skills import (
     check_skill,

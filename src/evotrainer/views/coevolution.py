@@ -12,7 +12,8 @@ from typing import Any
 
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import OWN_TRIGGERS, Audit, DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.verdicts import OWN_TRIGGERS, Audit
 from evotrainer.views.text import change, one_line, points
 
 TRIGGERS = {

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from evotrainer.records.evidence import Finding, HealthReport, MetricValue, Prediction, Quote
+from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote
+from evotrainer.records.interventions import Prediction
 
 LAYERS = ("score", "signal", "behaviour")
 _SEVERITY = {"critical": 0, "warn": 1, "info": 2}

@@ -14,9 +14,11 @@ from typing import Any
 
 from evotrainer.projections.caveats import Caveat, told
 from evotrainer.records import events as ev
-from evotrainer.records.evidence import Audit, Effect, Finding, Intervention, Verdict
+from evotrainer.records.findings import Finding
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.verdicts import Audit, Effect, Verdict
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
     FindingRow,

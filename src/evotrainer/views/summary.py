@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
-from evotrainer.records.evidence import Audit
+from evotrainer.records.verdicts import Audit
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, duration, percent, point_range, points
 

@@ -19,7 +19,7 @@ from evotrainer.envs.base import SPLITS, Task
 from evotrainer.envs.data.hub import HubSet, parse_hub, read_hub
 from evotrainer.envs.data.rows import SUFFIXES, Row, check_shares, form_of, near, read_file
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 T = TypeVar("T")
 Shares = Mapping[str, float]

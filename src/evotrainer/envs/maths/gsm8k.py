@@ -18,7 +18,7 @@ from evotrainer.envs.maths.rewards import MARK
 from evotrainer.envs.maths.row_source import RowSource
 from evotrainer.envs.options import parse_options
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 ALL_CERT: Mapping[str, float] = {"cert": 1.0}
 OF_TRAIN: Mapping[str, float] = {"train": 0.9, "search": 0.05, "gate": 0.05}

@@ -17,7 +17,7 @@ from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, mak
 from evotrainer.envs.maths.rewards import ANSWER_CHARS, MARK
 from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 HELD_OUT = tuple(s for s in SPLITS if s != "train")
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.frozen import Frozen, explain
 
 
 class ClusterOptions(Frozen):

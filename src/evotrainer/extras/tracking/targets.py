@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.extras.tracking.figures import Point, Sheet, flat
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.frozen import Frozen, explain
 
 
 class Target(Protocol):

@@ -9,7 +9,7 @@ import numpy as np
 from evotrainer.harness.columns.numerics import centred, distinct, nan_or, within_correlation
 from evotrainer.harness.layers.signal import dead_masks, variance_shares
 from evotrainer.harness.registry import Look, detector, name_of
-from evotrainer.records.evidence import Finding, Quote
+from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.text import clean
 
 

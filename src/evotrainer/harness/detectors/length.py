@@ -6,7 +6,7 @@ import numpy as np
 
 from evotrainer.harness.columns.numerics import nan_or, within_correlation
 from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Severity
+from evotrainer.records.findings import Finding, Severity
 
 
 def _start_and_end(look: Look, metric: str, curve_key: str = "") -> tuple[float, float] | None:

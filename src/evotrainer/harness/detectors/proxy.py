@@ -12,7 +12,7 @@ from evotrainer.harness.code_reading.shortcuts import Shortcut, shortcut
 from evotrainer.harness.columns.numerics import clustered_mean, nan_or, slope_t
 from evotrainer.harness.registry import Look, detector
 from evotrainer.harness.text import program_text
-from evotrainer.records.evidence import Finding, Quote, Severity
+from evotrainer.records.findings import Finding, Quote, Severity
 from evotrainer.records.rollout import prompt_of
 
 TRUE_OUTCOME = "outcome"

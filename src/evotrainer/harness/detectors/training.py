@@ -8,7 +8,7 @@ import numpy as np
 
 from evotrainer.harness.columns.numerics import slope_t
 from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Severity
+from evotrainer.records.findings import Finding, Severity
 
 
 @detector(

@@ -18,7 +18,7 @@ from evotrainer.harness.columns.numerics import at_least
 from evotrainer.harness.columns.traits import before_actions
 from evotrainer.harness.registry import Look, detector
 from evotrainer.harness.text import program_text
-from evotrainer.records.evidence import Finding, Quote, Severity
+from evotrainer.records.findings import Finding, Quote, Severity
 from evotrainer.records.rollout import Rollout
 
 Find = Callable[[Sequence[str], Sequence[Action]], int | None]

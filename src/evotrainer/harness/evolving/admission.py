@@ -26,7 +26,7 @@ from evotrainer.harness.columns.features import LENGTHS, RESTATES, Views, compon
 from evotrainer.harness.evolving.authored import KNOWN, Mask, Runner, check_spec, flags
 from evotrainer.harness.evolving.detector_quality import Fire, Version, fire_of_mask, over_steps, test_detector
 from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, thin
-from evotrainer.records.evidence import Admission, DetectorSpec
+from evotrainer.records.detectors import Admission, DetectorSpec
 
 LEVEL = 0.01
 """Error probability of the separation test, shared by the detectors considered together."""

@@ -19,7 +19,8 @@ from evotrainer.harness.columns.features import Views, payload
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.registry import DETECTORS, Detector, Look
-from evotrainer.records.evidence import DetectorSpec, Finding, MetricValue
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.findings import Finding, MetricValue
 from evotrainer.records.text import clean
 
 Runner = Callable[[str, list[dict[str, object]]], Any]

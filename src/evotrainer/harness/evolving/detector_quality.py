@@ -15,7 +15,8 @@ from statistics import median
 import numpy as np
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.evidence import DetectorCase, DetectorCounts, DetectorTest, Finding, Severity
+from evotrainer.records.detectors import DetectorCase, DetectorCounts, DetectorTest
+from evotrainer.records.findings import Finding, Severity
 
 CONFIDENCE = 0.95
 ORDER: dict[str, int] = {"info": 0, "warn": 1, "critical": 2}

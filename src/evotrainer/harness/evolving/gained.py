@@ -15,7 +15,7 @@ import numpy as np
 from evotrainer.harness.columns.features import Views
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.evolving.mining import LEAST_SHARE, predicates, thin
-from evotrainer.records.evidence import DetectorSpec, Gained
+from evotrainer.records.detectors import DetectorSpec, Gained
 
 PLAINEST = ("length", "overlap", "commands", "sequence", "words", "observed")
 """Families of behaviours; of two that say the same of a gain the one of the earlier family is taken."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from evotrainer.harness.columns.features import LENGTHS, Views
 from evotrainer.harness.columns.numerics import Floats
-from evotrainer.records.evidence import SHORTCUT, Finding
+from evotrainer.records.findings import SHORTCUT, Finding
 
 Trigger = Literal["score_move", "behaviour_shift", "contradiction"]
 

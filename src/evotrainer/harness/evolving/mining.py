@@ -20,7 +20,7 @@ import numpy as np
 
 from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, Views, restates
 from evotrainer.harness.text import words
-from evotrainer.records.evidence import DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
 
 LEVEL = 0.01
 """Error probability of the whole mining (Bonferroni over all predicates that were compared)."""

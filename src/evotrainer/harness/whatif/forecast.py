@@ -23,7 +23,7 @@ from evotrainer.harness.whatif.replay import (
     rewards_of,
     trained_groups,
 )
-from evotrainer.records.evidence import Prediction
+from evotrainer.records.interventions import Prediction
 from evotrainer.records.recipe import Recipe
 
 HOPE = 0.5

@@ -6,7 +6,7 @@ from typing import Any
 
 from evotrainer.harness import render_text
 from evotrainer.harness.render import LAYERS, healthy, metric_line
-from evotrainer.records.evidence import Finding
+from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
 from evotrainer.records.text import clean
 from evotrainer.studies.audit.engine import Audit, SourceReport

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from evotrainer.errors import ConfigError
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.replay import Replay, lost
-from evotrainer.records.evidence import Backtest, Intervention, Prediction
+from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
 from evotrainer.studies.backtest.sources import Subject
 

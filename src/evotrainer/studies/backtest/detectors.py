@@ -29,9 +29,10 @@ from evotrainer.harness.evolving.detector_quality import (
 )
 from evotrainer.harness.metrics import METRICS
 from evotrainer.projections.state import RunState
-from evotrainer.records.evidence import DetectorSpec, DetectorTest, HealthReport, MetricValue
+from evotrainer.records.detectors import DetectorSpec, DetectorTest
+from evotrainer.records.findings import HealthReport, MetricValue
+from evotrainer.records.frozen import explain
 from evotrainer.records.names import read_label
-from evotrainer.records.recipe import explain
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.backtest.sources import complete_trials, is_own, opened
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.flips import GATES, SCORE_ONLY, Basis, Flip, flips
-from evotrainer.records.recipe import explain
+from evotrainer.records.frozen import explain
 from evotrainer.rules.judge_input import judge_config
 from evotrainer.studies.backtest.sources import is_own
 
