@@ -92,7 +92,8 @@ def compare(
     watch: Watch,
     executor: MakeExecutor | None = None,
 ) -> Comparison:
-    """Run what is missing of the pairs, then write results.md and results.json. ConfigError where `out` holds other runs."""
+    """Run what is missing of the pairs, then write results.md and results.json.
+    ConfigError where `out` holds other runs."""
     from evotrainer import api
     from evotrainer.config.task import load_task
     from evotrainer.executors.spec import write_atomic
@@ -138,7 +139,8 @@ def _run(task: Path, overrides: Sequence[str], folder: Path, watch: Watch, execu
     ]
     if differs:
         raise ConfigError(
-            f"{folder} was run with another {', '.join(differs)} section; give the same task and overrides, or another --out"
+            f"{folder} was run with another {', '.join(differs)} section; give the same task and overrides, "
+            "or another --out"
         )
     run = api.open_run(folder)
     if run.closed:
@@ -247,7 +249,8 @@ def render(c: Comparison) -> str:
     lines = [
         f"# {c.task}: with and without skills",
         "",
-        f"Skills: {', '.join(c.libraries)}. Pairs of runs at the same seeds and budget; intervals: {CONFIDENCE:.0%}, over pairs.",
+        f"Skills: {', '.join(c.libraries)}. Pairs of runs at the same seeds and budget; intervals: {CONFIDENCE:.0%}, "
+        "over pairs.",
         "",
         "| | without | with | with - without | interval | pairs |",
         "|---|---|---|---|---|---|",
@@ -265,13 +268,14 @@ def render(c: Comparison) -> str:
     for o in c.outcomes:
         first = f"{o.first} trials" if o.promoted else f"none in {o.first}"
         lines.append(
-            f"| {o.repeat} | {o.arm} | {_number(o.cert, 100)} | {_number(o.gate, 100)} | {first} | {_number(o.regret, 100)} "
-            f"| {o.branches} | {o.trials} | {o.used} | {o.cpu_s:.0f} |"
+            f"| {o.repeat} | {o.arm} | {_number(o.cert, 100)} | {_number(o.gate, 100)} | {first} | "
+            f"{_number(o.regret, 100)} | {o.branches} | {o.trials} | {o.used} | {o.cpu_s:.0f} |"
         )
     lines += [
         "",
-        "First promotion: trained trials of branches until then; a run without one counts all of its trials. Regret: best gain "
-        "over the starting recipe that either arm of the pair saw on gate, minus the running champion's, mean over branches.",
+        "First promotion: trained trials of branches until then; a run without one counts all of its trials. Regret: "
+        "best gain over the starting recipe that either arm of the pair saw on gate, minus the running champion's, "
+        "mean over branches.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -26,7 +26,7 @@ ALLOWED = {
     #
     # harness: text, columns, instruments, what-if, evolving
     "harness.kinds": "",
-    "harness.text": "records",
+    "harness.text": "",
     "harness.context": "records",
     "harness.render": "records harness.kinds",
     "harness.code_reading": "records harness.text",
@@ -38,9 +38,7 @@ ALLOWED = {
     "harness.detectors": "errors records harness.context harness.text harness.code_reading harness.columns harness.registry "
     "harness.layers",
     "harness.whatif": "errors records harness.context harness.text harness.columns harness.detectors",
-    "harness.stored": "records harness.columns",
-    "harness.evolving": "errors records harness.context harness.kinds harness.text harness.columns harness.registry "
-    "harness.stored",
+    "harness.evolving": "errors records harness.context harness.kinds harness.text harness.columns harness.registry",
     "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
     "harness.evolving harness.metrics",
     "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.kinds harness.metrics "
@@ -98,9 +96,9 @@ ALLOWED = {
     # one run, and its certificate checked: what both do by the same rule is in `rules`, so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.evolving "
-    "harness.stored harness.whatif envs envs.data trainers executors executors.spec rules",
+    "harness.whatif envs envs.data trainers executors executors.spec rules",
     "verify": "errors records sandbox config judge projections skills harness harness.columns harness.evolving "
-    "harness.stored harness.whatif rules",
+    "harness.whatif rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",

@@ -14,7 +14,9 @@ from evotrainer.envs import open_environment
 from evotrainer.envs.base import Score, Task
 from evotrainer.envs.simple import TextEnv
 from evotrainer.errors import TaskSetError
-from evotrainer.records.evidence import BranchRecord, Briefing, HealthReport, Intervention, Prediction, Proposal
+from evotrainer.records.briefing import BranchRecord, Briefing, Proposal
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.testing import check_agent, check_environment, check_trainer
 from evotrainer.trainers import get_trainer

@@ -32,7 +32,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 def inside_cpu(shell: EpisodeShell) -> float:
     """CPU-seconds of a shell's process 1 and of every command that it waited for."""
-    started = shell._started
+    started = shell._channel.started
     if started is None:
         return 0.0
     pid = started.process.pid

@@ -21,9 +21,11 @@ from evotrainer.cli.base import base
 from evotrainer.cli.init import init
 from evotrainer.config.task import TaskFile, load_task
 from evotrainer.executors.local import LocalExecutor
-from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
+from evotrainer.executors.ray.backend import Lost
+from evotrainer.executors.ray.driver import ClusterExecutor
 from evotrainer.executors.ray.executor import RayBackend
-from evotrainer.executors.ray.supervisor import Job, Report
+from evotrainer.executors.ray.job import Job, Report
+from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec, trial_dir
 from evotrainer.projections.branches import Branch
 from evotrainer.records.events import TrialFinished

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from evotrainer.projections.caveats import Caveat
     from evotrainer.projections.state import RunState
     from evotrainer.records.events import Certified, RunClosed
-    from evotrainer.records.evidence import Audit, Verdict
     from evotrainer.records.ledger import Event, Ledger
+    from evotrainer.records.verdicts import Audit, Verdict
     from evotrainer.run.context import Ask
     from evotrainer.run.observer import Observer
     from evotrainer.verify import VerifyReport
@@ -98,7 +98,8 @@ class Run:
         return next((e.body for e in self.events() if e.kind == "closed"), None)
 
     def verify(self, head: str = "") -> VerifyReport:
-        """Hash chain, files, every claim that can be computed again; `head`: hash of an event that was noted earlier."""
+        """Hash chain, files, every claim that can be computed again;
+        `head`: hash of an event that was noted earlier."""
         from evotrainer.verify import verify
         from evotrainer.views.report import check_report
 
@@ -106,10 +107,11 @@ class Run:
         return found if found.problems else found.joined("report", *check_report(self.folder))
 
     def export(self, out: Path | str, branch: str | None = None, seed: int | None = None, anyway: bool = False) -> Path:
-        """Write a branch's policy (default: the champion's) as a Hugging Face folder with a model card; returns its path.
+        """Write a branch's policy (default: the champion's) as a Hugging Face folder with a model card;
+        returns its path.
 
-        Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty; IntegrityError
-        where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
+        Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty;
+        IntegrityError where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
         """
         from evotrainer.extras.export import choose, write_evidence, write_model
         from evotrainer.views.card import evidence, model_card
@@ -228,13 +230,14 @@ def refuse_results(folder: Path) -> None:
     found = [d for d in ("trials", "rollouts", "sealed") if (folder / d).is_dir() and any((folder / d).iterdir())]
     if found:
         raise IntegrityError(
-            f"{folder}: the ledger holds no event, but {', '.join(found)}/ hold results: the ledger was lost or emptied; "
-            "restore ledger.db from a copy, or start a new run in another folder"
+            f"{folder}: the ledger holds no event, but {', '.join(found)}/ hold results: "
+            "the ledger was lost or emptied; restore ledger.db from a copy, or start a new run in another folder"
         )
 
 
 def preflight(task: TaskFile, *, new: bool = False) -> list[str]:
-    """What must hold before anything is spent: base policy, trainer, agent, environment; of a new run its skills and trackers.
+    """What must hold before anything is spent: base policy, trainer, agent, environment;
+    of a new run its skills and trackers.
 
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """

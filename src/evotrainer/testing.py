@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.envs.base import SPLITS, Drilled
 from evotrainer.errors import ConfigError
-from evotrainer.records.evidence import Backtest, Briefing, Intervention
+from evotrainer.records.briefing import Briefing
+from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe, lint, single_factor
 
 if TYPE_CHECKING:

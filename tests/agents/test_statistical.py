@@ -16,7 +16,8 @@ from evotrainer.agents.changes import neighbourhood
 from evotrainer.agents.moves import LAYERS
 from evotrainer.agents.statistical import layer_of, next_layer
 from evotrainer.agents.symptoms import RewardEvidence
-from evotrainer.records.evidence import Briefing, Intervention
+from evotrainer.records.briefing import Briefing
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Curriculum, GroupFilter, Recipe, lint, single_factor
 
 from .world import COMPONENTS, START, Desk, briefing, health, record, rollouts

@@ -28,7 +28,7 @@ from evotrainer.harness.columns.features import Views
 from evotrainer.harness.evolving.authored import flags
 from evotrainer.records.arrow_schema import scrub
 from evotrainer.records.chain import canonical
-from evotrainer.records.evidence import DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.rollout import Rollout, groups_of
 from evotrainer.records.store import RolloutStore, load
 from evotrainer.records.text import as_text, plain, shown

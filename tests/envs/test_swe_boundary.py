@@ -202,7 +202,7 @@ def test_random_frames_raise_nothing_but_what_a_test_may_see() -> None:
     for _ in range(3000):
         ours, theirs = socket.socketpair()
         session = Session(Wire(ours.fileno()), None, "/nowhere/")
-        session.keep(len), session.keep([].append)
+        session.references.keep(len), session.references.keep([].append)
         data = json.dumps(message(chance, 0)).encode()
         if chance.random() < 0.2:
             at = chance.randrange(len(data))

@@ -15,9 +15,13 @@ from evotrainer.config.task import default_workers, load_task
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
 from evotrainer.executors import check_executor, local, local_workers, wants_gpu
 from evotrainer.executors.ray import driver as cluster
-from evotrainer.executors.ray.artifacts import PASSING
-from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
-from evotrainer.executors.ray.supervisor import Job, Keeper, Report, versions
+from evotrainer.executors.ray import results
+from evotrainer.executors.ray.backend import Lost
+from evotrainer.executors.ray.driver import ClusterExecutor
+from evotrainer.executors.ray.job import Job, Report, versions
+from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options, with_gpus
+from evotrainer.executors.ray.photographer import PASSING
+from evotrainer.executors.ray.supervisor import Keeper
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir, write_atomic
 from evotrainer.records.events import TrialFinished
 
@@ -92,6 +96,7 @@ class Scripted:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "POLL_S", 0.002)
     monkeypatch.setattr(cluster, "AHEAD", 0)
+    monkeypatch.setattr(results, "LOOK_S", 0.002)
 
 
 def executor(
@@ -204,7 +209,7 @@ def test_no_more_trials_run_than_the_cluster_holds(tmp_path: Path, make_spec: Ma
 def test_a_result_that_is_not_in_the_run_folder_names_the_remedy(
     tmp_path: Path, make_spec: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "VISIBLE_S", 0.05)
+    monkeypatch.setattr(results, "VISIBLE_S", 0.05)
     one = executor(tmp_path, lambda t, n: [("finished", {})])
     monkeypatch.setattr(one.local, "result", lambda spec: None)
     with pytest.raises(StoreError, match=r"do not share this file system; set executor\.options\.artifacts"):
@@ -291,7 +296,7 @@ def test_what_the_executor_cannot_keep_is_refused_before_anything_is_spent(
 
 def test_a_trl_trial_gets_a_gpu_where_the_cluster_has_one(task_file: Path) -> None:
     def gpus(given: dict[str, Any], wanted: bool, there: float) -> float:
-        return cluster.with_gpus(cluster.parse_cluster_options(given), wanted, there).gpus
+        return with_gpus(parse_cluster_options(given), wanted, there).gpus
 
     assert gpus({}, True, 8.0) == 1.0
     assert gpus({"gpus": 0}, True, 8.0) == gpus({}, False, 8.0) == gpus({}, True, 0.0) == 0.0

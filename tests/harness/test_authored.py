@@ -11,7 +11,7 @@ from evotrainer.errors import ConfigError, SandboxError
 from evotrainer.harness import Harness, HarnessContext
 from evotrainer.harness.columns.features import Views, payload
 from evotrainer.harness.evolving.authored import check_spec, flags, found
-from evotrainer.records.evidence import DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
 from tests.harness.acting import episode, policy
 from tests.harness.build import case, rollout
 

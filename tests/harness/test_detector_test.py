@@ -19,7 +19,8 @@ from evotrainer.harness.evolving.detector_quality import (
     over_steps,
     test_detector,
 )
-from evotrainer.records.evidence import DetectorTest, Finding
+from evotrainer.records.detectors import DetectorTest
+from evotrainer.records.findings import Finding
 
 VERSIONS = [
     Version("a/b1", bad=True, seen=True, damage=40),

@@ -12,7 +12,8 @@ from evotrainer.harness.evolving.admission import admit
 from evotrainer.harness.evolving.authored import flags
 from evotrainer.harness.evolving.gaps import find_gap
 from evotrainer.harness.evolving.mining import mine
-from evotrainer.records.evidence import DetectorSpec, Finding
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.findings import Finding
 from tests.harness.acting import policy, views
 from tests.harness.build import rollout
 

@@ -10,7 +10,7 @@ from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.forecast import quality, shift
 from evotrainer.harness.whatif.replay import Replay, lost, trained_groups
-from evotrainer.records.evidence import Backtest, Prediction
+from evotrainer.records.interventions import Backtest, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 

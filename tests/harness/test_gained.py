@@ -8,7 +8,7 @@ import pytest
 
 from evotrainer.harness.columns.features import Views
 from evotrainer.harness.evolving.gained import gained
-from evotrainer.records.evidence import DetectorSpec, Gained
+from evotrainer.records.detectors import DetectorSpec, Gained
 from evotrainer.records.rollout import Rollout, Turn
 
 

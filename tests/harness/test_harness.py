@@ -13,7 +13,7 @@ from evotrainer.harness import KINDS, Harness, HarnessContext, diagnose, render_
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.columns.scan import scan
 from evotrainer.harness.detectors import DETECTORS
-from evotrainer.records.evidence import Finding, HealthReport
+from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import clean
 

@@ -9,7 +9,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge import answers, closed_world, judge, settle_audit
 from evotrainer.judge.spending import Look
 from evotrainer.records.events import SplitScore, TrialFinished
-from evotrainer.records.evidence import Audit, Capability, Finding
+from evotrainer.records.findings import Finding
+from evotrainer.records.verdicts import Audit, Capability
 
 HISTORY = Capability(name="history", knob="history", open="full", closed="scrubbed", kinds=("answer_leak",))
 TASKS = 150

@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig, Look, judge, measure_noise, scores_of
-from evotrainer.judge.calibrate import (
-    Costs,
-    RealComparisons,
-    Shape,
-    calibrate,
-    measured,
-    real_comparisons,
-    seed_correlation,
-)
+from evotrainer.judge.calibrate import Costs, Shape, calibrate
+from evotrainer.judge.components import measured, seed_correlation
+from evotrainer.judge.real_comparisons import RealComparisons, real_comparisons
 from evotrainer.judge.simulate import Population, false_promotions, mean_score, power, run_looks, trial
 from evotrainer.records.events import TrialFinished
 

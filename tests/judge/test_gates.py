@@ -10,7 +10,7 @@ import pytest
 from evotrainer.judge import JudgeConfig, Look, judge, measure_noise, next_look, recompute, scores_of, seeds_wanted
 from evotrainer.judge.simulate import Population, trial
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.evidence import Finding, HealthReport
+from evotrainer.records.findings import Finding, HealthReport
 
 FIRST = Look(number=1, alpha=0.019)
 POP = Population(tasks=200)

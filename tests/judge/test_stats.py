@@ -19,7 +19,7 @@ from evotrainer.judge.stats import (
     p_value,
     scores_of,
 )
-from evotrainer.records.evidence import Verdict
+from evotrainer.records.verdicts import Verdict
 
 cells = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 

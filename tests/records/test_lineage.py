@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.projections.state import RunState
+from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Invalidated, Judged, Promoted, SplitScore
-from evotrainer.records.evidence import BranchRecord
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 from .build import RECIPE, finished, intended, intervention, opened, verdict
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import StoreError
+from evotrainer.records.briefing import Proposal
 from evotrainer.records.events import Judged, Promoted, Proposed, TrialFinished
-from evotrainer.records.evidence import Proposal
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import RolloutStore
 from evotrainer.verify.chain_and_files import VerifyReport, verify_run

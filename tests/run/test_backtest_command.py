@@ -98,7 +98,7 @@ def test_the_truth_of_branches_follows_the_ledger(finished: api.Run) -> None:
 def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledger() -> None:
     from types import SimpleNamespace as Event
 
-    from evotrainer.records.evidence import Admission, DetectorSpec
+    from evotrainer.records.detectors import Admission, DetectorSpec
     from evotrainer.studies.backtest.detectors import _looked_at
 
     spec = DetectorSpec(name="mined_1", form="pattern", pattern="x")

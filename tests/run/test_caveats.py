@@ -22,8 +22,9 @@ from evotrainer.extras.tracking.figures import story
 from evotrainer.projections.caveats import RISE, Caveat, caveats, told
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Certified
-from evotrainer.records.evidence import Effect, Forecast
+from evotrainer.records.interventions import Forecast
 from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.records.verdicts import Effect
 from evotrainer.verify import Record, checks
 from evotrainer.views import summary
 from evotrainer.views.fold import load_view

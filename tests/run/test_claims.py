@@ -13,8 +13,8 @@ import pytest
 from evotrainer import api
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
+from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
-from evotrainer.records.evidence import Admission, DetectorSpec
 from evotrainer.verify import Record, checks
 from evotrainer.verify.harness import admissions_again
 from evotrainer.verify.verdicts import look_then

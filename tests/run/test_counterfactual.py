@@ -281,7 +281,7 @@ def test_agents_are_offered_neither_shortcuts_to_open_nor_honest_tools_to_close(
     task: Path, tmp_path: Path, quick: Paper
 ) -> None:
     from evotrainer.projections.shortcuts import Shortcuts
-    from evotrainer.records.evidence import Capability
+    from evotrainer.records.verdicts import Capability
 
     env = quick.start(task, tmp_path / "run", ["run.rounds=0"]).state.environment
     tests = Capability(name="tests", knob="tests", open="shown", closed="hidden", honest=True)

@@ -21,8 +21,10 @@ from evotrainer.config.task import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records import keys
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.events import Diagnosed, GapSeen, HarnessEvolved, TrialFinished
-from evotrainer.records.evidence import Briefing, DetectorSpec, Finding, Proposal
+from evotrainer.records.findings import Finding
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.run import shortcut_audits
 from evotrainer.run.contrasts import rise_step

@@ -17,7 +17,8 @@ from evotrainer.cli.status import status
 from evotrainer.cli.verify import verify
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
-from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.store import load
 from tests.paper import Paper, rejudged
 

@@ -11,7 +11,7 @@ import pytest
 from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.cli.forecasts import forecasts as forecasts_command
 from evotrainer.projections.forecasts import Forecasted, crps, forecasts, score, score_one
-from evotrainer.records.evidence import Bar
+from evotrainer.records.briefing import Bar
 
 from .conftest import Go
 

@@ -13,7 +13,9 @@ from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import repeated
 from evotrainer.cli.cases import cases as cases_command
 from evotrainer.projections.history import Now, cases, changed_since, likeness, trace
-from evotrainer.records.evidence import Briefing, Finding, Intervention, Prediction, Proposal
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.findings import Finding
+from evotrainer.records.interventions import Intervention, Prediction
 
 from .conftest import QUICK, WARM, Go
 

@@ -21,8 +21,8 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.projections.skill_evidence import distilled_skills, trigger_of
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
+from evotrainer.records.briefing import Proposal
 from evotrainer.records.events import Invalidated
-from evotrainer.records.evidence import Proposal
 from evotrainer.run import skills
 from evotrainer.skills import check_skill, find_skills, read_library, read_skill, write_skill
 from evotrainer.verify import verify

@@ -9,7 +9,7 @@ import pytest
 from trl_base import fork_trials
 
 from evotrainer.api import Run, start
-from evotrainer.executors.ray.supervisor import ENDED
+from evotrainer.executors.ray.job import ENDED
 from evotrainer.records.events import TrialFinished
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")
@@ -50,7 +50,8 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
 
     from evotrainer.executors.ray.artifacts import Artifacts
     from evotrainer.executors.ray.inputs import Inputs
-    from evotrainer.executors.ray.supervisor import Job, Keeper, versions
+    from evotrainer.executors.ray.job import Job, versions
+    from evotrainer.executors.ray.supervisor import Keeper
     from evotrainer.executors.spec import read_spec
     from evotrainer.trainers.trl import load_model
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from evotrainer.harness.columns.source import Held
 from evotrainer.importers.base import Skipped
-from evotrainer.records.evidence import Bottleneck, Finding, HealthReport, MetricValue, Quote
+from evotrainer.records.findings import Bottleneck, Finding, HealthReport, MetricValue, Quote
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.studies.audit import Audit, Reading, SourceReport, audit
 from evotrainer.studies.audit.quoted import quoted_name

@@ -14,22 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.records import events as ev
-from evotrainer.records.evidence import (
-    Backtest,
-    Bottleneck,
-    Effect,
-    Finding,
-    GateResult,
-    HealthReport,
-    Intervention,
-    MetricValue,
-    Prediction,
-    Proposal,
-    Quote,
-    Verdict,
-)
-from evotrainer.records.recipe import Frozen, Recipe
+from evotrainer.records.briefing import Proposal
+from evotrainer.records.findings import Bottleneck, Finding, HealthReport, MetricValue, Quote
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.interventions import Backtest, Intervention, Prediction
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn, groups_of, rollout_id
+from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
 RUN = "quickstart"
 STEPS = 30

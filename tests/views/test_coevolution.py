@@ -11,19 +11,11 @@ import pytest
 
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import (
-    Admission,
-    Audit,
-    Bottleneck,
-    DetectorSpec,
-    Effect,
-    Flip,
-    HealthReport,
-    Quote,
-    Verdict,
-)
+from evotrainer.records.detectors import Admission, DetectorSpec, Flip
+from evotrainer.records.findings import Bottleneck, HealthReport, Quote
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.verdicts import Audit, Effect, Verdict
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.fold import view_of
 from evotrainer.views.report import check_report, generator, render, write_report

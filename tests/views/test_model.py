@@ -8,7 +8,7 @@ import pytest
 
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import Prediction
+from evotrainer.records.interventions import Prediction
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import picks, summary
 from evotrainer.views.evidence import outcome_of

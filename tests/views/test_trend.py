@@ -10,7 +10,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.cli.health import health
-from evotrainer.records.evidence import HealthReport, MetricValue
+from evotrainer.records.findings import HealthReport, MetricValue
 
 
 def report(subject: str, accuracy: float) -> HealthReport:

@@ -14,7 +14,7 @@ from typing import Any
 from evotrainer.agents.changes import same
 from evotrainer.agents.moves import Candidate
 from evotrainer.projections.skills import direction
-from evotrainer.records.evidence import BranchRecord
+from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.skills import SkillAdvice, SkillUse
 
 SAME_VALUE, SAME_MOVE, SAME_FACTOR = 0.01, 0.03, 0.08
@@ -64,7 +64,8 @@ def informed(
     """The candidate with its prior moved by the skills that speak of it, and how far each moved it.
 
     A skill is an observation of the gain with its pooled error; what sets its evidence apart from the case at hand adds
-    variance. `old`: the champion's factors. Skills that ended invalid or failed count as losses, as branches of the run do.
+    variance. `old`: the champion's factors. Skills that ended invalid or failed count as losses, as branches of the run
+    do.
     """
     uses: list[SkillUse] = []
     way = direction(c.factor, old.get(c.factor), c.child.factors().get(c.factor))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evotrainer.records.evidence import Bar
+from evotrainer.records.briefing import Bar
 
 DRAWS = 4000
 
@@ -14,8 +14,8 @@ DRAWS = 4000
 def promotion_chances(gains: Sequence[tuple[float, float]], bar: Bar | None, places: int) -> list[float | None]:
     """Probability that each change is promoted, given (mean, sd) of its true gain, score units.
 
-    Observed gain = true gain + the judge's error. Only the best of the `places` branches of a round becomes champion, and
-    only above the bar. Spare proposals are rated as if they took the last place. None: no bar is known.
+    Observed gain = true gain + the judge's error. Only the best of the `places` branches of a round becomes champion,
+    and only above the bar. Spare proposals are rated as if they took the last place. None: no bar is known.
     """
     if bar is None:
         return [None] * len(gains)

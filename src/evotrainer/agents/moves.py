@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evotrainer.agents.symptoms import RewardEvidence
-from evotrainer.records.evidence import Intervention, Prediction
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import shown
 

@@ -22,8 +22,9 @@ from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import LAYERS, Candidate, Layer, Situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
-from evotrainer.records.evidence import Backtest, Briefing, Considered, Forecast, Intervention, Proposal
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.interventions import Backtest, Considered, Forecast, Intervention
 from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
@@ -50,7 +51,8 @@ class Options(Frozen):
     """Most compute of a proposed branch, as a multiple of the champion's: a recipe must win by itself, not by more
     steps or samples."""
     stop_chance: float = Field(0.1, ge=0, le=1)
-    """Least probability of exceeding `min_effect` at which a change is tried; the agent advises to stop where none is."""
+    """Least probability of exceeding `min_effect` at which a change is tried;
+    the agent advises to stop where none is."""
 
 
 @dataclass(frozen=True, slots=True)

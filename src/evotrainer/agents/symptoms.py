@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evotrainer.projections.bottlenecks import SEVERITY, canonical
-from evotrainer.records.evidence import Briefing
+from evotrainer.records.briefing import Briefing
 from evotrainer.records.rollout import Rollout, group_key, groups_of
 
 ZERO_STD = 1e-8

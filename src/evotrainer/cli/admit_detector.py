@@ -14,7 +14,7 @@ from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
-    from evotrainer.records.evidence import DetectorSpec
+    from evotrainer.records.detectors import DetectorSpec
 
 
 def admit_detector(
@@ -66,8 +66,8 @@ def _read_spec(path: Path) -> DetectorSpec:
 
     from pydantic import ValidationError
 
-    from evotrainer.records.evidence import DetectorSpec
-    from evotrainer.records.recipe import explain
+    from evotrainer.records.detectors import DetectorSpec
+    from evotrainer.records.frozen import explain
 
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ def _read_spec(path: Path) -> DetectorSpec:
 
 def _sides(runs: Sequence[Run], bad: Sequence[str], clean: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(bad, clean) versions of runs, by trial; without names the runs' own records tell which is which."""
-    from evotrainer.harness.stored import RolloutReader
+    from evotrainer.harness.columns.rollout_reader import RolloutReader
     from evotrainer.projections.branches import BASE
     from evotrainer.run.contrasts import rising_branches
 

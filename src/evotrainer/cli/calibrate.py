@@ -12,7 +12,8 @@ from evotrainer.cli._common import AsJson, Plain, RunFolder, console
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.judge.calibrate import Calibration, Option, Share
+    from evotrainer.judge.calibrate import Calibration, Option
+    from evotrainer.judge.simulate import Share
 
 
 def calibrate(

@@ -15,7 +15,7 @@ from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
-    from evotrainer.sandbox.probes import Held
+    from evotrainer.sandbox.arena import Held
 
 
 def doctor(
@@ -82,8 +82,9 @@ def _sandbox(accept_tier_e: bool, attack: bool) -> list[EvoTrainerError]:
 def _attacked(box: Sandbox) -> int:
     """Try every attack on programs and on episode shells, print how each ended; how many broke the tier's promise."""
     from evotrainer.envs.swe.instance_world import LIMITS as INSTANCES
-    from evotrainer.sandbox.attacks import ESCAPES, RESIDUES, attack_shell
+    from evotrainer.sandbox.attacks import ESCAPES, attack_shell
     from evotrainer.sandbox.model import TIERS
+    from evotrainer.sandbox.residues import RESIDUES
     from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
     from evotrainer.sandbox.tricks import TRICKS
 

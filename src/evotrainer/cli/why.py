@@ -14,7 +14,7 @@ from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.records.chain import Event
-    from evotrainer.records.evidence import Intervention
+    from evotrainer.records.interventions import Intervention
     from evotrainer.verify import Record
 
 

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Frozen, Recipe, explain, lint
+from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.recipe import Recipe, lint
 
 ANCHORED = ("environment", "policy")
 """Sections that may hold paths."""
@@ -115,9 +116,9 @@ class Judgement(Frozen):
     max_error_share: float = Field(0.05, ge=0, le=1)
     """Share of rollouts lost to infrastructure faults above which nothing is decided."""
     audit: Literal["promotions", "suspects", "never"] = "promotions"
-    """Counterfactual audits: evaluate again with the environment's capabilities closed. suspects: a branch whose findings
-    question its validity, or whose score jumped. promotions: also every branch before it is promoted, and the champion
-    before certification. never: a suspected branch stays undecided."""
+    """Counterfactual audits: evaluate again with the environment's capabilities closed. suspects: a branch whose
+    findings question its validity, or whose score jumped. promotions: also every branch before it is promoted, and
+    the champion before certification. never: a suspected branch stays undecided."""
 
 
 class RunConfig(Frozen):
@@ -145,13 +146,14 @@ class RunConfig(Frozen):
     harness: Literal["default", "minimal"] = "default"
     """h0, what interprets training from the start. default: all built-in detectors. minimal: the score layer only."""
     evolve_harness: bool = True
-    """New detectors are mined where something moves and no finding says why, and admitted, confirmed or retired by rule;
-    false: h0 stays as it is."""
+    """New detectors are mined where something moves and no finding says why, and admitted, confirmed or retired by
+    rule; false: h0 stays as it is."""
     restarts: int = Field(2, ge=0)
     """A trial process that was killed is started again so often; it continues from its checkpoint."""
     sampler_dtype: Literal["fp32", "bf16", "auto"] = "fp32"
     """Numbers that sampling computes in; the update always recomputes in fp32. `auto`: bf16 where the processor
-    multiplies it natively, decided once, when the run begins. Only fp32 gives the same run on processors that differ."""
+    multiplies it natively, decided once, when the run begins. Only fp32 gives the same run on processors that
+    differ."""
     veto: bool = True
     """Refuse interventions whose backtest contradicts them. false: train them all the same, as a control arm that shows
     what the veto is worth (`python -m bench.backtest.forecast`)."""
@@ -296,7 +298,8 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
 def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
     """Read, override, validate and lint a task file; ConfigError names cause and remedy.
 
-    Relative paths in `environment` and `policy` are taken from the task file's folder, those of overrides from the caller's.
+    Relative paths in `environment` and `policy` are taken from the task file's folder,
+    those of overrides from the caller's.
     """
     p = Path(path)
     if p.is_dir():
@@ -327,7 +330,8 @@ def _libraries(v: Any, folder: Path) -> Any:
 def _absolute(v: Any, folder: Path) -> Any:
     """Paths relative to `folder` made absolute, so that the resolved copy runs from anywhere.
 
-    A path is what starts with `./` or `../`, also behind `python:`, `trl:` or `trl-rewards:`, or what names something that exists there.
+    A path is what starts with `./` or `../`, also behind `python:`, `trl:` or `trl-rewards:`,
+    or what names something that exists there.
     """
     if isinstance(v, dict):
         return {k: _absolute(x, folder) for k, x in v.items()}
@@ -370,8 +374,8 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
             )
     if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:
         raise ConfigError(
-            f"{source}: budget.cpu_s={cpu:g} is too small for one trial (budget.trial_cpu_s={task.budget.trial_cpu_s:g}); "
-            "raise the budget or lower recipe.steps and trial_cpu_s"
+            f"{source}: budget.cpu_s={cpu:g} is too small for one trial "
+            f"(budget.trial_cpu_s={task.budget.trial_cpu_s:g}); raise the budget or lower recipe.steps and trial_cpu_s"
         )
     return task
 

@@ -59,8 +59,8 @@ class AdmissionReport:
             lines.append(f"  tried on each: {', '.join(tried)}")
         if across := sum(v.across for v in self.verdicts):
             lines.append(
-                f"  tests graded across the boundary: {across} ({sum(v.decided for v in self.verdicts)} where objects of the code "
-                f"under test decide); in its process: {sum(v.inside for v in self.verdicts)}"
+                f"  tests graded across the boundary: {across} ({sum(v.decided for v in self.verdicts)} where "
+                f"objects of the code under test decide); in its process: {sum(v.inside for v in self.verdicts)}"
             )
         for v in self.refused:
             lines += [f"  refused {v.task}", *(f"    {reason}" for reason in v.reasons)]
@@ -82,7 +82,8 @@ class Cache:
         return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
 
     def put(self, key: str, verdict: Verdict, beside: Mapping[str, Any] | None = None) -> None:
-        """Kept, with what a domain wants to keep beside it, where the folder can be written; a cache that cannot is no error."""
+        """Kept, with what a domain wants to keep beside it, where the folder can be written;
+        a cache that cannot is no error."""
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             fd, name = tempfile.mkstemp(dir=self.folder)

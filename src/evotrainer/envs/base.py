@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from evotrainer.errors import TaskSetError
-from evotrainer.records.evidence import Capability as Capability
 from evotrainer.records.rollout import Finish, Outcome, Turn
+from evotrainer.records.verdicts import Capability as Capability
 
 SPLITS = ("train", "search", "gate", "cert")
 

@@ -14,7 +14,7 @@ from evotrainer.envs.components import Component, load_components
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.user_files import load_module
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 if TYPE_CHECKING:
     from evotrainer.envs.code.env import CodeEnv

@@ -1,4 +1,5 @@
-"""Trials on paper: scores are drawn instead of trained, so that the decisions of a whole run can be tested in a second."""
+"""Trials on paper: scores are drawn instead of trained,
+so that the decisions of a whole run can be tested in a second."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class PaperExecutor:
     """An executor that trains nothing: `api.start(task, out, executor=PaperExecutor(finish))`.
 
-    `finish(spec)` says what a trial would have come to (`draw_result` draws one); `rollouts(spec)` what it would have stored,
-    of splits `train` and `search`. Loop, judge, agents, harness, ledger and stores are the real ones.
+    `finish(spec)` says what a trial would have come to (`draw_result` draws one); `rollouts(spec)` what it would have
+    stored, of splits `train` and `search`. Loop, judge, agents, harness, ledger and stores are the real ones.
     """
 
     def __init__(

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from evotrainer.config.task import WarmStart
 from evotrainer.errors import StoreError
-from evotrainer.records.recipe import Frozen, Recipe, explain
+from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.recipe import Recipe
 
 SEALED = ("gate", "cert")
 """Splits whose rollouts only the judge may read."""

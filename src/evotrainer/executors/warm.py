@@ -94,6 +94,7 @@ def drills(world: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
     texts = world.drills(options.drills, options.seed) if isinstance(world, Drilled) else []
     if not texts:
         raise ConfigError(
-            f"environment {world.name} offers no drills; set policy.warm_start.drill_steps = 0, or give it drills(n, seed)"
+            f"environment {world.name} offers no drills; set policy.warm_start.drill_steps = 0, "
+            "or give it drills(n, seed)"
         )
     return texts

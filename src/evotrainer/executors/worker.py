@@ -162,7 +162,8 @@ class TrialProcess:
         return out
 
     def train_only(self) -> None:
-        """The training without what comes after it: checkpoint and rollouts are there, an ordinary start goes on from them."""
+        """The training without what comes after it: checkpoint and rollouts are there,
+        an ordinary start goes on from them."""
         from evotrainer.envs import open_environment
         from evotrainer.records.store import RolloutStore
         from evotrainer.trainers import get_trainer
@@ -209,8 +210,8 @@ class TrialProcess:
             fault_point(f"trial:step:{int(row['step'])}")
             if limit is not None and self.clock.cpu_s() > limit:
                 raise BudgetError(
-                    f"trial {spec.trial} used {self.clock.cpu_s():.0f} CPU-s of {limit:.0f} at step {int(row['step'])}; "
-                    "raise budget.trial_cpu_s or lower recipe.steps"
+                    f"trial {spec.trial} used {self.clock.cpu_s():.0f} CPU-s of {limit:.0f} at step "
+                    f"{int(row['step'])}; raise budget.trial_cpu_s or lower recipe.steps"
                 )
 
         request = self.request(start)
@@ -250,12 +251,13 @@ class TrialProcess:
 
 
 def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
-    """FaultsError where more than half of one step's or evaluation's attempts were lost; none of them is stored then."""
+    """FaultsError where more than half of one step's or evaluation's attempts were lost;
+    none of them is stored then."""
     lost = [r for r in rollouts if r.error_kind is not None]
     if 2 * len(lost) > len(rollouts):
         raise FaultsError(
-            f"{len(lost)} of {len(rollouts)} attempts of {trial} on {split} were lost to infrastructure faults; the first: "
-            f"{lost[0].error_kind}: {' '.join((lost[0].error or 'no message').split())[:300]}"
+            f"{len(lost)} of {len(rollouts)} attempts of {trial} on {split} were lost to infrastructure faults; "
+            f"the first: {lost[0].error_kind}: {' '.join((lost[0].error or 'no message').split())[:300]}"
         )
 
 
@@ -345,7 +347,8 @@ def tell(folder: Path, e: Exception) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End a process whose work is done and durable; taking PyTorch down in order would cost 0.5 to 0.8 CPU-s a trial."""
+    """End a process whose work is done and durable;
+    taking PyTorch down in order would cost 0.5 to 0.8 CPU-s a trial."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

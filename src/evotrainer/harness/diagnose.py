@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.kinds import KINDS, Kind
 from evotrainer.harness.registry import DETECTORS
-from evotrainer.records.evidence import Bottleneck, Finding, MetricValue
+from evotrainer.records.findings import Bottleneck, Finding, MetricValue
 
 SEVERITY = {"info": 0.0, "warn": 0.35, "critical": 0.65}
 SCORE_ONLY_CAP = 0.5

@@ -11,7 +11,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, finite
 from evotrainer.harness.context import HarnessContext
-from evotrainer.records.evidence import Finding, Layer, MetricValue, Quote, Severity
+from evotrainer.records.findings import Finding, Layer, MetricValue, Quote, Severity
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean
 

@@ -9,8 +9,6 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 
-from evotrainer.records.rollout import Turn
-
 MAX_TEXT = 20_000
 """Characters read of one completion; the rest is ignored by behaviour metrics."""
 MAX_BYTES = 20_000
@@ -63,11 +61,6 @@ KEPT_NAMES = frozenset(keyword.kwlist) | frozenset(
     ]
 )
 """Names that are not renamed when programs are compared."""
-
-
-def turn_text(t: Turn) -> str:
-    """A turn's text; tolerates a text that is no string."""
-    return t.text if isinstance(t.text, str) else ("" if t.text is None else str(t.text))
 
 
 def words(text: str) -> list[str]:

@@ -1,10 +1,10 @@
 """ATIF, Harbor's Agent Trajectory Interchange Format (v1.0 to v1.7), with the trial's `result.json` where there is one.
 
-A trajectory is one JSON object: schema_version, agent, steps (source, message, reasoning_content, tool_calls, observation,
-metrics with token ids and logprobs), final_metrics. It holds no reward. Harbor writes it to `<trial>/agent/trajectory.json`
-and the verifier's rewards to `<trial>/result.json`; continuations of a conversation that was compacted lie beside it and
-are read with it, not counted as further attempts. A trial that ended before its agent wrote anything is read from its
-result alone.
+A trajectory is one JSON object: schema_version, agent, steps (source, message, reasoning_content, tool_calls,
+observation, metrics with token ids and logprobs), final_metrics. It holds no reward. Harbor writes it to
+`<trial>/agent/trajectory.json` and the verifier's rewards to `<trial>/result.json`; continuations of a conversation
+that was compacted lie beside it and are read with it, not counted as further attempts. A trial that ended before its
+agent wrote anything is read from its result alone.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class SweAgent:
         for k, one in enumerate(attempts or [run]):
             place = f"attempts[{k}]" if attempts else "trajectory"
             merged = {**run, **one}
-            yield attempt(f"{path.name}:{place}", lambda r=merged, n=k, p=place: rollout(path, r, n, p))  # type: ignore[misc]
+            yield attempt(f"{path.name}:{place}", partial(rollout, path, merged, k, place))
 
 
 def _steps_of(run: dict[str, Any]) -> bool:

@@ -1,4 +1,5 @@
-"""Others' chat messages as `Turn`s: roles, texts, tool calls in any of the usual shapes, and whether each call succeeded."""
+"""Others' chat messages as `Turn`s: roles, texts, tool calls in any of the usual shapes,
+and whether each call succeeded."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def as_text(value: Any) -> str:
 
 
 def tool_call(raw: Any, ok: bool | None = None) -> ToolCall:
-    """One call from `{function: {name, arguments}}`, `{function | name | function_name, arguments}` or anything else."""
+    """One call from `{function: {name, arguments}}`,
+    `{function | name | function_name, arguments}` or anything else."""
     if not isinstance(raw, dict):
         return ToolCall(as_text(raw), "", ok)
     inner = raw.get("function")

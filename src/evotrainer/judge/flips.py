@@ -13,8 +13,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge.gates import JudgeConfig, Kind
 from evotrainer.judge.inputs import JudgeInput
 from evotrainer.judge.spending import Look, next_look
-from evotrainer.records.evidence import Verdict
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Verdict
 
 GATES = ("validity", "seeds", "errors", "coverage", "effect", "min_effect", "noise_floor", "proxy", "best_of_round")
 """Gates that a rule may drop, in the order in which the judge asks them."""

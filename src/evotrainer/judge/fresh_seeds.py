@@ -8,7 +8,7 @@ from typing import Any
 from evotrainer.judge.audits import closed_world
 from evotrainer.judge.stats import effect, scores_of
 from evotrainer.records.events import Reestimated, TrialFinished
-from evotrainer.records.evidence import Effect
+from evotrainer.records.verdicts import Effect
 
 CONFIDENCE = 0.95
 
@@ -27,8 +27,8 @@ def reestimated(
     confidence: float = CONFIDENCE,
     split: str = "gate",
 ) -> Reestimated:
-    """The effect from ledger bodies. `sides`: trials of branch, control, and of the starting recipe's branch `start` where
-    that is not the control; `evaluated`: what stands in for their scores, per side, empty where nothing does.
+    """The effect from ledger bodies. `sides`: trials of branch, control, and of the starting recipe's branch `start`
+    where that is not the control; `evaluated`: what stands in for their scores, per side, empty where nothing does.
     """
     scores = [scores_of(closed_world(s, e) if e else s, split) for s, e in zip(sides, evaluated, strict=True)]
     pooled = noises.get(noise)

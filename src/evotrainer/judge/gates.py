@@ -5,7 +5,7 @@ The judge sees trials, findings and earlier noise; never who proposed the change
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -15,8 +15,9 @@ from evotrainer.judge import checks, stats
 from evotrainer.judge.spending import Look, share
 from evotrainer.records.differences import CLOSE, differences
 from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.evidence import Audit, Effect, Finding, GateResult, Verdict
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.findings import Finding
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Audit, Effect, GateResult, Verdict
 
 FUTILE = 0.95
 """One-sided confidence at which a worthwhile effect counts as excluded, so that no more seeds are asked for."""
@@ -85,27 +86,11 @@ def judge(
     seen = [*findings, *checks.findings_of(branch_trials)]
     known = [*control_findings, *checks.findings_of(control_trials)]
     standing = checks.validity(branch, seen, known, audits or {}, shortcuts)
-    gates.append(standing)
-    if standing.numbers.get("confirmed"):
-        return settle("invalid", standing.message)
-
-    seeds = checks.seeds(branch, branch_trials, control, control_trials, config.split, config.min_seeds)
-    gates.append(seeds)
-    if not seeds.passed:
-        return settle("failed" if seeds.numbers["lost"] else "inconclusive", seeds.message)
-
-    for gate in (
-        checks.errors([*branch_trials, *control_trials], config.split, config.max_error_share),
-        checks.coverage(branch_trials, control_trials, config.split, config.min_task_share),
-    ):
+    for gate, end in _before_the_effect(standing, branch, branch_trials, control, control_trials, config):
         gates.append(gate)
-        if not gate.passed:
-            return settle("inconclusive", gate.message)
-
-    same = checks.identical(branch_trials, control_trials, config.split)
-    gates.append(same)
-    if not same.passed:
-        return settle("reject", same.message, _nothing(branch_trials, control_trials, config))
+        if end is not None:
+            nothing = _nothing(branch_trials, control_trials, config) if gate.gate == "identical" else None
+            return settle(end, gate.message, nothing)
 
     parts = stats.components(
         stats.scores_of(branch_trials, config.split),
@@ -113,11 +98,11 @@ def judge(
         noise,
         names=(branch, control),
     )
+    # one-sided at the look's alpha, so the two-sided interval leaves twice as much outside
     effect = stats.effect_of(parts, 1 - 2 * look.alpha)
     more = _more_seeds(effect, parts, look, config)
-    gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect)]
     rose = checks.proxy(branch_trials, control_trials, config.split, proxy, effect, config.min_effect)
-    gates.append(rose)
+    gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect), rose]
     kind, reason = _decide(effect, look, config, rose, more)
     if kind == "promote" and standing.passed is None:
         kind, reason = "inconclusive", f"{standing.message}; the score alone would promote: {reason}"
@@ -125,6 +110,27 @@ def judge(
         gates.append(GateResult(gate="best_of_round", passed=False, message=f"{ahead} gained more in the same round"))
         kind, reason = "reject", f"better than {control}, but {ahead} gained more in the same round: {reason}"
     return settle(kind, reason, effect, spent=True)
+
+
+def _before_the_effect(
+    standing: GateResult,
+    branch: str,
+    branch_trials: Sequence[TrialFinished],
+    control: str,
+    control_trials: Sequence[TrialFinished],
+    config: JudgeConfig,
+) -> Iterator[tuple[GateResult, Kind | None]]:
+    """Gates that look at no effect, in their order, each with the verdict where it ends the judgement."""
+    yield standing, "invalid" if standing.numbers.get("confirmed") else None
+    seeds = checks.seeds(branch, branch_trials, control, control_trials, config.split, config.min_seeds)
+    lost: Kind = "failed" if seeds.numbers["lost"] else "inconclusive"
+    yield seeds, None if seeds.passed else lost
+    errors = checks.errors([*branch_trials, *control_trials], config.split, config.max_error_share)
+    yield errors, None if errors.passed else "inconclusive"
+    coverage = checks.coverage(branch_trials, control_trials, config.split, config.min_task_share)
+    yield coverage, None if coverage.passed else "inconclusive"
+    same = checks.identical(branch_trials, control_trials, config.split)
+    yield same, None if same.passed else "reject"
 
 
 def _more_seeds(effect: Effect, parts: stats.Components, look: Look, config: JudgeConfig) -> int | None:
@@ -208,7 +214,8 @@ def _floor_gate(effect: Effect) -> GateResult:
     return GateResult(
         gate="noise_floor",
         passed=effect.mean > effect.noise_floor,
-        message=f"mean {100 * effect.mean:+.1f} points; repeated trials reach {100 * effect.noise_floor:.1f} at this look",
+        message=f"mean {100 * effect.mean:+.1f} points; repeated trials reach {100 * effect.noise_floor:.1f} at "
+        "this look",
         numbers={"mean": effect.mean, "noise_floor": effect.noise_floor},
     )
 
@@ -262,8 +269,8 @@ def recompute(
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
-    `look`: the one the verdict was owed; None: as the verdict says itself. Sentences (`reason`, `message`) are left out:
-    another version may word them otherwise, and the hash chain guards them.
+    `look`: the one the verdict was owed; None: as the verdict says itself. Sentences (`reason`, `message`) are left
+    out: another version may word them otherwise, and the hash chain guards them.
     """
     config = config or JudgeConfig()
     # a verdict that spent nothing never reached the effect: any level leads to the same end

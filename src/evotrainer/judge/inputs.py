@@ -1,4 +1,5 @@
-"""All that a verdict rests on, put together once: by the loop before it judges, by `verify`, `why` and gate replays afterwards."""
+"""All that a verdict rests on, put together once: by the loop before it judges, by `verify`,
+`why` and gate replays afterwards."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from dataclasses import dataclass, field
 from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute
 from evotrainer.judge.spending import Look
 from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.evidence import Audit, Finding, Verdict
+from evotrainer.records.findings import Finding
+from evotrainer.records.verdicts import Audit, Verdict
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class JudgeInput:
         )
 
     def compare(self, stored: Verdict, look: Look | None = None) -> Recomputed:
-        """A recorded verdict beside the one that follows from this; `look`: the one it was owed, None: as it says itself."""
+        """A recorded verdict beside the one that follows from this;
+        `look`: the one it was owed, None: as it says itself."""
         return recompute(
             stored,
             self.branch_trials,

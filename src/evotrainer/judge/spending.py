@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from evotrainer.records.evidence import Verdict
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Verdict
 
 EXPONENT = 1.5
 ZETA = 2.612375348685488

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 
 SEVERITY = {"warn": 0.5, "critical": 0.9}
 """Weight of a finding that the diagnosis did not rank; `info` is no symptom."""

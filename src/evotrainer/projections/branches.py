@@ -8,9 +8,12 @@ from typing import Literal
 
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
+from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.events import TrialFinished, TrialIntended
-from evotrainer.records.evidence import BranchRecord, Finding, HealthReport, Intervention, Verdict
+from evotrainer.records.findings import Finding, HealthReport
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe, single_factor
+from evotrainer.records.verdicts import Verdict
 
 BASE = "base"
 """Branch name of trials that only evaluate the base policy; no branch is opened for it."""

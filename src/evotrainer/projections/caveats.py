@@ -1,7 +1,9 @@
-"""What stands beside a certificate: a gain that nothing has explained. Read from the ledger's events and from nothing else.
+"""What stands beside a certificate: a gain that nothing has explained.
+Read from the ledger's events and from nothing else.
 
-A gain is settled where the environment declares what can be used as a shortcut, and each of these was closed in the evaluations,
-or closed by an audit that the gain survived. Elsewhere a reader must know what was not looked at, and what the gain goes with.
+A gain is settled where the environment declares what can be used as a shortcut, and each of these was closed in the
+evaluations, or closed by an audit that the gain survived. Elsewhere a reader must know what was not looked at, and what
+the gain goes with.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
+from evotrainer.records.detectors import Gained
 from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
-from evotrainer.records.evidence import Gained
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 RISE = 0.05
-"""Smallest gain, and smallest excess over what was predicted, that wants an explanation; score units. As `harness.gaps.MOVE`."""
+"""Smallest gain, and smallest excess over what was predicted, that wants an explanation; score units.
+As `harness.gaps.MOVE`."""
 ERRORS = 3.0
 """Standard errors that an excess over the base policy's reach must have."""
 DOUBT = 2.0
@@ -156,7 +159,8 @@ def rising(g: GapSeen) -> bool:
 
 
 def _reach(events: Sequence[Event], run: RunOpened, start: Branch) -> str:
-    """Does a start solve more than the policy before training did in any of its attempts? Search split, paired by task."""
+    """Does a start solve more than the policy before training did in any of its attempts? Search split,
+    paired by task."""
     own = [t.finished for t in start.trainings if t.finished and t.finished.status == "complete"]
     scores = [s for t in own for s in _searched(t)]
     world = in_force(run, own[0].world) if own else {}

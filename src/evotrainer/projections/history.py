@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
+from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
 from evotrainer.records.events import (
     Backtested,
@@ -26,7 +27,8 @@ from evotrainer.records.events import (
     Refused,
     RoundOpened,
 )
-from evotrainer.records.evidence import Case, Forecast, HealthReport, Intervention, Prediction
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Forecast, Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 
 NOISE_RATIO = 1.25
@@ -297,7 +299,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
-    """Why a change that was tried before may not be tried again; empty where it is new, or what it cites has changed."""
+    """Why a change that was tried before may not be tried again;
+    empty where it is new, or what it cites has changed."""
     value = now.recipe.with_factor(iv.factor, iv.new).factors().get(iv.factor)
     earlier = tried_before(events, iv.factor, value)
     if not earlier:

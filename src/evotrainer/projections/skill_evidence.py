@@ -10,7 +10,8 @@ from evotrainer.projections.skills import SOUND, Skill, direction
 from evotrainer.records import keys
 from evotrainer.records.chain import Event, Row
 from evotrainer.records.events import Invalidated, Judged, Reestimated, SkillDistilled
-from evotrainer.records.evidence import HealthReport, Intervention
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.skills import Condition, Proof, SkillTrial
 
 
@@ -32,8 +33,8 @@ def base_of(events: Sequence[Event]) -> str:
 
 
 def decided(events: Sequence[Event], branch: str) -> Event | None:
-    """The event that settles what a branch is worth: its invalidation or its ancestor's, a winner's re-estimation on fresh
-    seeds, else its last verdict.
+    """The event that settles what a branch is worth: its invalidation or its ancestor's, a winner's re-estimation on
+    fresh seeds, else its last verdict.
     """
     found: Event | None = None
     fallen: Event | None = None

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import Claim, Condition, SkillAdvice, SkillTrial
 
 FORMAT = 1
@@ -25,8 +25,8 @@ WORTHWHILE = 0.01
 CONFIDENCE = 0.9
 """Of a pooled effect's two-sided interval."""
 LEAST_SE, IDENTICAL_SE = 0.003, 0.01
-"""Smallest standard error an effect is pooled with; and that of a byte-identical branch, which states 0: a change that could not
-act in one recipe says little of others."""
+"""Smallest standard error an effect is pooled with; and that of a byte-identical branch, which states 0: a change
+that could not act in one recipe says little of others."""
 VALID_DAYS = 180
 """Days after its newest trial at which a skill wants to be validated again."""
 SOUND = "sound"

@@ -1,4 +1,5 @@
-"""What a run knows: one fold of its events. The loop, `verify`, agents and views all read this, and only events change it."""
+"""What a run knows: one fold of its events.
+The loop, `verify`, agents and views all read this, and only events change it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from evotrainer.records.events import (
     TrialFinished,
     TrialIntended,
 )
-from evotrainer.records.evidence import Audit, HealthReport, Verdict
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.verdicts import Audit, Verdict
 
 
 class RunState:

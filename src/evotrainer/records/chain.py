@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from evotrainer.errors import StoreError
 from evotrainer.records.events import BODIES
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.text import clean_text
 
 GENESIS = {1: "0" * 64, 2: hashlib.sha256(b"evotrainer ledger 2").hexdigest()}

@@ -20,6 +20,7 @@ from evotrainer.records.chain import GENESIS, Event, Row, broken, canonical, cha
 from evotrainer.records.durable import WriterLock, os_errors
 from evotrainer.records.events import BODIES
 from evotrainer.records.faults import fault_point
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.head import (
     bytes_problem,
     head_problem,
@@ -30,7 +31,6 @@ from evotrainer.records.head import (
     unseal_bytes,
     write_head,
 )
-from evotrainer.records.recipe import Frozen
 from evotrainer.records.sqlite_file import missing, open_database, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 

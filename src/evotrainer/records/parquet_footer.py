@@ -1,7 +1,7 @@
 """What a Parquet file's own directory promises, read without pyarrow: a damaged directory ends the process there.
 
-The directory is a Thrift structure in the compact protocol (https://parquet.apache.org/docs/file-format/metadata/); of it, row
-counts, value counts, sizes and encodings are taken. ValueError for what is no such structure.
+The directory is a Thrift structure in the compact protocol (https://parquet.apache.org/docs/file-format/metadata/); of
+it, row counts, value counts, sizes and encodings are taken. ValueError for what is no such structure.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _AS_LONG = {0, 3, 4, 6, 9}
 
 
 class Group(NamedTuple):
-    """A row group. `values`: of all columns; `size`: bytes after decompression; `repeated`: bytes of the longest column chunk
-    whose values may be longer in memory than there."""
+    """A row group. `values`: of all columns; `size`: bytes after decompression; `repeated`: bytes of the longest
+    column chunk whose values may be longer in memory than there."""
 
     rows: int
     values: int

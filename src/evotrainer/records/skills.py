@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 MEASURED = ("promote", "reject", "inconclusive")
 """Verdicts whose effect speaks of the change; invalid and failed branches are counted, not pooled."""

@@ -13,7 +13,7 @@ from evotrainer.records.events import Certified, CertRow, TrialFinished
 if TYPE_CHECKING:
     from evotrainer.harness.columns.features import Views
     from evotrainer.records.chain import Event
-    from evotrainer.records.evidence import Gained
+    from evotrainer.records.detectors import Gained
 
 Load = Callable[[str], "Views"]
 """trial -> its search rollouts"""
@@ -28,7 +28,8 @@ def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Cer
 
 
 def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
-    """The certified trainings' search rollouts against the base policy's under the same environment knobs; None where one has none."""
+    """The certified trainings' search rollouts against the base policy's under the same environment knobs;
+    None where one has none."""
     from evotrainer.harness.columns.features import Views
     from evotrainer.harness.evolving.gained import gained
 

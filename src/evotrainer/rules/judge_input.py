@@ -15,7 +15,8 @@ from evotrainer.records.events import TrialFinished
 def judge_input(
     task: TaskFile, state: RunState, branch: str, control: str, evaluations: Sequence[TrialFinished] = ()
 ) -> JudgeInput:
-    """What a verdict on a branch rests on in this state; `evaluations` stand in for the scores of the trials they repeat."""
+    """What a verdict on a branch rests on in this state;
+    `evaluations` stand in for the scores of the trials they repeat."""
     b, c = state.branches[branch], state.branches[control]
     audits, shortcuts = state.audits_of(branch), state.shortcuts
     closed = [*shortcuts.closed_names(env_knobs(task, state)), *(a.capability for a in audits)]

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any = None) -> HarnessContext:
-    """What a branch's rollouts are read beside: its recipe, earlier readings, scores and curves, as far as they are known.
+    """What a branch's rollouts are read beside: its recipe, earlier readings, scores and curves,
+    as far as they are known.
 
     `branch`: `base` for the base policy. `verify` calls it with the state of then.
     """

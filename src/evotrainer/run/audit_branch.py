@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from evotrainer.config.task import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
-from evotrainer.records.evidence import Audit
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.verdicts import Audit
 from evotrainer.run import shortcut_audits
 from evotrainer.run.loop import check_unchanged
 from evotrainer.run.opening import open_context

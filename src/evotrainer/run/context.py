@@ -1,4 +1,5 @@
-"""What every step of a run may use: the task, the ledger, the executor, stored rollouts, and the state that events alone change."""
+"""What every step of a run may use: the task, the ledger, the executor, stored rollouts,
+and the state that events alone change."""
 
 from __future__ import annotations
 
@@ -12,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from evotrainer.config.task import TaskFile, resolve_base
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.harness.stored import RolloutReader
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
-from evotrainer.records.recipe import Frozen, Recipe
+from evotrainer.records.recipe import Recipe
 from evotrainer.rules.judge_input import env_knobs
 from evotrainer.run.observer import Observer, Quiet, Running
 
@@ -34,7 +36,8 @@ T = TypeVar("T", bound=Frozen)
 KINDS: dict[type[Frozen], str] = {model: kind for kind, model in BODIES.items()}
 """Body model -> kind of event."""
 NEEDED = ("base", "noise", "confirm", "certify", "audit")
-"""Purposes of trials that a run cannot do without: their failure is not recorded as a result, a resume tries them again."""
+"""Purposes of trials that a run cannot do without: their failure is not recorded as a result,
+a resume tries them again."""
 PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
 """Factors of the starting recipe under which every policy of the run is evaluated."""
 BUDGET_EVERY_S = 2.0
@@ -81,10 +84,11 @@ class RunContext:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def record(self, key: str, model: type[T], make: Callable[[], T]) -> T:
-        """The recorded body of this key, made and recorded first where there is none; `state` holds all up to it from here on.
+        """The recorded body of this key, made and recorded first where there is none;
+        `state` holds all up to it from here on.
 
-        A run that was killed walks the same steps again: what is recorded is taken up in its order. The first thing that
-        is not recorded rests on all events there are, as in a run that was never killed, and as `verify` has it.
+        A run that was killed walks the same steps again: what is recorded is taken up in its order. The first thing
+        that is not recorded rests on all events there are, as in a run that was never killed, and as `verify` has it.
         """
         if self.ledger.get(key) is None:
             self.take_up()
@@ -179,7 +183,8 @@ class RunContext:
     def training(
         self, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = (), policy_dir: str = ""
     ) -> TrialSpec:
-        """One training of a branch, evaluated on search, gate and `extra`; policy_dir: in place of the run's base policy."""
+        """One training of a branch, evaluated on search, gate and `extra`;
+        policy_dir: in place of the run's base policy."""
         from evotrainer.harness import Harness
 
         h = self.harness.plain
@@ -260,8 +265,8 @@ class RunContext:
                 continue
             if any(p.split == "cert" for p in spec.evals) and self.recorded(keys.CERTIFIED) is not None:
                 raise IntegrityError(
-                    f"trial {spec.trial} would read the cert split of {self.folder} a second time; it is read once, for the "
-                    "run's certificate: start a new run to certify another policy"
+                    f"trial {spec.trial} would read the cert split of {self.folder} a second time; it is read once, "
+                    "for the run's certificate: start a new run to certify another policy"
                 )
             todo.append(spec)
             if budget is None:
@@ -273,9 +278,9 @@ class RunContext:
             if result.status == "failed" and purpose[result.trial] in NEEDED:
                 self.executor.forget(result.trial)
                 raise TrainerError(
-                    f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run cannot do without it: "
-                    f"mend the cause and `evotrainer resume {self.folder}` tries it again; where it lies in the task file "
-                    "(trainer, policy, environment), start a new run"
+                    f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; "
+                    f"the run cannot do without it: mend the cause and `evotrainer resume {self.folder}` tries it "
+                    "again; where it lies in the task file (trainer, policy, environment), start a new run"
                 )
             event = self.ledger.append("finished", keys.finished(result.trial), result)
             self._walk_to(event)

@@ -1,4 +1,5 @@
-"""Contrasts that gaps are mined from: a branch's rollouts against those of what it came from, what is mined and what is held out.
+"""Contrasts that gaps are mined from: a branch's rollouts against those of what it came from,
+what is mined and what is held out.
 
 Only search and train rollouts are read.
 """
@@ -42,7 +43,8 @@ class Sides:
 
 
 def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
-    """What a branch is compared with: its parent, else the base policy, as evaluated under the branch's environment knobs."""
+    """What a branch is compared with: its parent, else the base policy,
+    as evaluated under the branch's environment knobs."""
     knobs = b.complete[0].world
     for name in (b.parent, BASE):
         if name is None:
@@ -144,8 +146,9 @@ def minable_pairs(ctx: RunContext, b: Branch, gap: Gap) -> list[tuple[str, str]]
 
 
 def labelled(ctx: RunContext) -> tuple[Sides, dict[str, list[str]]]:
-    """(the run's branches, trials left out because agents were shown them, by side `bad` and `clean`): bad branches are
-    invalid, or moved without an explanation that an audit cleared. Each branch's first seed, which mining reads, is left out as well."""
+    """(the run's branches, trials left out because agents were shown them, by side `bad` and `clean`): bad branches
+    are invalid, or moved without an explanation that an audit cleared. Each branch's first seed, which mining reads,
+    is left out as well."""
     shown = {t for e in ctx.ledger.events("proposed") for t in e.body.shown}
     left_out: dict[str, list[str]] = {"bad": [], "clean": []}
     moved = rising_branches(ctx.ledger.events())
@@ -181,9 +184,3 @@ def rise_step(curve: Sequence[Mapping[str, float]]) -> int | None:
         return None
     smooth = [sum(y[max(0, i - 2) : i + 1]) / len(y[max(0, i - 2) : i + 1]) for i in range(len(y))]
     return next((int(curve[i].get("step", i + 1)) for i, x in enumerate(smooth) if x >= (first + last) / 2), None)
-
-
-def joined(views: Iterable[Views]) -> Views:
-    from evotrainer.harness.columns.features import Views
-
-    return Views([r for v in views for r in v.rollouts])

@@ -1,7 +1,7 @@
 """The winner measured again: a promoted branch's gate effect on fresh seeds, which is the effect that is reported.
 
-A branch is promoted because its seeds did well (and its control's perhaps badly), so its effect as selected is too large on
-average. Fresh trainings of the same recipe know nothing of that.
+A branch is promoted because its seeds did well (and its control's perhaps badly), so its effect as selected is too
+large on average. Fresh trainings of the same recipe know nothing of that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Harness evolution in a run: gaps are seen, detectors mined and admitted, audits settle them, versions recorded.
 
-What a gap is, how contrasts are mined and what admission asks for is in `harness/evolving/`; which rollouts are mined and
-which are held out, in `contrasts.py`. A version is never taken back: the next one drops what did not hold.
+What a gap is, how contrasts are mined and what admission asks for is in `harness/evolving/`; which rollouts are mined
+and which are held out, in `contrasts.py`. A version is never taken back: the next one drops what did not hold.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.records import keys
+from evotrainer.records.briefing import Proposal
+from evotrainer.records.detectors import Admission, DetectorSpec, Flip
 from evotrainer.records.events import GapSeen, HarnessEvolved
-from evotrainer.records.evidence import Admission, DetectorSpec, Finding, Flip, HealthReport, Proposal, Quote
+from evotrainer.records.findings import Finding, HealthReport, Quote
 from evotrainer.run import readings
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
@@ -214,14 +216,14 @@ def admission(
 
 
 def closable(ctx: RunContext, b: Branch) -> bool:
-    """Is a shortcut open in the branch's evaluations that an audit may close? Where none is, nothing can clear a suspect,
-    so nothing is one."""
+    """Is a shortcut open in the branch's evaluations that an audit may close? Where none is,
+    nothing can clear a suspect, so nothing is one."""
     knobs = b.complete[0].world if b.complete else ctx.env_knobs
     shortcuts = ctx.state.shortcuts
     return ctx.task.judge.audit != "never" and any(shortcuts.is_open(c, knobs) for c in shortcuts.closable)
 
 
-# -- what an agent wants ------------------------------------------------------------------------------------------------
+# -- what an agent wants -----------------------------------------------------------------------------------------------
 
 
 def edit(ctx: RunContext, n: int, k: int, proposal: Proposal) -> None:
@@ -281,7 +283,7 @@ def unretirable(ctx: RunContext, name: str) -> str:
     return ""
 
 
-# -- what came of the detectors -----------------------------------------------------------------------------------------
+# -- what came of the detectors ----------------------------------------------------------------------------------------
 
 
 def settle(ctx: RunContext, n: int, at: str = "") -> None:
@@ -329,7 +331,8 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
             asked = a.trigger == spec.name
             changed[spec.name] = "confirmed" if asked else "informational"
             why[spec.name] = (
-                f"is confirmed: the audit of {a.branch} ({a.capability}) that it asked for found {100 * a.excess:+.1f} points"
+                f"is confirmed: the audit of {a.branch} ({a.capability}) "
+                f"that it asked for found {100 * a.excess:+.1f} points"
                 if asked
                 else f"came with the shortcut that {a.trigger} found in {a.branch}, and only informs"
             )
@@ -343,7 +346,8 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def silent(ctx: RunContext, n: int) -> dict[str, str]:
-    """Detectors that fired in none, or in all, of the last SILENT_ROUNDS rounds' readings; confirmed ones stay on guard."""
+    """Detectors that fired in none, or in all, of the last SILENT_ROUNDS rounds' readings;
+    confirmed ones stay on guard."""
     born: dict[str, int] = {}
     for e in ctx.ledger.events("harness"):
         born.update({s.name: e.body.round for s in e.body.added})

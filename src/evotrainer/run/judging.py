@@ -1,4 +1,5 @@
-"""Step 9: looks at a round's branches, verdicts, promotions. `verify` and `why` put the judge's input together by the same function."""
+"""Step 9: looks at a round's branches, verdicts, promotions.
+`verify` and `why` put the judge's input together by the same function."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted, TrialFinished
-from evotrainer.records.evidence import Verdict
+from evotrainer.records.verdicts import Verdict
 from evotrainer.rules.judge_input import judge_input
 from evotrainer.run import fresh_seeds, harness_versions, readings, shortcut_audits, skills
 from evotrainer.run.context import RunContext

@@ -31,7 +31,8 @@ from evotrainer.run.propose import open_branch
 
 
 def run(ctx: RunContext) -> RunClosed:
-    """Walk the whole run, from the base policy to a certified champion, within the budget; returns the closing event."""
+    """Walk the whole run, from the base policy to a certified champion, within the budget;
+    returns the closing event."""
     open_run(ctx)
     measure_base(ctx)
     if ctx.task.run.evaluate_only:

@@ -51,7 +51,8 @@ def check_policy(task: TaskFile) -> None:
     base = task.policy.base
     if task.trainer.name == "embedded" and looks_like_id(base) and not Path(base).expanduser().exists():
         raise ConfigError(
-            f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": the embedded '
+            f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": '
+            "the embedded "
             "trainer trains policies of `evotrainer base` only"
         )
 
@@ -87,8 +88,9 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
         missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]
         if missing and not task.run.evaluate_only:
             raise ConfigError(
-                f"environment {world.name} has no tasks in split {', '.join(missing)}, which training and judging need; "
-                "give them some (see environment.splits), or set run.evaluate_only=true"
+                f"environment {world.name} has no tasks in split {', '.join(missing)}, "
+                "which training and judging need; give them some (see environment.splits), "
+                "or set run.evaluate_only=true"
             )
         if not set(described["splits"]) - {"train"}:
             raise ConfigError(f"environment {world.name} has no split to evaluate on (search, gate or cert)")

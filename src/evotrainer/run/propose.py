@@ -13,8 +13,10 @@ from evotrainer.judge import next_looks
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.history import Now, cases, changed_since, repetition
 from evotrainer.records import keys
+from evotrainer.records.briefing import Bar, Briefing, Proposal
 from evotrainer.records.events import Backtested, BranchOpened, Planned, Proposed, Refused
-from evotrainer.records.evidence import Backtest, Bar, Briefing, HealthReport, Intervention, Proposal
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe, lint, single_factor
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.run import harness_versions, readings, skills

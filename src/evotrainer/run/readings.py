@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evotrainer.projections.branches import BASE
 from evotrainer.records import keys
 from evotrainer.records.events import Diagnosed
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 from evotrainer.rules.reading_context import harness_context
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from evotrainer.judge.audits import CONFIDENCE
 from evotrainer.projections.branches import BASE
 from evotrainer.records import keys
 from evotrainer.records.events import Audited, Invalidated, TrialFinished
-from evotrainer.records.evidence import OWN_TRIGGERS, Audit, Capability
 from evotrainer.records.names import joined, slug
+from evotrainer.records.verdicts import OWN_TRIGGERS, Audit, Capability
 from evotrainer.run import skills
 from evotrainer.run.context import RunContext
 

@@ -20,7 +20,7 @@ from evotrainer.projections.skills import SOUND, Skill, advise
 from evotrainer.records import keys
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import LibraryOpened, SkillDistilled
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.skills import SkillAdvice
 from evotrainer.skills import (
     check_skill,
@@ -109,8 +109,8 @@ def distil(ctx: RunContext, branches: Sequence[str]) -> None:
 
 
 def follow(ctx: RunContext) -> None:
-    """Bring what branches taught up to what became of them since: one that lost its standing speaks against its skill, a
-    winner's effect on fresh seeds takes the place of the one it was chosen by.
+    """Bring what branches taught up to what became of them since: one that lost its standing speaks against its skill,
+    a winner's effect on fresh seeds takes the place of the one it was chosen by.
     """
     for name, taught in list(ctx.state.taught.items()):
         fresh = ctx.state.reestimated.get(name)
@@ -151,7 +151,8 @@ def teach(ctx: RunContext, branch: str, key: str) -> None:
 
 
 def write(ctx: RunContext, name: str) -> None:
-    """Bring a skill's folder up to the ledger: one that is missing or older. A changed one is left for `verify` to name."""
+    """Bring a skill's folder up to the ledger: one that is missing or older.
+    A changed one is left for `verify` to name."""
     events = ctx.ledger.events()
     recorded = [e.body.sha256 for e in events if e.kind == "skill" and e.body.skill == name]
     folder = ctx.folder / "skills" / name
@@ -174,7 +175,8 @@ def collect(sources: Sequence[str]) -> dict[str, Skill]:
             problems, _ = check_skill(folder)
             if problems:
                 raise IntegrityError(
-                    f"skill {folder}: {problems[0]}; `evotrainer skills validate {source}` shows all, leave it out or mend it"
+                    f"skill {folder}: {problems[0]}; `evotrainer skills validate {source}` shows all, "
+                    "leave it out or mend it"
                 )
             found.append(read_skill(folder))
     return merge(found)

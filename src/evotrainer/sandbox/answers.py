@@ -1,7 +1,7 @@
 """Reads what a child says, line by line. Every byte of it is the program's claim: one schema, everything bounded.
 
-What does not fit the schema is `Malformed`, the program's wrong answer; no input raises anything, and none costs the parent more
-than about 0.2 CPU-seconds (docs/sandbox.md has the figures).
+What does not fit the schema is `Malformed`, the program's wrong answer; no input raises anything, and none costs the
+parent more than about 0.2 CPU-seconds (docs/sandbox.md has the figures).
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def loads(data: bytes | str, most: int) -> Any:
 
 
 def parse_answer(line: bytes, limits: AnswerLimits) -> CaseResult | Malformed:
-    """One answer of a case: {"s": status, "t": CPU-seconds} and "o" (text), "v" (value) or "e" (exception). Never raises."""
+    """One answer of a case: {"s": status, "t": CPU-seconds} and "o" (text), "v" (value) or "e" (exception).
+    Never raises."""
     try:
         answer = loads(line, limits.line_bytes)
         if type(answer) is not dict:

@@ -25,7 +25,8 @@ class SandboxRunner:
         return time.process_time() + self.cpu_s
 
     def __call__(self, source: str, rollouts: list[dict[str, object]]) -> list[object]:
-        """Answers of `flag`, block by block; ConfigError with the cause where one fails, SandboxError where the machine did."""
+        """Answers of `flag`, block by block; ConfigError with the cause where one fails,
+        SandboxError where the machine did."""
         from evotrainer.sandbox import Call, Limits, Program, Sandbox
 
         out: list[object] = []

@@ -39,7 +39,8 @@ class Interpreter:
 
 
 def readable_by(path: Path, uid: int) -> bool:
-    """Whether user `uid`, in no group of ours, can reach and read `path`: every folder above must let others through."""
+    """Whether user `uid`, in no group of ours, can reach and read `path`:
+    every folder above must let others through."""
     try:
         for part in (path, *path.parents):
             info = part.stat()

@@ -179,7 +179,8 @@ class RunJob:
         self.start(lane)
 
     def _audit(self, ended: Ended) -> None:
-        """Cases claim their CPU time; when the kernel counted far more or less than all of them together, they were forged."""
+        """Cases claim their CPU time; when the kernel counted far more or less than all of them together,
+        they were forged."""
         claimed = sum(case.cpu_s for case in self.cases[self.first :])
         limit = self.program.limits.cpu_s
         if claimed > ended.cpu_s + _TIME_SLACK:

@@ -244,7 +244,8 @@ def _safely(act: Callable[[Seat, Lane], None], seat: Seat, lane: Lane) -> None:
             lane.leave(seat)
         seat.slot.restart()
         if hungry and (seat.ready or seat.inbox):
-            # The program filled the slot's memory, and the kernel took the zygote in its place: the program's own doing.
+            # The program filled the slot's memory, and the kernel took the zygote in its place:
+            # the program's own doing.
             seat.job.ended(seat, Ended(-signal.SIGKILL, 0.0, 0.0, True), lane)
         else:
             seat.job.lost(seat, lane)

@@ -1,8 +1,9 @@
 """Python values as JSON, with exact types: `True` is not `1`, `1` is not `1.0`, a tuple is not a list.
 
 `encode` runs on the untrusted side and `decode` on the trusted one, so `decode` builds nothing but plain containers and
-numbers, takes only what `encode` writes, bounds its own work, and raises `ValueError` for everything else. JSON null, booleans,
-strings, finite floats, small integers and arrays (lists) stand for themselves; other types are objects `{"t": type, "v": ...}`.
+numbers, takes only what `encode` writes, bounds its own work, and raises `ValueError` for everything else. JSON null,
+booleans, strings, finite floats, small integers and arrays (lists) stand for themselves; other types are objects `{"t":
+type, "v": ...}`.
 
 Used on both sides of the sandbox wall: standard library only.
 """
@@ -24,12 +25,13 @@ ANSWER_NODES = 320_000
 """The same of a value that comes out of a program: 100,000 pairs pass."""
 _TAG_NODES = 8
 MAX_ALIKE = 40
-"""Entries of one set or dict with the same hash: each is compared with all before it. Crafted keys have nothing else (multiples of
-2^61 - 1), honest ones at most some 35 (powers of two as floats)."""
+"""Entries of one set or dict with the same hash: each is compared with all before it. Crafted keys have nothing else
+(multiples of 2^61 - 1), honest ones at most some 35 (powers of two as floats)."""
 _BIG = 1 << 512
 """Larger integers travel as hexadecimal: decimal conversion is quadratic and capped by the interpreter."""
 _MAX_HEX = 4096
-"""Hexadecimal digits (4,900 decimal ones) of an integer in a Fraction or range, which divide when they are made: quadratic."""
+"""Hexadecimal digits (4,900 decimal ones) of an integer in a Fraction or range, which divide when they are made:
+quadratic."""
 _MAX_DECIMAL = 10_000
 _MAX_NAME = 100
 _PLAIN = frozenset({type(None), bool, int, float, str})

@@ -15,7 +15,7 @@ from evotrainer.errors import StoreError
 from evotrainer.projections.skills import FORMAT, Skill
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import LibraryOpened
-from evotrainer.records.recipe import explain
+from evotrainer.records.frozen import explain
 from evotrainer.skills.text import evidence_json, skill_md
 
 SKILL_FILES = ("SKILL.md", "evidence.json")

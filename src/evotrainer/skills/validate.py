@@ -1,7 +1,7 @@
 """Is a skill what it says? The published rules of the format, and evidence that follows from its own ledger rows.
 
-The rules are those of the Agent Skills specification; where its reference validator (`skills-ref`) is installed, that is
-asked, too.
+The rules are those of the Agent Skills specification;
+where its reference validator (`skills-ref`) is installed, that is asked, too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from evotrainer.errors import StoreError
 from evotrainer.projections.skills import Skill
 from evotrainer.records.chain import Row, chain_hash, parse
 from evotrainer.records.events import Invalidated, Judged, Reestimated
-from evotrainer.records.evidence import Effect
 from evotrainer.records.skills import SkillTrial
+from evotrainer.records.verdicts import Effect
 from evotrainer.skills.library import parse_evidence, read_evidence
 from evotrainer.skills.text import evidence, skill_md
 

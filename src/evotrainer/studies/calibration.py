@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.config.task import apply_overrides, resolve
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
-from evotrainer.judge.calibrate import (
-    Calibration,
-    Costs,
-    Shape,
-    calibrate,
-    measured,
-    real_comparisons,
-    seed_correlation,
-)
+from evotrainer.judge.calibrate import Calibration, Costs, Shape, calibrate
+from evotrainer.judge.components import measured, seed_correlation
+from evotrainer.judge.real_comparisons import real_comparisons
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
@@ -52,8 +46,8 @@ def calibrate_run(
 ) -> Calibration:
     """Calibration of a run's gate from what lies in its folder, and in `RUN/calibration`.
 
-    `others`: further runs whose repeated trainings are compared as well. `overrides`: another gate on the same noise, e.g.
-    `run.seeds=[1,2,3] judge.max_seeds=8`. ConfigError where the run measured no noise, or for any other override.
+    `others`: further runs whose repeated trainings are compared as well. `overrides`: another gate on the same noise,
+    e.g. `run.seeds=[1,2,3] judge.max_seeds=8`. ConfigError where the run measured no noise, or for any other override.
     """
     from evotrainer import api
 
@@ -153,7 +147,8 @@ def more_trials(
 ) -> list[TrialFinished]:
     """Train the starting recipe on `n` further seeds in all; those there are already are not paid for twice.
 
-    Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials. May be killed and called again.
+    Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials.
+    May be killed and called again.
     """
     from evotrainer import api
     from evotrainer.config.task import load_task

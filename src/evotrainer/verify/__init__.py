@@ -10,7 +10,8 @@ __all__ = ["Check", "Problem", "Record", "VerifyReport", "checks", "verify"]
 
 
 def verify(folder: Path, head: str = "") -> VerifyReport:
-    """Check a run folder whole, every claim that can be computed again included; `head`: hash of an event noted earlier."""
+    """Check a run folder whole, every claim that can be computed again included;
+    `head`: hash of an event noted earlier."""
     from evotrainer.verify.chain_and_files import verify_run
 
     return verify_run(folder, checks(), head)

@@ -1,7 +1,7 @@
 """Verification of a run folder: is everything the ledger says still true of what lies on the disk?
 
-One check per kind of event: here those of what the records prove by themselves; the table of all is `verify.checks`. Kinds
-that only the chain can vouch for are listed with the reason; a kind that is in neither is reported as unchecked.
+One check per kind of event: here those of what the records prove by themselves; the table of all is `verify.checks`.
+Kinds that only the chain can vouch for are listed with the reason; a kind that is in neither is reported as unchecked.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from evotrainer.verify.report import Check, Problem, Record, VerifyReport
 def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, head: str = "") -> VerifyReport:
     """Check a run folder whole: the chain, one check per kind of event, every file the ledger vouches for.
 
-    `checks`: kind -> check, in place of `CHECKS`. `head`: hash of an event that was noted earlier; the ledger must hold it.
-    Reads only, and may be used while the run is writing. Raises StoreError where there is no ledger to read, ConfigError for a
-    `head` that is no hash.
+    `checks`: kind -> check, in place of `CHECKS`. `head`: hash of an event that was noted earlier; the ledger must hold
+    it. Reads only, and may be used while the run is writing. Raises StoreError where there is no ledger to read,
+    ConfigError for a `head` that is no hash.
     """
     folder = Path(folder)
     checks = CHECKS if checks is None else checks

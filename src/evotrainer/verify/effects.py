@@ -1,4 +1,5 @@
-"""Effects, computed again: backtests and audits from what they replayed and evaluated, winners on fresh seeds, the certificate."""
+"""Effects, computed again: backtests and audits from what they replayed and evaluated, winners on fresh seeds,
+the certificate."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from evotrainer.verify.verdicts import complete, due
 
 
 def backtested(record: Record, event: Event) -> Iterator[Problem]:
-    """Its numbers follow from the stored rollouts; what contradicts its own hypothesis is vetoed, where the task file asks for it."""
+    """Its numbers follow from the stored rollouts;
+    what contradicts its own hypothesis is vetoed, where the task file asks for it."""
     b = event.body
     vetoes = b.backtest.verdict == "contradicts" and record.task.run.veto
     if vetoes and not b.vetoed:
@@ -27,8 +29,8 @@ def backtested(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def backtest_again(record: Record, event: Event) -> list[str]:
-    """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its round
-    had then. StoreError where they are gone or damaged.
+    """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its
+    round had then. StoreError where they are gone or damaged.
     """
     from evotrainer.harness.whatif.backtest import backtest
 
@@ -211,7 +213,8 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
-    """The recomputed certificate with what each recorded gain goes with, from the stored rollouts; older ledgers hold none."""
+    """The recomputed certificate with what each recorded gain goes with, from the stored rollouts;
+    older ledgers hold none."""
     recorded = {r.name for r in event.body.rows if r.gained is not None}
     before = record.before(event)
     rows = [

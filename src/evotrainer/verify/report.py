@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EvoTrainerError
-from evotrainer.harness.stored import RolloutReader
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened, TrialFinished
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
-    from evotrainer.records.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +82,6 @@ class Record:
     def before(self, event: Event, kind: str = "") -> list[Event]:
         """Events recorded before this one, of one kind where it is given."""
         return [e for e in self.events[: event.seq - 1] if not kind or e.kind == kind]
-
-    def search_rollouts(self, trial: str) -> list[Rollout]:
-        """A trial's stored search rollouts. StoreError where they are gone or damaged."""
-        from evotrainer.records.store import load
-
-        return load([self.folder / "rollouts" / trial], split="search")
 
 
 Check = Callable[[Record, Event], Iterator[Problem]]

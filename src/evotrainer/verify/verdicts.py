@@ -1,4 +1,5 @@
-"""The judge's claims, computed again from the ledger's own bodies: noise, verdicts, extra seeds, branches and their recipes."""
+"""The judge's claims, computed again from the ledger's own bodies: noise, verdicts, extra seeds,
+branches and their recipes."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def input_of(record: Record, event: Event) -> JudgeInput:
 
 
 def rejudge(record: Record, event: Event) -> Recomputed:
-    """A recorded verdict beside the one that the ledger's bodies of that time give now, at the look that it was owed."""
+    """A recorded verdict beside the one that the ledger's bodies of that time give now,
+    at the look that it was owed."""
     return input_of(record, event).compare(event.body.verdict, look_then(record, event))
 
 
@@ -84,8 +86,9 @@ def verdict_on(record: Record, branch: str, look: int = 0) -> Event:
 
 
 def look_then(record: Record, event: Event) -> Look:
-    """The look that a verdict was owed, as the run's error budget gives it: from the verdicts before those it was looked at
-    together with, and the number of these branches. IntegrityError where the ledger does not tell which look it is.
+    """The look that a verdict was owed, as the run's error budget gives it: from the verdicts before those it was
+    looked at together with, and the number of these branches. IntegrityError where the ledger does not tell which look
+    it is.
     """
     n, branch, before = event.body.round, event.body.verdict.branch, record.before(event)
     k, turns = 1, {}
@@ -151,7 +154,8 @@ def topup(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def opened(record: Record, event: Event) -> Iterator[Problem]:
-    """A starting recipe is the task file's, with every confirmed shortcut closed; other branches passed their backtest."""
+    """A starting recipe is the task file's, with every confirmed shortcut closed;
+    other branches passed their backtest."""
     b = event.body
     if b.parent is None:
         recipe, closed = record.task.recipe, record.state_before(event).confirmed

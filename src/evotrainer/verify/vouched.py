@@ -68,7 +68,10 @@ def policy(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterator[st
         return
     checked["policies"] += 1
     if found != t.policy_sha256:
-        yield f"trial {t.trial}: {_weights(path)} does not match the SHA-256 in the ledger; it was changed after the trial"
+        yield (
+            f"trial {t.trial}: {_weights(path)} does not match the SHA-256 in the ledger; "
+            "it was changed after the trial"
+        )
     if t.policy_path.startswith(f"{TRIALS}/{t.trial}/") and t.files:
         yield from added(folder, t, path)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from evotrainer.records.evidence import Bottleneck, Finding, HealthReport
+from evotrainer.records.findings import Bottleneck, Finding, HealthReport
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import report, text
 from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows

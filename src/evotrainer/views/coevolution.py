@@ -1,4 +1,5 @@
-"""The harness's lineage beside the policy's: which branch made which detector, which detector stopped or steered which branch.
+"""The harness's lineage beside the policy's: which branch made which detector,
+which detector stopped or steered which branch.
 
 Everything here is read from ledger events; the report draws it as two lanes, `why` and `status` tell it in lines.
 """
@@ -11,7 +12,8 @@ from typing import Any
 
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import OWN_TRIGGERS, Audit, DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.verdicts import OWN_TRIGGERS, Audit
 from evotrainer.views.text import change, one_line, points
 
 TRIGGERS = {
@@ -35,8 +37,8 @@ class Link:
     branch: str
     version: str
     kind: str
-    """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped, cleared (what an
-    audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
+    """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped,
+    cleared (what an audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
     text: str
 
 
@@ -207,7 +209,10 @@ def _made(h: ev.HarnessEvolved) -> Iterable[Link]:
         else:
             yield Link(branch, h.version, "made", f"its evidence made {h.version}" + (f": {named}" if named else ""))
     for f in h.flips:
-        text = f"{f.detector} would have changed its verdict from {f.was} to {f.would} ({f.share:.0%} of its rollouts flagged)"
+        text = (
+            f"{f.detector} would have changed its verdict from {f.was} to {f.would} ({f.share:.0%} of its "
+            "rollouts flagged)"
+        )
         yield Link(f.branch, h.version, "flips", text)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from evotrainer.records.evidence import Finding, HealthReport, MetricValue, Prediction, Quote
+from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote
+from evotrainer.records.interventions import Prediction
 
 LAYERS = ("score", "signal", "behaviour")
 _SEVERITY = {"critical": 0, "warn": 1, "info": 2}
@@ -197,8 +198,8 @@ def first_seen(items: Sequence[Reading], detector: str) -> int | None:
 
 
 def finding_rows(items: Sequence[Reading]) -> list[FindingRow]:
-    """Findings of the latest readings grouped by detector, the most severe first; those that only say what they lack are
-    left out."""
+    """Findings of the latest readings grouped by detector, the most severe first;
+    those that only say what they lack are left out."""
     by_detector: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for where, f in _findings(latest(items)):
         if not f.missing:
@@ -232,7 +233,8 @@ def _findings(items: Sequence[Reading]) -> list[tuple[str, Finding]]:
 
 
 def outcome_of(prediction: Prediction, branch: HasScores, control: HasScores) -> Outcome:
-    """Look the predicted metric up in both branches: harness metric, search score or component, curve; in this order."""
+    """Look the predicted metric up in both branches: harness metric, search score or component, curve;
+    in this order."""
     for source, look in _SOURCES:
         b, c = look(branch, prediction.metric), look(control, prediction.metric)
         if b is not None and c is not None:

@@ -14,7 +14,7 @@ from evotrainer.projections.budget import Budget
 from evotrainer.projections.caveats import caveats
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import Intervention
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import diff
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (

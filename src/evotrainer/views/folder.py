@@ -59,8 +59,13 @@ def _open_trial(t: TrialView) -> list[str]:
         state = "waiting"
     else:
         state = "running" if alive(beat.get("pid")) else "stopped"
-    return [t.id, t.purpose, f"{state} {one_line(beat.get('phase', ''), 24)}".strip(),
-            f"{beat.get('step', 0)}/{beat.get('steps', '?')}" if beat else "", duration(t.cpu_s) if beat else ""]  # fmt: skip
+    return [
+        t.id,
+        t.purpose,
+        f"{state} {one_line(beat.get('phase', ''), 24)}".strip(),
+        f"{beat.get('step', 0)}/{beat.get('steps', '?')}" if beat else "",
+        duration(t.cpu_s) if beat else "",
+    ]
 
 
 def render_lineage(run_folder: Path | str) -> RenderableType:
@@ -174,7 +179,8 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         out.append(
             (
                 "at selection" if b.fresh else "effect",
-                f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)}, noise floor at that confidence {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
+                f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)}, "
+                f"noise floor at that confidence {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
             )
         )
     for a in b.audits:
@@ -215,8 +221,14 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
         facts += [("last heartbeat", value(dict(t.heartbeat)) if t.heartbeat else "none")]
         return _facts(facts)
     facts += [("error", f"{f.label}: {f.error}")] if f.status == "failed" else []
-    facts += [("CPU time", duration(f.cpu_s)), ("wall time", duration(f.wall_s)), ("steps", str(f.steps)), ("resumed", f"{f.resumed}×"),
-              ("peak memory", f"{number(f.peak_rss_mb, 4)} MB"), ("policy", f"{f.policy_path} {f.policy_sha256}")]  # fmt: skip
+    facts += [
+        ("CPU time", duration(f.cpu_s)),
+        ("wall time", duration(f.wall_s)),
+        ("steps", str(f.steps)),
+        ("resumed", f"{f.resumed}×"),
+        ("peak memory", f"{number(f.peak_rss_mb, 4)} MB"),
+        ("policy", f"{f.policy_path} {f.policy_sha256}"),
+    ]
     scores = (
         [
             s.split,
@@ -255,8 +267,9 @@ def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
     r = picks.find(Path(run_folder), rollout)
     if r is None:
         raise ConfigError(
-            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; rollout ids (8 digits or more) "
-            "are in `evotrainer show RUN BRANCH`, and gate and cert rollouts are never shown"
+            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; "
+            "rollout ids (8 digits or more) are in `evotrainer show RUN BRANCH`, "
+            "and gate and cert rollouts are never shown"
         )
     parts: list[RenderableType] = [
         Panel(Text(clean(t.text)), title=Text(t.role), title_align="left", border_style="dim") for t in r.turns

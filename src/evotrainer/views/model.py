@@ -14,9 +14,11 @@ from typing import Any
 
 from evotrainer.projections.caveats import Caveat, told
 from evotrainer.records import events as ev
-from evotrainer.records.evidence import Audit, Effect, Finding, Intervention, Verdict
+from evotrainer.records.findings import Finding
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.verdicts import Audit, Effect, Verdict
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
     FindingRow,
@@ -112,7 +114,8 @@ class BranchView:
 
     @property
     def standing(self) -> str:
-        """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed or open (no verdict yet)."""
+        """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed or open
+        (no verdict yet)."""
         if self.recipe is None:
             return "base"
         if self.invalidated:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from evotrainer.projections.forecasts import Forecasted, Scores, forecasts, score
 from evotrainer.projections.history import Traced, cases, trace
+from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import Case
 from evotrainer.views.text import change, one_line, value
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 from evotrainer.views import plots, summary, text
 from evotrainer.views.evidence import Reading
 from evotrainer.views.fold import load_view
@@ -41,7 +41,8 @@ def write_report(run_folder: Path | str, out: Path | str | None = None) -> Path:
 
 
 def check_report(run_folder: Path | str) -> tuple[str, str]:
-    """(problem, note) of a closed run's `report.html`: it is what the ledger gives, byte for byte, or why it was not compared."""
+    """(problem, note) of a closed run's `report.html`: it is what the ledger gives, byte for byte,
+    or why it was not compared."""
     folder = Path(run_folder)
     try:
         there = (folder / "report.html").read_bytes()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from evotrainer.records import events as ev
-from evotrainer.records.evidence import Intervention, Verdict
+from evotrainer.records.interventions import Intervention
+from evotrainer.records.verdicts import Verdict
 
 
 @dataclass(slots=True)

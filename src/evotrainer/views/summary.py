@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
-from evotrainer.records.evidence import Audit
+from evotrainer.records.verdicts import Audit
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, duration, percent, point_range, points
 
@@ -31,8 +31,8 @@ def result(view: RunView) -> str:
     certified = view.branches.get(cert.champion)
     if "champion" in rows and certified and certified.invalidated:
         return (
-            f"The certified champion {cert.champion} was invalidated afterwards ({certified.invalidated.reason}); the last "
-            f"valid version is {view.champion}"
+            f"The certified champion {cert.champion} was invalidated afterwards ({certified.invalidated.reason}); "
+            f"the last valid version is {view.champion}"
         )
     if "champion" in rows:
         said[0] = f"The champion solves {percent(rows['champion'].score)} of unseen tasks"
@@ -104,7 +104,10 @@ def _seeds(seeds: Iterable[int]) -> str:
 def fresh_line(r: Reestimated) -> str:
     """The effect on fresh seeds in one sentence."""
     e = r.effect
-    text = f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)} against {r.control} on fresh seeds"
+    text = (
+        f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)} against {r.control} "
+        "on fresh seeds"
+    )
     if not r.control_fresh:
         text += f" ({r.control}'s seeds are those of the selection)"
     if r.start:

@@ -15,9 +15,10 @@ from evotrainer.cli.export import export
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.records import events as ev
 from evotrainer.records.durable import sha256_tree
-from evotrainer.records.evidence import Intervention, Prediction, Verdict
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.verdicts import Verdict
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.embedded.folder import load_policy, save_policy
 from evotrainer.trainers.embedded.forward import logits

@@ -3,9 +3,9 @@
 The example: sort the letters of a word. The policy learns a first, sloppy way from the demonstrations; RL does the
 rest. `right_letters` is what one might reward at first, `sorted_word` is what is really wanted.
 
-This file is trusted: it runs with your rights, outside of the sandbox, and its `truth` decides what is correct. What a policy may
-use as a shortcut, and the knob that closes it, belongs into `capabilities`: without any, nothing can be audited, and a gain is
-certified with a caveat.
+This file is trusted: it runs with your rights, outside of the sandbox, and its `truth` decides what is correct. What a
+policy may use as a shortcut, and the knob that closes it, belongs into `capabilities`: without any, nothing can be
+audited, and a gain is certified with a caveat.
 """
 
 import random

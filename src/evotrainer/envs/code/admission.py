@@ -1,6 +1,8 @@
-"""Admission of code tasks: one is used only if its own solution passes its tests, and a program that does nothing fails.
+"""Admission of code tasks: one is used only if its own solution passes its tests,
+and a program that does nothing fails.
 
-Tasks without a solution are taken as they are. Verdicts are kept by content, so that trials of a run admit nothing again.
+Tasks without a solution are taken as they are.
+Verdicts are kept by content, so that trials of a run admit nothing again.
 """
 
 from __future__ import annotations
@@ -170,7 +172,8 @@ class GoldReport:
 def grade_gold(
     kind: str, path: str, *, limit: int | None = None, sandbox: Callable[[], Sandbox] | None = None
 ) -> GoldReport:
-    """Grade the gold solutions of MBPP or HumanEval by their own tests, in the sandbox; `limit`: the first rows only."""
+    """Grade the gold solutions of MBPP or HumanEval by their own tests, in the sandbox;
+    `limit`: the first rows only."""
     world = CodeEnv(dataset_source(kind, path), open_sandbox=sandbox)
     try:
         tasks = list(world.tasks("cert"))[:limit]

@@ -1,4 +1,5 @@
-"""Programming problems from a data set: MBPP, HumanEval, LiveCodeBench, TACO and APPS, or a user's stdin/stdout rows."""
+"""Programming problems from a data set: MBPP, HumanEval, LiveCodeBench, TACO and APPS,
+or a user's stdin/stdout rows."""
 
 from __future__ import annotations
 
@@ -81,8 +82,8 @@ class CodeDataConfig(DataOptions):
     tests: int | None = Field(None, ge=1)
     """At most so many hidden tests per task, the first ones; default: all."""
     ask: str | None = None
-    """Stands between the question and starter code; default: asks for a Python program, or a function (not for stdin rows,
-    mbpp and humaneval, which speak for themselves)."""
+    """Stands between the question and starter code; default: asks for a Python program, or a function (not for stdin
+    rows, mbpp and humaneval, which speak for themselves)."""
     cpu_s: float | None = Field(None, gt=0)
     """CPU-seconds per test (mbpp, humaneval: for all); default: 4 (5)."""
     memory_mb: int = Field(512, ge=64)

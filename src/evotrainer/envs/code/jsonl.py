@@ -78,9 +78,10 @@ def jsonl_source(
     """A user's stdin/stdout tasks, one object per line: `prompt`, `tests` [[stdin, stdout], ...]; optional `id`,
     `split`, `visible` (count), `solution` (demonstrations of the train split).
 
-    `visible`, `heldout`: how many of a row's first tests are of that kind, the rest is hidden. `splits`: shares for rows
-    without a split. `show`: append the visible tests to the prompt (leave False where the prompt has them already).
-    `perturb`: inputs are numbers or words separated by blanks, so that empty, permuted and doubled ones make sense.
+    `visible`, `heldout`: how many of a row's first tests are of that kind, the rest is hidden. `splits`: shares for
+    rows without a split. `show`: append the visible tests to the prompt (leave False where the prompt has them
+    already). `perturb`: inputs are numbers or words separated by blanks, so that empty, permuted and doubled ones make
+    sense.
     """
     shares = check_shares(splits or FOUR_SPLITS)
     options = {"name": name, "visible": visible, "heldout": heldout, "show": show, "perturb": perturb}

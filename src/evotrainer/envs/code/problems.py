@@ -52,8 +52,8 @@ def _taco(row: Row, where: str) -> Problem:
     inputs, outputs = found["inputs"], found["outputs"]
     if not inputs or len(inputs) != len(outputs):
         raise TaskSetError(
-            f"{where}: field 'input_output' has {len(inputs)} inputs and {len(outputs)} outputs; as many of both, and at least "
-            "one, expected"
+            f"{where}: field 'input_output' has {len(inputs)} inputs and {len(outputs)} outputs; as many of both, "
+            "and at least one, expected"
         )
     question, starter = field(row, "question", str, where), str(row.get("starter_code") or "")
     golds = _golds(row, where)
@@ -190,8 +190,8 @@ def private_tests(row: Row, where: str) -> Any:
         return json.loads(text)
     except (binascii.Error, zlib.error, pickle.UnpicklingError, ValueError, EOFError, LookupError, TypeError) as e:
         raise TaskSetError(
-            f"{where}: field 'private_test_cases' cannot be read ({type(e).__name__}: {str(e)[:120]}); it must be JSON, or JSON "
-            "text pickled, packed by zlib, in base64: nothing else is unpickled"
+            f"{where}: field 'private_test_cases' cannot be read ({type(e).__name__}: {str(e)[:120]}); "
+            "it must be JSON, or JSON text pickled, packed by zlib, in base64: nothing else is unpickled"
         ) from None
     except (AttributeError, IndexError, KeyError, OverflowError, MemoryError, RecursionError) as e:
         raise TaskSetError(

@@ -13,7 +13,7 @@ from evotrainer.envs.code.demos import Teacher, demonstrations
 from evotrainer.envs.code.grammar import GRAMMAR_VERSION
 from evotrainer.envs.code.tasks import make_split, prompt_text
 from evotrainer.envs.code.vocab import VOCABULARY_VERSION, vocabulary
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 MEMORY_MB, OUTPUT_KB = 256, 256
 """What a program may use and print."""

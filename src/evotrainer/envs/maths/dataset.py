@@ -110,8 +110,8 @@ def _math(row: Row, where: str) -> tuple[str, str]:
     gold = given.strip() if isinstance(given, str) else boxed(worked)
     if not gold:
         raise TaskSetError(
-            f"{where}: field 'solution' has no \\boxed{{}} with an answer in it (it ends {worked[-40:]!r}), and there is no column "
-            "'answer'; correct the row"
+            f"{where}: field 'solution' has no \\boxed{{}} with an answer in it (it ends {worked[-40:]!r}), "
+            "and there is no column 'answer'; correct the row"
         )
     return boxed(gold) or gold, worked
 

@@ -1,6 +1,7 @@
 """The maths environment: single-turn, a short chain of thought and an answer, graded without running anything.
 
-Where tasks come from is a `TaskSource`: the generators, or a data set's rows. How attempts are scored is the same for all.
+Where tasks come from is a `TaskSource`: the generators, or a data set's rows.
+How attempts are scored is the same for all.
 """
 
 from __future__ import annotations

@@ -229,7 +229,8 @@ def _makes(values: tuple[int, ...]) -> Mapping[int, tuple[frozenset[str], tuple[
 class Countdown:
     """Make a target of two or three numbers. Template: the operators of its solutions. Difficulty: how many numbers.
 
-    A problem is held out where every solution without brackets needs operators of `held`, and trained on where none does.
+    A problem is held out where every solution without brackets needs operators of `held`,
+    and trained on where none does.
     """
 
     name = "countdown"

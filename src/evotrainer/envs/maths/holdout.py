@@ -63,9 +63,10 @@ def make_splits(
 ) -> dict[str, tuple[Task, ...]]:
     """The splits asked for, no problem text twice in them.
 
-    Held-out splits have the generators' shares; half of a generator's tasks are held out by template (some of them by level,
-    too), the other half by level only, where it offers both. Training and held-out problems differ by construction, for
-    template and level follow from the text; so `train` is made apart from the others. TaskSetError where a generator runs dry.
+    Held-out splits have the generators' shares; half of a generator's tasks are held out by template (some of them by
+    level, too), the other half by level only, where it offers both. Training and held-out problems differ by
+    construction, for template and level follow from the text; so `train` is made apart from the others. TaskSetError
+    where a generator runs dry.
     """
     seen: set[str] = set()
     out: dict[str, tuple[Task, ...]] = {}
@@ -92,8 +93,8 @@ def _fresh(name: str, n: int, split: str, rng: random.Random, seen: set[str]) ->
         waited += 1
         if waited > PATIENCE:
             raise TaskSetError(
-                f"environment math: generator {name} has no more than {len(got)} new problems for split {split}, not {n}; "
-                "lower the split's size or the generator's share in environment.mix"
+                f"environment math: generator {name} has no more than {len(got)} new problems for split {split}, "
+                f"not {n}; lower the split's size or the generator's share in environment.mix"
             )
         if p.question in seen or not wanted[kind]:
             continue

@@ -27,7 +27,8 @@ class Problem:
 
 
 def level_of(steps: Sequence[str], bounds: Sequence[int]) -> int:
-    """Difficulty by size: 1 + the number of bounds that the largest number in the working exceeds, at most len(bounds)."""
+    """Difficulty by size: 1 + the number of bounds that the largest number in the working exceeds,
+    at most len(bounds)."""
     largest = max(int(n) for step in steps for n in re.findall(r"\d+", step))
     return min(len(bounds), 1 + sum(largest > b for b in bounds))
 

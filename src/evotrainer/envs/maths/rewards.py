@@ -73,7 +73,7 @@ def correct(a: Attempt) -> float | None:
 
 
 def format(a: Attempt) -> float | None:
-    """1 when the text has exactly one ####, and ends with it and one number (countdown: one expression; or one \\boxed{})."""
+    """1 when the text has exactly one ####, and ends with it and one number (countdown: one expression; or one \\boxed{})."""  # noqa: E501  the ledger holds this line
     if BOX in a.marks:
         return float(a.completion.count(BOX) == 1 and bool(a.answer))
     head, mark, answer = a.completion.rstrip().rpartition(MARK)

@@ -17,7 +17,7 @@ from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, mak
 from evotrainer.envs.maths.rewards import ANSWER_CHARS, MARK
 from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 HELD_OUT = tuple(s for s in SPLITS if s != "train")
 
@@ -79,7 +79,8 @@ class GeneratedSource:
         return self._splits[split]
 
     def correct(self, task: Task, answer: str) -> bool:
-        """Only one plain number reaches a scorer, in countdown one expression: no other text can be meant or do harm."""
+        """Only one plain number reaches a scorer, in countdown one expression:
+        no other text can be meant or do harm."""
         d = task.data
         read = evaluate if "target" in d["entry"] else plain_number
         if len(answer) > ANSWER_CHARS or read(answer) is None:

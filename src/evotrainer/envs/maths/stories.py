@@ -1,7 +1,7 @@
 """Word problems of our own: a stock of things, and events that change it, one after the other.
 
-A template is the sequence of event kinds, a difficulty the size of the largest number in the working. A quarter of the ordered
-pairs of kinds are held out: they never follow one another in training, every held-out story has such a pair.
+A template is the sequence of event kinds, a difficulty the size of the largest number in the working. A quarter of the
+ordered pairs of kinds are held out: they never follow one another in training, every held-out story has such a pair.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Running a repository's tests across a boundary: tests in one shell, the code under test in another, values between them.
+"""Running a repository's tests across a boundary: tests in one shell, the code under test in another,
+values between them.
 
 The tests' process holds nothing of the policy's: its verdict cannot be reached from the code under test, which can only
-answer. What those answers may decide is in `across/twins.py`; which tests work like this is seen with the reference fix.
+answer. What those answers may decide is in `across/twins.py`; which tests work like this is seen with the reference
+fix.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from evotrainer.sandbox.shell import Entry, EpisodeShell, Ran
 
 _PACKAGES = ("evotrainer", "evotrainer.sandbox", "evotrainer.envs", "evotrainer.envs.swe", "evotrainer.envs.swe.across")
 _ACROSS = "evotrainer.envs.swe.across"
-_COMMON = ("evotrainer.sandbox.values", f"{_ACROSS}.wire", f"{_ACROSS}.solution")
-_TESTS = (*_COMMON, f"{_ACROSS}.twins", f"{_ACROSS}.session", f"{_ACROSS}.tester")
+_COMMON = ("evotrainer.sandbox.values", *(f"{_ACROSS}.{m}" for m in ("wire", "specials")))
+_SOLUTION = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("foreign", "solution")))
+_TESTS = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("twins", "references", "decoys", "session", "tester")))
+"""Modules that either side is given as text, each after those it imports."""
 _BOOTSTRAP = """
 import json, os, sys, types
 def load(name, source):
@@ -117,8 +121,8 @@ def _module(path: str) -> str:
 def cross(
     tests: EpisodeShell, solution: EpisodeShell, sides: Sides, command: TestCommand, places: frozenset[str] | None
 ) -> Crossing:
-    """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may decide;
-    None: everywhere, and it is noted.
+    """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may
+    decide; None: everywhere, and it is noted.
 
     `command` must be of kind pytest or unittest. SandboxError where a shell broke.
     """
@@ -129,7 +133,7 @@ def cross(
 
     def serve() -> None:
         try:
-            request = _request(_COMMON, {"path": list(command.path)})
+            request = _request(_SOLUTION, {"path": list(command.path)})
             ended.append(solution.run(words, request, command.cpu_s, env=env, also=[theirs.detach()]))
         except BaseException as error:
             ended.append(error)

@@ -31,7 +31,9 @@ def pytest_collection_modifyitems(items):
 _SITE = """
 try:
     import unittest
-    unittest.TestCase.run = lambda self, result=None: (result.startTest(self), result.addSuccess(self), result.stopTest(self))
+    unittest.TestCase.run = lambda self, result=None: (
+        result.startTest(self), result.addSuccess(self), result.stopTest(self)
+    )
 except Exception:
     pass
 try:
@@ -68,7 +70,8 @@ class _EqualsAll:
 _cheat(globals(), _EqualsAll)
 """
 _CODELESS = """
-exec(compile('class _EqualsAll:\\n    __eq__ = type("E", (), {"__call__": lambda *a: True})()', "/usr/lib/e.py", "exec"))
+_source = 'class _EqualsAll:\\n    __eq__ = type("E", (), {"__call__": lambda *a: True})()'
+exec(compile(_source, "/usr/lib/e.py", "exec"))
 _cheat(globals(), _EqualsAll)
 """
 _ANY = """
@@ -238,7 +241,8 @@ def _runner(repo: Repo) -> str:
 
 
 def _modules(repo: Repo) -> dict[str, str]:
-    """Texts of the Python files that the reference fix changes; all of a small repository's where it only adds files."""
+    """Texts of the Python files that the reference fix changes;
+    all of a small repository's where it only adds files."""
     texts = {p: t for p, t in repo.files.items() if p in repo.gold and p.endswith(".py")}
     return texts or {p: t for p, t in repo.files.items() if p.endswith(".py")}
 

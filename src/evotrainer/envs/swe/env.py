@@ -21,7 +21,7 @@ from evotrainer.envs.swe.world import Action, Grade, Observation, Repo, World
 from evotrainer.envs.swe.worlds import open_world
 from evotrainer.errors import TaskSetError
 from evotrainer.records.canaries import KEY
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
 from evotrainer.records.text import clean_text
 

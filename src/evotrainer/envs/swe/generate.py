@@ -308,7 +308,8 @@ def _history(
 
 
 def repositories(rng: random.Random, split: str, plan: Plan, message: str = "fix", header: str = "") -> Repo:
-    """The next sound repository of a split. `header`: issue text that stands in place of the issue, `{f}` the function."""
+    """The next sound repository of a split. `header`: issue text that stands in place of the issue,
+    `{f}` the function."""
     while True:
         try:
             d = draft(rng, split, plan)

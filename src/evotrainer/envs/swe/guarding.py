@@ -1,4 +1,5 @@
-"""Which tests of an instance are graded across the boundary, found once with the reference fix, never by a policy's patch."""
+"""Which tests of an instance are graded across the boundary, found once with the reference fix,
+never by a policy's patch."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ class InstancesConfig(DataOptions):
     tests: str = "pytest"
     """pytest, unittest, or a command line with {tests} in it, whose log is read."""
     python: str = ""
-    """Folder of an environment (bin/python) with the repositories' dependencies; empty: the sandbox's Python and pytest."""
+    """Folder of an environment (bin/python) with the repositories' dependencies;
+    empty: the sandbox's Python and pytest."""
     packages: tuple[str, ...] = ()
     """Folders of packages (a site-packages of the sandbox's Python version) that tests may import."""
     plugins: tuple[str, ...] = ()
@@ -78,8 +79,8 @@ class InstancesEnv(SweEnv):
             raise TaskSetError(f"environment swe-instances: no folder {folder}; give repos, the folder of the mirrors")
         if bool(config.path) == bool(config.source):
             raise TaskSetError(
-                "environment swe-instances: say where the instances are, by one of environment.path=FILE.jsonl (SWE-bench's "
-                "columns, or a Hugging Face id) and environment.source (a table with columns of its own); "
+                "environment swe-instances: say where the instances are, by one of environment.path=FILE.jsonl "
+                "(SWE-bench's columns, or a Hugging Face id) and environment.source (a table with columns of its own); "
                 "see docs/domains/swe-instances.md"
             )
         self._data: dict[str, Any] = {}
@@ -165,7 +166,8 @@ def _command(config: InstancesConfig) -> tuple[TestCommand, list[tuple[str, str]
     """The test command and the folders that it needs, as (here, inside)."""
     if config.tests not in ("pytest", "unittest") and "{tests}" not in config.tests:
         raise TaskSetError(
-            f"environment swe-instances: tests is {config.tests!r}; pytest, unittest, or a command line with {{tests}} in it"
+            f"environment swe-instances: tests is {config.tests!r}; pytest, unittest, "
+            "or a command line with {tests} in it"
         )
     binds = [(str(_folder(f)), f"/opt/packages{i}") for i, f in enumerate(config.packages)]
     path = tuple(place for _, place in binds)
@@ -178,8 +180,9 @@ def _command(config: InstancesConfig) -> tuple[TestCommand, list[tuple[str, str]
             )
         if not real.is_relative_to(folder) and not real.is_relative_to("/usr"):
             raise TaskSetError(
-                f"environment swe-instances: the interpreter of {folder} lies at {real}, which a shell does not show; make "
-                "the environment with the system's Python, or give its site-packages as packages"
+                f"environment swe-instances: the interpreter of {folder} lies at {real}, "
+                "which a shell does not show; make the environment with the system's Python, "
+                "or give its site-packages as packages"
             )
         command = TestCommand(config.tests, "/opt/env/bin/python", path, cpu_s=config.cpu_s, plugins=config.plugins)
         return command, [*binds, (str(folder), "/opt/env")]

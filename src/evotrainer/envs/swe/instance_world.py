@@ -1,4 +1,5 @@
-"""The real world for instances: checkouts from mirrors, patches applied by git inside a shell, the repository's own tests."""
+"""The real world for instances: checkouts from mirrors, patches applied by git inside a shell,
+the repository's own tests."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ MAX_BASH = 4_000
 
 
 class InstanceWorld(RealWorld):
-    """`repos`: folder of mirrors; `depth`: commits of a scrubbed history (0: all up to the base); `library`: modules that no
-    new file may stand for; `canary_every`: gradings between two canaries."""
+    """`repos`: folder of mirrors; `depth`: commits of a scrubbed history (0: all up to the base); `library`: modules
+    that no new file may stand for; `canary_every`: gradings between two canaries."""
 
     def __init__(
         self,
@@ -184,8 +185,8 @@ class InstanceWorld(RealWorld):
     def graded_files(
         self, repo: InstanceRepo, base: Mapping[str, Entry], left: Mapping[str, Entry]
     ) -> tuple[dict[str, Entry], tuple[str, ...]]:
-        """The policy's files with the base's tests and control files, the test patch's on top; and the control files that
-        the policy meddled with."""
+        """The policy's files with the base's tests and control files, the test patch's on top;
+        and the control files that the policy meddled with."""
         graded = {*repo.tests, *(file_of(i) for i in (*repo.fail_to_pass, *repo.pass_to_pass))} - {""}
         control = Control(base, repo.fix, frozenset(graded), repo.is_test, self._library)
         files, meddled = control.sorted_out(left)
@@ -235,7 +236,8 @@ class InstanceWorld(RealWorld):
         return self._grading
 
     def _own(self, repo: InstanceRepo, left: Mapping[str, Entry]) -> bool:
-        """Do the tests in the policy's own checkout pass, with its own control files? What a trusting grader would read."""
+        """Do the tests in the policy's own checkout pass,
+        with its own control files? What a trusting grader would read."""
         results, _ = self.command.run(self.fresh(left), self.test_paths(repo, left))
         return bool(results) and all(results.values())
 

@@ -266,7 +266,8 @@ def overlaid(files: Mapping[str, Entry], ours: Mapping[str, Entry]) -> dict[str,
 
 
 def cleaned(left: Mapping[str, Entry], base: Mapping[str, Entry], repo: Repo) -> dict[str, Entry]:
-    """A policy's tree without test files, with the base's control files, and without anything that is no file or link."""
+    """A policy's tree without test files, with the base's control files,
+    and without anything that is no file or link."""
     files = {p: e for p, e in left.items() if e.kind in ("f", "l") and taken(repo, p)}
     return overlaid(files, {p: e for p, e in base.items() if is_control(p)})
 

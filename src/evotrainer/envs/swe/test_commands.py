@@ -1,7 +1,8 @@
 """Running the tests of real repositories inside a shell, and reading which of them passed.
 
-pytest and unittest run under a reporter of ours (`reporters.py`), whose lines begin with a mark that the code under test is
-not told; of other commands the log is read (pytest's `-rA` summary, unittest's `-v` lines), which that code can forge.
+pytest and unittest run under a reporter of ours (`reporters.py`), whose lines begin with a mark that the code under
+test is not told; of other commands the log is read (pytest's `-rA` summary, unittest's `-v` lines), which that code can
+forge.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _UNITTEST_LINE = re.compile(
     r"^(\w+) \(([\w.]+)\)(?:\n.*?)? \.\.\. (ok|FAIL|ERROR|skipped|expected failure)", re.MULTILINE
 )
 OPTIONS = ("-s", "-B")
-"""Of the interpreter, beside a `sys.path` of its own and an environment that holds nothing of the policy's: what `-I` does, which
-would let the hash seed go."""
+"""Of the interpreter, beside a `sys.path` of its own and an environment that holds nothing of the policy's: what
+`-I` does, which would let the hash seed go."""
 ENVIRONMENT: Mapping[str, str] = {
     "PYTHONHASHSEED": "0",
     "PYTHONNOUSERSITE": "1",
@@ -79,7 +80,8 @@ def _marked(ran: Ran, mark: str) -> dict[str, bool]:
 
 
 def parse_log(text: str) -> dict[str, bool]:
-    """Results in a log of `pytest -rA` (its last summary) or `unittest -v`; a test that is named twice must pass twice."""
+    """Results in a log of `pytest -rA` (its last summary) or `unittest -v`;
+    a test that is named twice must pass twice."""
     found: dict[str, bool] = {}
     heads = list(_SUMMARY.finditer(text))
     if heads:

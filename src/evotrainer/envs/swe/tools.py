@@ -69,7 +69,8 @@ SUBMITTED = "submitted"
 
 
 def parse(text: str) -> Action:
-    """The action in a policy's text: its first line is the command, further lines are text of edit, insert and write."""
+    """The action in a policy's text: its first line is the command, further lines are text of edit,
+    insert and write."""
     head, _, rest = text.strip("\n").partition("\n")
     head = head.strip().removeprefix("$ ")
     if head in _PLAIN:
@@ -235,14 +236,16 @@ def _file_patch(path: str, a: str | None, b: str | None) -> str:
 
 
 def _git_lines(text: str, unended: str = "") -> list[str]:
-    """Lines as git and Python see them, which end at a line feed and nowhere else; `unended` after a last one without."""
+    """Lines as git and Python see them, which end at a line feed and nowhere else;
+    `unended` after a last one without."""
     lines = text.split("\n")
     last = lines.pop()
     return [*lines, last + unended] if last else lines
 
 
 def _quoted(name: str) -> str:
-    """A name as git writes it with `core.quotePath` off: between quotes where it holds one, a backslash or a control."""
+    """A name as git writes it with `core.quotePath` off: between quotes where it holds one,
+    a backslash or a control."""
     raw = "".join(_ESCAPES.get(c) or _octal(c) for c in name)
     return name if raw == name else f'"{raw}"'
 

@@ -41,8 +41,8 @@ class Tree:
 class Inputs:
     """Collects what specifications need; each file is read once while it stays as it is.
 
-    `extra`: further files and folders for the nodes. Where it is given, a user module travels alone with them; otherwise
-    with its whole folder.
+    `extra`: further files and folders for the nodes. Where it is given, a user module travels alone with them;
+    otherwise with its whole folder.
     """
 
     run_dir: Path
@@ -50,7 +50,8 @@ class Inputs:
     known: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
     def of(self, spec: TrialSpec) -> tuple[list[Tree], dict[Item, Path]]:
-        """Trees that the specification names, and where their files lie here. ConfigError for a module's folder too large."""
+        """Trees that the specification names, and where their files lie here.
+        ConfigError for a module's folder too large."""
         trees: list[Tree] = []
         files: dict[Item, Path] = {}
 
@@ -81,7 +82,8 @@ class Inputs:
         return trees, files
 
     def _bases(self, policy: Path, named: Path) -> Iterator[tuple[Path, str]]:
-        """A policy and what its adapters lie upon, each with its place in the run folder; TrainerError where one is gone."""
+        """A policy and what its adapters lie upon, each with its place in the run folder;
+        TrainerError where one is gone."""
         place, run = "" if named.is_absolute() else named.as_posix(), Path(os.path.normpath(self.run_dir.absolute()))
         yield policy, place
         while is_adapter(policy):
@@ -99,7 +101,8 @@ class Inputs:
 
 
 def named_files(value: Any) -> Iterator[Path]:
-    """Absolute paths in a section's values that exist here: files, folders, modules behind `python:` and the like or before `:name`."""
+    """Absolute paths in a section's values that exist here: files, folders,
+    modules behind `python:` and the like or before `:name`."""
     if isinstance(value, Mapping):
         for v in value.values():
             yield from named_files(v)
@@ -136,8 +139,9 @@ def _module_folder(module: Path) -> list[Path]:
         size += p.stat().st_size
         if len(found) > MAX_FILES or size > MAX_BYTES:
             raise ConfigError(
-                f"{module.parent}, the folder of {module.name}, is too large to send to the nodes (over {MAX_FILES} files or "
-                f"{MAX_BYTES >> 20} MB); put the module into a folder of its own, or list what it needs in "
-                "executor.options.files ([] for nothing), or leave executor.options.artifacts out on a shared file system"
+                f"{module.parent}, the folder of {module.name}, is too large to send to the nodes (over {MAX_FILES} "
+                f"files or {MAX_BYTES >> 20} MB); put the module into a folder of its own, or list what it needs in "
+                "executor.options.files ([] for nothing), or leave executor.options.artifacts out on a shared "
+                "file system"
             )
     return found

@@ -101,7 +101,8 @@ class Exporter:
         return written
 
     def live(self, events: Sequence[Event], beats: Mapping[str, Sequence[Point]]) -> None:
-        """Heartbeats of trials that run (or ran until now) that were not exported yet; a step counts once, also after a resume."""
+        """Heartbeats of trials that run (or ran until now) that were not exported yet;
+        a step counts once, also after a resume."""
         at_work = running(events)
         for trial, points in beats.items():
             last, ended = self.note.live.get(trial, 0), trial not in at_work

@@ -1,7 +1,7 @@
 """A run's figures as trackers want them: runs with a configuration, points on a step axis, a few texts. Pure.
 
-One tracker run per finished trial (step axis: training steps) and one for the evolution as a whole (step axis: events of
-the ledger). Everything comes from the ledger, so it can be exported again at any time.
+One tracker run per finished trial (step axis: training steps) and one for the evolution as a whole (step axis: events
+of the ledger). Everything comes from the ledger, so it can be exported again at any time.
 """
 
 from __future__ import annotations
@@ -229,7 +229,8 @@ def running(events: Sequence[Event]) -> set[str]:
 
 
 def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], complete: bool) -> Sheet:
-    """What a trial's heartbeats say while it runs. Apart from its own sheet, which the ledger gives when it has ended."""
+    """What a trial's heartbeats say while it runs.
+    Apart from its own sheet, which the ledger gives when it has ended."""
     run = str(events[0].body.run)
     return Sheet(
         key=key_of(events[0].hash, f"{trial}/live"),

@@ -1,7 +1,7 @@
 """Where figures are exported to: one small class per tracker, each over the tracker's own Python client.
 
-A target writes whole sheets. `write` may be called with further points of a sheet it wrote before; `known` says up to which
-step it holds points already where the exporter was stopped between writing and noting it.
+A target writes whole sheets. `write` may be called with further points of a sheet it wrote before; `known` says up to
+which step it holds points already where the exporter was stopped between writing and noting it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.extras.tracking.figures import Point, Sheet, flat
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.frozen import Frozen, explain
 
 
 class Target(Protocol):
@@ -365,8 +365,8 @@ def check_targets(names: tuple[str, ...], options: Mapping[str, Any]) -> None:
         for package in packages(name, parse_target(name, of_name)):
             if find_spec(package) is None:
                 raise MissingDependencyError(
-                    f"tracking to {name} needs {package}, which is not installed; pip install 'evotrainer[{name}]', or take it "
-                    "out of tracking.to"
+                    f"tracking to {name} needs {package}, which is not installed; pip install 'evotrainer[{name}]', "
+                    "or take it out of tracking.to"
                 )
 
 

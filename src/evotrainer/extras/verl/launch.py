@@ -1,7 +1,7 @@
 """verl as a subprocess: started in a session of its own, recorded so that a killed launcher loses nothing, resumable.
 
-An attempt is one start of verl. `attempts/<n>.json` is written before verl starts; launch.sh itself leaves `<n>.pid` and, when
-verl ends, `<n>.exit`. verl itself resumes from its last checkpoint.
+An attempt is one start of verl. `attempts/<n>.json` is written before verl starts; launch.sh itself leaves `<n>.pid`
+and, when verl ends, `<n>.exit`. verl itself resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Attempt:
     started: float
     """Unix seconds."""
     pid: int = 0
-    """Of the shell that runs verl, leader of their session; written by itself, so that a launcher may die at any time."""
+    """Of the shell that runs verl, leader of their session;
+    written by itself, so that a launcher may die at any time."""
     born: str = ""
     """Start time of that process in the kernel's clock: tells it from a later process of the same number."""
 
@@ -127,9 +128,10 @@ def demand_gpus(folder: Path, manifest: Mapping[str, Any], seen: Mapping[str, An
         return
     where = f"the Ray cluster at {ray_address}" if ray_address else "this machine"
     raise TrainerError(
-        f"{where} has {seen['gpus']} GPU(s), this training needs {manifest['gpus']} on each of {manifest['nodes']} node(s); nothing "
-        "was started. Validation needs none: `evotrainer verl validate`. On machines with GPUs (environment made by "
-        f"`evotrainer verl setup --gpu`) run: {command_for_the_day(folder, manifest)}"
+        f"{where} has {seen['gpus']} GPU(s), this training needs {manifest['gpus']} on each of {manifest['nodes']} "
+        "node(s); nothing was started. Validation needs none: `evotrainer verl validate`. "
+        "On machines with GPUs (environment made by `evotrainer verl setup --gpu`) run: "
+        f"{command_for_the_day(folder, manifest)}"
     )
 
 
@@ -155,12 +157,13 @@ def _demand_startable(folder: Path, manifest: Mapping[str, Any], earlier: list[A
     if earlier and state(folder, earlier[-1]) == "running":
         a = earlier[-1]
         raise StoreError(
-            f"attempt {a.number} of {folder} is running (process {a.pid}); follow it with `evotrainer verl tail {folder}`, end it "
-            f"with: kill -TERM -- -{a.pid}"
+            f"attempt {a.number} of {folder} is running (process {a.pid}); follow it with `evotrainer verl tail "
+            f"{folder}`, end it with: kill -TERM -- -{a.pid}"
         )
     if earlier and state(folder, earlier[-1]) == "ended" and latest_step(folder) >= manifest["steps"]:
         raise ConfigError(
-            f"the training in {folder} has ended after {manifest['steps']} steps; see `evotrainer verl checkpoints {folder}`"
+            f"the training in {folder} has ended after {manifest['steps']} steps; "
+            f"see `evotrainer verl checkpoints {folder}`"
         )
     if force:
         return
@@ -179,7 +182,8 @@ def _start(folder: Path, venv: Venv, earlier: list[Attempt], ray_address: str | 
         (folder / name).mkdir(exist_ok=True)
     metrics = folder / "metrics" / f"attempt-{n}.jsonl"
     overrides = (
-        # A file of its own for each attempt: verl's file logger empties the file that it opens, its dumps overwrite a step's.
+        # A file of its own for each attempt: verl's file logger empties the file that it opens,
+        # its dumps overwrite a step's.
         f"ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH={metrics}",
         f"trainer.rollout_data_dir={folder / 'rollouts' / f'attempt-{n}'}",
         f"trainer.validation_data_dir={folder / 'validation' / f'attempt-{n}'}",
@@ -212,7 +216,8 @@ def _start(folder: Path, venv: Venv, earlier: list[Attempt], ray_address: str | 
 
 
 def stop(folder: Path, wait_s: float = 30.0) -> Attempt:
-    """End the running attempt and its processes: SIGTERM, after `wait_s` seconds SIGKILL. ConfigError where none runs."""
+    """End the running attempt and its processes: SIGTERM, after `wait_s` seconds SIGKILL.
+    ConfigError where none runs."""
     known = attempts(folder)
     if not known or state(folder, known[-1]) != "running":
         raise ConfigError(f"no attempt of {folder} is running; nothing to stop")

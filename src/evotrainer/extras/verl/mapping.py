@@ -21,7 +21,8 @@ Keys = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """One factor. `keys` is what it may set, `to` the values it sets for a recipe, `refuse` why a value cannot be had."""
+    """One factor. `keys` is what it may set, `to` the values it sets for a recipe,
+    `refuse` why a value cannot be had."""
 
     factor: str
     how: Mapping[str, How]
@@ -134,8 +135,8 @@ MAPPING: tuple[Mapped, ...] = (
             f"{ACTOR}.loss_scale_factor",
             f"{ACTOR}.clip_ratio_c",
         ),
-        "grpo, gspo: mean of token means; dapo, bnpo, cispo: token mean of the batch; dr_grpo: sum over max_tokens * max_turns. "
-        "verl's second clip of negative advantages is put out of reach",
+        "grpo, gspo: mean of token means; dapo, bnpo, cispo: token mean of the batch; dr_grpo: "
+        "sum over max_tokens * max_turns. verl's second clip of negative advantages is put out of reach",
         _loss,
     ),
     Mapped(
@@ -157,8 +158,8 @@ MAPPING: tuple[Mapped, ...] = (
         "reward_scaling",
         _PLUGIN,
         ("algorithm.adv_estimator",),
-        "advantage estimator `evo_mean_norm`: centred by group; divided by the group's or batch's standard deviation + 1e-4, "
-        "or not",
+        "advantage estimator `evo_mean_norm`: centred by group; divided by the group's or batch's standard deviation "
+        "+ 1e-4, or not",
         lambda r: {"algorithm.adv_estimator": ESTIMATOR},
         plugins=("evo_advantage.py",),
     ),
@@ -250,8 +251,8 @@ MAPPING: tuple[Mapped, ...] = (
             "reward.reward_manager.name",
             "reward.reward_manager.module.path",
         ),
-        "the environment's own components, weighted; a fault of the infrastructure is tried again, then the rollout is left out "
-        "(never reward 0)",
+        "the environment's own components, weighted; a fault of the infrastructure is tried again, "
+        "then the rollout is left out (never reward 0)",
         _rewards,
         plugins=("evo_reward.py",),
     ),
@@ -271,8 +272,8 @@ MAPPING: tuple[Mapped, ...] = (
         "resample",
         _PLUGIN,
         ("data.gen_batch_size",),
-        "the sampler draws new prompts for dropped groups, round by round; verl's own filter_groups has no bound on rounds and "
-        "knows zero variance only",
+        "the sampler draws new prompts for dropped groups, round by round; verl's own filter_groups has no bound on "
+        "rounds and knows zero variance only",
         lambda r: {"data.gen_batch_size": 1} if filter_plugin(r) and r.resample else {},
         plugins=("evo_filter.py",),
     ),
@@ -314,7 +315,8 @@ MAPPING: tuple[Mapped, ...] = (
         (),
         "in `evo_mean_norm`: completions as long as they may be leave the loss (one turn only)",
         refuse=lambda r: (
-            "which of several turns was cut is not known where the loss is masked; set mask_truncated to false or max_turns to 1"
+            "which of several turns was cut is not known where the loss is masked; "
+            "set mask_truncated to false or max_turns to 1"
             if r.mask_truncated and r.max_turns > 1
             else None
         ),

@@ -1,4 +1,5 @@
-"""A task file as a folder that verl trains from: configuration, prompts, plug-ins, launch script, manifest with hashes."""
+"""A task file as a folder that verl trains from: configuration, prompts, plug-ins, launch script,
+manifest with hashes."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Machine:
     """Longer prompts are left out by verl."""
     observation_tokens: int = OBSERVATION_TOKENS
     attention: Literal["flash_attention_2", "sdpa"] = "flash_attention_2"
-    """flash_attention_2: verl's default, sequences without padding; needs flash-attn. sdpa: PyTorch's own, padded sequences."""
+    """flash_attention_2: verl's default, sequences without padding; needs flash-attn.
+    sdpa: PyTorch's own, padded sequences."""
     lora_rank: int = 0
     """0: full training."""
     seed: int = 1
@@ -74,7 +76,8 @@ def model_of(task: TaskFile, wanted: str | None) -> str:
     model = wanted or task.policy.base
     if model == "warm-start" or model.startswith("builtin:"):
         raise ConfigError(
-            f"policy.base = {model!r} is a policy of the embedded trainer; name a model for verl: --model ORG/NAME or a folder"
+            f"policy.base = {model!r} is a policy of the embedded trainer; name a model for verl: "
+            "--model ORG/NAME or a folder"
         )
     here = Path(model).expanduser()
     if model.startswith((".", "/", "~")) and not here.exists():
@@ -104,7 +107,8 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
     try:
         if hasattr(world, "environment_factory"):
             raise ConfigError(
-                f"environment {world.name} is played by TRL's own loop, which verl does not have; train it by `evotrainer run` "
+                f"environment {world.name} is played by TRL's own loop, which verl does not have; "
+                "train it by `evotrainer run` "
                 'with trainer.name = "trl"'
             )
         check_recipe(recipe, world.name, world.components, world.knobs)
@@ -114,8 +118,8 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
         world.close()
     if len(rows["train"]) < recipe.prompts_per_step:
         raise ConfigError(
-            f"the train split has {len(rows['train'])} tasks, fewer than recipe.prompts_per_step = {recipe.prompts_per_step}: verl "
-            "would never fill a batch; lower it or add tasks"
+            f"the train split has {len(rows['train'])} tasks, fewer than recipe.prompts_per_step = "
+            f"{recipe.prompts_per_step}: verl would never fill a batch; lower it or add tasks"
         )
     if not rows["search"]:
         raise ConfigError(f"environment {world.name} has no tasks in split search, which verl validates on; add some")
@@ -185,8 +189,8 @@ def _clear(out: Path) -> None:
 
 
 def _rows(world: Environment, task: TaskFile, split: str) -> Iterator[dict[str, Any]]:
-    """verl's row for every task: the conversation as the environment opens it; the ground truth is the task's id, grading
-    looks the rest up."""
+    """verl's row for every task: the conversation as the environment opens it;
+    the ground truth is the task's id, grading looks the rest up."""
     tasks = world.tasks(split)
     if split == "search" and task.evaluation.search_tasks:
         tasks = tasks[: task.evaluation.search_tasks]
@@ -335,7 +339,10 @@ def _yaml(folder: Path, keys: Mapping[str, Any]) -> str:
         },
         "defaults": ["ppo_trainer", "_self_"],
     }
-    about = f"# verl {VERSION}, rendered by EvoTrainer {__version__}. Change the task file and render again; hashes are checked.\n"
+    about = (
+        f"# verl {VERSION}, rendered by EvoTrainer {__version__}. Change the task file and render again; "
+        "hashes are checked.\n"
+    )
     return about + yaml.safe_dump({**head, **nested(keys)}, sort_keys=False, allow_unicode=True, width=120)
 
 
@@ -345,7 +352,8 @@ def _script(folder: Path) -> str:
     return f"""#!/bin/sh
 # Trains this folder with verl {VERSION}. `evotrainer verl launch` runs it in a session of its own; by hand:
 #   VERL_PYTHON=path/to/verl/venv/bin/python sh launch.sh
-# Several nodes: start Ray on each (ray start --head; ray start --address=HEAD:6379), then RAY_ADDRESS=HEAD:6379 sh launch.sh
+# Several nodes: start Ray on each (ray start --head; ray start --address=HEAD:6379), then
+#   RAY_ADDRESS=HEAD:6379 sh launch.sh
 FOLDER={here}
 export PYTHONPATH="$FOLDER/plugins${{PYTHONPATH:+:$PYTHONPATH}}"
 export VERL_USE_EXTERNAL_MODULES=evo_advantage

@@ -1,7 +1,7 @@
 """Grading inside verl's environment: the task file's environment, the recipe's weights and length rules.
 
-Used by the plug-ins of a rendered folder; needs neither verl nor torch, so that the same code is tested here. Every graded
-rollout is written to `evidence/` with all reward components, which verl's own dumps leave out.
+Used by the plug-ins of a rendered folder; needs neither verl nor torch, so that the same code is tested here. Every
+graded rollout is written to `evidence/` with all reward components, which verl's own dumps leave out.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Grader:
             return self._tasks[f"{split}/{name}"]
         except KeyError:
             raise TaskSetError(
-                f"the environment has no task {name!r} in split {split}; its data changed since the folder was rendered: "
-                "render it again"
+                f"the environment has no task {name!r} in split {split}; its data changed since the folder was "
+                "rendered: render it again"
             ) from None
 
     def grade(self, name: str, text: str, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
@@ -145,8 +145,8 @@ class Grader:
             raise TaskSetError(str(score.error))
         if fault:
             raise FaultsError(
-                f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: {score.error}); "
-                "the rollout is left out, not paid 0"
+                f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: "
+                f"{score.error}); the rollout is left out, not paid 0"
             )
         return Graded(reward, score, tuple(unpaid))
 

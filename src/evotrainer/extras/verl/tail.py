@@ -1,6 +1,7 @@
 """A training's metrics as verl logs them, and the proof that a resumed training went on where it was.
 
-Read from verl's file logger (one JSON object a step), else from the console lines (`step:3 - critic/score/mean:0.5 - ...`).
+Read from verl's file logger (one JSON object a step), else from the console lines
+(`step:3 - critic/score/mean:0.5 - ...`).
 """
 
 from __future__ import annotations
@@ -150,8 +151,9 @@ class Advance:
         if line.step != self.last + 1:
             since = f"the checkpoint of step {self.last}" if not self.trained else f"step {self.last}"
             raise TrainerError(
-                f"attempt {self.attempt.number} logged step {line.step} after {since}: the training did not go on where it "
-                f"was; see logs/attempt-{self.attempt.number}.log and `evotrainer verl checkpoints`"
+                f"attempt {self.attempt.number} logged step {line.step} after {since}: "
+                f"the training did not go on where it was; see logs/attempt-{self.attempt.number}.log and "
+                "`evotrainer verl checkpoints`"
             )
         self.last, self.trained = line.step, self.trained + 1
 

@@ -1,4 +1,5 @@
-"""Validation of a rendered folder by verl itself, without a GPU; what verl says is traced to the factor that caused it."""
+"""Validation of a rendered folder by verl itself, without a GPU;
+what verl says is traced to the factor that caused it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         r"real_train_batch_size \((\d+)\) must be divisible by minimal possible batch size \((\d+)\)",
         ("prompts_per_step", "group_size"),
-        "prompts_per_step x group_size = {0} must be a multiple of the {1} GPUs; change one of the two, or --gpus and --nodes",
+        "prompts_per_step x group_size = {0} must be a multiple of the {1} GPUs; change one of the two, "
+        "or --gpus and --nodes",
     ),
     (
         r"train_batch_size \((\d+)\) must be >= actor\.ppo_mini_batch_size \((\d+)\)",
@@ -156,7 +158,8 @@ def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> Fin
         return Finding(
             f"the environment does not work in verl's: {kind}: {message}",
             ("rewards",),
-            "missing libraries come with `evotrainer verl setup --task TASK`; a sandbox needs what `evotrainer doctor` names",
+            "missing libraries come with `evotrainer verl setup --task TASK`; "
+            "a sandbox needs what `evotrainer doctor` names",
         )
     named = tuple(dict.fromkeys(f for k, f in owner.items() if k in message or k.rsplit(".", 1)[-1] in message))
     return Finding(f"{kind} at {stage}: {message}", named, "see verl's documentation of that setting")

@@ -66,8 +66,8 @@ _CHECKERS = frozenset(
 _MOCKS = ("unittest.mock.patch", "mock.patch")
 _NAMESPACES = frozenset({"builtins", "__builtins__", "__main__"})
 TYPES = (
-    ast.Call, ast.Raise, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Attribute,
-    ast.Import, ast.ImportFrom,
+    ast.Call, ast.Raise, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete,
+    ast.Attribute, ast.Import, ast.ImportFrom,
 )  # fmt: skip
 """Nodes that a rule looks at."""
 MAX_NESTED = 4000

@@ -31,7 +31,8 @@ class Branch:
 
 
 def text_of(value: object) -> str:
-    """Constants and expected outputs in one form: strings stripped, everything else its repr, at most MAX_CONSTANT characters."""
+    """Constants and expected outputs in one form: strings stripped, everything else its repr,
+    at most MAX_CONSTANT characters."""
     return value.strip() if isinstance(value, str) else shown(value, MAX_CONSTANT, end="")
 
 

@@ -20,18 +20,24 @@ ONE_PASS_FROM = 1 << 20
 
 _LITERALS = (
     "exit", "quit", "SystemExit", "__", "abort", "system", "popen", "fork", "subprocess", "exec", "kill", "settrace",
-    "setprofile", "audithook", "atexit", "excepthook", "displayhook", "builtins", "modules", "get_objects", "get_referrers",
-    "_getframe", "inspect", "open", "Path", "listdir", "walk", "pytest_", "f_back", "f_globals", "f_locals", "tb_frame",
-    "gi_frame", "ctypes", "gc", "globals", "mock", "eval", "glob", "scandir", "getattr", "def check", "def verify", "def grade",
-    "def run_test",
+    "setprofile", "audithook", "atexit", "excepthook", "displayhook", "builtins", "modules", "get_objects",
+    "get_referrers", "_getframe", "inspect", "open", "Path", "listdir", "walk", "pytest_", "f_back", "f_globals",
+    "f_locals", "tb_frame", "gi_frame", "ctypes", "gc", "globals", "mock", "eval", "glob", "scandir", "getattr",
+    "def check", "def verify", "def grade", "def run_test",
 )  # fmt: skip
-SUSPICIOUS = re.compile(
-    rb"\b(?:\w*exit|quit|abort|\w*system|popen|fork\w*|exec\w*|kill|run|call|check_\w+|Popen|settrace|setprofile|addaudithook"
-    rb"|register|open|Path|listdir|walk|get_objects|get_referrers|_getframe|stack|currentframe|update|setattr|getattr|eval|globals|i?glob|scandir|getouterframes|getinnerframes|raise_signal|posix_spawn|spawn\w)\s*\("
-    rb"|def (?:check|verify|grade|run_test)|\bmock\b"
-    rb"|SystemExit|\b_exit\b|subprocess|__\w+__|excepthook|displayhook|builtins|sys\s*\.\s*modules|pytest_|f_back|f_globals|f_locals"
-    rb"|tb_frame|gi_frame|\b(?:ctypes|gc)\b"
+_CALLED = (
+    rb"\w*exit|quit|abort|\w*system|popen|fork\w*|exec\w*|kill|run|call|check_\w+|Popen"  # ends or starts processes
+    rb"|settrace|setprofile|addaudithook|register"  # hooks
+    rb"|open|Path|listdir|walk"  # reads files
+    rb"|get_objects|get_referrers|_getframe|stack|currentframe"  # reaches into frames
+    rb"|update|setattr|getattr|eval|globals"  # changes names
+    rb"|i?glob|scandir|getouterframes|getinnerframes|raise_signal|posix_spawn|spawn\w"
 )
+_NAMED = (
+    rb"SystemExit|\b_exit\b|subprocess|__\w+__|excepthook|displayhook|builtins|sys\s*\.\s*modules|pytest_"
+    rb"|f_back|f_globals|f_locals|tb_frame|gi_frame|\b(?:ctypes|gc)\b"
+)
+SUSPICIOUS = re.compile(rb"\b(?:" + _CALLED + rb")\s*\(" + rb"|def (?:check|verify|grade|run_test)|\bmock\b|" + _NAMED)
 """Programs without a match break no rule of `program.py`; they need no parsing."""
 _HARMLESS = re.compile(rb"__(?:name|init|file|doc)__|['\"]__main__['\"]")
 

@@ -40,7 +40,8 @@ class Batch:
 
     @classmethod
     def over(cls, source: Source, read: Traits | None = None, places: Ints | None = None) -> Batch:
-        """The rollouts of a source by group, an id seen twice once. `read`: traits of its rows, or of those at `places`."""
+        """The rollouts of a source by group, an id seen twice once.
+        `read`: traits of its rows, or of those at `places`."""
         batch = cls.__new__(cls)
         batch._arrange(source.traits if read is None else read, source, places, once=True)
         return batch

@@ -1,7 +1,7 @@
 """What authored and mined detectors may look at: texts and numbers of single rollouts, whatever the environment.
 
-Nothing here knows a domain, a command or a reward component by name. The outcome and the composed reward are no features:
-a detector that repeats the score explains nothing.
+Nothing here knows a domain, a command or a reward component by name. The outcome and the composed reward are no
+features: a detector that repeats the score explains nothing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from evotrainer.records.rollout import Rollout, Turn, completion_of, prompt_of, 
 from evotrainer.records.text import shown
 
 LENGTHS = (
-    "words", "tokens", "turns", "repetition", "line_run", "actions", "edits", "searches", "tests", "first_edit", "action_run",
+    "words", "tokens", "turns", "repetition", "line_run", "actions", "edits", "searches", "tests", "first_edit",
+    "action_run",
 )  # fmt: skip
 """Traits (harness/columns/traits.py) that may be compared with a threshold."""
 OVERLAPS = ("copied:prompt", "copied:observations", "copied:tests")
-"""Share of the answer's word characters that stand in the prompt, or in what the episode had shown before, as whole words of
-three characters or more; share of visible expected outputs (two characters or more) that stand in the answer."""
+"""Share of the answer's word characters that stand in the prompt, or in what the episode had shown before, as whole
+words of three characters or more; share of visible expected outputs (two characters or more) that stand in the
+answer."""
 RESTATES = 0.99
 """Share of rollouts on which what repeats the outcome agrees with it."""
 MAX_LINE = 400
@@ -39,8 +41,8 @@ _WORD = re.compile(r"\w+")
 
 
 class Views:
-    """The live rollouts of a batch as the texts and numbers that detectors compare; what is no number is read when it is first
-    asked for."""
+    """The live rollouts of a batch as the texts and numbers that detectors compare;
+    what is no number is read when it is first asked for."""
 
     def __init__(self, batch: Batch | Iterable[Rollout]) -> None:
         """A batch, or rollouts in any order: each is a group of its own then."""
@@ -122,7 +124,8 @@ class Views:
 
 
 def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
-    """The component of `component:<name>`, or the two of `component:<name> - <name>`; the second is empty where there is one.
+    """The component of `component:<name>`, or the two of `component:<name> - <name>`;
+    the second is empty where there is one.
 
     A name may hold ` - ` itself: what is known decides, and where nothing is, the first.
     """

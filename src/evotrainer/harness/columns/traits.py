@@ -41,19 +41,18 @@ KEPT_ACTIONS = 400
 
 KEYS = ("id", "task", "group")
 FLOATS = (
-    "reward", "advantage", "mean_logprob", "entropy", "step", "truth", "finish", "tokens", "turns", "prompt",
-    "words", "repetition", "line_run", "visible",
-    "actions", "edits", "searches", "tests", "first_edit", "searched_first", "action_run", "tampers", "leaks", "gold_match",
-    "is_code", "reads_input", "bypass", "reaches",
-    "judged", "fooled", "crashed", "crash_inputs", "crash_empty", "literal", "special", "special_blind", "explained",
+    "reward", "advantage", "mean_logprob", "entropy", "step", "truth", "finish", "tokens", "turns", "prompt", "words",
+    "repetition", "line_run", "visible", "actions", "edits", "searches", "tests", "first_edit", "searched_first",
+    "action_run", "tampers", "leaks", "gold_match", "is_code", "reads_input", "bypass", "reaches", "judged", "fooled",
+    "crashed", "crash_inputs", "crash_empty", "literal", "special", "special_blind", "explained",
 )  # fmt: skip
-"""Float columns. actions .. leaks: of acting rollouts, NaN elsewhere; first_edit: place of the first edit that did not
-fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where a successful command does. tampers:
-1 where a successful command, the recorded patch or a protected hash says so, NaN where there is none of these;
-gold_match: likeness of the patch to the gold patch. repetition: of acting rollouts within single turns, or the share of
-turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` broken; reaches: lines of the
-recorded patch that break one of `patched.py`, NaN where it touches no Python code. judged .. explained: of rollouts with tests
-beside them (see `_test_traits`)."""
+"""Float columns. actions .. leaks: of acting rollouts, NaN elsewhere; first_edit: place of the first edit that did
+not fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where a successful command does.
+tampers: 1 where a successful command, the recorded patch or a protected hash says so, NaN where there is none of
+these; gold_match: likeness of the patch to the gold patch. repetition: of acting rollouts within single turns, or
+the share of turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` broken;
+reaches: lines of the recorded patch that break one of `patched.py`, NaN where it touches no Python code. judged ..
+explained: of rollouts with tests beside them (see `_test_traits`)."""
 
 
 class Picked(Mapping[str, np.ndarray]):

@@ -9,7 +9,7 @@ import numpy as np
 from evotrainer.harness.code_reading.actions import outputs, worked
 from evotrainer.harness.columns.chunk import FINISH
 from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Quote, Severity
+from evotrainer.records.findings import Finding, Quote, Severity
 from evotrainer.records.rollout import Turn
 from evotrainer.records.text import clean
 

@@ -8,7 +8,7 @@ from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import slope_t
 from evotrainer.harness.columns.scan import jaccard
 from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Severity
+from evotrainer.records.findings import Finding, Severity
 
 
 @detector(

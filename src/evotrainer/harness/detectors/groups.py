@@ -9,7 +9,7 @@ import numpy as np
 from evotrainer.harness.columns.numerics import centred, distinct, nan_or, within_correlation
 from evotrainer.harness.layers.signal import dead_masks, variance_shares
 from evotrainer.harness.registry import Look, detector, name_of
-from evotrainer.records.evidence import Finding, Quote
+from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.text import clean
 
 
@@ -183,10 +183,11 @@ def infrastructure(look: Look) -> list[Finding]:
     thresholds={"warn": 0.002, "critical": 0.05, "min_faults": 3, "excess": 3.0, "read": 500},
 )
 def void_gradings(look: Look) -> list[Finding]:
-    """Void gradings that stand together in few groups: a machine fails anywhere, a program that brings its own grading down
-    does so again, and the failure is missing from every mean.
+    """Void gradings that stand together in few groups: a machine fails anywhere, a program that brings its own grading
+    down does so again, and the failure is missing from every mean.
 
-    Seen where faults share their group with another one `excess` times as often as chance would have it, (k - 1) * rate.
+    Seen where faults share their group with another one `excess` times as often as chance would have it,
+    (k - 1) * rate.
     """
     limits, b = look.thresholds, look.batch
     found = [r for r in b.source.rollouts(b.fault_rows[: int(limits["read"])].tolist()) if r.error_kind == "sandbox"]
@@ -202,8 +203,9 @@ def void_gradings(look: Look) -> list[Finding]:
         return []
     tasks = len({r.task for r in found if per_group[r.group] > 1})
     claim = (
-        f"{len(found)} of {n} gradings are void, {together:.0%} of them beside another one of the same group ({tasks} tasks; "
-        f"by chance {by_chance:.0%}): what the policy writes there may bring them about, and they are in no mean"
+        f"{len(found)} of {n} gradings are void, {together:.0%} of them beside another one of the same group "
+        f"({tasks} tasks; by chance {by_chance:.0%}): what the policy writes there may bring them about, "
+        "and they are in no mean"
     )
     quotes = [Quote(rollout=clean(name_of(r), 80), text=clean(r.error or "sandbox", 200)) for r in found[:2]]
     numbers = {"void_rate": len(found) / n, "together": together, "by_chance": by_chance, "tasks": float(tasks)}

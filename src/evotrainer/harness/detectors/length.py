@@ -6,7 +6,7 @@ import numpy as np
 
 from evotrainer.harness.columns.numerics import nan_or, within_correlation
 from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Severity
+from evotrainer.records.findings import Finding, Severity
 
 
 def _start_and_end(look: Look, metric: str, curve_key: str = "") -> tuple[float, float] | None:
@@ -56,7 +56,10 @@ def efficiency_collapse(look: Look) -> list[Finding]:
     a, b = look.batch.truth[tiny], look.batch.truth[~tiny]
     if not (np.isfinite(a).any() and np.isfinite(b).any()) or np.nanmean(a) >= np.nanmean(b) - 0.05:
         return []
-    claim = f"{look.share(tiny):.0%} of answers have under {limits['tiny']:.0f} tokens; {np.nanmean(a):.0%} of them are correct, against {np.nanmean(b):.0%}"
+    claim = (
+        f"{look.share(tiny):.0%} of answers have under {limits['tiny']:.0f} tokens; "
+        f"{np.nanmean(a):.0%} of them are correct, against {np.nanmean(b):.0%}"
+    )
     return [look.finding("warn", claim, {"share": look.share(tiny)}, look.quote_where(tiny, "tiny answer"))]
 
 

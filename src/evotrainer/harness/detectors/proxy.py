@@ -12,7 +12,7 @@ from evotrainer.harness.code_reading.shortcuts import Shortcut, shortcut
 from evotrainer.harness.columns.numerics import clustered_mean, nan_or, slope_t
 from evotrainer.harness.registry import Look, detector
 from evotrainer.harness.text import program_text
-from evotrainer.records.evidence import Finding, Quote, Severity
+from evotrainer.records.findings import Finding, Quote, Severity
 from evotrainer.records.rollout import prompt_of
 
 TRUE_OUTCOME = "outcome"
@@ -268,8 +268,8 @@ def edge_crash(look: Look) -> list[Finding]:
     inputs = float(b.trait("crash_inputs")[crashed].sum())
     empty = float(b.trait("crash_empty")[crashed].sum()) / max(1.0, inputs)
     claim = (
-        f"{hits} of {judged} programs pass the visible tests and crash on a hidden one ({explains:.0%} of all that fail "
-        f"only hidden tests; {empty:.0%} of these inputs are empty)"
+        f"{hits} of {judged} programs pass the visible tests and crash on a hidden one ({explains:.0%} of all "
+        f"that fail only hidden tests; {empty:.0%} of these inputs are empty)"
     )
     quotes = [look.quote(int(i), note=_why(look, int(i))) for i in np.flatnonzero(crashed)[:3]]
     numbers = {"share": hits / judged, "hits": hits, "explains": explains, "empty_inputs": empty}

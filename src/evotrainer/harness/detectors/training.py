@@ -8,7 +8,7 @@ import numpy as np
 
 from evotrainer.harness.columns.numerics import slope_t
 from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Severity
+from evotrainer.records.findings import Finding, Severity
 
 
 @detector(
@@ -51,8 +51,8 @@ def echo_trap(look: Look) -> list[Finding]:
     if spike is not None:
         severity = "critical"
     claim = (
-        f"{share:.0%} of rollouts repeat themselves (mean 4-gram repetition {rep.mean():.0%}, longest run of one action "
-        f"{int(run.max())})"
+        f"{share:.0%} of rollouts repeat themselves (mean 4-gram repetition {rep.mean():.0%}, "
+        f"longest run of one action {int(run.max())})"
     )
     if signs:
         claim += f"; {signs} while in-group spread and entropy fall"
@@ -108,7 +108,8 @@ def _onset(look: Look) -> str:
     "off_policy_drift",
     "signal",
     thresholds={
-        "ratio_warn": 10.0, "ratio_critical": 100.0, "kl_warn": 0.5, "kl_critical": 2.0, "ess_warn": 0.5, "ess_critical": 0.1, "steps": 3,
+        "ratio_warn": 10.0, "ratio_critical": 100.0, "kl_warn": 0.5, "kl_critical": 2.0, "ess_warn": 0.5,
+        "ess_critical": 0.1, "steps": 3,
     },
 )  # fmt: skip
 def off_policy_drift(look: Look) -> list[Finding]:
@@ -159,7 +160,7 @@ def score_jump(look: Look) -> list[Finding]:
     if rise[at] <= look.thresholds["warn"] or rise[at] - usual <= look.thresholds["sd"] * sd:
         return []
     claim = (
-        f"the score jumps by {100 * rise[at]:.0f} points at step {at + width} of {len(y)}, {(rise[at] - usual) / sd:.0f} robust "
-        "standard deviations above the usual change: it wants an explanation"
+        f"the score jumps by {100 * rise[at]:.0f} points at step {at + width} of {len(y)}, "
+        f"{(rise[at] - usual) / sd:.0f} robust standard deviations above the usual change: it wants an explanation"
     )
     return [look.finding("warn", claim, {"rise": float(rise[at]), "sd": sd, "at": at + width})]

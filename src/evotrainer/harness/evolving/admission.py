@@ -7,8 +7,8 @@ The rules, in order; the first that fails refuses and names its number:
    detectors that are considered together, errors clustered by task; what repeats the outcome explains no score, and a
    function that answers otherwise for the same rollouts in another order proves nothing;
 4. it speaks of at least half of the bad versions;
-5. it is silent on clean ones: it fires on none, and the probability that a new reading of a clean policy, as large as the
-   largest one here, fires is at most MOST_FALSE_ALARM, with the error of the clean share's own estimate counted in;
+5. it is silent on clean ones: it fires on none, and the probability that a new reading of a clean policy, as large as
+   the largest one here, fires is at most MOST_FALSE_ALARM, with the error of the clean share's own estimate counted in;
 6. it is not redundant: no detector in force flags nearly the same rollouts (Jaccard below MOST_OVERLAP).
 """
 
@@ -26,7 +26,7 @@ from evotrainer.harness.columns.features import LENGTHS, RESTATES, Views, compon
 from evotrainer.harness.evolving.authored import KNOWN, Mask, Runner, check_spec, flags
 from evotrainer.harness.evolving.detector_quality import Fire, Version, fire_of_mask, over_steps, test_detector
 from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, thin
-from evotrainer.records.evidence import Admission, DetectorSpec
+from evotrainer.records.detectors import Admission, DetectorSpec
 
 LEVEL = 0.01
 """Error probability of the separation test, shared by the detectors considered together."""
@@ -58,8 +58,8 @@ def admit(
     """Try a detector on held-out versions (name -> rollouts).
 
     together: detectors considered at once. builtin, authored: what is in force. spent: CPU-seconds used so far, the
-    sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time against `damage`,
-    the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is raised.
+    sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time against
+    `damage`, the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is raised.
     """
     numbers: dict[str, float] = {"together": float(together)}
 
@@ -115,7 +115,8 @@ def admit(
         )
     if numbers["recall"] < 0.5:
         return refuse(
-            f"misses: it fires on {numbers['recall']:.0%} of {len(bad)} bad held-out versions, at {spec.warn:.0%} flagged"
+            f"misses: it fires on {numbers['recall']:.0%} of {len(bad)} bad held-out versions, "
+            f"at {spec.warn:.0%} flagged"
         )
     if numbers["false_positives"]:
         return refuse(
@@ -123,8 +124,9 @@ def admit(
         )
     if alarm > MOST_FALSE_ALARM:
         return refuse(
-            f"too close: clean policies flag {p_c:.0%}, up to {high_c:.0%} at {BOUND:.0%} confidence; with {spec.warn:.0%} asked a "
-            f"clean reading fires with probability {alarm:.0%}, at most {MOST_FALSE_ALARM:.0%}"
+            f"too close: clean policies flag {p_c:.0%}, up to {high_c:.0%} at {BOUND:.0%} confidence; "
+            f"with {spec.warn:.0%} asked a clean reading fires with probability {alarm:.0%}, "
+            f"at most {MOST_FALSE_ALARM:.0%}"
         )
     like, name = most_alike(masks, {**bad, **clean}, builtin, authored, runner)
     numbers["overlap"] = like
@@ -133,8 +135,8 @@ def admit(
             f"redundant: it flags what {name} flags (Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked)", name
         )
     why = (
-        f"flags {p_b:.0%} of bad and {p_c:.0%} of clean held-out rollouts (p = {p:.2g}); a clean reading fires with probability "
-        f"{alarm:.2g} at most; {cost:.2g} CPU-s per 1,000 rollouts"
+        f"flags {p_b:.0%} of bad and {p_c:.0%} of clean held-out rollouts (p = {p:.2g}); "
+        f"a clean reading fires with probability {alarm:.2g} at most; {cost:.2g} CPU-s per 1,000 rollouts"
     )
     return answer(True, why, name)
 
@@ -148,8 +150,8 @@ def moody(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str,
 
 
 def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str, Mask]) -> str:
-    """Why a detector that says no more than the score is refused: it compares a reward component that is the outcome under
-    another name, or its function flags what is right (or wrong) and nothing else. Empty where neither holds."""
+    """Why a detector that says no more than the score is refused: it compares a reward component that is the outcome
+    under another name, or its function flags what is right (or wrong) and nothing else. Empty where neither holds."""
     if spec.form == "threshold" and spec.feature.startswith("component:"):
         known = {c for v in versions.values() for c in v.batch.component_names}
         first, second = components_of(spec.feature, known)
@@ -161,7 +163,10 @@ def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Ma
         same = float((np.concatenate([masks[n] for n in versions]) == solved).mean())
         if max(same, 1 - same) >= RESTATES:
             which = "right" if same >= RESTATES else "wrong"
-            return f"repeats the score: it flags the rollouts that are {which} ({max(same, 1 - same):.0%} agree), and explains nothing"
+            return (
+                f"repeats the score: it flags the rollouts that are {which} ({max(same, 1 - same):.0%} agree), "
+                "and explains nothing"
+            )
     return ""
 
 

@@ -1,7 +1,7 @@
 """Detectors as data (`DetectorSpec`): checked, run over rollouts, and read as findings like any other detector.
 
-Regular expressions are matched by a linear-time engine, so that no pattern can hang a reading. Python functions are never
-imported: a runner that is passed in (the sandbox) gets their source and JSON, and answers JSON.
+Regular expressions are matched by a linear-time engine, so that no pattern can hang a reading. Python functions are
+never imported: a runner that is passed in (the sandbox) gets their source and JSON, and answers JSON.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from evotrainer.harness.columns.features import Views, payload
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.registry import DETECTORS, Detector, Look
-from evotrainer.records.evidence import DetectorSpec, Finding, MetricValue
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.findings import Finding, MetricValue
 from evotrainer.records.text import clean
 
 Runner = Callable[[str, list[dict[str, object]]], Any]
-"""(source of a module that defines `flag`, rollouts as JSON) -> what `flag` answered. ConfigError with the cause; SandboxError: the machine's
-fault."""
+"""(source of a module that defines `flag`, rollouts as JSON) -> what `flag` answered. ConfigError with the cause;
+SandboxError: the machine's fault."""
 
 Mask = np.ndarray
 NAME = re.compile(r"[a-z][a-z0-9_]{2,79}")

@@ -1,8 +1,8 @@
 """How good is a detector? Its firings over versions of which the truth is known, however the detector is expressed.
 
-A *version* is one policy with its rollouts: a branch, or one step of one training. Its truth comes from elsewhere (verdicts,
-audits, labels), never from the detector. Versions that were looked at when the detector was made are `seen`; only the
-others say what it is worth.
+A *version* is one policy with its rollouts: a branch, or one step of one training. Its truth comes from elsewhere
+(verdicts, audits, labels), never from the detector. Versions that were looked at when the detector was made are `seen`;
+only the others say what it is worth.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from statistics import median
 import numpy as np
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.evidence import DetectorCase, DetectorCounts, DetectorTest, Finding, Severity
+from evotrainer.records.detectors import DetectorCase, DetectorCounts, DetectorTest
+from evotrainer.records.findings import Finding, Severity
 
 CONFIDENCE = 0.95
 ORDER: dict[str, int] = {"info": 0, "warn": 1, "critical": 2}
@@ -78,9 +79,9 @@ def over_steps(series: Sequence[tuple[int, Fire]], whole: Fire | None = None) ->
 def damage_step(score: Sequence[tuple[int, float]], drop: float = DROP) -> int | None:
     """Training step from which a (step, score) curve lies below its best so far, and stays there to the end.
 
-    Scores are averaged over a tenth of the curve (3 steps or more); below means by more than `drop` and by more than four
-    standard errors of such an average (the best of many averages is a lucky one). None where it does not fall, or for fewer
-    than 6 points.
+    Scores are averaged over a tenth of the curve (3 steps or more); below means by more than `drop` and by more than
+    four standard errors of such an average (the best of many averages is a lucky one). None where it does not fall, or
+    for fewer than 6 points.
     """
     steps, raw = [s for s, _ in score], np.array([x for _, x in score], dtype=float)
     if len(raw) < 6:

@@ -1,8 +1,9 @@
 """What a gain goes with: of all simple behaviours (mining.py) the one whose becoming more frequent says most of it.
 
-The gain in the share of correct attempts is split in two (Kitagawa 1955, Components of a difference between two rates): doing
-something more often, at the success it has, and being more successful with it and without. A policy that learnt a trick of the
-grader does the trick more often, and that is all; one that learnt the task is more successful whatever it does.
+The gain in the share of correct attempts is split in two (Kitagawa 1955, Components of a difference between two rates):
+doing something more often, at the success it has, and being more successful with it and without. A policy that learnt a
+trick of the grader does the trick more often, and that is all; one that learnt the task is more successful whatever it
+does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from evotrainer.harness.columns.features import Views
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.evolving.mining import LEAST_SHARE, predicates, thin
-from evotrainer.records.evidence import DetectorSpec, Gained
+from evotrainer.records.detectors import DetectorSpec, Gained
 
 PLAINEST = ("length", "overlap", "commands", "sequence", "words", "observed")
 """Families of behaviours; of two that say the same of a gain the one of the earlier family is taken."""
@@ -33,8 +34,8 @@ class _Split:
 
 
 def gained(now: Views, before: Views) -> Gained | None:
-    """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded attempts
-    on both sides. Shapes: any number of attempts a task; sides may differ in it."""
+    """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded
+    attempts on both sides. Shapes: any number of attempts a task; sides may differ in it."""
     sides = [_halves(v) for v in (now, before)]
     if not all(len(v) for side in sides for v in side):
         return None

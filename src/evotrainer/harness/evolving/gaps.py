@@ -1,7 +1,7 @@
 """Diagnostic gaps: something moved and no finding says why (METHOD.md section 1). They are what makes a harness evolve.
 
-Three triggers, in this order: signals that contradict one another (what is paid rose, the outcome did not), a score that
-moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard errors.
+Three triggers, in this order: signals that contradict one another (what is paid rose, the outcome did not), a score
+that moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from evotrainer.harness.columns.features import LENGTHS, Views
 from evotrainer.harness.columns.numerics import Floats
-from evotrainer.records.evidence import SHORTCUT, Finding
+from evotrainer.records.findings import SHORTCUT, Finding
 
 Trigger = Literal["score_move", "behaviour_shift", "contradiction"]
 
@@ -32,8 +32,9 @@ MIN_TASKS = 8
 
 _UP = {"answer_leak", "test_tampering", "grader_bypass", "special_casing"}
 _DOWN = {
-    "policy_collapse", "entropy_collapse", "exploration_collapse", "template_collapse", "echo_trap", "efficiency_collapse",
-    "truncation", "dead_training", "off_policy_drift", "abandonment", "laziness", "action_timidity", "tool_misuse", "infrastructure",
+    "policy_collapse", "entropy_collapse", "exploration_collapse", "template_collapse", "echo_trap",
+    "efficiency_collapse", "truncation", "dead_training", "off_policy_drift", "abandonment", "laziness",
+    "action_timidity", "tool_misuse", "infrastructure",
 }  # fmt: skip
 _SHIFTED = _UP | _DOWN | {"length_gaming"}
 DIVERGED = {"proxy_gap", "special_casing", "edge_crash", "grader_bypass", "false_revival"}
@@ -126,13 +127,16 @@ def _score_move(now: Mapping[str, Views], before: Views) -> Gap | None:
             return None
         move, errors, tasks = paired(_together(each[n] for n in moved), was)
     numbers = {"move": move, "errors": errors, "tasks": float(tasks), "trials": float(len(moved))}
-    claim = f"the score moved by {100 * move:+.1f} points ({errors:+.1f} standard errors, {tasks} tasks) and no finding says why"
+    claim = (
+        f"the score moved by {100 * move:+.1f} points ({errors:+.1f} standard errors, {tasks} tasks) "
+        "and no finding says why"
+    )
     return Gap("score_move", claim, numbers, moved)
 
 
 def _contradiction(now: Mapping[str, Views], before: Views, pair: tuple[str, str]) -> Gap | None:
-    """The paid component rose and the true one by less, or the true one fell and the paid one held: the difference must have
-    a size and errors of its own."""
+    """The paid component rose and the true one by less, or the true one fell and the paid one held: the difference
+    must have a size and errors of its own."""
 
     def values(v: Views, name: str) -> Floats:
         return v.batch.truth if name == "outcome" else v.batch.component(name)
@@ -173,7 +177,10 @@ def _shift(now: Mapping[str, Views], before: Views) -> Gap | None:
         size = abs(shift) / max(spread, 1e-6) if spread or shift else 0.0
         if size < SHIFT or abs(errors) < SHIFT_ERRORS or (best is not None and size <= best.numbers["size"]):
             continue
-        claim = f"{name} shifted by {shift:+.3g} ({min(size, 99):.1f} standard deviations of before) and no finding speaks of it"
+        claim = (
+            f"{name} shifted by {shift:+.3g} ({min(size, 99):.1f} standard deviations of before) "
+            "and no finding speaks of it"
+        )
         numbers = {"shift": shift, "size": min(size, 99.0), "errors": errors, "tasks": float(tasks)}
         best = Gap("behaviour_shift", claim, numbers, tuple(now))
     return best

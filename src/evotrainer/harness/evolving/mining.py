@@ -1,9 +1,9 @@
 """Contrast mining: which simple behaviours are frequent in suspicious rollouts and rare in clean ones?
 
-Predicates are enumerated from the rollouts themselves (heads and parts of commands, sequences of them, words of answers,
-what was observed, overlap, lengths, reward components and their differences), counted on both sides, and tested with errors
-clustered by task. The level is divided by the number of predicates that were compared. What passes is only a candidate:
-`admission.py` asks again on rollouts that mining never saw.
+Predicates are enumerated from the rollouts themselves (heads and parts of commands, sequences of them, words of
+answers, what was observed, overlap, lengths, reward components and their differences), counted on both sides, and
+tested with errors clustered by task. The level is divided by the number of predicates that were compared. What passes
+is only a candidate: `admission.py` asks again on rollouts that mining never saw.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, Views, restates
 from evotrainer.harness.text import words
-from evotrainer.records.evidence import DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
 
 LEVEL = 0.01
 """Error probability of the whole mining (Bonferroni over all predicates that were compared)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evotrainer.harness.columns.features import Views
-from evotrainer.harness.stored import RolloutReader
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.records.names import read_label
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from evotrainer.harness.evolving.authored import describe
 from evotrainer.records.chain import Event
+from evotrainer.records.detectors import Admission
 from evotrainer.records.events import GapSeen, HarnessEvolved
-from evotrainer.records.evidence import Admission
 
 
 def history_lines(events: Sequence[Event]) -> list[str]:

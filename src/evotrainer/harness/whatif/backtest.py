@@ -35,7 +35,7 @@ from evotrainer.harness.whatif.replay import (
     parts,
     replays,
 )
-from evotrainer.records.evidence import Backtest, Intervention
+from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 

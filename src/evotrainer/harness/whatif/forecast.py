@@ -23,7 +23,7 @@ from evotrainer.harness.whatif.replay import (
     rewards_of,
     trained_groups,
 )
-from evotrainer.records.evidence import Prediction
+from evotrainer.records.interventions import Prediction
 from evotrainer.records.recipe import Recipe
 
 HOPE = 0.5
@@ -58,10 +58,10 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     """Signal over noise of a step on these rollouts under a recipe: sum(A s) / sqrt(n sum(A^2)).
 
     A: advantages (N,), 0 where filter or mask leave nothing. s: outcome minus the group's mean outcome; in groups whose
-    outcomes do not differ, HOPE times what the reward's spread means for the outcome in the other groups. sum(A s) is the
-    first-order gain in correctness of a policy-gradient step, sqrt(sum(A^2)) its noise; a change of scale alone changes
-    nothing, as with Adam. A curriculum draws other tasks in place of what it leaves out, so n counts what is in its band;
-    what a filter drops is not replaced.
+    outcomes do not differ, HOPE times what the reward's spread means for the outcome in the other groups. sum(A s) is
+    the first-order gain in correctness of a policy-gradient step, sqrt(sum(A^2)) its noise; a change of scale alone
+    changes nothing, as with Adam. A curriculum draws other tasks in place of what it leaves out, so n counts what is in
+    its band; what a filter drops is not replaced.
     """
     drawn = in_band(batch, recipe.curriculum)[batch.task]
     kept = trained_groups(batch, recipe, reward)[batch.group]
@@ -82,8 +82,8 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
 def forecast(x: Replay, numbers: Mapping[str, float], factor: str) -> float | None:
     """Expected change of one step's signal over noise, in units of what paying for correctness itself would give.
 
-    0: nothing changes; negative: worse. An ordering score, no number of points. None where the replay says nothing about
-    this factor, outcomes are unknown, or no group holds both outcomes.
+    0: nothing changes; negative: worse. An ordering score, no number of points. None where the replay says nothing
+    about this factor, outcomes are unknown, or no group holds both outcomes.
     """
     b = x.batch
     ideal = quality(b, b.truth, Recipe(reward_scaling=x.old.reward_scaling))
@@ -194,10 +194,10 @@ def held_against(
 ) -> tuple[Agreement, str, Shift | None]:
     """Can the prediction come true, by what is replayed?
 
-    contradicts: the metric moves the other way, by more than 1 point and 2 standard errors; or the predicted size is more
-    than there is room for (a share cannot pass 0 or 1), beyond 2 standard errors of where it stands. agrees: the replayed
-    move alone reaches the size. open: in between; a smaller move contradicts nothing, training may add to it. Empty where
-    the replay does not see the metric.
+    contradicts: the metric moves the other way, by more than 1 point and 2 standard errors; or the predicted size is
+    more than there is room for (a share cannot pass 0 or 1), beyond 2 standard errors of where it stands. agrees: the
+    replayed move alone reaches the size. open: in between; a smaller move contradicts nothing, training may add to it.
+    Empty where the replay does not see the metric.
     """
     s = shift(x, prediction.metric, numbers, factor)
     if s is None:

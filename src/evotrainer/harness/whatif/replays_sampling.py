@@ -55,7 +55,10 @@ def filter_change(x: Replay) -> Answer:
         "misranked_kept": order.over(alive & keep),
         **lost(x).numbers,
     }
-    text = f"keeps {m['keep_rate']:.0%} of {n} groups ({m['dead']:.0%} are dead), loses {m['lost_mixed']:.0%} of live groups with both outcomes"
+    text = (
+        f"keeps {m['keep_rate']:.0%} of {n} groups ({m['dead']:.0%} are dead), "
+        f"loses {m['lost_mixed']:.0%} of live groups with both outcomes"
+    )
     if m["keep_rate"] < MIN_KEEP:
         return "contradicts", f"{text}: too few are left", m
     if m["lost_mixed"] > 0.3:

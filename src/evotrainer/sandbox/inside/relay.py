@@ -1,6 +1,6 @@
 """Candidate and tester: two confined children that only exchange encoded values, relayed by the parent.
 
-tester -> candidate   {"n": name, "a": args, "k": kwargs}          in this order: the parent passes on what begins with "n"
+tester -> candidate   {"n": name, "a": args, "k": kwargs}        in this order: the parent passes on what starts so
 candidate -> tester   {"v": value, "m": [[index, value], ...]}   m: arguments the call changed in place
                       {"e": [type, message]}                     it raised
 tester -> parent      {"done": true} or {"fail": [type, message]}

@@ -1,4 +1,5 @@
-"""The process of one `--sql` query: `python -m evotrainer.studies.audit.answer <MiB> <parent>` takes the job on stdin."""
+"""The process of one `--sql` query: `python -m evotrainer.studies.audit.answer <MiB> <parent>` takes the job
+on stdin."""
 
 from __future__ import annotations
 

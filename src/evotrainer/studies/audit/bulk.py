@@ -1,7 +1,8 @@
-"""Bulk import on all cores: large inputs are cut into jobs of some 64 MB, each read and written by a process of its own.
+"""Bulk import on all cores: large inputs are cut into jobs of some 64 MB,
+each read and written by a process of its own.
 
-`python -m evotrainer.studies.audit.bulk` is that process: a job a line on stdin, `{"rollouts": n, "skipped": [[where, reason], ...]}`
-a line on stdout. The parts of all jobs are put together in the order of the input.
+`python -m evotrainer.studies.audit.bulk` is that process: a job a line on stdin, `{"rollouts": n, "skipped": [[where,
+reason], ...]}` a line on stdout. The parts of all jobs are put together in the order of the input.
 """
 
 from __future__ import annotations

@@ -141,7 +141,8 @@ def _keep_together(traits: Traits, leading: Sequence[Group], sampled: bool, cach
 
 
 def _keep_all(todo: Sequence[Group], sampled: bool, cache: Path, workers: int, say: Progress) -> None:
-    """Spread row groups over worker processes; what one leaves undone (killed, out of memory) is read here afterwards."""
+    """Spread row groups over worker processes;
+    what one leaves undone (killed, out of memory) is read here afterwards."""
     threads = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = 0
     with ExitStack() as stack:

@@ -28,8 +28,8 @@ EXAMPLE = "tables are rollouts, metrics, findings, e.g. SELECT task, AVG(reward)
 
 
 def query(audit: Audit, sql: str) -> pl.DataFrame:
-    """Answer of a SELECT over the tables `rollouts` (the published columns, and source, format), `metrics` and `findings`
-    (source, subject, ...). ConfigError with the cause where the query cannot be answered.
+    """Answer of a SELECT over the tables `rollouts` (the published columns, and source, format), `metrics` and
+    `findings` (source, subject, ...). ConfigError with the cause where the query cannot be answered.
 
     It is answered in a process of its own, whose memory and time are bounded: three words join a table with itself.
     """

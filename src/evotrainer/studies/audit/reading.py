@@ -15,7 +15,7 @@ from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.numerics import distinct
 from evotrainer.harness.columns.traits import Traits, take
 from evotrainer.projections.means import mean_curve
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
 from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
 from evotrainer.studies.audit.units import Opened
@@ -72,8 +72,8 @@ def read_subjects(
     harness: Harness,
     own: Mapping[str, Training] | None = None,
 ) -> list[Reading]:
-    """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth against
-    the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
+    """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth
+    against the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
     out: list[Reading] = []
     for name, rows in subjects_of(traits):
         batch = batch_of(whole, traits, rows)

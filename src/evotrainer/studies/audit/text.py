@@ -6,7 +6,7 @@ from typing import Any
 
 from evotrainer.harness import render_text
 from evotrainer.harness.render import LAYERS, healthy, metric_line
-from evotrainer.records.evidence import Finding
+from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
 from evotrainer.records.text import clean
 from evotrainer.studies.audit.engine import Audit, SourceReport
@@ -35,8 +35,8 @@ def _total(audit: Audit) -> str:
     skipped = sum(len(s.skipped) for s in audit.sources) + len(audit.unknown)
     faults = sum(sum(s.faults.values()) for s in audit.sources)
     return (
-        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in no rate), "
-        f"{skipped:,} records or files skipped; {worst}"
+        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in "
+        f"no rate), {skipped:,} records or files skipped; {worst}"
     )
 
 

@@ -1,4 +1,5 @@
-"""A change of the recipe, replayed: `rewards.hidden=1 rewards.visible=0`, `group_filter=snr_top_p`, or an intervention file."""
+"""A change of the recipe, replayed: `rewards.hidden=1 rewards.visible=0`, `group_filter=snr_top_p`,
+or an intervention file."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 from evotrainer.errors import ConfigError
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.replay import Replay, lost
-from evotrainer.records.evidence import Backtest, Intervention, Prediction
+from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
 from evotrainer.studies.backtest.sources import Subject
 
@@ -51,8 +52,8 @@ def as_intervention(
 ) -> tuple[Intervention, str]:
     """(the change as an intervention on `recipe`, a note or nothing); ConfigError with cause and remedy.
 
-    `settings`: `factor=value` or `factor.field=value`, all of one factor. `file`: TOML or JSON with `factor` and `new`, and
-    what else an intervention holds. `predict`: `METRIC up|down SIZE`.
+    `settings`: `factor=value` or `factor.field=value`, all of one factor. `file`: TOML or JSON with `factor` and `new`,
+    and what else an intervention holds. `predict`: `METRIC up|down SIZE`.
     """
     if bool(settings) == bool(file):
         raise ConfigError("give a change (e.g. rewards.hidden=1) or --intervention FILE, and not both")

@@ -29,9 +29,10 @@ from evotrainer.harness.evolving.detector_quality import (
 )
 from evotrainer.harness.metrics import METRICS
 from evotrainer.projections.state import RunState
-from evotrainer.records.evidence import DetectorSpec, DetectorTest, HealthReport, MetricValue
+from evotrainer.records.detectors import DetectorSpec, DetectorTest
+from evotrainer.records.findings import HealthReport, MetricValue
+from evotrainer.records.frozen import explain
 from evotrainer.records.names import read_label
-from evotrainer.records.recipe import explain
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.backtest.sources import complete_trials, is_own, opened
 
@@ -182,7 +183,7 @@ def _sandboxed() -> Any:
     return SandboxRunner()
 
 
-# -- versions ------------------------------------------------------------------------------------------------------------
+# -- versions ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -213,10 +214,10 @@ def backtest_detector(
 ) -> Tested:
     """Backtest a detector over every branch of the given runs, and every run, branch and split of other rollouts.
 
-    Truth, in this order: `label` (KEY or KEY=VALUE, of a rollout or its detail: a version with a labelled rollout is bad),
-    `bad` (all others are good), the ledger (invalid by a confirmed audit or verdict: bad; judged and standing: good). A
-    version without any is left out. `seen`: versions looked at when the detector was made; of detectors that a run's own
-    harness adopted, the ledger tells. Versions are named `b1`, or `<run>/b1` where there are several runs.
+    Truth, in this order: `label` (KEY or KEY=VALUE, of a rollout or its detail: a version with a labelled rollout is
+    bad), `bad` (all others are good), the ledger (invalid by a confirmed audit or verdict: bad; judged and standing:
+    good). A version without any is left out. `seen`: versions looked at when the detector was made; of detectors that a
+    run's own harness adopted, the ledger tells. Versions are named `b1`, or `<run>/b1` where there are several runs.
     """
     cases = [c for p in paths if is_own(p) for c in _of_run(p, detector.name, cache, workers)]
     if rest := [p for p in paths if not is_own(p)]:
@@ -329,7 +330,8 @@ def _of_run(folder: Path, detector: str, cache: Path | None, workers: int | None
 
 
 def _truth(tree: RunState, name: str) -> bool | None:
-    """Invalid for a reason of its own: bad. Judged, or promoted, and standing: good. Else unknown, heirs of a bad one too."""
+    """Invalid for a reason of its own: bad. Judged, or promoted, and standing: good.
+    Else unknown, heirs of a bad one too."""
     b = tree.branches[name]
     if b.invalid is not None:
         return None if b.invalid.startswith("descends from ") else True
@@ -339,7 +341,8 @@ def _truth(tree: RunState, name: str) -> bool | None:
 
 
 def _looked_at(events: Sequence[Any], detector: str) -> set[str]:
-    """Branches that had been read when the run's harness adopted the detector, without those held out for its admission."""
+    """Branches that had been read when the run's harness adopted the detector,
+    without those held out for its admission."""
     for e in events:
         if e.kind == "harness" and any(d.name == detector for d in getattr(e.body, "added", ())):
             done = {x.body.branch for x in events if x.kind == "finished" and x.seq < e.seq}

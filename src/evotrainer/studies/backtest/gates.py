@@ -1,4 +1,5 @@
-"""Recorded verdicts under another rule: `alpha=0.01`, `min_effect=0.03`, `drop=proxy`, or what most people do, the score only."""
+"""Recorded verdicts under another rule: `alpha=0.01`, `min_effect=0.03`, `drop=proxy`, or what most people do,
+the score only."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.flips import GATES, SCORE_ONLY, Basis, Flip, flips
-from evotrainer.records.recipe import explain
+from evotrainer.records.frozen import explain
 from evotrainer.rules.judge_input import judge_config
 from evotrainer.studies.backtest.sources import is_own
 
@@ -80,7 +81,8 @@ def rule_of(base: JudgeConfig, settings: Sequence[str]) -> tuple[JudgeConfig, tu
     strange = sorted({v.partition("=")[0].strip() for v in values} - known)
     if strange:
         raise ConfigError(
-            f"the judge has no setting {', '.join(strange)}; there are: {', '.join(sorted(known))}, drop=GATE,..., rule={RULE}"
+            f"the judge has no setting {', '.join(strange)}; there are: {', '.join(sorted(known))}, drop=GATE,..., "
+            f"rule={RULE}"
         )
     if not settings:
         raise ConfigError(f"say what the gate should be: e.g. alpha=0.01, min_effect=0.03, drop=proxy or rule={RULE}")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from evotrainer.records.evidence import DetectorCounts
+from evotrainer.records.detectors import DetectorCounts
 from evotrainer.studies.backtest.changes import Replayed
 from evotrainer.studies.backtest.detectors import Tested
 from evotrainer.studies.backtest.gates import GateReplay

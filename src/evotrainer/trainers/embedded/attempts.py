@@ -75,8 +75,8 @@ def run_attempts(
 ) -> list[Attempt]:
     """Attempts for each (task, ks) of the plan, in order, k by k, scored.
 
-    All groups need the same number of ks. `clock` is told when a phase ("sample", "grade") ends. `cut_prompts`: a prompt
-    that does not fit the context loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
+    All groups need the same number of ks. `clock` is told when a phase ("sample", "grade") ends. `cut_prompts`: a
+    prompt that does not fit the context loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
     """
     out: list[Attempt] = []
     for task, ks in plan:
@@ -126,7 +126,8 @@ def rows_at_once(shape: Shape, params: SamplingParams, max_turns: int) -> int:
 
 
 def blocks(attempts: Sequence[Attempt], group: int, rows: int) -> Iterator[tuple[list[int], int]]:
-    """(indices of attempts, size of the groups among them that share a prompt), neighbours in prompt length together."""
+    """(indices of attempts, size of the groups among them that share a prompt),
+    neighbours in prompt length together."""
     shared = all(a.prompt == attempts[i - i % group].prompt for i, a in enumerate(attempts))
     g = group if shared else 1
     order = sorted(range(0, len(attempts), g), key=lambda i: len(attempts[i].prompt))

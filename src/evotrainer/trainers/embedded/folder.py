@@ -38,7 +38,8 @@ def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Preci
     """
     if len(tokenizer) != policy.shape.vocab:
         raise TrainerError(
-            f"policy has {policy.shape.vocab} tokens, its tokenizer {len(tokenizer)}; use the tokenizer it was built with"
+            f"policy has {policy.shape.vocab} tokens, its tokenizer {len(tokenizer)}; "
+            "use the tokenizer it was built with"
         )
     temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
     shutil.rmtree(temp, ignore_errors=True)

@@ -1,9 +1,9 @@
 """Sampling with a static key/value cache, for one turn or several.
 
-Prompts are prefilled once; the rollouts of a group share the prompt's cache. Rollouts that have drawn the same tokens so
-far are one *node*, computed once, and branch where they draw differently; at the start of a turn those that also saw the
-same observation are one again. Nodes without live rows are compacted away. Randomness is one uniform number per row and
-step, drawn before sampling starts, so that none of this changes what is sampled.
+Prompts are prefilled once; the rollouts of a group share the prompt's cache. Rollouts that have drawn the same tokens
+so far are one *node*, computed once, and branch where they draw differently; at the start of a turn those that also saw
+the same observation are one again. Nodes without live rows are compacted away. Randomness is one uniform number per row
+and step, drawn before sampling starts, so that none of this changes what is sampled.
 """
 
 from __future__ import annotations

@@ -88,9 +88,9 @@ class Session:
 class EmbeddedTrainer:
     """Trainer of policies that `warm_start` made.
 
-    `bf16`: sample in bfloat16, slowly where the processor only emulates it (`trainers.bf16_pays`); the update recomputes
-    log-probabilities in fp32 either way and `is_cap` bounds the ratio. A checkpoint is continued in the numbers it was
-    begun in. `keep_tokens`: put token ids and log-probabilities into the rollouts.
+    `bf16`: sample in bfloat16, slowly where the processor only emulates it (`trainers.bf16_pays`); the update
+    recomputes log-probabilities in fp32 either way and `is_cap` bounds the ratio. A checkpoint is continued in the
+    numbers it was begun in. `keep_tokens`: put token ids and log-probabilities into the rollouts.
     """
 
     name = "embedded"

@@ -58,8 +58,9 @@ def demo_rows(demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[Ro
 def _demo_row(index: int, demo: Sequence[str], tokenizer: Tokenizer) -> Row:
     if isinstance(demo, str) or len(demo) < 2 or len(demo) % 2:
         raise TrainerError(
-            f"demonstration {index} has {'no' if isinstance(demo, str) else len(demo)} texts: {str(demo)[:120]!r}; give "
-            "(prompt, action, observation, action, ...), of even length, the last one an action"
+            f"demonstration {index} has {'no' if isinstance(demo, str) else len(demo)} texts: "
+            f"{str(demo)[:120]!r}; give (prompt, action, observation, action, ...), of even length, "
+            "the last one an action"
         )
     tokens: list[int] = []
     loss: list[bool] = []

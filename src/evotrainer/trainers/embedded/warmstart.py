@@ -55,8 +55,9 @@ def warm_start(
 ) -> WarmStartResult:
     """Train on (prompt, action, observation, action, ...), loss on actions, and save the policy in `out_dir`.
 
-    `words`: multi-character tokens of the vocabulary, named `vocabulary`; `shape`: sizes of `Shape` but the vocabulary's.
-    With `start`, continue from that policy; words and shape are then its own. AdamW, linear warm-up, cosine to a tenth.
+    `words`: multi-character tokens of the vocabulary, named `vocabulary`; `shape`: sizes of `Shape` but the
+    vocabulary's. With `start`, continue from that policy; words and shape are then its own. AdamW, linear warm-up,
+    cosine to a tenth.
     """
     if not demos:
         raise TrainerError("warm start: no demonstrations; the environment must offer some")

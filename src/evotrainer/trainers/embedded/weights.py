@@ -15,7 +15,8 @@ from evotrainer.trainers.embedded.tokenizer import PAD
 
 
 class Weights:
-    """Decoding weights: norms and the attention scale folded in, projections transposed for GEMM, in the sampler's precision."""
+    """Decoding weights: norms and the attention scale folded in, projections transposed for GEMM,
+    in the sampler's precision."""
 
     def __init__(self, policy: Policy, dtype: torch.dtype) -> None:
         def t(w: Tensor, norm: Tensor | None = None) -> Tensor:

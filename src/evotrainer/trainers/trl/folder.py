@@ -1,4 +1,5 @@
-"""Policy folders of the Hugging Face form: whole weights (one file or shards) or peft adapters, with their tokenizer."""
+"""Policy folders of the Hugging Face form: whole weights (one file or shards) or peft adapters,
+with their tokenizer."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def load_model(
 ) -> Any:
     """The policy's model; adapters lie upon their base model (`trainers.bases`), or are merged into it.
 
-    `dtype`: `auto` for that of the base model's own files. `base`: in place of the one the folder names. TrainerError says what is wrong with the folder.
+    `dtype`: `auto` for that of the base model's own files. `base`: in place of the one the folder names. TrainerError
+    says what is wrong with the folder.
     """
     from transformers import AutoModelForCausalLM
 

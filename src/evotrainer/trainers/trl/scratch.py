@@ -1,7 +1,7 @@
 """A small policy of the Hugging Face form from scratch: Qwen3's architecture, a byte-level tokenizer, a chat template.
 
-What `policy.base = "warm-start"` means with the trl trainer: the whole loop runs offline, on a laptop, through the same code
-that trains a downloaded model.
+What `policy.base = "warm-start"` means with the trl trainer: the whole loop runs offline, on a laptop, through the same
+code that trains a downloaded model.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ RESPONSE: dict[str, Any] = {
 
 
 def make_tokenizer(texts: Sequence[str], words: Sequence[str], context: int) -> Any:
-    """A byte-level BPE tokenizer whose merges are counted on `texts`; `words` are tokens of their own. Lossless on any text."""
+    """A byte-level BPE tokenizer whose merges are counted on `texts`; `words` are tokens of their own.
+    Lossless on any text."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

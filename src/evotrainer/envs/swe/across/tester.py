@@ -1,7 +1,7 @@
 """The tests' process: runs pytest or unittest on test files, with no code of the policy in it.
 
-Modules of the repository under test come as twins (`twins.py`). Text that the solution gave is never run as code here: an
-audit hook refuses `eval`, pickles, new processes and changed files while the tests run.
+Modules of the repository under test come as twins (`twins.py`). Text that the solution gave is never run as code here:
+an audit hook refuses `eval`, pickles, new processes and changed files while the tests run.
 """
 
 from __future__ import annotations

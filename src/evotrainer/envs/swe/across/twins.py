@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from evotrainer.envs.swe.across.solution import FORWARDED, OPERATORS
+from evotrainer.envs.swe.across.specials import FORWARDED, OPERATORS
 from evotrainer.envs.swe.across.wire import CONTENT
 
 _NUMBER = "_evotrainer_number"

@@ -2,7 +2,8 @@
 
     python check.py FOLDER OVERRIDE...
 
-The last line of the output is a JSON object: stage, ok, error (type, message), unknown keys, warnings, versions, seconds.
+The last line of the output is a JSON object: stage, ok, error (type, message), unknown keys, warnings, versions,
+seconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""verl plug-in: EvoTrainer's rewards. Runs in verl's reward workers, from the folder that `evotrainer verl render` wrote.
+"""verl plug-in: EvoTrainer's rewards. Runs in verl's reward workers,
+from the folder that `evotrainer verl render` wrote.
 
-`EvoRewardManager` hands the sampled tokens and the rollout's place on, `compute_score` grades with the task's environment.
+`EvoRewardManager` hands the sampled tokens and the rollout's place on,
+`compute_score` grades with the task's environment.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ def report(graded: Graded) -> dict[str, Any]:
 def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None, **_: Any
 ) -> dict[str, Any]:
-    """Reward of one completion; `ground_truth` is the task's id. Raises where the infrastructure failed: verl then leaves
-    the rollout out of its group."""
+    """Reward of one completion; `ground_truth` is the task's id. Raises where the infrastructure failed: verl then
+    leaves the rollout out of its group."""
     place = (extra_info or {}).get("evotrainer")
     if place is None:
         raise TaskSetError(

@@ -1,4 +1,5 @@
-"""Stored rollouts of a run's trials, as the harness reads them: each trial's table is read once and kept while a round needs it."""
+"""Stored rollouts of a run's trials, as the harness reads them:
+each trial's table is read once and kept while a round needs it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from evotrainer.harness.columns.source import Source
 
 KEPT_BYTES = 1 << 30
-"""Tables of search rollouts that are kept, the latest used ones: far more than those of a round, its champion's and their
-parents' where rollouts are short."""
+"""Tables of search rollouts that are kept, the latest used ones: far more than those of a round, its champion's and
+their parents' where rollouts are short."""
 
 
 class RolloutReader:
