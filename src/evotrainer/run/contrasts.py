@@ -78,11 +78,15 @@ def split_sides(
     out.clean, out.held_clean = dict(old[:k]), dict(old[k:])
     if before[0].branch != BASE and (base := ctx.state.base) and ctx.state.shortcuts.same(base.world, before[0].world):
         out.held_clean[f"{keys.BASE_TRIAL} search"] = ctx.rollouts.views(keys.BASE_TRIAL)
+    return out
+
+
+def hold_out_training(ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], out: Sides) -> None:
+    """What the training itself sampled joins the sides that candidates are tried on."""
+    moved = sorted(gap.moved)
     if before[0].branch == BASE:
         first_steps(ctx, b, out)
-    watched = moved[k] if len(moved) > 1 and k < len(moved) else moved[-1]
-    by_steps(ctx, b, watched, single=len(moved) == 1, out=out)
-    return out
+    by_steps(ctx, b, moved[len(moved) // 2], single=len(moved) == 1, out=out)
 
 
 def first_steps(ctx: RunContext, b: Branch, out: Sides) -> None:

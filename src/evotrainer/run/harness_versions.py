@@ -20,6 +20,7 @@ from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
     Sides,
     came_from,
+    hold_out_training,
     labelled,
     minable_pairs,
     split_sides,
@@ -167,6 +168,8 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     ctx.observer.step(f"harness: {gap.trigger.replace('_', ' ')} of {b.name}")
     sides = split_sides(ctx, b, gap, before, now)
     mined = mine(Views.joined(sides.bad.values()), Views.joined(sides.clean.values()), minable_pairs(ctx, b, gap))
+    if mined.candidates:
+        hold_out_training(ctx, b, gap, before, sides)
     standing = "suspect" if gap.up and closable(ctx, b) else "informational"
     considered: list[Admission] = []
     taken = names_used(ctx)

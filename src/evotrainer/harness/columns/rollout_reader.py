@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from evotrainer.harness.columns.features import Views
     from evotrainer.harness.columns.source import Source
 
-KEPT_BYTES = 1 << 30
+KEPT_BYTES = 512 << 20
 """Tables of search rollouts that are kept, the latest used ones: far more than those of a round, its champion's and
 their parents' where rollouts are short."""
 
