@@ -16,7 +16,7 @@ from pathlib import Path
 from evotrainer import api
 from evotrainer.cli._common import console
 from evotrainer.cli.skills_import import skills_import
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.projections.forecasts import forecasts, score
 from evotrainer.studies import skills_ab as comparison
 from evotrainer.views.terminal import LiveView

@@ -19,7 +19,8 @@ from typing import Any
 
 from evotrainer.cli.base import base
 from evotrainer.cli.init import init
-from evotrainer.config.task import TaskFile, load_task
+from evotrainer.config.load import load_task
+from evotrainer.config.task import TaskFile
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.backend import Lost
 from evotrainer.executors.ray.driver import ClusterExecutor

@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 from evotrainer import __version__
+from evotrainer.config.bases import resolve_base
 from evotrainer.config.preflight import base_identity, check_recipe, fingerprints, machine, weights_sha256
-from evotrainer.config.task import resolve_base
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.projections.branches import BASE, START
 from evotrainer.records import keys

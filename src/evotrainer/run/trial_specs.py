@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from evotrainer.config.task import resolve_base
+from evotrainer.config.bases import resolve_base
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.records import keys

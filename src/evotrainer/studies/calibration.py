@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.task import apply_overrides, resolve
+from evotrainer.config.load import apply_overrides, resolve
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.calibrate import Calibration, Costs, Shape, calibrate
@@ -152,7 +152,7 @@ def more_trials(
     May be killed and called again.
     """
     from evotrainer import api
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
     from evotrainer.executors.spec import write_atomic
     from evotrainer.records.ledger import Ledger
     from evotrainer.run import loop

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.extras.verl.rendering import machine, task
 
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl.configuration import parse_setting
 from evotrainer.extras.verl.folder import intact
