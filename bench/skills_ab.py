@@ -95,7 +95,7 @@ def compare(
     """Run what is missing of the pairs, then write results.md and results.json.
     ConfigError where `out` holds other runs."""
     from evotrainer import api
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
     from evotrainer.executors.spec import write_atomic
     from evotrainer.run.skills import collect
 
@@ -128,7 +128,7 @@ def _seeds(base: Any, repeat: int) -> list[str]:
 def _run(task: Path, overrides: Sequence[str], folder: Path, watch: Watch, executor: MakeExecutor | None) -> Any:
     """Start, resume, or take a run as it is."""
     from evotrainer import api
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
 
     if not (folder / "ledger.db").is_file():
         with watch(folder) as view:

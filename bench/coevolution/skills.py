@@ -17,7 +17,7 @@ from bench import skills_ab as comparison
 from evotrainer import api
 from evotrainer.cli._common import console
 from evotrainer.cli.skills_import import skills_import
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.projections.forecasts import forecasts, score
 from evotrainer.views.terminal import LiveView
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from evotrainer.cli.base import base
 from evotrainer.cli.init import init
-from evotrainer.config.task import TaskFile, load_task
+from evotrainer.config.load import load_task
+from evotrainer.config.task import TaskFile
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.backend import Lost
 from evotrainer.executors.ray.driver import ClusterExecutor
@@ -30,6 +31,7 @@ from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec, trial_dir
 from evotrainer.projections.branches import Branch
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
+from evotrainer.run import trial_specs
 from evotrainer.run.opening import open_context
 from evotrainer.views.terminal import LiveView
 
@@ -267,7 +269,7 @@ def simulated(args: argparse.Namespace) -> dict[str, float]:
 
         view.finished, view.trials = count, show  # type: ignore[method-assign]
         n = args.workers + int(min(args.workers / mean, FASTEST) * (mean + args.seconds) * 1.3) + 10
-        specs = [ctx.training(Branch(f"b{i}", None, 0, t.recipe, t.recipe.hash), 1) for i in range(n)]
+        specs = [trial_specs.training(ctx, Branch(f"b{i}", None, 0, t.recipe, t.recipe.hash), 1) for i in range(n)]
         began = time.monotonic()
         with suppress(EnoughError):
             ctx.run_trials(specs)

@@ -23,8 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task import load_task
-from evotrainer.extras.verl.render import Machine, render
+from evotrainer.config.load import load_task
+from evotrainer.extras.verl.configuration import Machine
+from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.validate import validate
 from evotrainer.extras.verl.venv import RECORD, probe
 

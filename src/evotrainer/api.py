@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.task import TaskFile, apply_overrides, load_task, resolve
+from evotrainer.config.load import apply_overrides, load_task, resolve
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from evotrainer.cli.base import base as base_command
 from evotrainer.cli.init import init
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 
 Make = Callable[..., TrialSpec]

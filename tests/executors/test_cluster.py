@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from evotrainer import api
-from evotrainer.config.task import default_workers, load_task
+from evotrainer.config.load import load_task
+from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
 from evotrainer.executors import check_executor, local, local_workers, wants_gpu
 from evotrainer.executors.ray import driver as cluster

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evotrainer.projections.branches import check_factors
 from evotrainer.projections.state import RunState
 from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.chain import Event
@@ -54,7 +55,7 @@ DISCOVERY = Invalidated(branch="b1", descendants=("b2",), reason="leak confirmed
 def test_the_story_of_a_run_can_be_read_back() -> None:
     tree = read(*STORY)
     assert tree.problems == []
-    assert tree.check_factors() == []
+    assert check_factors(tree.branches) == []
     assert tree.champion == "b2"
     assert [v.version for v in tree.versions] == ["v0", "v1", "v2"]
     assert list(tree.branches) == ["b0", "b1", "b3", "b2"]
@@ -91,7 +92,7 @@ def test_invalidity_reaches_descendants_also_those_that_come_later() -> None:
 
 def problems(*bodies: Frozen) -> str:
     tree = read(*bodies)
-    return "\n".join((*tree.problems, *tree.check_factors()))
+    return "\n".join((*tree.problems, *check_factors(tree.branches)))
 
 
 def test_contradictions_are_reported() -> None:

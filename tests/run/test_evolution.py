@@ -17,7 +17,7 @@ from evotrainer.agents.fixed import FixedAgent, FixedOptions
 from evotrainer.cli.admit_detector import admit_detector
 from evotrainer.cli.harness import harness
 from evotrainer.cli.why import why
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records import keys

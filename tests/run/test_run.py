@@ -17,6 +17,7 @@ from evotrainer.cli.status import status
 from evotrainer.cli.verify import verify
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.projections.branches import check_factors
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.store import load
@@ -58,7 +59,7 @@ def test_rl_on_the_real_policy_learns_something(finished: api.Run) -> None:
 def test_every_branch_changes_exactly_one_factor(finished: api.Run) -> None:
     lineage = finished.state
     assert len(lineage.branches) > 1
-    assert lineage.check_factors() == []
+    assert check_factors(lineage.branches) == []
 
 
 def test_everything_recorded_holds(finished: api.Run) -> None:

@@ -16,6 +16,7 @@ from evotrainer.errors import IntegrityError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
+from evotrainer.run import trial_specs
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import render
 from tests.paper import Paper, stopped_before
@@ -198,8 +199,10 @@ def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(task: Path
 def test_a_trial_that_would_read_cert_a_second_time_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     with quick.context(run) as ctx:
-        (cert,) = ctx.plans("cert")
-        spec = ctx.evaluation("b2-s1-cert", ctx.branches["b2"], 1, "trials/b2-s1/policy", (cert,), "certify")
+        (cert,) = trial_specs.plans(ctx, "cert")
+        spec = trial_specs.evaluation(
+            ctx, "b2-s1-cert", ctx.branches["b2"], 1, "trials/b2-s1/policy", (cert,), "certify"
+        )
         with pytest.raises(IntegrityError, match="would read the cert split"):
             ctx.run_trials([spec])
 

@@ -255,7 +255,7 @@ def test_a_library_that_does_not_hold_is_refused_before_anything_is_spent(
 
 
 def test_a_task_file_names_libraries_from_its_own_folder(letters: Path, tmp_path: Path) -> None:
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
 
     here = tmp_path / "task.toml"
     text = letters.read_text().replace("python:./environment.py", f"python:{letters.parent}/environment.py")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from evotrainer.api import preflight
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.load import load_task
 from evotrainer.config.preflight import base_identity, fingerprints
-from evotrainer.config.task import load_task, resolve_base
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.hub import looks_like_id, parse_pinned, pinned
 from evotrainer.records.recipe import Recipe, parse_recipe

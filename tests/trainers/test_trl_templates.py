@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evotrainer.api import preflight
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn

@@ -337,7 +337,7 @@ def test_an_evaluation_is_the_same_twice_and_in_task_order(base: Path) -> None:
 
 def test_a_policy_of_the_embedded_trainer_says_the_same_through_transformers(tmp_path: Path) -> None:
     """Several turns, no chat template: greedy rollouts are equal to the token, and TRL trains from there."""
-    from evotrainer.config.task import resolve_base
+    from evotrainer.config.bases import resolve_base
     from evotrainer.envs import open_environment
     from evotrainer.trainers import get_trainer
 

@@ -32,7 +32,7 @@ def admit(
 
     Example: evotrainer admit tasks/swe.toml environment.world=real --limit 20
     """
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
     from evotrainer.envs import open_environment
 
     resolved = load_task(task, overrides or [])

@@ -24,7 +24,7 @@ def base(
 
     Example: evotrainer base tasks/code.toml --out my-base policy.warm_start.steps=1500
     """
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
     from evotrainer.envs import open_environment
     from evotrainer.executors.warm import make_base
     from evotrainer.trainers import get_trainer

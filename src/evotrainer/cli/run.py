@@ -41,7 +41,7 @@ def run(
     Example: evotrainer run tasks/code.toml recipe.lr=1e-4 run.rounds=2 --out runs/mine
     """
     from evotrainer import api
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
     from evotrainer.records.recipe import lint
 
     asked = [f"run.skills={json.dumps(skills)}"] if skills else []

@@ -70,8 +70,9 @@ def _render(
     task: Path, overrides: list[str], out: Path, model: str | None, settings: list[str], chosen: dict[str, Any]
 ) -> None:
     """Write the folder; says what came out and what is next."""
-    from evotrainer.config.task import load_task
-    from evotrainer.extras.verl.render import Machine, model_of, parse_setting, render
+    from evotrainer.config.load import load_task
+    from evotrainer.extras.verl.configuration import Machine, parse_setting
+    from evotrainer.extras.verl.render import model_of, render
 
     resolved = load_task(task, overrides)
     every = resolved.run.checkpoint_every

@@ -33,7 +33,7 @@ def verl_setup(
 
     extra: list[str] = []
     if task is not None:
-        from evotrainer.config.task import load_task
+        from evotrainer.config.load import load_task
 
         extra = environments.extras_of(str(load_task(task).environment.get("name", "")))
     folder = venv or Path(environments.FOLDER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -138,3 +138,14 @@ def check_factor(parent: Recipe, b: Branch) -> list[str]:
     except ConfigError as e:
         return [f"{name}: {e}"]
     return []
+
+
+def check_factors(branches: Mapping[str, Branch]) -> list[str]:
+    """Recompute from the recipes that each branch differs from its parent in the one factor it declares."""
+    problems = []
+    for b in branches.values():
+        if (b.parent is None) != (b.intervention is None):
+            problems.append(f"branch {b.branch}: a branch has a parent if and only if it has an intervention")
+        elif b.parent is not None and b.parent in branches:
+            problems += check_factor(branches[b.parent].recipe, b)
+    return problems

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from evotrainer.projections.branches import BASE, Branch, Trial, check_factor
+from evotrainer.projections.branches import BASE, Branch, Trial
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
@@ -145,16 +145,6 @@ class RunState:
             out.append(parent)
             parent = self.branches[parent].parent if parent in self.branches else None
         return out
-
-    def check_factors(self) -> list[str]:
-        """Recompute from the recipes that each branch differs from its parent in the one factor it declares."""
-        problems = []
-        for b in self.branches.values():
-            if (b.parent is None) != (b.intervention is None):
-                problems.append(f"branch {b.branch}: a branch has a parent if and only if it has an intervention")
-            elif b.parent is not None and b.parent in self.branches:
-                problems += check_factor(self.branches[b.parent].recipe, b)
-        return problems
 
     # -- the fold --------------------------------------------------------------------------------------------------
 

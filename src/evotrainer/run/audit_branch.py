@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
 from evotrainer.records.ledger import Ledger

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from evotrainer.config.task import TaskFile, resolve_base
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
-from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
@@ -22,7 +22,6 @@ from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
-from evotrainer.records.recipe import Recipe
 from evotrainer.rules.judge_input import env_knobs
 from evotrainer.run.observer import Observer, Quiet, Running
 
@@ -38,8 +37,6 @@ KINDS: dict[type[Frozen], str] = {model: kind for kind, model in BODIES.items()}
 NEEDED = ("base", "noise", "confirm", "certify", "audit")
 """Purposes of trials that a run cannot do without: their failure is not recorded as a result,
 a resume tries them again."""
-PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
-"""Factors of the starting recipe under which every policy of the run is evaluated."""
 BUDGET_EVERY_S = 2.0
 """Seconds between two looks at the budget while trials run."""
 
@@ -144,112 +141,6 @@ class RunContext:
     def budget(self) -> Budget:
         """What is spent and reserved."""
         return Budget.from_events(self.ledger.events(), self.task.budget.limits())
-
-    # -- specifications of trials ----------------------------------------------------------------------------------
-
-    def plan_eval(self, split: str) -> EvalPlan | None:
-        """How a split is evaluated; None where the environment has none of that name."""
-        if split not in self.state.environment.get("splits", {split: 1}):
-            return None
-        e = self.task.evaluation
-        return EvalPlan(split=split, attempts=getattr(e, f"{split}_attempts"), tasks=getattr(e, f"{split}_tasks"))
-
-    def plans(self, *splits: str) -> tuple[EvalPlan, ...]:
-        """Evaluations on those of the splits that there are."""
-        return tuple(p for s in splits if (p := self.plan_eval(s)))
-
-    def protocol(self, recipe: Recipe) -> Recipe:
-        """The frozen protocol of every evaluation: how the run's own recipe samples, under its own environment knobs.
-
-        A branch that samples colder, longer or under easier knobs in training gains nothing by that in its evaluation.
-        """
-        frozen = {f: getattr(self.task.recipe, f) for f in PROTOCOL}
-        return recipe.model_copy(update=frozen | {"knobs": self.env_knobs})
-
-    def base_spec(self, *splits: str) -> TrialSpec:
-        """The base policy's evaluation, and its SFT cold start where the task asks for one."""
-        base = resolve_base(self.task.policy.base)
-        return self._spec(
-            keys.BASE_TRIAL,
-            None,
-            0,
-            "base",
-            protocol=self.task.recipe,
-            policy_dir=str(base) if base else "",
-            warm_start=None if base else self.task.policy.warm_start,
-            evals=self.plans(*splits),
-        )
-
-    def training(
-        self, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = (), policy_dir: str = ""
-    ) -> TrialSpec:
-        """One training of a branch, evaluated on search, gate and `extra`;
-        policy_dir: in place of the run's base policy."""
-        from evotrainer.harness import Harness
-
-        h = self.harness.plain
-        return self._spec(
-            keys.training(b.name, seed),
-            b,
-            seed,
-            purpose,
-            train=True,
-            policy_dir=policy_dir or self.base_dir,
-            evals=(*self.plans("search", "gate"), *extra),
-            checkpoint_every=self.task.run.checkpoint_every,
-            health_every=self.task.run.health_every,
-            harness={} if h == Harness.default() else h.model_dump(mode="json"),
-            cpu_limit_s=2 * self.task.budget.trial_cpu_s,
-        )
-
-    def evaluation(
-        self,
-        trial: str,
-        b: Branch | None,
-        seed: int,
-        policy: str,
-        evals: Sequence[EvalPlan],
-        purpose: str,
-        knobs: Mapping[str, Any] | None = None,
-    ) -> TrialSpec:
-        """One evaluation of a stored policy; b: None for the base policy; knobs: in place of the protocol's."""
-        # A policy of another step is another policy: only the repetition of an evaluation keeps the step of its trial's
-        # specification, 0, as ledgers of earlier versions have it.
-        step = b.recipe.steps if b and (knobs or purpose != "audit") else 0
-        return self._spec(
-            trial, b, seed, purpose, policy_dir=policy, evals=tuple(evals), world=dict(knobs or {}), policy_step=step
-        )
-
-    @property
-    def base_dir(self) -> str:
-        """Folder of the base policy, relative to the run folder where the run made it."""
-        base = resolve_base(self.task.policy.base)
-        assert base is not None or self.state.base is not None
-        return str(base) if base else self.state.base.policy_path if self.state.base else ""
-
-    def _spec(
-        self, trial: str, b: Branch | None, seed: int, purpose: str, *, train: bool = False, **more: Any
-    ) -> TrialSpec:
-        recipe = b.recipe if b else self.task.recipe
-        sampler: Literal["fp32", "bf16"] = "fp32"
-        if self.state.opened and self.state.opened.machine.get("sampler_dtype") == "bf16":
-            sampler = "bf16"
-        told = {
-            "run": self.folder.name,
-            "trial": trial,
-            "branch": b.name if b else BASE,
-            "seed": seed,
-            "purpose": purpose,
-            "train": train,
-            "recipe": recipe,
-            "protocol": self.protocol(recipe),
-            "environment": self.task.environment,
-            "accept_tier_e": self.task.sandbox.accept_tier_e,
-            "sampler_dtype": sampler,
-            "trainer": self.task.trainer.name,
-            "trainer_options": self.task.trainer.options,
-        }
-        return TrialSpec(**told | more)
 
     # -- trials ----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from evotrainer.judge import reestimated
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import Reestimated, TrialFinished
-from evotrainer.run import shortcut_audits, skills
+from evotrainer.run import shortcut_audits, skills, trial_specs
 from evotrainer.run.context import RunContext
 
 
@@ -23,11 +23,11 @@ def certification_specs(ctx: RunContext, b: Branch, cert: EvalPlan) -> list[Tria
     """
     out = []
     for s in ctx.task.run.certify_seeds:
-        spec = ctx.training(b, s, "confirm", (cert,))
+        spec = trial_specs.training(ctx, b, s, "confirm", (cert,))
         known = ctx.recorded(keys.finished(spec.trial))
         if known is not None and all(x.split != "cert" for x in known.body.scores):
             trial = keys.certification(spec.trial)
-            spec = ctx.evaluation(trial, b, s, known.body.policy_path, (cert,), "certify")
+            spec = trial_specs.evaluation(ctx, trial, b, s, known.body.policy_path, (cert,), "certify")
         out.append(spec)
     return out
 
@@ -40,7 +40,7 @@ def after_promotion(ctx: RunContext, name: str) -> None:
     if ctx.recorded(keys.reestimated(name)) is None:
         ctx.observer.step(f"9 verify: {name} on fresh seeds")
     sides = (b, ctx.branches[b.parent])
-    ctx.run_trials([ctx.training(x, s, "confirm") for s in ctx.task.run.certify_seeds for x in sides])
+    ctx.run_trials([trial_specs.training(ctx, x, s, "confirm") for s in ctx.task.run.certify_seeds for x in sides])
     reestimate(ctx, name)
 
 

@@ -14,7 +14,7 @@ from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted, TrialFinished
 from evotrainer.records.verdicts import Verdict
 from evotrainer.rules.judge_input import judge_input
-from evotrainer.run import fresh_seeds, harness_versions, readings, shortcut_audits, skills
+from evotrainer.run import detector_outcomes, fresh_seeds, gaps, readings, shortcut_audits, skills
 from evotrainer.run.context import RunContext
 from evotrainer.run.extra_seeds import grant
 from evotrainer.run.human_gates import ask_human
@@ -27,7 +27,7 @@ def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     look(ctx, n, names)
     while more := grant(ctx, n, names, before):
         look(ctx, n, more)
-    harness_versions.settle(ctx, n)
+    detector_outcomes.settle(ctx, n)
     skills.distil(ctx, best_first(ctx, names))
 
 
@@ -42,7 +42,7 @@ def look(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     for name in names:
         if ctx.branches[name].complete:
             readings.read_branch(ctx, n, name)
-    harness_versions.review(ctx, n, names)
+    gaps.review(ctx, n, names)
     widen_noise(ctx, names)
     # The looks of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evotrainer.config.bases import resolve_base
 from evotrainer.config.preflight import check_recipe, weights_sha256
-from evotrainer.config.task import TaskFile, resolve_base
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.run.context import Ask, RunContext, no_human
 from evotrainer.run.observer import Observer, Quiet

@@ -19,7 +19,7 @@ from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe, lint, single_factor
 from evotrainer.rules.reading_context import harness_context
-from evotrainer.run import harness_versions, readings, skills
+from evotrainer.run import agent_edits, readings, skills
 from evotrainer.run.context import RunContext
 from evotrainer.run.human_gates import ask_human
 from evotrainer.run.reserves import certification_trials
@@ -44,7 +44,7 @@ def consider(ctx: RunContext, n: int, health: HealthReport) -> Considered:
     tools = AgentTools(ctx, health)
     for k in range(MAX_REVISIONS + 1):
         proposal = propose(ctx, n, k, health, tools)
-        harness_versions.edit(ctx, n, k, proposal)
+        agent_edits.edit(ctx, n, k, proposal)
         text = "\n".join(f"{i.factor}: {i.old} -> {i.new}  ({i.hypothesis})" for i in proposal.interventions)
         if not ask_human(ctx, n, "intervention", text or proposal.stop, k):
             continue

@@ -18,7 +18,7 @@ from evotrainer.records import keys
 from evotrainer.records.events import Audited, Invalidated, TrialFinished
 from evotrainer.records.names import joined, slug
 from evotrainer.records.verdicts import OWN_TRIGGERS, Audit, Capability
-from evotrainer.run import skills
+from evotrainer.run import skills, trial_specs
 from evotrainer.run.context import RunContext
 
 if TYPE_CHECKING:
@@ -149,8 +149,10 @@ def specs(ctx: RunContext, branch: str, trials: Sequence[TrialFinished], knobs: 
     closed = shortcuts.closed_names(knobs)
     how = f"closed-{joined(closed, [c.name for c in shortcuts.capabilities])}" if closed else "open"
     b = None if branch == BASE else ctx.branches[branch]
-    plans = ctx.plans(*SPLITS)
-    return [ctx.evaluation(f"{t.trial}-{how}", b, t.seed, t.policy_path, plans, "audit", knobs) for t in trials]
+    plans = trial_specs.plans(ctx, *SPLITS)
+    return [
+        trial_specs.evaluation(ctx, f"{t.trial}-{how}", b, t.seed, t.policy_path, plans, "audit", knobs) for t in trials
+    ]
 
 
 # -- what follows ------------------------------------------------------------------------------------------------------

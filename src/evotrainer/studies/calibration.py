@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.task import apply_overrides, resolve
+from evotrainer.config.load import apply_overrides, resolve
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.calibrate import Calibration, Costs, Shape, calibrate
@@ -19,6 +19,7 @@ from evotrainer.judge.real_comparisons import real_comparisons
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
+from evotrainer.run import trial_specs
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
@@ -151,7 +152,7 @@ def more_trials(
     May be killed and called again.
     """
     from evotrainer import api
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
     from evotrainer.executors.spec import write_atomic
     from evotrainer.records.ledger import Ledger
     from evotrainer.run import loop
@@ -177,8 +178,8 @@ def more_trials(
             open_context(own, unlimited, ledger, view=view, task_hash=task.hash, executor=executor)
         )
         loop.open_run(ctx)
-        (gate,) = ctx.plans("gate")
+        (gate,) = trial_specs.plans(ctx, "gate")
         seeds = range(FIRST_SEED, FIRST_SEED + n)
-        specs = [ctx.training(ctx.branches[START], s, "noise", policy_dir=policy) for s in seeds]
+        specs = [trial_specs.training(ctx, ctx.branches[START], s, "noise", policy_dir=policy) for s in seeds]
         done = ctx.run_trials([s.model_copy(update={"evals": (gate,)}) for s in specs])
     return [t for t in done if t.status == "complete"]

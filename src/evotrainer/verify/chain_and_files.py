@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.projections.branches import BASE
+from evotrainer.projections.branches import BASE, check_factors
 from evotrainer.records import keys
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
@@ -46,7 +46,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, he
             problems.append(Problem("head", text))
         elif since:
             notes.append(f"{len(since)} event(s) were recorded since the noted head: {', '.join(e.id for e in since)}")
-    problems += [Problem("lineage", p) for p in (*record.state.problems, *record.state.check_factors())]
+    problems += [Problem("lineage", p) for p in (*record.state.problems, *check_factors(record.state.branches))]
     for event in events:
         if event.kind in checks:
             problems += checks[event.kind](record, event)

@@ -117,7 +117,7 @@ class VerifyReport:
 
 @lru_cache(maxsize=4)
 def _task(path: Path, mtime_ns: int) -> TaskFile:
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
 
     return load_task(path)
 

@@ -15,7 +15,8 @@ from tests.views.build import story as told
 
 from evotrainer import api
 from evotrainer.cli.track import track
-from evotrainer.config.task import TrackingConfig, load_task
+from evotrainer.config.load import load_task
+from evotrainer.config.task import TrackingConfig
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError
 from evotrainer.extras.tracking import check_targets, following
 from evotrainer.extras.tracking.export import Exporter, about_run, read_events

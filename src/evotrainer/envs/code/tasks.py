@@ -24,7 +24,7 @@ from evotrainer.envs.code.grammar import (
     result_variants,
     spec_text,
 )
-from evotrainer.envs.code.ops import Ints, Op
+from evotrainer.envs.code.op import Ints, Op
 from evotrainer.envs.data.rows import split_of
 
 SHARES = {"search": 0.1, "gate": 0.1, "cert": 0.1}

@@ -132,7 +132,7 @@ class Exporter:
 
 def about_run(folder: Path) -> dict[str, Any]:
     """What joins every configuration: task file, report."""
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
 
     task = load_task(folder / "task.toml")
     return {

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl import ESTIMATOR
+from evotrainer.extras.verl.factors import (
+    ACTOR,
+    ROLLOUT,
+    Keys,
+    clip_keys,
+    filter_keys,
+    filter_plugin,
+    is_cap_keys,
+    kl_keys,
+    loss_keys,
+    response_tokens,
+    rewards_keys,
+    schedule_keys,
+    turns_keys,
+)
 from evotrainer.records.recipe import Recipe
 
-ACTOR = "actor_rollout_ref.actor"
-ROLLOUT = "actor_rollout_ref.rollout"
-OBSERVATION_TOKENS = 512
-"""Room for what the environment answers to one turn, in tokens, where nothing else is asked for."""
-
 How = Literal["key", "plugin", "refused"]
-Keys = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,93 +41,6 @@ class Mapped:
     to: Callable[[Recipe], Keys] = lambda r: {}
     refuse: Callable[[Recipe], str | None] = lambda r: None
     plugins: tuple[str, ...] = ()
-
-
-_LOSSES: Mapping[str, tuple[str, str]] = {
-    "grpo": ("vanilla", "seq-mean-token-mean"),
-    "dapo": ("vanilla", "token-mean"),
-    "bnpo": ("vanilla", "token-mean"),
-    "dr_grpo": ("vanilla", "seq-mean-token-sum-norm"),
-    "gspo": ("gspo", "seq-mean-token-mean"),
-    "cispo": ("cispo", "token-mean"),
-}
-NO_DUAL_CLIP = 1e9
-"""verl bounds the ratio of negative advantages a second time (clip_ratio_c); our losses and TRL's do not."""
-
-
-def _loss(r: Recipe) -> Keys:
-    mode, aggregation = _LOSSES[r.loss]
-    keys: Keys = {
-        f"{ACTOR}.policy_loss.loss_mode": mode,
-        f"{ACTOR}.loss_agg_mode": aggregation,
-        f"{ACTOR}.clip_ratio_c": NO_DUAL_CLIP,
-    }
-    if r.loss == "dr_grpo":
-        keys[f"{ACTOR}.loss_scale_factor"] = r.max_tokens * r.max_turns
-    return keys
-
-
-def _clip(r: Recipe) -> Keys:
-    low = 1.0 if r.loss == "cispo" else r.clip.low
-    return {f"{ACTOR}.clip_ratio": r.clip.high, f"{ACTOR}.clip_ratio_low": low, f"{ACTOR}.clip_ratio_high": r.clip.high}
-
-
-def _kl(r: Recipe) -> Keys:
-    if not r.kl_beta:
-        return {f"{ACTOR}.use_kl_loss": False}
-    return {f"{ACTOR}.use_kl_loss": True, f"{ACTOR}.kl_loss_coef": r.kl_beta, f"{ACTOR}.kl_loss_type": "k3+"}
-
-
-def _schedule(r: Recipe) -> Keys:
-    keys: Keys = {
-        f"{ACTOR}.optim.lr_scheduler_type": r.schedule.kind,
-        f"{ACTOR}.optim.lr_warmup_steps": r.schedule.warmup,
-    }
-    if r.schedule.kind == "cosine":
-        keys[f"{ACTOR}.optim.min_lr_ratio"] = 0.0
-    return keys
-
-
-def _rewards(r: Recipe) -> Keys:
-    return {
-        "reward.custom_reward_function.path": "plugins/evo_reward.py",
-        "reward.custom_reward_function.name": "compute_score",
-        "reward.reward_manager.source": "importlib",
-        "reward.reward_manager.name": "EvoRewardManager",
-        "reward.reward_manager.module.path": "plugins/evo_reward.py",
-    }
-
-
-def filter_plugin(r: Recipe) -> bool:
-    """Whether the filter needs its own sampler in verl: to draw again, or to keep its statistics from step to step."""
-    return r.group_filter.kind != "none" and (r.resample > 0 or r.group_filter.kind == "ema_std")
-
-
-def _filter(r: Recipe) -> Keys:
-    if not filter_plugin(r):
-        return {}
-    return {
-        "trainer.v1.sampler.custom_sampler.path": "plugins/evo_filter.py",
-        "trainer.v1.sampler.custom_sampler.name": "EvoReplayBuffer",
-    }
-
-
-def _turns(r: Recipe) -> Keys:
-    if r.max_turns == 1:
-        return {}
-    return {
-        f"{ROLLOUT}.agent.agent_loop_config_path": "plugins/agent.yaml",
-        f"{ROLLOUT}.agent.default_agent_loop": "evotrainer",
-    }
-
-
-def _is_cap(r: Recipe) -> Keys:
-    if r.is_cap is None:
-        return {"algorithm.rollout_correction.rollout_is": None}
-    return {
-        "algorithm.rollout_correction.rollout_is": "token",
-        "algorithm.rollout_correction.rollout_is_threshold": r.is_cap,
-    }
 
 
 _KEY: Mapping[str, How] = {"": "key"}
@@ -137,14 +59,14 @@ MAPPING: tuple[Mapped, ...] = (
         ),
         "grpo, gspo: mean of token means; dapo, bnpo, cispo: token mean of the batch; dr_grpo: "
         "sum over max_tokens * max_turns. verl's second clip of negative advantages is put out of reach",
-        _loss,
+        loss_keys,
     ),
     Mapped(
         "clip",
         _KEY,
         (f"{ACTOR}.clip_ratio", f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"),
         "cispo: only the cap at 1 + high is in force, as in our loss",
-        _clip,
+        clip_keys,
     ),
     Mapped(
         "kl_beta",
@@ -152,7 +74,7 @@ MAPPING: tuple[Mapped, ...] = (
         (f"{ACTOR}.use_kl_loss", f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type"),
         "k3 as value, gradient of k2: on the first pass over a step the same as ours (gspo: ours passes it through the "
         "sequence's ratio); on later passes ours also weighs by the ratio",
-        _kl,
+        kl_keys,
     ),
     Mapped(
         "reward_scaling",
@@ -169,7 +91,7 @@ MAPPING: tuple[Mapped, ...] = (
         {"constant, cosine": "key", "linear": "refused"},
         (f"{ACTOR}.optim.lr_scheduler_type", f"{ACTOR}.optim.lr_warmup_steps", f"{ACTOR}.optim.min_lr_ratio"),
         "verl's warm-up begins at 0, ours at lr / warmup. linear: verl's FSDP engine has constant and cosine only",
-        _schedule,
+        schedule_keys,
         lambda r: (
             "verl's FSDP engine has constant and cosine schedules only; choose one of them"
             if r.schedule.kind == "linear"
@@ -238,7 +160,7 @@ MAPPING: tuple[Mapped, ...] = (
         {"1": "key", "more": "plugin"},
         (f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop"),
         "more than one turn: the agent loop `evotrainer` plays our environment's episodes; observations carry no loss",
-        _turns,
+        turns_keys,
         plugins=("evo_agent.py", "agent.yaml"),
     ),
     Mapped(
@@ -253,7 +175,7 @@ MAPPING: tuple[Mapped, ...] = (
         ),
         "the environment's own components, weighted; a fault of the infrastructure is tried again, "
         "then the rollout is left out (never reward 0)",
-        _rewards,
+        rewards_keys,
         plugins=("evo_reward.py",),
     ),
     Mapped("length", _PLUGIN, (), "in the reward function, on the tokens sampled", plugins=("evo_reward.py",)),
@@ -265,7 +187,7 @@ MAPPING: tuple[Mapped, ...] = (
         _PLUGIN,
         ("trainer.v1.sampler.custom_sampler.path", "trainer.v1.sampler.custom_sampler.name"),
         "groups filtered out leave the loss in `evo_mean_norm`; with ema_std or resample a sampler of our own decides",
-        _filter,
+        filter_keys,
         plugins=("evo_advantage.py", "evo_filter.py"),
     ),
     Mapped(
@@ -307,7 +229,7 @@ MAPPING: tuple[Mapped, ...] = (
         _KEY,
         ("algorithm.rollout_correction.rollout_is", "algorithm.rollout_correction.rollout_is_threshold"),
         "token-level truncated importance sampling",
-        _is_cap,
+        is_cap_keys,
     ),
     Mapped(
         "mask_truncated",
@@ -330,11 +252,6 @@ MAPPING: tuple[Mapped, ...] = (
         plugins=("evo_reward.py",),
     ),
 )
-
-
-def response_tokens(r: Recipe, observation_tokens: int = OBSERVATION_TOKENS) -> int:
-    """Tokens after the prompt: all turns, and the observations between them."""
-    return r.max_turns * r.max_tokens + (r.max_turns - 1) * observation_tokens
 
 
 def translate(recipe: Recipe) -> tuple[Keys, dict[str, str]]:

@@ -60,7 +60,7 @@ class Grader:
     def environment(self) -> Environment:
         """The task file's environment, opened when it is first needed."""
         if self._env is None:
-            from evotrainer.config.task import load_task
+            from evotrainer.config.load import load_task
             from evotrainer.envs import open_environment
 
             task = load_task(self.folder / "task.toml")

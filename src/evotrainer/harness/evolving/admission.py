@@ -62,83 +62,96 @@ def admit(
     `damage`, the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is raised.
     """
     numbers: dict[str, float] = {"together": float(together)}
-
-    def refuse(why: str, overlaps: str = "") -> Admission:
-        return answer(False, why, overlaps)
+    versions = {**bad, **clean}
 
     def answer(ok: bool, why: str, overlaps: str = "") -> Admission:
-        kept = {k: round(v, 6) for k, v in numbers.items() if math.isfinite(v)}
-        names = (tuple(bad), tuple(clean))
         return Admission(
-            detector=spec, admitted=ok, reason=why, bad=names[0], clean=names[1], numbers=kept, overlaps=overlaps
+            detector=spec,
+            admitted=ok,
+            reason=why,
+            bad=tuple(bad),
+            clean=tuple(clean),
+            numbers={k: round(v, 6) for k, v in numbers.items() if math.isfinite(v)},
+            overlaps=overlaps,
         )
 
     try:
         check_spec(spec)
     except ConfigError as e:
-        return refuse(f"cannot be run: {e}")
-    if not any(map(len, bad.values())) or not any(map(len, clean.values())):
-        side = "bad" if not any(map(len, bad.values())) else "clean"
-        return refuse(f"no held-out {side} version to try it on")
+        return answer(False, f"cannot be run: {e}")
+    for side, held in (("bad", bad), ("clean", clean)):
+        if not any(map(len, held.values())):
+            return answer(False, f"no held-out {side} version to try it on")
     try:
         cost = cost_of(spec, [*bad.values(), *clean.values()], runner, spent or time.process_time)
         numbers["cpu_s_per_1000"] = cost
         if cost > MOST_CPU_S:
-            return refuse(f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}")
+            return answer(False, f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}")
         masks = {name: flags(spec, v, runner) for name, v in (*bad.items(), *clean.items())}
-        if spec.form == "python" and (n := moody(spec, {**bad, **clean}, masks, runner)):
-            return refuse(f"not deterministic: on the same rollouts in another order it answers otherwise for {n}")
+        n = moody(spec, versions, masks, runner) if spec.form == "python" else 0
     except ConfigError as e:
-        return refuse(f"cannot be run: {e}")
-    if why := repeats_outcome(spec, {**bad, **clean}, masks):
-        return refuse(why)
+        return answer(False, f"cannot be run: {e}")
+    if n:
+        return answer(False, f"not deterministic: on the same rollouts in another order it answers otherwise for {n}")
+    if why := repeats_outcome(spec, versions, masks):
+        return answer(False, why)
 
-    size = max(_tasks([v]) for v in (*bad.values(), *clean.values()))
+    numbers |= separation(masks, bad, clean, spec.warn, together)
+    numbers |= _counts(spec, masks, bad, clean, runner, steps or {}, damage or {})
+    if why := _says_too_little(numbers, len(bad), len(clean), spec.warn):
+        return answer(False, why)
+    like, name = most_alike(masks, versions, builtin, authored, runner)
+    numbers["overlap"] = like
+    if like >= MOST_OVERLAP:
+        asked = f"Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked"
+        return answer(False, f"redundant: it flags what {name} flags ({asked})", name)
+    why = (
+        f"flags {numbers['share_bad']:.0%} of bad and {numbers['share_clean']:.0%} of clean held-out rollouts "
+        f"(p = {numbers['p']:.2g}); a clean reading fires with probability {numbers['false_alarm']:.2g} at most; "
+        f"{cost:.2g} CPU-s per 1,000 rollouts"
+    )
+    return answer(True, why, name)
+
+
+def separation(
+    masks: Mapping[str, Mask], bad: Mapping[str, Views], clean: Mapping[str, Views], warn: float, together: int
+) -> dict[str, float]:
+    """Rule 3's numbers and the false alarm of rule 5."""
     p_b, se_b, _ = pooled(masks, bad)
     p_c, se_c, high_c = pooled(masks, clean)
     z = (p_b - p_c) / math.hypot(se_b, se_c)
-    p = min(1.0, together * _tail(z))
-    alarm = _tail((spec.warn - p_c) / math.hypot(se_c, se_c * math.sqrt(_tasks(clean.values()) / size)))
-    numbers |= {
+    # A new reading errs like the largest one here: its share's error grows with the root of how much smaller it is than
+    # all clean ones together. The clean share that it is held against is an estimate, whose error comes on top.
+    size = max(_tasks([v]) for v in (*bad.values(), *clean.values()))
+    se_new = se_c * math.sqrt(_tasks(clean.values()) / size)
+    return {
         "share_bad": p_b,
         "share_clean": p_c,
         "clean_high": high_c,
         "z": z,
-        "p": p,
-        "false_alarm": alarm,
-        "warn": spec.warn,
+        "p": min(1.0, together * _tail(z)),  # Bonferroni over the detectors considered together
+        "false_alarm": _tail((warn - p_c) / math.hypot(se_c, se_new)),
+        "warn": warn,
     }
-    numbers |= _counts(spec, masks, bad, clean, runner, steps or {}, damage or {})
-    if p_b - p_c < LEAST_DIFFERENCE or p > LEVEL:
-        return refuse(
-            f"does not separate: it flags {p_b:.0%} of bad and {p_c:.0%} of clean held-out rollouts (p = {p:.2g})"
-        )
-    if numbers["recall"] < 0.5:
-        return refuse(
-            f"misses: it fires on {numbers['recall']:.0%} of {len(bad)} bad held-out versions, "
-            f"at {spec.warn:.0%} flagged"
-        )
-    if numbers["false_positives"]:
-        return refuse(
-            f"cries wolf: it fires on {numbers['false_positives']:.0f} of {len(clean)} clean held-out versions"
-        )
+
+
+def _says_too_little(x: Mapping[str, float], n_bad: int, n_clean: int, warn: float) -> str:
+    """The first of rules 3 to 5 that its numbers break, in words; empty where none."""
+    p_b, p_c, alarm = x["share_bad"], x["share_clean"], x["false_alarm"]
+    if p_b - p_c < LEAST_DIFFERENCE or x["p"] > LEVEL:
+        shares = f"{p_b:.0%} of bad and {p_c:.0%} of clean held-out rollouts"
+        return f"does not separate: it flags {shares} (p = {x['p']:.2g})"
+    if x["recall"] < 0.5:
+        return f"misses: it fires on {x['recall']:.0%} of {n_bad} bad held-out versions, at {warn:.0%} flagged"
+    if x["false_positives"]:
+        return f"cries wolf: it fires on {x['false_positives']:.0f} of {n_clean} clean held-out versions"
     if alarm > MOST_FALSE_ALARM:
-        return refuse(
-            f"too close: clean policies flag {p_c:.0%}, up to {high_c:.0%} at {BOUND:.0%} confidence; "
-            f"with {spec.warn:.0%} asked a clean reading fires with probability {alarm:.0%}, "
+        return (
+            f"too close: clean policies flag {p_c:.0%}, up to {x['clean_high']:.0%} at {BOUND:.0%} confidence; "
+            f"with {warn:.0%} asked a clean reading fires with probability {alarm:.0%}, "
             f"at most {MOST_FALSE_ALARM:.0%}"
         )
-    like, name = most_alike(masks, {**bad, **clean}, builtin, authored, runner)
-    numbers["overlap"] = like
-    if like >= MOST_OVERLAP:
-        return refuse(
-            f"redundant: it flags what {name} flags (Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked)", name
-        )
-    why = (
-        f"flags {p_b:.0%} of bad and {p_c:.0%} of clean held-out rollouts (p = {p:.2g}); "
-        f"a clean reading fires with probability {alarm:.2g} at most; {cost:.2g} CPU-s per 1,000 rollouts"
-    )
-    return answer(True, why, name)
+    return ""
 
 
 def moody(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str, Mask], runner: Runner | None) -> int:

@@ -109,7 +109,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
     """The one factor that settings change, and its new value."""
-    from evotrainer.config.task import apply_overrides
+    from evotrainer.config.load import apply_overrides
 
     plain = [s.removeprefix("recipe.") for s in settings]
     try:

@@ -59,7 +59,7 @@ def replay_gate(folder: Path, settings: Sequence[str]) -> GateReplay:
 
 def rule_of(base: JudgeConfig, settings: Sequence[str]) -> tuple[JudgeConfig, tuple[str, ...]]:
     """(configuration, dropped gates) of `name=value` settings, `drop=gate,gate` and `rule=score-only`."""
-    from evotrainer.config.task import apply_overrides
+    from evotrainer.config.load import apply_overrides
 
     plain = [s.removeprefix("judge.") for s in settings]
     drop: list[str] = []

@@ -70,8 +70,20 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
 
     out["versions"] = {"verl": verl.__version__}
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    for stage, test in (("plug-ins", load_plugins), ("data", read_columns), ("environment", grade_one)):
+        out["stage"] = stage
+        test(config, folder)
 
-    out["stage"] = "plug-ins"
+    out["stage"] = "done"
+    out["gpus"] = int(config.trainer.n_gpus_per_node) * int(config.trainer.nnodes)
+    tensor = int(config.actor_rollout_ref.rollout.tensor_model_parallel_size)
+    if out["gpus"] % tensor:
+        raise ValueError(f"n_gpus ({out['gpus']}) must be divisible by rollout.tensor_model_parallel_size ({tensor})")
+
+
+def load_plugins(config: Any, folder: Path) -> None:
+    """Everything of ours that verl looks up by a name or loads from a path."""
+    from omegaconf import OmegaConf
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
     from verl.utils.import_utils import load_extern_object
 
@@ -89,14 +101,21 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
         for loop in OmegaConf.load(loops):
             get_class(loop["_target_"])
 
-    out["stage"] = "data"
+
+def read_columns(config: Any, folder: Path) -> None:
+    """ValueError where the prompts lack a column."""
     import pyarrow.parquet as pq
 
     for name in (config.data.train_files, config.data.val_files):
         missing = {"data_source", "prompt", "reward_model", "extra_info"} - set(pq.read_schema(name).names)
         if missing:
             raise ValueError(f"{name} lacks the columns {sorted(missing)}")
-    out["stage"] = "environment"
+
+
+def grade_one(config: Any, folder: Path) -> None:
+    """Answers to the first task, right, wrong and malformed ones, graded as in training; RuntimeError for a fault."""
+    import pyarrow.parquet as pq
+
     from evotrainer.extras.verl.scoring import Grader
 
     grader = Grader(folder)
@@ -104,7 +123,7 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
     world = grader.environment()
     try:
         task = grader.task("train", first["reward_model"]["ground_truth"])
-        for text in ("0", *(demo[1] for demo in world.demonstrations(3, 0))):  # right, wrong and malformed ones
+        for text in ("0", *(demo[1] for demo in world.demonstrations(3, 0))):
             episode = world.reset(task, grader.recipe.knobs)
             world.step([episode], [text], ["stop"])
             episode.done = True
@@ -113,12 +132,6 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
                 raise RuntimeError(f"grading fails in verl's environment: {score.error_kind}: {score.error}")
     finally:
         world.close()
-
-    out["stage"] = "done"
-    out["gpus"] = int(config.trainer.n_gpus_per_node) * int(config.trainer.nnodes)
-    tensor = int(config.actor_rollout_ref.rollout.tensor_model_parallel_size)
-    if out["gpus"] % tensor:
-        raise ValueError(f"n_gpus ({out['gpus']}) must be divisible by rollout.tensor_model_parallel_size ({tensor})")
 
 
 def main() -> None:
