@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def make_base(
-    world: Environment,
+    environment: Environment,
     options: WarmStart,
     out: Path,
     on_step: Callable[[dict[str, float]], None],
@@ -32,10 +32,10 @@ def make_base(
     """
     from evotrainer.trainers.embedded import warm_start
 
-    demos = world.demonstrations(options.demonstrations, options.seed)
+    demos = environment.demonstrations(options.demonstrations, options.seed)
     if not demos:
         raise ConfigError(
-            f"environment {world.name} offers no demonstrations to warm-start from; set policy.base to a folder"
+            f"environment {environment.name} offers no demonstrations to warm-start from; set policy.base to a folder"
         )
     s = options.shape
     kv_heads = s.heads if s.heads % 2 else 2
@@ -58,12 +58,12 @@ def make_base(
             from evotrainer.trainers.trl import warm_start as chat_start
 
             chat = (trainer_options or {}).get("chat", "auto")
-            words = world.vocabulary()
+            words = environment.vocabulary()
             chat_start(texts, words, shape, steps, options.batch, lr, options.seed, folder, report, start, chat)
             return
         warm_start(
             texts,
-            world.vocabulary(),
+            environment.vocabulary(),
             shape,
             steps,
             options.batch,
@@ -71,7 +71,7 @@ def make_base(
             options.seed,
             folder,
             report,
-            vocabulary=str(world.describe().get("vocabulary") or world.name),
+            vocabulary=str(environment.describe().get("vocabulary") or environment.name),
             start=start,
             dtype=dtype,
         )
@@ -80,21 +80,21 @@ def make_base(
     if not options.drill_steps:
         phase(demos, options.steps, options.lr, out, 0, None, last)
         return
-    texts = drills(world, options)
+    texts = drills(environment, options)
     with tempfile.TemporaryDirectory() as tmp:
         drilled = Path(tmp) / "drilled"
         phase(texts, options.drill_steps, options.drill_lr or options.lr, drilled, 0, None, "float32")
         phase(demos, options.steps, options.lr, out, options.drill_steps, drilled, last)
 
 
-def drills(world: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
+def drills(environment: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
     """The environment's drills; ConfigError where it has none."""
     from evotrainer.envs.base import Drilled
 
-    texts = world.drills(options.drills, options.seed) if isinstance(world, Drilled) else []
+    texts = environment.drills(options.drills, options.seed) if isinstance(environment, Drilled) else []
     if not texts:
         raise ConfigError(
-            f"environment {world.name} offers no drills; set policy.warm_start.drill_steps = 0, "
+            f"environment {environment.name} offers no drills; set policy.warm_start.drill_steps = 0, "
             "or give it drills(n, seed)"
         )
     return texts

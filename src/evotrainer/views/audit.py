@@ -14,7 +14,7 @@ from evotrainer.records.findings import Bottleneck, Finding, HealthReport
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import report, text
 from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows
-from evotrainer.views.evidence import Reading as Placed
+from evotrainer.views.evidence import HealthReading as Placed
 from evotrainer.views.glossary import GLOSSARY
 from evotrainer.views.rollouts import fitted_entry, rounded
 
@@ -70,7 +70,7 @@ class Read(Protocol):
     def assumed(self) -> Mapping[str, Any]: ...
 
 
-class Source(Protocol):
+class AuditedSource(Protocol):
     """What was read of one source."""
 
     @property
@@ -87,11 +87,11 @@ class Source(Protocol):
     def readings(self) -> Sequence[Read]: ...
 
 
-class Audited(Protocol):
+class AuditPage(Protocol):
     """What an audit found, as far as it is shown."""
 
     @property
-    def sources(self) -> Sequence[Source]: ...
+    def sources(self) -> Sequence[AuditedSource]: ...
     @property
     def unknown(self) -> Sequence[Skip]: ...
 
@@ -103,7 +103,7 @@ class ReadingView:
     id: str
     index: int
     """Of its source."""
-    source: Source
+    source: AuditedSource
     label: str
     """Source, shortened."""
     reading: Read
@@ -169,7 +169,7 @@ class ReadingView:
 class AuditView:
     """The whole page."""
 
-    audit: Audited
+    audit: AuditPage
     readings: list[ReadingView]
     """All, in the order of their sources."""
     about: Mapping[str, str]
@@ -231,7 +231,7 @@ class AuditView:
 
 
 def write_audit(
-    audit: Audited,
+    audit: AuditPage,
     path: Path,
     fetch: Fetch | None = None,
     remedies: Mapping[str, Sequence[str]] | None = None,
@@ -246,7 +246,7 @@ def write_audit(
 
 
 def render(
-    audit: Audited,
+    audit: AuditPage,
     fetch: Fetch | None = None,
     remedies: Mapping[str, Sequence[str]] | None = None,
     about: Mapping[str, str] | None = None,
@@ -276,7 +276,7 @@ def render(
     )
 
 
-def view_of(audit: Audited, remedies: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> AuditView:
+def view_of(audit: AuditPage, remedies: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> AuditView:
     """Every reading with its findings by severity and its metrics."""
     labels = short_names([s.source for s in audit.sources])
     readings = []

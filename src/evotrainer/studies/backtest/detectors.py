@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch, HarnessContext
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.columns.traits import Traits, join
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.harness.evolving.authored import KNOWN, check_spec, flags
 from evotrainer.harness.evolving.detector_quality import (
     Fire,
-    Version,
+    LabelledPolicy,
     counts,
     damage_step,
     fire_of,
@@ -67,7 +67,7 @@ class Reads:
     def mask(self, batch: Batch) -> np.ndarray | None:
         """Rollouts it flags, boolean (N,); None where it speaks of batches only."""
         if self.spec is not None:
-            return flags(self.spec, Views(batch), self.runner)
+            return flags(self.spec, FeatureView(batch), self.runner)
         known = KNOWN.get(self.name)
         return None if known is None else np.asarray(known(batch), dtype=bool)
 
@@ -187,7 +187,7 @@ def _sandboxed() -> Any:
 
 
 @dataclass(slots=True)
-class Case:
+class LabelledVersion:
     """One version: rollouts at its end, rollouts over its training, and its truth."""
 
     name: str
@@ -230,18 +230,18 @@ def backtest_detector(
             + (", ".join(c.name for c in cases[:20]) or "none")
         )
     fires = {c.name: _fire(detector, c) for c in known}
-    versions = [Version(c.name, bool(c.bad), c.seen, c.damage) for c in known]
+    versions = [LabelledPolicy(c.name, bool(c.bad), c.seen, c.damage) for c in known]
     lag = max((b - a for c in known for (a, _), (b, _) in zip(c.windows, c.windows[1:], strict=False)), default=0)
     test = test_detector(detector.name, fires, versions, _rollouts(detector, known))
     return Tested(test, detector.thresholds, tuple(c.name for c in cases if c.bad is None), lag)
 
 
-def _fire(detector: Reads, c: Case) -> Fire:
+def _fire(detector: Reads, c: LabelledVersion) -> Fire:
     whole = detector.fire(c.whole, c.context)
     return over_steps([(step, detector.fire(b, c.context)) for step, b in c.windows], whole) if whole.fired else whole
 
 
-def _rollouts(detector: Reads, cases: Sequence[Case]) -> Any:
+def _rollouts(detector: Reads, cases: Sequence[LabelledVersion]) -> Any:
     flagged, bad = [], []
     for c in cases:
         if c.labels is None or (mask := detector.mask(c.whole)) is None:
@@ -251,7 +251,7 @@ def _rollouts(detector: Reads, cases: Sequence[Case]) -> Any:
     return counts(np.concatenate(flagged), np.concatenate(bad)) if flagged else None
 
 
-def _name_truth(cases: Sequence[Case], bad: Sequence[str], seen: Sequence[str], label: str | None) -> None:
+def _name_truth(cases: Sequence[LabelledVersion], bad: Sequence[str], seen: Sequence[str], label: str | None) -> None:
     """Set `bad`, `seen` and `labels`; ConfigError for a name that is no version."""
     runs = {c.name.partition("/")[0] for c in cases}
 
@@ -292,7 +292,7 @@ def _labelled(batch: Batch, label: str) -> np.ndarray:
     return np.array([has(r) for r in batch.some(range(batch.n))], dtype=bool)
 
 
-def _of_run(folder: Path, detector: str, cache: Path | None, workers: int | None) -> list[Case]:
+def _of_run(folder: Path, detector: str, cache: Path | None, workers: int | None) -> list[LabelledVersion]:
     from evotrainer import api
 
     run = api.open_run(folder)
@@ -316,7 +316,7 @@ def _of_run(folder: Path, detector: str, cache: Path | None, workers: int | None
             curve=_curve(run, trials),
         )
         out.append(
-            Case(
+            LabelledVersion(
                 f"{folder.name}/{name}",
                 batches[0],
                 context,
@@ -399,7 +399,9 @@ def _batches(
     return batch_of(whole, traits, end if len(end) else training), windows
 
 
-def _of_others(paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None) -> list[Case]:
+def _of_others(
+    paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None
+) -> list[LabelledVersion]:
     from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
     from evotrainer.studies.audit.reading import batch_of, subjects_of
 
@@ -408,7 +410,9 @@ def _of_others(paths: Sequence[Path], format: str | None, cache: Path | None, wo
         for name, rows in subjects_of(traits):
             batch = batch_of(whole, traits, rows)
             context = HarnessContext(proxy=proxy_pair(batch), paid=paid_weights(batch), curve=learning_curve(batch))
-            out.append(Case(f"{Path(source.label).name} {name}".strip().replace("/", "_"), batch, context, None))
+            out.append(
+                LabelledVersion(f"{Path(source.label).name} {name}".strip().replace("/", "_"), batch, context, None)
+            )
     names = [c.name for c in out]
     for i, c in enumerate(out):
         if names.count(c.name) > 1:
