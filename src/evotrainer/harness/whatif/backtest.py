@@ -1,8 +1,8 @@
 """Backtest: replay a proposed change over stored rollouts, before compute is spent.
 
 Every rollout stores all reward components, also unpaid ones, so a reward change can be recomputed exactly. What acts
-through the optimizer or other environment knobs cannot; such changes are `silent`, with the reason. The rule behind each
-verdict is in the docstring of its replay; a new factor is a new function with `@replays`.
+through the optimizer or other environment knobs cannot; such changes are `silent`, with the reason. The rule behind
+each verdict is in the docstring of its replay; a new factor is a new function with `@replays`.
 """
 
 from __future__ import annotations
