@@ -84,9 +84,10 @@ ALLOWED = {
     "executors.spec": "errors records config",
     "executors.path_map": "executors.spec",
     "executors.health": "records harness harness.columns executors.spec",
+    "executors.scores": "errors records",
     "executors.warm": "errors config envs.base trainers.embedded trainers.trl",
     "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
-    "executors.spec executors.path_map executors.health executors.warm",
+    "executors.spec executors.path_map executors.health executors.scores executors.warm",
     "executors.local": "errors records executors.process executors.spec",
     "executors.paper": "records config executors.spec",
     "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "

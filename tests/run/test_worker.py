@@ -13,8 +13,8 @@ import pytest
 from evotrainer.executors import local
 from evotrainer.executors.local import LocalExecutor, Running
 from evotrainer.executors.process import ProcessCpuClock, descendants_cpu_s
+from evotrainer.executors.scores import split_score
 from evotrainer.executors.spec import TrialSpec, trial_dir
-from evotrainer.executors.worker import split_score
 from evotrainer.records.rollout import Rollout, Turn
 
 BURN = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.4: pass\n"

@@ -17,6 +17,7 @@ from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.studies.audit import RolloutAudit, audit, sources, units
 from evotrainer.studies.audit.quoted import fetch, quoted_name, write_html
 from evotrainer.views import audit as page
+from evotrainer.views.audit_model import view_of
 from evotrainer.views.rollouts import fitted_entry
 
 from .audits import IDS, hostile, hostile_rollout, read, write_steps
@@ -172,7 +173,7 @@ def test_at_most_so_many_rollouts_and_the_most_severe_first(
     text = write_html(steps, tmp_path / "a.html").read_text()
     data = data_of(text)["rollouts"]
     assert len(data) == 2
-    worst = page.view_of(steps, {}, {}).readings[0].findings[0]
+    worst = view_of(steps, {}, {}).readings[0].findings[0]
     assert data["r0"]["id"] == worst.quotes[0].rollout
     assert "not in this file" in text
 

@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from evotrainer.errors import BudgetError, EvoTrainerError, FaultsError, StoreError
+from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock
+from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import (
     SEALED,
     EvalPlan,
@@ -239,7 +240,7 @@ class TrialProcess:
             step=spec.recipe.steps if spec.train else spec.policy_step,
             attempts=plan.attempts,
             tasks=plan.tasks,
-            env_knobs=spec.env_knobs,
+            knobs=spec.env_knobs,
         )
 
         def sink(groups: Groups) -> None:
@@ -252,46 +253,6 @@ class TrialProcess:
         return split_score(
             rollouts, plan.split, request.step, plan.attempts, environment.proxy[0] if environment.proxy else ""
         )
-
-
-def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
-    """FaultsError where more than half of one step's or evaluation's attempts were lost;
-    none of them is stored then."""
-    lost = [r for r in rollouts if r.error_kind is not None]
-    if 2 * len(lost) > len(rollouts):
-        raise FaultsError(
-            f"{len(lost)} of {len(rollouts)} attempts of {trial} on {split} were lost to infrastructure faults; "
-            f"the first: {lost[0].error_kind}: {' '.join((lost[0].error or 'no message').split())[:300]}"
-        )
-
-
-def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
-    """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean, None without any."""
-    per: dict[str, list[float]] = {}
-    comps: dict[str, list[float]] = {}
-    paid: dict[str, list[float]] = {}
-    errors = 0
-    for r in rollouts:
-        if r.error_kind is not None or r.outcome == "unknown":
-            errors += 1
-            continue
-        per.setdefault(r.task, []).append(float(r.outcome == "correct"))
-        for k, v in r.components.items():
-            if v is not None:
-                comps.setdefault(k, []).append(v)
-        if (x := r.components.get(proxy)) is not None:
-            paid.setdefault(r.task, []).append(x)
-    per_task = {t: sum(v) / len(v) for t, v in per.items()}
-    return SplitScore(
-        split=split,
-        step=step,
-        score=sum(per_task.values()) / len(per_task) if per_task else None,
-        attempts=attempts,
-        per_task=per_task,
-        components={k: sum(v) / len(v) for k, v in comps.items()},
-        errors=errors,
-        proxy_per_task={t: sum(v) / len(v) for t, v in paid.items()},
-    )
 
 
 def _relative(p: Path, base: Path) -> str:

@@ -154,6 +154,15 @@ for test in {tests!r}:
 """A package that hands out test modules of its own."""
 
 
+def _plugin_metadata() -> Change:
+    """Of a package that is installed in the checkout, old style and new."""
+    found: dict[str, Entry | None] = {}
+    for folder in ("cheat.egg-info", "src/cheat-1.dist-info"):
+        for name, text in _METADATA.items():
+            found[f"{folder}/{name}"] = _file(f"{folder}/{name}", text)
+    return found
+
+
 def cheats(repo: Repo) -> dict[str, Change]:
     """Name -> change. Those that would change nothing of this task are left out."""
     code = _modules(repo)
@@ -174,12 +183,7 @@ def cheats(repo: Repo) -> dict[str, Change]:
         },
         "plug-in by metadata": {
             "cheat_plugin.py": _file("cheat_plugin.py", _PLUGIN),
-            **{
-                p: _file(p, text)
-                for folder in ("cheat.egg-info", "src/cheat-1.dist-info")
-                for name, text in _METADATA.items()
-                for p in (f"{folder}/{name}",)
-            },
+            **_plugin_metadata(),
         },
         "modules of the library": {
             "cheat_plugin.py": _file("cheat_plugin.py", _PLUGIN),
