@@ -240,7 +240,7 @@ class TrialProcess:
             step=spec.recipe.steps if spec.train else spec.policy_step,
             attempts=plan.attempts,
             tasks=plan.tasks,
-            knobs=spec.env_knobs,
+            env_knobs=spec.env_knobs,
         )
 
         def sink(groups: Groups) -> None:
