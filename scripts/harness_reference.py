@@ -8,8 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.harness.detectors import DETECTORS
-from evotrainer.harness.kinds import KINDS
 from evotrainer.harness.metrics import LAYERS, METRICS
 from evotrainer.harness.whatif.backtest import REPLAYS
 

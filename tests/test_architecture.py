@@ -26,23 +26,23 @@ ALLOWED = {
     "views": "errors records projections",
     #
     # harness: text, columns, instruments, what-if, evolving
-    "harness.kinds": "",
+    "harness.bottlenecks": "",
     "harness.text": "",
     "harness.context": "records",
-    "harness.render": "records harness.kinds",
+    "harness.render": "records harness.bottlenecks",
     "harness.code_reading": "records harness.text",
     "harness.columns": "errors records harness.text harness.code_reading",
     "harness.registry": "errors records harness.context harness.columns",
-    "harness.diagnose": "records harness.context harness.kinds harness.registry",
+    "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
     "harness.layers": "records harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
     "harness.detectors": "errors records harness.context harness.text harness.code_reading harness.columns harness.registry "
     "harness.layers",
     "harness.whatif": "errors records harness.context harness.text harness.columns harness.detectors",
-    "harness.evolving": "errors records harness.context harness.kinds harness.text harness.columns harness.registry",
+    "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns harness.registry",
     "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
     "harness.evolving harness.metrics",
-    "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.kinds harness.metrics "
+    "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.bottlenecks harness.metrics "
     "harness.registry harness.render harness.versions harness.whatif",
     #
     # envs: the protocol, data, domains, environments by name
@@ -113,12 +113,11 @@ ALLOWED = {
     "extras.tracking",
     "testing": "errors records importers agents envs.base trainers.base",
     "studies": "",
-    "studies.audit": "errors records projections importers views harness harness.columns harness.kinds harness.layers "
+    "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks harness.layers "
     "harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.calibration": "errors records config judge projections executors executors.spec run api",
-    "studies.skills_ab": "errors config projections executors executors.spec run api",
     "cli": "*",  # a module per command, which wires what its command needs
     "__main__": "cli",
 }

@@ -13,7 +13,7 @@ from evotrainer.config.load import load_task
 from evotrainer.config.preflight import check_recipe
 from evotrainer.envs import open_environment
 from evotrainer.harness import Harness
-from evotrainer.harness.kinds import KINDS
+from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.records.recipe import lint
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from bench import skills_ab as comparison
 from evotrainer import api
 from evotrainer.cli._common import console
 from evotrainer.cli.skills_import import skills_import
 from evotrainer.config.load import load_task
 from evotrainer.projections.forecasts import forecasts, score
-from evotrainer.studies import skills_ab as comparison
 from evotrainer.views.terminal import LiveView
 
 RESULTS = Path(__file__).with_name("skills_results.md")

@@ -69,7 +69,7 @@ def both_ways(world: Environment, recipe: Recipe, policy: Path, split: str, seed
             step,
             attempts=1,
             tasks=tasks,
-            knobs={"history": history},
+            env_knobs={"history": history},
         )
         groups = EmbeddedTrainer().evaluate(request, world, lambda _: None)
         found[history] = read([r for g in groups for r in g])

@@ -22,10 +22,10 @@ from evotrainer.cli.init import init
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.executors.local import LocalExecutor
-from evotrainer.executors.ray.backend import Lost
+from evotrainer.executors.ray.backend import SupervisorLost
 from evotrainer.executors.ray.driver import ClusterExecutor
 from evotrainer.executors.ray.executor import RayBackend
-from evotrainer.executors.ray.job import Job, Report
+from evotrainer.executors.ray.job import NodeJob, Report
 from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec, trial_dir
 from evotrainer.projections.branches import Branch
@@ -140,9 +140,9 @@ class Timers:
         self.run_dir, self.workers, self.measured, self.slower = run_dir, workers, measured, slower
         self.rng = random.Random(0)
         self.due: list[tuple[float, int, str, int, int]] = []
-        self.alive_now: dict[str, Job] = {}
+        self.alive_now: dict[str, NodeJob] = {}
         self.ends: dict[str, tuple[float, TrialFinished]] = {}
-        self.ready: list[Report | Lost] = []
+        self.ready: list[Report | SupervisorLost] = []
         self.lock, self.over, self.turn = threading.Lock(), threading.Event(), 0
         self.cpu_s, self.full_at, self.began = 0.0, 0.0, time.monotonic()
         self.thread = threading.Thread(target=self._work, daemon=True)
@@ -161,7 +161,7 @@ class Timers:
     def attach(self, trial: str, attempt: int) -> bool:
         return False
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: NodeJob) -> None:
         pattern = self.rng.choice(self.measured)
         now = time.monotonic()
         with self.lock:
@@ -172,7 +172,7 @@ class Timers:
             if not self.full_at and len(self.alive_now) >= self.workers:
                 self.full_at = now
 
-    def _at(self, when: float, job: Job, step: int) -> None:
+    def _at(self, when: float, job: NodeJob, step: int) -> None:
         self.turn += 1
         heapq.heappush(self.due, (when, self.turn, job.trial, job.attempt, step))
 
@@ -201,7 +201,7 @@ class Timers:
                 self.ready.append(Report(trial, attempt, step + 1, "finished", "node", result=text))
                 del self.alive_now[trial], self.ends[trial]
 
-    def poll(self, wait_s: float) -> list[Report | Lost]:
+    def poll(self, wait_s: float) -> list[Report | SupervisorLost]:
         until = time.monotonic() + wait_s
         while not self.ready and time.monotonic() < until:
             time.sleep(0.005)
@@ -304,7 +304,7 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
         async def stop(self) -> None: ...
 
     class Many(RayBackend):
-        def submit(self, job: Job) -> None:
+        def submit(self, job: NodeJob) -> None:
             from evotrainer.executors.ray.executor import Watched
 
             self._watch(Watched(job.trial, job.attempt, actors[hash(job.trial) % ANSWERERS]))
@@ -316,7 +316,7 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
         actors = [actor.remote() for _ in range(ANSWERERS)]
         s = spec(task(args.scratch), 1)
         for i in range(args.workers):
-            backend.submit(Job("bench", "r", s.model_dump_json(), f"t{i}", 1))
+            backend.submit(NodeJob("bench", "r", s.model_dump_json(), f"t{i}", 1))
         heard: set[str] = set()
         while len(heard) < args.workers:  # the actors are up, and all questions open
             backend.poll(0.2)

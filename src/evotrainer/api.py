@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evotrainer.projections.state import RunState
     from evotrainer.records.events import Certified, RunClosed
     from evotrainer.records.ledger import Event, Ledger
-    from evotrainer.records.verdicts import Audit, Verdict
+    from evotrainer.records.verdicts import ShortcutAudit, Verdict
     from evotrainer.run.context import Ask
     from evotrainer.run.observer import Observer
     from evotrainer.verify import VerifyReport
@@ -259,7 +259,7 @@ def audit_branch(
     *,
     view: Observer | None = None,
     executor: MakeExecutor | None = None,
-) -> tuple[list[Audit], RunState]:
+) -> tuple[list[ShortcutAudit], RunState]:
     """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
 
     Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.

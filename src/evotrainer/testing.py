@@ -24,25 +24,44 @@ if TYPE_CHECKING:
     from evotrainer.trainers.base import Trainer
 
 
-def check_environment(world: Environment, sample: int = 4) -> None:
+def check_environment(environment: Environment, sample: int = 4) -> None:
     """Splits are disjoint and stable, scores name every component, outcomes are known.
 
     Episodes that go on show an observation; demonstrations and drills follow from their seed and show no held-out task.
     """
+    _check_splits(environment)
+    _check_episodes(environment, sample)
+    if environment.proxy:
+        assert set(environment.proxy) <= set(environment.components), (
+            f"proxy {environment.proxy} is not among the components"
+        )
+    description = json.dumps(environment.describe())
+    assert "hash" in json.loads(description), "describe() must have a hash of the task set"
+    _check_demonstrations(environment)
+
+
+def _check_splits(environment: Environment) -> None:
+    """The same tasks at every call, and no task's id or prompt in two splits."""
     seen: dict[str, str] = {}
     for split in SPLITS:
-        tasks = world.tasks(split)
+        tasks = environment.tasks(split)
         assert tasks, f"split {split!r} is empty"
-        assert [t.id for t in tasks] == [t.id for t in world.tasks(split)], f"split {split!r} changes between calls"
+        assert [t.id for t in tasks] == [t.id for t in environment.tasks(split)], (
+            f"split {split!r} changes between calls"
+        )
         for t in tasks:
             assert t.split == split, f"task {t.id} of split {split!r} says it is of {t.split!r}"
             for key in (t.id, t.prompt):
                 where = seen.setdefault(key, split)
                 assert where == split, f"{key[:60]!r} is in {where!r} and in {split!r}: the splits must be disjoint"
-    tasks = list(world.tasks("train"))[:sample]
-    knobs = {k: v[0] for k, v in world.knobs.items()}
+
+
+def _check_episodes(environment: Environment, sample: int) -> None:
+    """Actions no policy should send end in a score all the same, with every component and a known outcome."""
+    tasks = list(environment.tasks("train"))[:sample]
+    knobs = {k: v[0] for k, v in environment.knobs.items()}
     for text in ("", "nonsense \x00 \u2603", "x" * 5000):
-        episodes = [world.reset(t, knobs) for t in tasks]
+        episodes = [environment.reset(t, knobs) for t in tasks]
         for e, t in zip(episodes, tasks, strict=True):
             assert e.turns and e.turns[-1].role != "assistant", (
                 f"reset of {t.id} must end with the policy's turn to come"
@@ -50,30 +69,30 @@ def check_environment(world: Environment, sample: int = 4) -> None:
         for _ in range(2):
             going = [e for e in episodes if not e.done]
             if going:
-                world.step(going, [text] * len(going), ["stop"] * len(going))
+                environment.step(going, [text] * len(going), ["stop"] * len(going))
             for e in going:
                 assert e.done or e.turns[-1].role != "assistant", f"{e.task.id} goes on without an observation"
         for e in episodes:
             if not e.done:  # as the trainer ends one at the limit of turns
                 e.done, e.finish = True, "turn_limit"
-        scores = world.score(episodes)
+        scores = environment.score(episodes)
         assert len(scores) == len(episodes), "score must answer once per episode, in order"
         for s in scores:
             if s.error_kind is None:
-                assert set(s.components) == set(world.components), (
-                    f"score names {sorted(s.components)}, components are {sorted(world.components)}"
+                assert set(s.components) == set(environment.components), (
+                    f"score names {sorted(s.components)}, components are {sorted(environment.components)}"
                 )
                 assert s.outcome in ("correct", "incorrect", "unknown"), f"unknown outcome {s.outcome!r}"
             else:
                 assert s.outcome == "unknown", "an infrastructure fault has no outcome: it is never a wrong answer"
-    if world.proxy:
-        assert set(world.proxy) <= set(world.components), f"proxy {world.proxy} is not among the components"
-    description = json.dumps(world.describe())
-    assert "hash" in json.loads(description), "describe() must have a hash of the task set"
-    held_out = {t.prompt for s in SPLITS if s != "train" for t in world.tasks(s)}
-    sources = {"demonstration": world.demonstrations}
-    if isinstance(world, Drilled):
-        sources["drill"] = world.drills
+
+
+def _check_demonstrations(environment: Environment) -> None:
+    """Demonstrations and drills follow from their seed, have an action to each prompt and show no held-out task."""
+    held_out = {t.prompt for s in SPLITS if s != "train" for t in environment.tasks(s)}
+    sources = {"demonstration": environment.demonstrations}
+    if isinstance(environment, Drilled):
+        sources["drill"] = environment.drills
     for what, source in sources.items():
         demos = source(8, seed=1)
         assert list(demos) == list(source(8, seed=1)), f"{what}s must follow from their seed"
@@ -118,7 +137,7 @@ def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
 
 
 def check_trainer(
-    trainer: Trainer, world: Environment, policy_dir: Path, work_dir: Path, rewards: Mapping[str, float]
+    trainer: Trainer, environment: Environment, policy_dir: Path, work_dir: Path, rewards: Mapping[str, float]
 ) -> None:
     """Two real steps: rollouts reach the sink first, the same seed gives the same weights, another seed others."""
     from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
@@ -139,7 +158,7 @@ def check_trainer(
             assert all(len({(r.group, r.task) for r in g}) == 1 for g in groups), "a group is attempts at one task"
             stored += (r for g in groups for r in g)
 
-        result = trainer.train(request, world, sink, on_step)
+        result = trainer.train(request, environment, sink, on_step)
         assert steps == [1, 2], f"steps must count from 1: {steps}"
         assert len(result.curve) == 2, "the curve has one entry per step"
         assert len({r.id for r in stored}) == len(stored), "rollout ids must differ"
@@ -147,7 +166,7 @@ def check_trainer(
     assert shas[0] == shas[1], "the same seed must give the same weights"
     assert shas[0] != shas[2], "another seed must give other weights"
     read = EvalRequest(Identity("kit", "b0", 1), recipe, policy_dir, "search", 0, attempts=2, tasks=3)
-    sizes = [len(g) for g in trainer.evaluate(read, world, lambda _: None)]
+    sizes = [len(g) for g in trainer.evaluate(read, environment, lambda _: None)]
     assert sizes == [2, 2, 2], "evaluate answers a group of rollouts for each task"
 
 

@@ -24,7 +24,7 @@ from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.envs.swe.real_runner import _answers, _call_values, _results
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Harness, HarnessContext
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.authored import flags
 from evotrainer.records.arrow_schema import scrub
 from evotrainer.records.chain import canonical
@@ -225,7 +225,7 @@ def test_mutated_answers_of_a_checkouts_runner_are_results() -> None:
 
 # -- detectors -----------------------------------------------------------------------------------------------------------
 
-READ = Views([coded(0, k, "print(1)", True, False) for k in range(4)])
+READ = FeatureView([coded(0, k, "print(1)", True, False) for k in range(4)])
 _SEND = "def flag(rollouts):\n    import os\n    os.write(4, {line!r} + b'\\n')\n    os._exit(0)"
 DETECTORS = {
     **{

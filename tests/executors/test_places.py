@@ -9,7 +9,7 @@ import pytest
 from evotrainer.errors import ConfigError
 from evotrainer.executors.path_map import asked_path, relocated
 from evotrainer.executors.ray import inputs
-from evotrainer.executors.ray.artifacts import Item
+from evotrainer.executors.ray.artifacts import TreeFile
 from evotrainer.executors.ray.inputs import Inputs, Tree
 from evotrainer.trainers.bases import base_of, is_adapter, note_base, use_places
 
@@ -94,7 +94,7 @@ def adapters(folder: Path, base: Path, run: Path | None) -> Path:
     return folder
 
 
-def lay(trees: list[Tree], files: dict[Item, Path], node: Path) -> dict[str, str]:
+def lay(trees: list[Tree], files: dict[TreeFile, Path], node: Path) -> dict[str, str]:
     """As a keeper lays inputs on a node; where they are."""
     there = {}
     for tree in trees:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.records.rollout import Rollout, Turn
 
 HONEST = ("ls", "cat main.py", "edit main.py {n} x", "run tests")
@@ -52,5 +52,5 @@ def policy(
     return out
 
 
-def views(*args: object, **kwargs: object) -> Views:
-    return Views(policy(*args, **kwargs))  # type: ignore[arg-type]
+def views(*args: object, **kwargs: object) -> FeatureView:
+    return FeatureView(policy(*args, **kwargs))  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.harness.columns.features import Views, components_of
+from evotrainer.harness.columns.features import FeatureView, components_of
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.names import joined, read_label, slug
 from evotrainer.records.recipe import Recipe
@@ -46,7 +46,7 @@ NAMED = ("gap", "harness", "round", "audited", "invalidated", "judged", "topup",
 
 def world_of(spec: TrialSpec, knob: str) -> TrialFinished:
     """What a trial would have written; see `tests.run.test_counterfactual.solved`."""
-    world = {**spec.protocol.knobs, **spec.world}
+    world = {**spec.protocol.knobs, **spec.env_knobs}
     cheats = spec.recipe.lr >= EXPLOITS and spec.recipe.knobs.get(knob) == "answer"
     share = 0.42 + 0.3 * (spec.recipe.group_size > 8)
     if spec.branch == "base":
@@ -205,7 +205,7 @@ def test_slugs_of_different_names_differ_and_plain_names_are_their_own() -> None
 
 def test_components_may_hold_the_sign_that_parts_them() -> None:
     rollouts = [Rollout("r", "t", (), 1.0, components={"a - b": 0.75, "c": 0.25, "w >= 2": 1.0})]
-    views = Views(rollouts)
+    views = FeatureView(rollouts)
     assert views.number("component:a - b").tolist() == [0.75]
     assert views.number("component:a - b - c").tolist() == [0.5]
     assert views.number("component:w >= 2 - a - b").tolist() == [0.25]

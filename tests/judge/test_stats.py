@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError
+from evotrainer.judge.alpha_spending import next_looks, share
 from evotrainer.judge.simulate import Population, false_promotions, power
-from evotrainer.judge.spending import next_looks, share
 from evotrainer.judge.stats import (
     Scores,
     components,

@@ -85,7 +85,7 @@ def solved(spec: TrialSpec, world: Mapping[str, Any]) -> float:
 
 def finish(spec: TrialSpec) -> TrialFinished:
     """What a trial of the specification would have written."""
-    world = {**spec.protocol.knobs, **spec.world}
+    world = {**spec.protocol.knobs, **spec.env_knobs}
 
     def key(plan: EvalPlan) -> str:
         return f"{spec.branch}-{spec.seed}-{plan.split}-{sorted(world.items())}"
@@ -100,7 +100,7 @@ def quick() -> Paper:
 
 
 def closed(ran: Sequence[TrialSpec]) -> set[str]:
-    return {s.trial for s in ran if s.world.get("key") == "other"}
+    return {s.trial for s in ran if s.env_knobs.get("key") == "other"}
 
 
 def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_path: Path) -> None:

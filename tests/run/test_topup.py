@@ -67,7 +67,7 @@ def finish(spec: TrialSpec) -> TrialFinished:
     gain = GAINS["lr"] * (r.lr > 1e-5) + GAINS["prompts_per_step"] * (r.prompts_per_step > 16)
     luck = random.Random(f"{SALT}-{r.hash}-{spec.seed}").gauss(0, SPREAD) if spec.branch != "base" else 0.0
     p = 0.5 + gain + luck - 0.2 * (spec.branch == "base")
-    world = {**spec.protocol.knobs, **spec.world}
+    world = {**spec.protocol.knobs, **spec.env_knobs}
     # the second kind of policy rests on the key: an audit takes it back
     p -= 0.6 * (r.prompts_per_step > 16 and world.get("key") == "other")
     return draw_result(spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", world)

@@ -11,7 +11,7 @@ import pytest
 from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.cli.forecasts import forecasts as forecasts_command
 from evotrainer.projections.forecasts import Forecasted, crps, forecasts, score, score_one
-from evotrainer.records.briefing import Bar
+from evotrainer.records.briefing import PromotionThreshold
 
 from .conftest import Go
 
@@ -67,7 +67,7 @@ def test_nothing_measured_is_said_so() -> None:
 
 
 def test_promotion_chances_follow_bar_and_rivals() -> None:
-    bar = Bar(gain=0.03, se=0.01)
+    bar = PromotionThreshold(gain=0.03, se=0.01)
     (alone,) = promotion_chances([(0.03, 0.01)], bar, 1)
     assert alone == pytest.approx(0.5, abs=0.03)
     twins = promotion_chances([(0.03, 0.01), (0.03, 0.01)], bar, 2)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evotrainer.agents.belief import informed
-from evotrainer.agents.moves import Candidate, Move, Variant
+from evotrainer.agents.moves import CandidateMove, Move, Variant
 from evotrainer.cli.skills_export import skills_export
 from evotrainer.cli.skills_validate import skills_validate
 from evotrainer.errors import ConfigError, StoreError
@@ -172,10 +172,10 @@ def test_merging_is_the_same_in_any_order() -> None:
     assert a.without("a" * 64) is None
 
 
-def candidate(recipe: Recipe, mean: float = 0.01, sd: float = 0.02) -> Candidate:
+def candidate(recipe: Recipe, mean: float = 0.01, sd: float = 0.02) -> CandidateMove:
     move = Move("warm", "temperature", "signal", {}, lambda _: (), "")
     child = recipe.with_factor("temperature", 1.3)
-    return Candidate(move, Variant(1.3), "temperature", child, "dead_groups", mean, sd, 1.0)
+    return CandidateMove(move, Variant(1.3), "temperature", child, "dead_groups", mean, sd, 1.0)
 
 
 def told(**context: str) -> Any:

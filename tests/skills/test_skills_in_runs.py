@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from bench.skills_ab import compare, main
 
 from evotrainer import api
 from evotrainer.cli.run import run as run_command
-from evotrainer.cli.skills_compare import skills_compare
 from evotrainer.cli.skills_export import skills_export
 from evotrainer.cli.skills_import import skills_import
 from evotrainer.cli.skills_list import skills_list
@@ -25,7 +25,6 @@ from evotrainer.records.briefing import Proposal
 from evotrainer.records.events import Invalidated
 from evotrainer.run import skills
 from evotrainer.skills import check_skill, find_skills, read_library, read_skill, write_skill
-from evotrainer.studies.skills_ab import compare
 from evotrainer.verify import verify
 from tests.paper import Paper
 
@@ -230,10 +229,12 @@ def test_with_and_without_is_one_command_and_goes_on(
     specs = api.open_run(out / "r1-with").task.run
     assert specs.seeds == (1001, 1002, 1003) and specs.seed == 1
     n = len(paper.ran)
-    skills_compare(letters, QUICK, skills=[str(first.folder)], out=out, repeats=2, plain=True)
+    main([str(letters), *QUICK, "--skills", str(first.folder), "--out", str(out), "--repeats", "2"])
     assert len(paper.ran) == n, "nothing is run twice"
     with pytest.raises(ConfigError, match="another recipe section"):
-        skills_compare(letters, [*QUICK, "recipe.lr=2e-3"], skills=[str(first.folder)], out=out, repeats=2, plain=True)
+        main(
+            [str(letters), *QUICK, "recipe.lr=2e-3", "--skills", str(first.folder), "--out", str(out), "--repeats", "2"]
+        )
     capsys.readouterr()
 
 

@@ -429,7 +429,7 @@ def story() -> list[tuple[str, str, Frozen]]:
             add("backtested", "r1/backtested/3", ev.Backtested(round=1, index=3, intervention=extra[0], vetoed=True,
                 backtest=Backtest(factor="length", verdict="contradicts", reason="97% of the rollouts would earn the "
                 "bonus: it is a constant and gives no signal", numbers={"coverage": 0.97}, rollouts=288)))  # fmt: skip
-            add("gate", "r1/gate/intervention", ev.HumanGate(round=1, where="intervention", answer="APPROVE",
+            add("gate", "r1/gate/intervention", ev.HumanApproval(round=1, where="intervention", answer="APPROVE",
                 feedback="Go ahead, but watch the format component."))  # fmt: skip
         if n == 2:
             add("refused", "r2/refused/3", ev.Refused(round=2, index=3, intervention=extra[0],

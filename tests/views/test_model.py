@@ -10,7 +10,8 @@ from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
 from evotrainer.records.interventions import Prediction
 from evotrainer.records.rollout import Rollout
-from evotrainer.views import picks, summary
+from evotrainer.views import rollout_samples as picks
+from evotrainer.views import summary
 from evotrainer.views.evidence import outcome_of
 from evotrainer.views.fold import load_view, view_of
 from evotrainer.views.model import RunView
@@ -93,7 +94,9 @@ def test_a_promotion_sent_back_by_a_human_is_withheld_not_promoted() -> None:
         (
             "gate",
             "r3/gate/verdict/b1",
-            ev.HumanGate(round=3, where="verdict", answer="REVISE", feedback="read its programs first", branch="b1"),
+            ev.HumanApproval(
+                round=3, where="verdict", answer="REVISE", feedback="read its programs first", branch="b1"
+            ),
         )
     )
     told = [e for e in told if not (e.kind == "promoted" and e.body.branch == "b1")]

@@ -29,7 +29,7 @@ GROUPS = {
 """Headings of `evotrainer --help`, each with its commands, in the order in which they are shown."""
 
 FAMILIES = {
-    "skills": ("list", "show", "export", "import", "validate", "compare"),
+    "skills": ("list", "show", "export", "import", "validate"),
     "verl": ("setup", "render", "validate", "launch", "tail", "stop", "checkpoints", "import"),
 }
 """Commands of two words: the first, and every second one."""
@@ -38,7 +38,7 @@ ABOUT = {
     "": "Reinforcement learning for LLMs that runs itself and proves every decision it took.\n\n"
     "Start: `evotrainer run tasks/code.toml` (programs), tasks/math.toml (maths) or tasks/swe.toml (repositories); "
     "your own task: `evotrainer init my-task`.",
-    "skills": "What verdicts taught, as Agent Skills with evidence: list, show, export, import, validate, compare.\n\n"
+    "skills": "What verdicts taught, as Agent Skills with evidence: list, show, export, import, validate.\n\n"
     "Example: evotrainer skills list runs/mine",
     "verl": "Train a task file on a cluster with verl, in its own environment: setup, render, validate, launch, tail, "
     "checkpoints, import, stop.\n\n"

@@ -12,7 +12,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.envs.admission import Verdict
+    from evotrainer.envs.admission import AdmissionVerdict
 
 
 def admit(
@@ -39,17 +39,17 @@ def admit(
     name = resolved.environment.get("name")
     rows = "source" in resolved.environment or name in ("swe-instances", "mbpp", "humaneval", "jsonl")
     described = {**resolved.environment, **({"admit": False} if rows and name not in ("math", "gsm8k") else {})}
-    world = open_environment(described, accept_tier_e=resolved.sandbox.accept_tier_e)  # tried here, with progress
+    environment = open_environment(described, accept_tier_e=resolved.sandbox.accept_tier_e)  # tried here, with progress
     try:
-        report = _tried(world, split or ("cert" if rows else "search"), limit)
+        report = _tried(environment, split or ("cert" if rows else "search"), limit)
     finally:
-        world.close()
+        environment.close()
     print(report)
     if report.refused:
         raise typer.Exit(1)
 
 
-def _tried(world: Any, split: str, limit: int | None) -> Any:
+def _tried(environment: Any, split: str, limit: int | None) -> Any:
     """Every repository task with its fix, with nothing and with cheats; every program's task with its own solution and
     with nothing."""
     from rich.progress import Progress
@@ -60,19 +60,20 @@ def _tried(world: Any, split: str, limit: int | None) -> Any:
     from evotrainer.envs.swe.admission import admit as admit_repositories
     from evotrainer.envs.swe.env import SweEnv
 
-    programs = isinstance(world, CodeEnv) and isinstance(world.source, ListSource)
-    if not programs and not isinstance(world, SweEnv):
+    programs = isinstance(environment, CodeEnv) and isinstance(environment.source, ListSource)
+    if not programs and not isinstance(environment, SweEnv):
         raise ConfigError(
-            f"environment {world.name} has no repositories to admit, nor programs with solutions; admission is for "
+            f"environment {environment.name} has no repositories to admit, nor programs with solutions; admission is "
+            "for "
             "name = swe, swe-instances, or code with a source"
         )
-    tasks = list(world.tasks(split))[:limit]
+    tasks = list(environment.tasks(split))[:limit]
     with Progress(console=console(stderr=True), transient=True) as bar:
         job = bar.add_task(f"admission of {split}", total=len(tasks))
 
-        def show(v: Verdict) -> None:
+        def show(v: AdmissionVerdict) -> None:
             bar.advance(job)
 
-        if isinstance(world, CodeEnv):
-            return admit_code(world, tasks, progress=show)
-        return admit_repositories(tasks, world.world, progress=show)
+        if isinstance(environment, CodeEnv):
+            return admit_code(environment, tasks, progress=show)
+        return admit_repositories(tasks, environment.world, progress=show)

@@ -14,7 +14,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.studies.audit import Audit
+    from evotrainer.studies.audit import RolloutAudit
 
 Proxy = Annotated[
     str | None,
@@ -68,7 +68,7 @@ def audit(
         raise typer.Exit(FOUND)
 
 
-def _say(done: Audit, sql: str | None, *, as_json: bool, full: bool) -> None:
+def _say(done: RolloutAudit, sql: str | None, *, as_json: bool, full: bool) -> None:
     """The answer to a query, the audit as JSON, or its report."""
     from evotrainer.studies.audit.text import audit_json, render_audit
 

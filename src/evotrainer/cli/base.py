@@ -34,7 +34,7 @@ def base(
         raise ConfigError(f"{out} is not empty; choose a new folder")
     kind, options, plan = resolved.trainer.name, resolved.trainer.options, resolved.policy.warm_start
     trainer = get_trainer(kind, options=options)
-    world = open_environment(resolved.environment, accept_tier_e=resolved.sandbox.accept_tier_e)
+    environment = open_environment(resolved.environment, accept_tier_e=resolved.sandbox.accept_tier_e)
     from rich.progress import Progress
 
     try:
@@ -44,7 +44,7 @@ def base(
             def show(row: dict[str, float]) -> None:
                 bar.update(job, completed=row["step"], description=f"warm start, loss {row['loss']:.3f}")
 
-            make_base(world, plan, out, show, bf16=bf16, trainer=kind, trainer_options=options)
+            make_base(environment, plan, out, show, bf16=bf16, trainer=kind, trainer_options=options)
     finally:
-        world.close()
+        environment.close()
     print(f"wrote {out} (sha256 {trainer.policy_sha256(out)[:16]}); use it with policy.base={json.dumps(str(out))}")

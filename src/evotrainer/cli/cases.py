@@ -37,7 +37,7 @@ def cases(
         )
         print(json.dumps(rows, indent=1))
         return
-    from evotrainer.views.recall import render_cases, render_trace
+    from evotrainer.views.history import render_cases, render_trace
 
     console().print(render_trace(history.trace(events)) if trace else render_cases(history.cases(events)))
 

@@ -15,7 +15,7 @@ from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
-    from evotrainer.sandbox.arena import Held
+    from evotrainer.sandbox.arena import ProbeResult
 
 
 def doctor(
@@ -88,7 +88,7 @@ def _attacked(box: Sandbox) -> int:
     from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
     from evotrainer.sandbox.tricks import TRICKS
 
-    def told(where: str, found: Iterable[Held]) -> int:
+    def told(where: str, found: Iterable[ProbeResult]) -> int:
         broken = tried = 0
         for one in found:
             promised = TIERS.index(one.tier) >= TIERS.index(box.tier)

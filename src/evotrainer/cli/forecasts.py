@@ -37,7 +37,7 @@ def forecasts(
     if not rows:
         print("no judged branch carries a forecast; the statistical agent gives one with each proposal")
         return
-    from evotrainer.views.recall import render_scores
+    from evotrainer.views.history import render_scores
 
     for s in scores:
         console().print(render_scores(s))

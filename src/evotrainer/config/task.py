@@ -31,7 +31,7 @@ class TaskInfo(Frozen):
     about: str = ""
 
 
-class Shape(Frozen):
+class PolicyShape(Frozen):
     """Shape of a policy trained from scratch."""
 
     width: int = Field(128, ge=16)
@@ -44,7 +44,7 @@ class Shape(Frozen):
     """Tokens of prompt and completion together."""
 
     @model_validator(mode="after")
-    def _heads(self) -> Shape:
+    def _heads(self) -> PolicyShape:
         if self.width % self.heads or (self.width // self.heads) % 2:
             raise ValueError("width must be a multiple of heads, with an even number of channels per head")
         return self
@@ -64,7 +64,7 @@ class WarmStart(Frozen):
     drill_lr: float | None = Field(None, gt=0)
     """None: `lr`."""
     seed: int = 0
-    shape: Shape = Shape()
+    shape: PolicyShape = PolicyShape()
 
     @property
     def all_steps(self) -> int:

@@ -15,7 +15,7 @@ from evotrainer.sandbox.interpreter import cache_root
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionVerdict:
     """What became of one task. `reasons`: why it was refused; empty when it is admitted."""
 
     task: str
@@ -37,7 +37,7 @@ class Verdict:
 class AdmissionReport:
     """Verdicts in the order of the tasks; `str()` renders it."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[AdmissionVerdict, ...]
     world: str
 
     @property
@@ -46,7 +46,7 @@ class AdmissionReport:
         return frozenset(v.task for v in self.verdicts if v.admitted)
 
     @property
-    def refused(self) -> tuple[Verdict, ...]:
+    def refused(self) -> tuple[AdmissionVerdict, ...]:
         return tuple(v for v in self.verdicts if not v.admitted)
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Cache:
             return None
         return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
 
-    def put(self, key: str, verdict: Verdict, beside: Mapping[str, Any] | None = None) -> None:
+    def put(self, key: str, verdict: AdmissionVerdict, beside: Mapping[str, Any] | None = None) -> None:
         """Kept, with what a domain wants to keep beside it, where the folder can be written;
         a cache that cannot is no error."""
         with suppress(OSError):

@@ -53,7 +53,7 @@ class Score:
 
 @runtime_checkable
 class Environment(Protocol):
-    """A task set with its world. One instance serves one process."""
+    """A task set with its environment. One instance serves one process."""
 
     name: str
     version: str

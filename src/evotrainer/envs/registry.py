@@ -29,15 +29,16 @@ def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
     if not callable(make):
         raise TaskSetError(f"{path} has no function {factory!r}; define it, it must return an environment")
     try:
-        world = make(**options)
+        environment = make(**options)
     except TypeError as e:
         raise TaskSetError(f"{path}: {factory}({', '.join(options)}): {e}") from e
-    if not isinstance(world, Environment):
-        missing = sorted(a for a in _members() if not hasattr(world, a))
+    if not isinstance(environment, Environment):
+        missing = sorted(a for a in _members() if not hasattr(environment, a))
         raise TaskSetError(
-            f"{path}: {factory} returned {type(world).__name__}, which is no environment: it lacks {', '.join(missing)}"
+            f"{path}: {factory} returned {type(environment).__name__}, which is no environment: "
+            f"it lacks {', '.join(missing)}"
         )
-    return world
+    return environment
 
 
 def _members() -> set[str]:
@@ -59,17 +60,17 @@ def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, C
     )
 
 
-def _admitted(world: CodeEnv, wanted: bool) -> Environment:
+def _admitted(environment: CodeEnv, wanted: bool) -> Environment:
     """The environment, without tasks that their own solutions do not solve."""
     if wanted:
         from evotrainer.envs.code.admission import keep_admitted
 
         try:
-            keep_admitted(world)
+            keep_admitted(environment)
         except BaseException:
-            world.close()
+            environment.close()
             raise
-    return world
+    return environment
 
 
 class _DatasetConfig(Frozen):

@@ -39,11 +39,14 @@ def read_health(
             curve=tuple(curve[:upto]),
         )
 
-    for end in sorted({*range(every, steps + 1, every), steps}):
-        first = max(0, end - min(WINDOW, every))
-        window = stored(b for s in range(first + 1, end + 1) for b in read_batches([store], split="train", step=s))
-        if window.n:
-            out.append(harness.read(Batch.over(window), f"{who}@{end} train", context(end)))
+    windows = {
+        end: range(max(0, end - min(WINDOW, every)) + 1, end + 1) for end in {*range(every, steps + 1, every), steps}
+    }
+    train = stored(read_batches([store], split="train", steps={s for w in windows.values() for s in w}))
+    step = train.column("step", range(train.n))
+    for end, window in sorted(windows.items()):
+        if rows := [i for i, s in enumerate(step) if s in window]:
+            out.append(harness.read(Batch.over(train.take(rows)), f"{who}@{end} train", context(end)))
     search = stored(read_batches([store], split="search"))
     if search.n:
         plain = HarnessContext(recipe=spec.protocol, proxy=proxy, curve=tuple(curve))

@@ -39,7 +39,7 @@ def folder_lock(folder: Path) -> Iterator[bool]:
         yield True
 
 
-class Clock:
+class ProcessCpuClock:
     """CPU-seconds of this process and of all below it (the sandbox's included), plus those of earlier attempts."""
 
     def __init__(self, earlier: float, folder: Path | None = None) -> None:

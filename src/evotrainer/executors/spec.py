@@ -43,8 +43,8 @@ class TrialSpec(Frozen):
     """Start policy; relative paths are relative to the run folder. Empty: warm start first."""
     warm_start: WarmStart | None = None
     evals: tuple[EvalPlan, ...] = ()
-    world: dict[str, Any] = {}
-    """Environment knobs of the evaluations that override the protocol's (counterfactual audits)."""
+    env_knobs: dict[str, Any] = {}
+    """Environment knobs of the evaluations, over the protocol's (counterfactual audits)."""
     policy_step: int = 0
     """Training steps of the policy that is only evaluated."""
     checkpoint_every: int = 5

@@ -18,7 +18,7 @@ Precision = Literal["float32", "bfloat16"]
 
 
 def make_base(
-    world: Environment,
+    environment: Environment,
     options: WarmStart,
     out: Path,
     on_step: Callable[[dict[str, float]], None],
@@ -33,17 +33,17 @@ def make_base(
 
     ConfigError where the environment has no demonstrations, or no drills and `options.drill_steps` asks for them.
     """
-    demos = world.demonstrations(options.demonstrations, options.seed)
+    demos = environment.demonstrations(options.demonstrations, options.seed)
     if not demos:
         raise ConfigError(
-            f"environment {world.name} offers no demonstrations to warm-start from; set policy.base to a folder"
+            f"environment {environment.name} offers no demonstrations to warm-start from; set policy.base to a folder"
         )
-    phase = _Phase(world, options, on_step, trainer, (trainer_options or {}).get("chat", "auto"))
+    phase = _Phase(environment, options, on_step, trainer, (trainer_options or {}).get("chat", "auto"))
     last: Precision = "bfloat16" if bf16 else "float32"
     if not options.drill_steps:
         phase.train(demos, options.steps, options.lr, out, last)
         return
-    texts = drills(world, options)
+    texts = drills(environment, options)
     with tempfile.TemporaryDirectory() as tmp:
         drilled = Path(tmp) / "drilled"
         phase.train(texts, options.drill_steps, options.drill_lr or options.lr, drilled)
@@ -54,7 +54,7 @@ def make_base(
 class _Phase:
     """Supervised training on texts, by either trainer's own warm start."""
 
-    world: Environment
+    environment: Environment
     options: WarmStart
     on_step: Callable[[dict[str, float]], None]
     trainer: str
@@ -76,7 +76,7 @@ class _Phase:
         def report(row: dict[str, float]) -> None:
             self.on_step(row | {"step": row["step"] + after})
 
-        s, o, words = self._shape(), self.options, self.world.vocabulary()
+        s, o, words = self._shape(), self.options, self.environment.vocabulary()
         if self.trainer == "trl":
             from evotrainer.trainers.trl import warm_start as chat_start
 
@@ -84,7 +84,7 @@ class _Phase:
             return
         from evotrainer.trainers.embedded import warm_start
 
-        vocabulary = str(self.world.describe().get("vocabulary") or self.world.name)
+        vocabulary = str(self.environment.describe().get("vocabulary") or self.environment.name)
         warm_start(
             texts, words, s, steps, o.batch, lr, o.seed, out, report, vocabulary=vocabulary, start=start, dtype=dtype
         )
@@ -102,14 +102,14 @@ class _Phase:
         }
 
 
-def drills(world: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
+def drills(environment: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
     """The environment's drills; ConfigError where it has none."""
     from evotrainer.envs.base import Drilled
 
-    texts = world.drills(options.drills, options.seed) if isinstance(world, Drilled) else []
+    texts = environment.drills(options.drills, options.seed) if isinstance(environment, Drilled) else []
     if not texts:
         raise ConfigError(
-            f"environment {world.name} offers no drills; set policy.warm_start.drill_steps = 0, "
+            f"environment {environment.name} offers no drills; set policy.warm_start.drill_steps = 0, "
             "or give it drills(n, seed)"
         )
     return texts

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
-from evotrainer.executors.process import EXIT_BUSY, Clock, die_with_parent, folder_lock
+from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock
 from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import (
     SEALED,
@@ -56,7 +56,7 @@ class TrialProcess:
         use_places(self.places)
         before = read_heartbeat(folder)
         self.resumed = before is not None
-        self.clock = Clock(before.cpu_s if before else 0.0, folder)
+        self.clock = ProcessCpuClock(before.cpu_s if before else 0.0, folder)
         self.started = time.time()
         self.step, self.phase = 0, "starting"
         self.score: float | None = None
@@ -91,26 +91,26 @@ class TrialProcess:
 
         spec = self.spec
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
-            start = self.start_policy(world)
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
+            start = self.start_policy(environment)
             parts: list[SealedPart] = []
             curve: list[dict[str, float]] = []
             policy = start
             with contextlib.closing(RolloutStore(self.run_dir / "rollouts" / spec.trial)) as store:
                 if spec.train:
-                    policy, curve = self.train(trainer, world, start, store)
+                    policy, curve = self.train(trainer, environment, start, store)
                 scores = [
-                    self.evaluate(trainer, world, policy, plan, store)
+                    self.evaluate(trainer, environment, policy, plan, store)
                     for plan in spec.evals
                     if plan.split not in SEALED
                 ]
                 self.beat("sealing")
                 parts += store.seal()
             self.beat("reading")
-            health = read_health(spec, self.run_dir / "rollouts" / spec.trial, world.proxy, curve)
+            health = read_health(spec, self.run_dir / "rollouts" / spec.trial, environment.proxy, curve)
             if closed := [p for p in spec.evals if p.split in SEALED]:
                 with contextlib.closing(RolloutStore(self.run_dir / "sealed" / spec.trial)) as store:
-                    scores += [self.evaluate(trainer, world, policy, plan, store) for plan in closed]
+                    scores += [self.evaluate(trainer, environment, policy, plan, store) for plan in closed]
                     parts += store.seal()
             flips = canary_flips([self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed")])
             sha = trainer.policy_sha256(policy)
@@ -133,7 +133,7 @@ class TrialProcess:
             parts=tuple(str(p.path.relative_to(self.run_dir)) for p in parts),
             parts_sha256=tuple(p.sha256 for p in parts),
             files=self.fingerprints(policy),
-            world={**spec.protocol.knobs, **spec.world},
+            world={**spec.protocol.knobs, **spec.env_knobs},
             canary_flips=flips,
         )
 
@@ -142,7 +142,7 @@ class TrialProcess:
         own = [self.folder / "spec.json", *([policy] if policy.is_relative_to(self.folder) else [])]
         return {k: v for p in own for k, v in sha256_tree(p, self.run_dir).items()}
 
-    def start_policy(self, world: Environment) -> Path:
+    def start_policy(self, environment: Environment) -> Path:
         """The start policy's folder; trains it first where the task asks for a warm start."""
         if self.spec.policy_dir:
             return self.policy_path()
@@ -153,7 +153,7 @@ class TrialProcess:
         if not (out / "model.safetensors").is_file():
             self.beat("warm start")
             make_base(
-                world,
+                environment,
                 w,
                 out,
                 lambda row: self.beat("warm start", int(row["step"])),
@@ -172,9 +172,9 @@ class TrialProcess:
         spec = self.spec
         self.beat("starting")
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
             with contextlib.closing(RolloutStore(self.run_dir / "rollouts" / spec.trial)) as store:
-                self.train(trainer, world, self.start_policy(world), store)
+                self.train(trainer, environment, self.start_policy(environment), store)
         self.beat("trained")
 
     def assist(self) -> None:
@@ -184,8 +184,8 @@ class TrialProcess:
 
         spec = self.spec
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
-            trainer.train(self.request(self.policy_path()), world, lambda _: None, lambda _: None)
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
+            trainer.train(self.request(self.policy_path()), environment, lambda _: None, lambda _: None)
 
     def request(self, start: Path) -> TrainRequest:
         from evotrainer.trainers.base import Identity, TrainRequest
@@ -201,7 +201,7 @@ class TrialProcess:
         )
 
     def train(
-        self, trainer: Trainer, world: Environment, start: Path, store: Any
+        self, trainer: Trainer, environment: Environment, start: Path, store: Any
     ) -> tuple[Path, list[dict[str, float]]]:
         spec = self.spec
         limit = spec.cpu_limit_s
@@ -222,10 +222,12 @@ class TrialProcess:
             check_faults(spec.trial, "train", [r for g in groups for r in g])
             store.append(groups)
 
-        result = trainer.train(request, world, sink, on_step)
+        result = trainer.train(request, environment, sink, on_step)
         return result.policy_dir, list(result.curve)
 
-    def evaluate(self, trainer: Trainer, world: Environment, policy: Path, plan: EvalPlan, store: Any) -> SplitScore:
+    def evaluate(
+        self, trainer: Trainer, environment: Environment, policy: Path, plan: EvalPlan, store: Any
+    ) -> SplitScore:
         from evotrainer.trainers.base import EvalRequest, Identity
 
         spec = self.spec
@@ -238,7 +240,7 @@ class TrialProcess:
             step=spec.recipe.steps if spec.train else spec.policy_step,
             attempts=plan.attempts,
             tasks=plan.tasks,
-            knobs=spec.world,
+            env_knobs=spec.env_knobs,
         )
 
         def sink(groups: Groups) -> None:
@@ -246,9 +248,11 @@ class TrialProcess:
             store.append(groups)
             self.beat()
 
-        rollouts = [r for g in trainer.evaluate(request, world, sink) for r in g]
+        rollouts = [r for g in trainer.evaluate(request, environment, sink) for r in g]
         fault_point(f"trial:evaluated:{plan.split}")
-        return split_score(rollouts, plan.split, request.step, plan.attempts, world.proxy[0] if world.proxy else "")
+        return split_score(
+            rollouts, plan.split, request.step, plan.attempts, environment.proxy[0] if environment.proxy else ""
+        )
 
 
 def _relative(p: Path, base: Path) -> str:

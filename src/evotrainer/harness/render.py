@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evotrainer.harness.kinds import KINDS
+from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.records.findings import Finding, HealthReport, MetricValue
 from evotrainer.records.output import line
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors import DETECTORS, detect
 from evotrainer.harness.diagnose import diagnose
@@ -108,7 +108,7 @@ class Harness(Frozen):
         metrics = measure(batch, context, self.metrics)
         findings = detect(batch, metrics, context, self.detectors, self.thresholds)
         if self.authored:
-            views = Views(batch)
+            views = FeatureView(batch)
             findings += [f for s in self.authored for f in read_authored(s, batch, metrics, context, views)]
         return HealthReport(
             harness=self.version,

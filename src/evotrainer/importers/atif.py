@@ -28,7 +28,7 @@ from evotrainer.importers.foreign import (
     word,
 )
 from evotrainer.importers.tolerant import number, text, whole
-from evotrainer.importers.transcript import Transcript, as_text
+from evotrainer.importers.transcript import TranscriptBuilder, as_text
 from evotrainer.records.rollout import Finish, Outcome, Rollout, Turn
 
 MAIN = "trajectory.json"
@@ -213,7 +213,7 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
 def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str, Any]]]:
     """Turns of all parts, and the metrics of each step that the policy sampled in this attempt. A step marked as copied
     context was sampled before: in a continuation it is left out, in a first part it is what the policy was shown."""
-    t = Transcript()
+    t = TranscriptBuilder()
     sampled: list[dict[str, Any]] = []
     for n, part in enumerate(parts):
         for step in listing(part.get("steps")):

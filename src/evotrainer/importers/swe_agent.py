@@ -17,7 +17,7 @@ from typing import Any
 from evotrainer.importers.base import Fault, Skipped, Source
 from evotrainer.importers.foreign import attempt, digest, ident, kind_of, listing, mapping, plain, short, word
 from evotrainer.importers.tolerant import parse, text, whole
-from evotrainer.importers.transcript import Transcript, role_of, said
+from evotrainer.importers.transcript import TranscriptBuilder, role_of, said
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 FAULTS: dict[str, Fault] = {
@@ -151,7 +151,7 @@ def _config(raw: Any) -> dict[str, Any]:
 
 
 def _turns(run: dict[str, Any]) -> tuple[Turn, ...]:
-    t = Transcript()
+    t = TranscriptBuilder()
     steps = [s for s in run["trajectory"] if isinstance(s, dict)]
     for m in _opening(run, steps):
         # demonstrations shown to the policy are not what it did

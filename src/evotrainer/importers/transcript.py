@@ -93,7 +93,7 @@ def error_prefix(message: dict[str, Any]) -> bool | None:
     return not text(message.get("content")).lstrip().lower().startswith("error")
 
 
-class Transcript:
+class TranscriptBuilder:
     """Turns in the making. Replies find their call by id, else in order; time is linear in calls and replies."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Transcript:
 
 def turns(messages: Any, verdict: Verdict = error_flag) -> tuple[Turn, ...]:
     """Chat messages as turns; what is no list of messages gives none, what is no message is kept as text."""
-    t = Transcript()
+    t = TranscriptBuilder()
     for m in messages if isinstance(messages, list) else []:
         if not isinstance(m, dict):
             t.say("user", as_text(m))

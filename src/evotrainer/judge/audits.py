@@ -16,7 +16,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge.stats import common_tasks, scores_of, t_quantile
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import Finding
-from evotrainer.records.verdicts import Audit, Capability
+from evotrainer.records.verdicts import Capability, ShortcutAudit
 
 CONFIDENCE = 0.99
 """One-sided, for the branch as a whole and each of its seeds together (Bonferroni)."""
@@ -37,7 +37,7 @@ def settle_audit(
     min_effect: float = 0.01,
     confidence: float = CONFIDENCE,
     measure: str = "",
-) -> Audit:
+) -> ShortcutAudit:
     """The audit of a branch from its evaluations with the capability open and closed; a pure function of ledger bodies.
 
     Confirmed: the branch as a whole, or one of its seeds, loses more by the closing than the reference does (lower
@@ -55,7 +55,7 @@ def settle_audit(
     kept = ""
     if confirmed and capability.honest:
         confirmed, kept = False, f"; but honest work uses {capability.name}, too, so this alone proves nothing"
-    return Audit(
+    return ShortcutAudit(
         branch=branch,
         reference=reference_open[0].branch,
         capability=capability.name,
@@ -184,9 +184,9 @@ def _reason(branch: str, capability: Capability, lost: _Losses, found: Sequence[
 
 
 def closed_world(trials: Trials, evaluations: Trials, split: str = "gate") -> list[TrialFinished]:
-    """Trials with their scores on a split replaced by those of the evaluations of the same seed in the closed world.
+    """Trials whose scores on a split are those of the evaluations of the same seed with the shortcut closed.
 
-    A trial without such an evaluation is left out of the split: it cannot speak for that world.
+    A trial without such an evaluation is left out of the split: it says nothing of it.
     """
     again = {t.seed: t for t in evaluations if t.status == "complete"}
     out = []
@@ -199,7 +199,10 @@ def closed_world(trials: Trials, evaluations: Trials, split: str = "gate") -> li
 
 
 def answers(
-    findings: Sequence[Finding], capabilities: Sequence[Capability], audits: Sequence[Audit], closed: Sequence[str]
+    findings: Sequence[Finding],
+    capabilities: Sequence[Capability],
+    audits: Sequence[ShortcutAudit],
+    closed: Sequence[str],
 ) -> dict[str, bool]:
     """Detector -> True where an audit confirmed what it claims,
     False where its capabilities are closed in this judgement.

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from evotrainer.judge.components import Measured
-from evotrainer.judge.gates import JudgeConfig, seeds_wanted
+from evotrainer.judge.decide import JudgeConfig, seeds_wanted
 from evotrainer.judge.real_comparisons import RealComparisons
 from evotrainer.judge.simulate import Population, Rate, Share, false_promotions, power, run_looks
 from evotrainer.records.frozen import Frozen
@@ -23,7 +23,7 @@ from evotrainer.records.verdicts import Verdict
 TARGET_ERROR, TARGET_POWER = 0.05, 0.8
 
 
-class Shape(Frozen):
+class GateShape(Frozen):
     """What a run of the task file looks like to its gate."""
 
     rounds: int
@@ -79,7 +79,7 @@ class Calibration(Frozen):
     """Everything `evotrainer calibrate` says."""
 
     measured: Measured
-    shape: Shape
+    shape: GateShape
     worthwhile: float
     false_promotions: Share
     """Simulated whole runs of branches that change nothing, with the measured components."""
@@ -128,7 +128,7 @@ class Calibration(Frozen):
 
 def calibrate(
     parts: Measured,
-    shape: Shape,
+    shape: GateShape,
     real: RealComparisons,
     *,
     runs: int = 200,
@@ -168,7 +168,7 @@ def calibrate(
 class _Simulated:
     """Whole runs of one shape, `runs` of them from `seed` on."""
 
-    shape: Shape
+    shape: GateShape
     runs: int
     seed: int
 
@@ -211,10 +211,10 @@ class _Simulated:
         return Share.of(rate)
 
 
-def _options(shape: Shape, parts: Measured) -> list[tuple[Shape, int]]:
+def _options(shape: GateShape, parts: Measured) -> list[tuple[GateShape, int]]:
     """The run as it is, then more seeds on demand, more seeds from the start, more attempts."""
 
-    def seeds(least: int, most: int) -> Shape:
+    def seeds(least: int, most: int) -> GateShape:
         config = shape.config.model_copy(update={"max_seeds": max(least, most)})
         return shape.model_copy(update={"seeds": least, "config": config})
 
@@ -224,7 +224,9 @@ def _options(shape: Shape, parts: Measured) -> list[tuple[Shape, int]]:
     return [x for i, x in enumerate(found) if x not in found[:i]]
 
 
-def _option(parts: Measured, shape: Shape, attempts: int, effect: float, runs: int, seed: int, costs: Costs) -> Option:
+def _option(
+    parts: Measured, shape: GateShape, attempts: int, effect: float, runs: int, seed: int, costs: Costs
+) -> Option:
     """Power and mean cost of one way to judge."""
     p = replace(parts.population(), attempts=attempts)
     hits = [0, 0]
@@ -259,7 +261,7 @@ def _option(parts: Measured, shape: Shape, attempts: int, effect: float, runs: i
     )
 
 
-def _trainings(verdicts: Sequence[object], shape: Shape) -> int:
+def _trainings(verdicts: Sequence[object], shape: GateShape) -> int:
     """Trainings of a simulated run: every branch's seeds at its last look, and the control's."""
     seeds: dict[str, int] = {}
     asked = shape.seeds

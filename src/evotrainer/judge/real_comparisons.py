@@ -7,9 +7,9 @@ from itertools import combinations
 
 import numpy as np
 
-from evotrainer.judge.gates import JudgeConfig, judge
+from evotrainer.judge.alpha_spending import next_look
+from evotrainer.judge.decide import JudgeConfig, judge
 from evotrainer.judge.simulate import Rate, Share
-from evotrainer.judge.spending import next_look
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.frozen import Frozen

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from evotrainer.judge.gates import JudgeConfig, judge, seeds_wanted
-from evotrainer.judge.spending import next_looks
+from evotrainer.judge.alpha_spending import next_looks
+from evotrainer.judge.decide import JudgeConfig, judge, seeds_wanted
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
 from evotrainer.records.frozen import Frozen

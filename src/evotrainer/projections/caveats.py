@@ -101,8 +101,8 @@ def unaudited(events: Sequence[Event], run: RunOpened, branch: str) -> str:
         told_of = "declared" if "capabilities" in run.environment else "recorded"
         used = f" but what honest work uses ({', '.join(c.name for c in declared)})" if declared else ""
         return f"nothing could be audited: no capability {told_of}{used}"
-    worlds = [t.world for t in _finished(events) if t.branch == branch and any(s.split == "cert" for s in t.scores)]
-    there = in_force(run, worlds[0] if worlds else {})
+    knobs = [t.env_knobs for t in _finished(events) if t.branch == branch and any(s.split == "cert" for s in t.scores)]
+    there = in_force(run, knobs[0] if knobs else {})
     audited = {a.capability for a in RunState.of(events).audits_of(branch)}
     left = [c.name for c in closable if there[c.name] != str(c.closed) and c.name not in audited]
     return f"nothing was audited of {', '.join(left)}: open in every evaluation of {branch}" if left else ""
@@ -163,8 +163,8 @@ def _reach(events: Sequence[Event], run: RunOpened, start: Branch) -> str:
     paired by task."""
     own = [t.finished for t in start.trainings if t.finished and t.finished.status == "complete"]
     scores = [s for t in own for s in _searched(t)]
-    world = in_force(run, own[0].world) if own else {}
-    before = [t for t in _finished(events) if t.branch == BASE and in_force(run, t.world) == world]
+    knobs = in_force(run, own[0].env_knobs) if own else {}
+    before = [t for t in _finished(events) if t.branch == BASE and in_force(run, t.env_knobs) == knobs]
     base = next((s for t in before for s in _searched(t)), None)
     tasks = sorted(set.intersection(*(set(s.per_task) for s in scores), set(base.per_task))) if scores and base else []
     if base is None or len(tasks) < 2:

@@ -20,7 +20,7 @@ from evotrainer.records.events import (
     BranchOpened,
     Diagnosed,
     HarnessEvolved,
-    HumanGate,
+    HumanApproval,
     NoiseMeasured,
     Planned,
     Proposed,
@@ -135,7 +135,7 @@ def trace(events: Sequence[Event]) -> list[Traced]:
     }
     refused = {(e.body.round, e.body.index): e.body for e in events if isinstance(e.body, Refused)}
     planned = {e.body.round: e.body for e in events if isinstance(e.body, Planned)}
-    gates = {e.id: e.body for e in events if isinstance(e.body, HumanGate)}
+    gates = {e.id: e.body for e in events if isinstance(e.body, HumanApproval)}
     last = {e.body.round: _revision(e.id, 2) for e in events if isinstance(e.body, Proposed)}
     out: list[Traced] = []
     for e in events:
@@ -194,7 +194,7 @@ def _revision(id: str, at: int) -> int:
     return int(parts[at]) if len(parts) > at and parts[at].isdigit() else 0
 
 
-def _feedback(gates: Mapping[str, HumanGate], n: int, k: int) -> str:
+def _feedback(gates: Mapping[str, HumanApproval], n: int, k: int) -> str:
     """What a human said when a proposal was sent back."""
     tail = f"/{k}" if k else ""
     for where in ("intervention", "backtest"):
@@ -233,11 +233,11 @@ def changed_since(events: Iterable[Event], branch: str, now: Now, factor: str = 
     if parent is not None:
         a, b = parent.body.recipe.factors(), now.recipe.factors()
         out += [f"recipe.{f}" for f in sorted(a.keys() | b.keys()) if f != factor and a.get(f) != b.get(f)]
-    world = [e.body for e in seen if isinstance(e.body, RoundOpened) and e.body.round == then.body.round]
-    if world:
-        c = world[0].closed
+    then_opened = [e.body for e in seen if isinstance(e.body, RoundOpened) and e.body.round == then.body.round]
+    if then_opened:
+        c = then_opened[0].closed
         out += [f"closed.{k}" for k in sorted(c.keys() | now.closed.keys()) if c.get(k) != now.closed.get(k)]
-        out += ["harness"] if _reads_otherwise(seen, branch, world[0].harness, now.harness) else []
+        out += ["harness"] if _reads_otherwise(seen, branch, then_opened[0].harness, now.harness) else []
     verdict = RunState.of(seen).branches[branch].verdict
     if verdict is not None and verdict.effect is not None:
         if now.seeds > verdict.effect.seeds:

@@ -8,7 +8,7 @@ from typing import Any
 from evotrainer.projections.bottlenecks import bottlenecks, canonical
 from evotrainer.projections.skills import SOUND, Skill, direction
 from evotrainer.records import keys
-from evotrainer.records.chain import Event, Row
+from evotrainer.records.chain import Event, EventRow
 from evotrainer.records.events import Invalidated, Judged, Reestimated, SkillDistilled
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Intervention
@@ -51,7 +51,7 @@ def decided(events: Sequence[Event], branch: str) -> Event | None:
     return fallen or fresh or found
 
 
-def trial_of(events: Sequence[Event], branch: str, row: Row) -> tuple[SkillTrial, tuple[str, str, str]]:
+def trial_of(events: Sequence[Event], branch: str, row: EventRow) -> tuple[SkillTrial, tuple[str, str, str]]:
     """What a judged branch says, and of which (bottleneck, factor, direction); `row`: of the event that decided it."""
     event = next(e for e in events if e.id == row.id)
     opened = next(e.body for e in events if e.kind == "branch" and e.body.branch == branch)
@@ -94,7 +94,7 @@ def trial_of(events: Sequence[Event], branch: str, row: Row) -> tuple[SkillTrial
     return trial, (bottleneck, iv.factor, direction(iv.factor, iv.old, iv.new))
 
 
-def _row_fields(row: Row) -> dict[str, Any]:
+def _row_fields(row: EventRow) -> dict[str, Any]:
     return {k: getattr(row, k) for k in ("seq", "id", "kind", "time", "body", "prev_hash", "hash")}
 
 

@@ -17,7 +17,7 @@ from evotrainer.records.events import (
     Certified,
     Diagnosed,
     HarnessEvolved,
-    HumanGate,
+    HumanApproval,
     Invalidated,
     Judged,
     NoiseMeasured,
@@ -30,7 +30,7 @@ from evotrainer.records.events import (
     TrialIntended,
 )
 from evotrainer.records.findings import HealthReport
-from evotrainer.records.verdicts import Audit, Verdict
+from evotrainer.records.verdicts import ShortcutAudit, Verdict
 
 
 class RunState:
@@ -50,7 +50,7 @@ class RunState:
         """Environment knobs closed in every evaluation, since a shortcut was confirmed."""
         self.confirmed: dict[str, Any] = {}
         """Knobs of all confirmed audits, closed: those of `closed` from the next round on."""
-        self.audits: list[Audit] = []
+        self.audits: list[ShortcutAudit] = []
         self.noise: NoiseMeasured | None = None
         self.noises: dict[str, NoiseMeasured] = {}
         """Event key -> measurement, in order; the last one is `noise`."""
@@ -116,7 +116,7 @@ class RunState:
         """Branches without standing: name -> reason."""
         return {b.branch: b.invalid for b in self.branches.values() if b.invalid is not None}
 
-    def audits_of(self, branch: str) -> list[Audit]:
+    def audits_of(self, branch: str) -> list[ShortcutAudit]:
         """Audits of a branch, the last of each capability: it covers the seeds that were added since the one before."""
         return list({a.capability: a for a in self.audits if a.branch == branch}.values())
 
@@ -220,7 +220,7 @@ class RunState:
         self._change(verdict.branch, "judged", lambda b: replace(b, verdicts=(*b.verdicts, verdict)))
 
     def _audited(self, event: Event) -> None:
-        audit: Audit = event.body.audit
+        audit: ShortcutAudit = event.body.audit
         self.audits.append(audit)
         if audit.confirmed:
             self.confirmed[audit.knob] = audit.closed
@@ -261,7 +261,7 @@ class RunState:
         self.harness = event.body
 
     def _gate(self, event: Event) -> None:
-        body: HumanGate = event.body
+        body: HumanApproval = event.body
         if body.answer == "REVISE":
             self.feedback = body.feedback
         elif body.where == "backtest":
@@ -290,7 +290,7 @@ _FOLDS: dict[type, Callable[[RunState, Event], None]] = {
     Promoted: RunState._promoted,
     Invalidated: RunState._invalidated,
     HarnessEvolved: RunState._harness,
-    HumanGate: RunState._gate,
+    HumanApproval: RunState._gate,
     Reestimated: RunState._reestimated,
     SkillDistilled: RunState._taught,
     Certified: RunState._certified,

@@ -69,7 +69,7 @@ class Case(Frozen):
     """Overlap of its diagnosis with the present one, in [0, 1]."""
 
 
-class Bar(Frozen):
+class PromotionThreshold(Frozen):
     """What the judge will ask of the next branches, as far as it can be known: score units of the gate split."""
 
     gain: float
@@ -104,6 +104,6 @@ class Briefing(Frozen):
     """Skills of the run's library whose trigger is diagnosed now."""
     cases: tuple[Case, ...] = ()
     """What this run tried so far, with what came of it."""
-    bar: Bar | None = None
+    promotion_threshold: PromotionThreshold | None = None
     reopenable: dict[str, tuple[str, ...]] = {}
     """Branch -> assumptions that changed since it was proposed: what `reopens` and `changed` may cite."""

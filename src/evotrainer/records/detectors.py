@@ -64,7 +64,7 @@ class HarnessEdit(Frozen):
     reason: str = ""
 
 
-class Flip(Frozen):
+class VerdictChange(Frozen):
     """A past verdict that would have read differently under a new harness version."""
 
     branch: str

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from evotrainer.errors import IntegrityError, StoreError
-from evotrainer.records.chain import GENESIS, Event, Row, broken, canonical, chain_hash, parse
+from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, parse
 from evotrainer.records.durable import WriterLock, os_errors
 from evotrainer.records.events import BODIES
 from evotrainer.records.faults import fault_point
@@ -180,7 +180,7 @@ class Ledger:
             self._refresh()
             return [e for e in self._events[after:] if kind is None or e.kind == kind]
 
-    def row(self, id: str) -> Row | None:
+    def row(self, id: str) -> EventRow | None:
         """The event of this id as stored, with the hash of the one before; None where it is not recorded."""
         event = self.get(id)
         return self._rows(after=event.seq - 1)[0] if event else None
@@ -204,10 +204,10 @@ class Ledger:
             self._by_id[event.id] = event
             self._head = event.hash
 
-    def _rows(self, after: int = 0) -> list[Row]:
+    def _rows(self, after: int = 0) -> list[EventRow]:
         query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? ORDER BY seq"
         with sqlite_errors(self.path):
-            rows = [Row(*r) for r in self._db.execute(query, (after,))]
+            rows = [EventRow(*r) for r in self._db.execute(query, (after,))]
         for r in rows:
             if any(not isinstance(v, str) for v in (r.id, r.kind, r.time, r.body, r.prev_hash, r.hash)):
                 raise IntegrityError(f"ledger {self.path} is corrupt (event {r.seq} holds no text); restore a copy")

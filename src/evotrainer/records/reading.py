@@ -176,7 +176,7 @@ def load(
 ) -> list[Rollout]:
     """Rollouts as they were stored, oldest first, each id once; the filters are combined by `and`."""
     out: list[Rollout] = []
-    for batch in read_batches(folders, ids, split, step):
+    for batch in read_batches(folders, ids, split, None if step is None else [step]):
         if limit is not None and len(out) >= limit:
             break
         out += decode(batch if limit is None else batch.slice(0, limit - len(out)))
@@ -187,13 +187,13 @@ def read_batches(
     folders: Iterable[Path | str],
     ids: Collection[str] | None = None,
     split: str | None = None,
-    step: int | None = None,
+    steps: Collection[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """What `load` reads, as record batches of `arrow_schema()`."""
     import pyarrow as pa
 
     seen: set[str] = set()
-    for batch in _batches(_folders(folders), None if ids is None else set(ids), split, step):
+    for batch in _batches(_folders(folders), None if ids is None else set(ids), split, steps):
         found = batch.column("id").to_pylist()
         fresh = dict.fromkeys(i for i in found if i not in seen)
         if len(fresh) < len(found):
@@ -205,7 +205,7 @@ def read_batches(
 
 
 def _batches(
-    folders: Sequence[Path], ids: set[str] | None, split: str | None, step: int | None
+    folders: Sequence[Path], ids: set[str] | None, split: str | None, steps: Collection[int] | None
 ) -> Iterator[pa.RecordBatch]:
     """Record batches with the wanted rows only."""
     if ids is not None and not ids:
@@ -215,29 +215,28 @@ def _batches(
         for path in stored_parts(folder):
             with open_part(path) as file:
                 for g in range(file.num_row_groups):
-                    mask = _mask(row_group(file, path, g, ["id", "split", "step"]), ids, split, step)
+                    mask = _mask(row_group(file, path, g, ["id", "split", "step"]), ids, split, steps)
                     if mask is None or mask.true_count:
                         table = row_group(file, path, g)
                         yield from (table if mask is None else table.filter(mask)).to_batches()
         for batch in tail.batches():
-            mask = _mask(batch, ids, split, step)
+            mask = _mask(batch, ids, split, steps)
             yield batch if mask is None else batch.filter(mask)
 
 
 def _mask(
-    rows: pa.Table | pa.RecordBatch, ids: set[str] | None, split: str | None, step: int | None
+    rows: pa.Table | pa.RecordBatch, ids: set[str] | None, split: str | None, steps: Collection[int] | None
 ) -> pa.BooleanArray | None:
     """Which rows are wanted; None: all."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     mask = None
-    if ids is not None:
-        mask = pc.is_in(rows.column("id"), pa.array(sorted(ids), pa.string()))
-    for name, value in (("split", split), ("step", step)):
-        if value is not None:
-            equal = pc.equal(rows.column(name), value)
-            mask = equal if mask is None else pc.and_(mask, equal)
+    for name, values in (("id", ids), ("split", None if split is None else [split]), ("step", steps)):
+        if values is not None:
+            kind = pa.int64() if name == "step" else pa.string()
+            found = pc.is_in(rows.column(name), pa.array(sorted(values), kind))
+            mask = found if mask is None else pc.and_(mask, found)
     return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
 
 

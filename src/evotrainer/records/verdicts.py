@@ -70,7 +70,7 @@ OWN_TRIGGERS = ("promotion", "certification", "asked")
 """Who asks for an audit without a detector: the loop before it trusts a branch, a person."""
 
 
-class Audit(Frozen):
+class ShortcutAudit(Frozen):
     """A counterfactual audit: the same policies on the same tasks, with one capability open and closed.
 
     Scores are means over the tasks that all four evaluations scored. `excess` is how much more the branch loses by the

@@ -18,7 +18,7 @@ from evotrainer.records.names import read_label
 from evotrainer.run.context import RunContext
 
 if TYPE_CHECKING:
-    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.columns.features import FeatureView
     from evotrainer.harness.evolving.gaps import Gap
     from evotrainer.records.chain import Event
 
@@ -31,21 +31,21 @@ WINDOW = 200
 
 
 @dataclass
-class Sides:
+class ContrastSides:
     """Rollouts of a contrast, by version: what is mined and what is held out."""
 
-    bad: dict[str, Views] = field(default_factory=dict)
-    clean: dict[str, Views] = field(default_factory=dict)
-    held_bad: dict[str, Views] = field(default_factory=dict)
-    held_clean: dict[str, Views] = field(default_factory=dict)
-    steps: dict[str, list[tuple[int, Views]]] = field(default_factory=dict)
+    bad: dict[str, FeatureView] = field(default_factory=dict)
+    clean: dict[str, FeatureView] = field(default_factory=dict)
+    held_bad: dict[str, FeatureView] = field(default_factory=dict)
+    held_clean: dict[str, FeatureView] = field(default_factory=dict)
+    steps: dict[str, list[tuple[int, FeatureView]]] = field(default_factory=dict)
     damage: dict[str, int] = field(default_factory=dict)
 
 
 def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
     """What a branch is compared with: its parent, else the base policy,
     as evaluated under the branch's environment knobs."""
-    knobs = b.complete[0].world
+    knobs = b.complete[0].env_knobs
     for name in (b.parent, BASE):
         if name is None:
             continue
@@ -53,7 +53,11 @@ def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
         for e in ctx.ledger.events("finished"):
             t: TrialFinished = e.body
             known = t.branch == name and t.status == "complete" and any(s.split == "search" for s in t.scores)
-            if known and (t.seed in ctx.task.run.seeds or name == BASE) and ctx.state.shortcuts.same(t.world, knobs):
+            if (
+                known
+                and (t.seed in ctx.task.run.seeds or name == BASE)
+                and ctx.state.shortcuts.same(t.env_knobs, knobs)
+            ):
                 trials.setdefault(t.seed, t)
         if trials:
             return name, [trials[s] for s in sorted(trials)]
@@ -61,10 +65,10 @@ def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
 
 
 def split_sides(
-    ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], now: Mapping[str, Views]
-) -> Sides:
+    ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], now: Mapping[str, FeatureView]
+) -> ContrastSides:
     """Half of the moved seeds is mined and the others are held out; a single moved seed is held out by its steps."""
-    out = Sides()
+    out = ContrastSides()
     moved = sorted(gap.moved)
     k = max(1, len(moved) // 2)
     out.bad = {f"{t} search": now[t] for t in moved[:k]}
@@ -76,19 +80,29 @@ def split_sides(
         old = [(f"{name}, {half} tasks", v) for name, whole in old for half, v in halves(whole)]
     k = max(1, len(old) // 2)
     out.clean, out.held_clean = dict(old[:k]), dict(old[k:])
-    if before[0].branch != BASE and (base := ctx.state.base) and ctx.state.shortcuts.same(base.world, before[0].world):
+    if (
+        before[0].branch != BASE
+        and (base := ctx.state.base)
+        and ctx.state.shortcuts.same(base.env_knobs, before[0].env_knobs)
+    ):
         out.held_clean[f"{keys.BASE_TRIAL} search"] = ctx.rollouts.views(keys.BASE_TRIAL)
-    if before[0].branch == BASE:
-        first_steps(ctx, b, out)
-    watched = moved[k] if len(moved) > 1 and k < len(moved) else moved[-1]
-    by_steps(ctx, b, watched, single=len(moved) == 1, out=out)
     return out
 
 
-def first_steps(ctx: RunContext, b: Branch, out: Sides) -> None:
+def hold_out_training(
+    ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], out: ContrastSides
+) -> None:
+    """What the training itself sampled joins the sides that candidates are tried on."""
+    moved = sorted(gap.moved)
+    if before[0].branch == BASE:
+        first_steps(ctx, b, out)
+    by_steps(ctx, b, moved[len(moved) // 2], single=len(moved) == 1, out=out)
+
+
+def first_steps(ctx: RunContext, b: Branch, out: ContrastSides) -> None:
     """Every training begins with the base policy: what its first step sampled is one more clean version, where it was
     sampled under the knobs of the evaluations."""
-    if not ctx.state.shortcuts.same(b.recipe.knobs, b.complete[0].world):
+    if not ctx.state.shortcuts.same(b.recipe.knobs, b.complete[0].env_knobs):
         return
     for t in b.complete:
         if steps := ctx.rollouts.train_steps(t.trial):
@@ -96,7 +110,7 @@ def first_steps(ctx: RunContext, b: Branch, out: Sides) -> None:
             out.held_clean[f"{t.trial} step {first}"] = ctx.rollouts.train(t.trial, steps[first])
 
 
-def by_steps(ctx: RunContext, b: Branch, trial: str, single: bool, out: Sides) -> None:
+def by_steps(ctx: RunContext, b: Branch, trial: str, single: bool, out: ContrastSides) -> None:
     """The training of one moved trial in windows, for the lead time; its ends are held out where it moved alone."""
     from evotrainer.harness.evolving.mining import spread
 
@@ -145,14 +159,14 @@ def minable_pairs(ctx: RunContext, b: Branch, gap: Gap) -> list[tuple[str, str]]
     return named
 
 
-def labelled(ctx: RunContext) -> tuple[Sides, dict[str, list[str]]]:
+def labelled(ctx: RunContext) -> tuple[ContrastSides, dict[str, list[str]]]:
     """(the run's branches, trials left out because agents were shown them, by side `bad` and `clean`): bad branches
     are invalid, or moved without an explanation that an audit cleared. Each branch's first seed, which mining reads,
     is left out as well."""
     shown = {t for e in ctx.ledger.events("proposed") for t in e.body.shown}
     left_out: dict[str, list[str]] = {"bad": [], "clean": []}
     moved = rising_branches(ctx.ledger.events())
-    out = Sides()
+    out = ContrastSides()
     for name, b in ctx.branches.items():
         audits = ctx.state.audits_of(name)
         bad = name in ctx.state.invalid or (name in moved and not audits)

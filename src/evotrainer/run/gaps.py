@@ -14,7 +14,14 @@ from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import GapSeen
 from evotrainer.run import readings
 from evotrainer.run.context import RunContext
-from evotrainer.run.contrasts import Sides, came_from, minable_pairs, split_sides, watched_pairs
+from evotrainer.run.contrasts import (
+    ContrastSides,
+    came_from,
+    hold_out_training,
+    minable_pairs,
+    split_sides,
+    watched_pairs,
+)
 from evotrainer.run.harness_versions import closable, evolve, names_used, quotes
 
 MOST_ADMITTED = 3
@@ -70,7 +77,7 @@ def over(ctx: RunContext, b: Branch) -> bool:
 
 def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     """The gap of a branch against what it came from, with the candidates that contrast mining finds for it."""
-    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.columns.features import FeatureView
     from evotrainer.harness.evolving.gaps import find_gap
     from evotrainer.harness.evolving.mining import mine, named
 
@@ -78,13 +85,17 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     now = {t.trial: ctx.rollouts.views(t.trial) for t in b.complete}
     if not before or not all(map(len, now.values())):
         return None
-    was = Views.joined(ctx.rollouts.views(t.trial) for t in before)
+    was = FeatureView.joined(ctx.rollouts.views(t.trial) for t in before)
     gap = find_gap(now, was, b.findings, watched_pairs(ctx, b))
     if gap is None:
         return None
     ctx.observer.step(f"harness: {gap.trigger.replace('_', ' ')} of {b.name}")
     sides = split_sides(ctx, b, gap, before, now)
-    mined = mine(Views.joined(sides.bad.values()), Views.joined(sides.clean.values()), minable_pairs(ctx, b, gap))
+    mined = mine(
+        FeatureView.joined(sides.bad.values()), FeatureView.joined(sides.clean.values()), minable_pairs(ctx, b, gap)
+    )
+    if mined.candidates:
+        hold_out_training(ctx, b, gap, before, sides)
     standing = "suspect" if gap.up and closable(ctx, b) else "informational"
     considered: list[Admission] = []
     taken = names_used(ctx)
@@ -111,7 +122,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
 
 
 def admission(
-    ctx: RunContext, spec: DetectorSpec, sides: Sides, together: int, admitted: Sequence[DetectorSpec] = ()
+    ctx: RunContext, spec: DetectorSpec, sides: ContrastSides, together: int, admitted: Sequence[DetectorSpec] = ()
 ) -> Admission:
     """A detector's trial on the held-out sides, beside those in force and those admitted just now."""
     from evotrainer.harness.evolving.admission import admit

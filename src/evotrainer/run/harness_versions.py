@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
-from evotrainer.records.detectors import DetectorSpec, Flip
+from evotrainer.records.detectors import DetectorSpec, VerdictChange
 from evotrainer.records.events import HarnessEvolved
 from evotrainer.records.findings import Finding, HealthReport, Quote
 from evotrainer.run import readings
@@ -86,9 +86,9 @@ def quotes(ctx: RunContext, specs: Sequence[DetectorSpec], b: Branch) -> tuple[Q
     return tuple(q for f in read_with(specs, readings.batch(ctx, b.name), ctx.detector_runner) for q in f.quotes[:2])
 
 
-def flips(ctx: RunContext, specs: Sequence[DetectorSpec]) -> list[Flip]:
+def flips(ctx: RunContext, specs: Sequence[DetectorSpec]) -> list[VerdictChange]:
     """Past verdicts that new suspects would have questioned before they were given."""
-    out: list[Flip] = []
+    out: list[VerdictChange] = []
     suspects = [s for s in specs if s.standing == "suspect"]
     for v in ctx.state.verdicts if suspects else ():
         b, control = ctx.branches.get(v.branch), ctx.branches.get(v.control)
@@ -100,14 +100,16 @@ def flips(ctx: RunContext, specs: Sequence[DetectorSpec]) -> list[Flip]:
                 would = (
                     "suspected: an audit decides" if closable(ctx, b) else "inconclusive: suspected, and nothing closes"
                 )
-                out.append(Flip(branch=b.name, was=v.kind, would=would, detector=f.detector, share=f.numbers["share"]))
+                out.append(
+                    VerdictChange(branch=b.name, was=v.kind, would=would, detector=f.detector, share=f.numbers["share"])
+                )
     return out
 
 
 def closable(ctx: RunContext, b: Branch) -> bool:
     """Is a shortcut open in the branch's evaluations that an audit may close? Where none is,
     nothing can clear a suspect, so nothing is one."""
-    knobs = b.complete[0].world if b.complete else ctx.env_knobs
+    knobs = b.complete[0].env_knobs if b.complete else ctx.env_knobs
     shortcuts = ctx.state.shortcuts
     return ctx.task.judge.audit != "never" and any(shortcuts.is_open(c, knobs) for c in shortcuts.closable)
 

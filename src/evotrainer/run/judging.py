@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evotrainer.errors import IntegrityError
-from evotrainer.judge import Look, next_looks
+from evotrainer.judge import InterimAnalysis, next_looks
 from evotrainer.projections.branches import START
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
@@ -15,9 +15,9 @@ from evotrainer.records.events import Judged, Promoted, TrialFinished
 from evotrainer.records.verdicts import Verdict
 from evotrainer.rules.judge_input import judge_input
 from evotrainer.run import detector_outcomes, fresh_seeds, gaps, readings, shortcut_audits, skills
+from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
 from evotrainer.run.extra_seeds import grant
-from evotrainer.run.human_gates import ask_human
 from evotrainer.run.noise import widen_noise
 
 
@@ -61,7 +61,7 @@ def look(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             fresh_seeds.after_promotion(ctx, name)
 
 
-def judge_branch(ctx: RunContext, n: int, name: str, look: Look) -> Verdict:
+def judge_branch(ctx: RunContext, n: int, name: str, look: InterimAnalysis) -> Verdict:
     """The recorded verdict on a branch at its next look, made first where there is none."""
 
     def judged() -> Judged:
@@ -74,7 +74,7 @@ def judge_branch(ctx: RunContext, n: int, name: str, look: Look) -> Verdict:
     return ctx.record(keys.judged(name, ctx.branches[name].looks + 1), Judged, judged).verdict
 
 
-def give_verdict(ctx: RunContext, n: int, name: str, look: Look) -> Judged:
+def give_verdict(ctx: RunContext, n: int, name: str, look: InterimAnalysis) -> Judged:
     """The judge's answer, both sides with gate scores under the same environment knobs: what was audited is closed."""
     b = ctx.branches[name]
     control = ctx.branches[b.parent or START]  # the one factor's effect, whoever was promoted meanwhile

@@ -33,9 +33,9 @@ from evotrainer.run import (
     skills,
     trial_specs,
 )
+from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
 from evotrainer.run.certify import certify
 from evotrainer.run.context import RunContext
-from evotrainer.run.human_gates import ESCALATE_AFTER, ask_human
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.propose import open_branch
 

@@ -93,7 +93,15 @@ def evaluation(
     # specification, 0, as ledgers of earlier versions have it.
     step = b.recipe.steps if b and (knobs or purpose != "audit") else 0
     return spec_of(
-        ctx, trial, b, seed, purpose, policy_dir=policy, evals=tuple(evals), world=dict(knobs or {}), policy_step=step
+        ctx,
+        trial,
+        b,
+        seed,
+        purpose,
+        policy_dir=policy,
+        evals=tuple(evals),
+        env_knobs=dict(knobs or {}),
+        policy_step=step,
     )
 
 

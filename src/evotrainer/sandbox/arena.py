@@ -21,7 +21,7 @@ from evotrainer.sandbox.probes import PROBES, Probe
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ProbeResult:
     """How a probe ended."""
 
     name: str
@@ -109,13 +109,13 @@ def scene(uid: int, pid: int = 1) -> Iterator[Scene]:
         yield Scene(folder, token, server.getsockname()[1], victim, mounts_of(pid))
 
 
-def judge(probe: Probe, case: CaseResult) -> Held:
+def judge(probe: Probe, case: CaseResult) -> ProbeResult:
     """Held when the attack ended as it should and got nothing."""
     text = (case.stdout or "").strip()
     held = case.status in probe.expected and "BREACH" not in text
     lines = [line for line in text.splitlines() if "BREACH" in line] or [f"{case.status} {case.error or ''}"]
     detail = "" if held else lines[0][:120]
-    return Held(probe.name, held, probe.tier, probe.about, detail)
+    return ProbeResult(probe.name, held, probe.tier, probe.about, detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ class Arena:
     """Shrinks the slot's memory."""
 
 
-def try_probes(arena: Arena, probes: Sequence[Probe] = PROBES) -> Iterator[Held]:
+def try_probes(arena: Arena, probes: Sequence[Probe] = PROBES) -> Iterator[ProbeResult]:
     """Every attack once, on targets that no earlier one has harmed."""
-    yield Held("user", arena.uid != 0, "D", "programs do not run as root", "" if arena.uid else "uid 0")
+    yield ProbeResult("user", arena.uid != 0, "D", "programs do not run as root", "" if arena.uid else "uid 0")
     todo = deque(probes)
     while todo:
         with scene(arena.uid, arena.pid) as targets:
@@ -142,7 +142,7 @@ def try_probes(arena: Arena, probes: Sequence[Probe] = PROBES) -> Iterator[Held]
                 yield _try(arena, todo.popleft(), targets)
 
 
-def _try(arena: Arena, probe: Probe, targets: Scene) -> Held:
+def _try(arena: Arena, probe: Probe, targets: Scene) -> ProbeResult:
     program = Program(targets.source(probe), stdins=("",), limits=probe.limits)
     with arena.squeeze() if probe.name == "memory_total" else contextlib.nullcontext():
         case = arena.run(program)
@@ -156,7 +156,7 @@ def _try(arena: Arena, probe: Probe, targets: Scene) -> Held:
     return held
 
 
-def proven_tier(found: tuple[Held, ...]) -> Tier:
+def proven_tier(found: tuple[ProbeResult, ...]) -> Tier:
     """The strongest tier all of whose promises held."""
     for tier in TIERS:
         promised = [held for held in found if TIERS.index(held.tier) >= TIERS.index(tier)]

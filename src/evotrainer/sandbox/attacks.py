@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evotrainer.sandbox.arena import Held, judge, scene
+from evotrainer.sandbox.arena import ProbeResult, judge, scene
 from evotrainer.sandbox.attack_sources import LIBC, attack, called, exec_of, reached
 from evotrainer.sandbox.model import CaseResult
 from evotrainer.sandbox.probes import Probe
@@ -162,7 +162,7 @@ LOCKING = frozenset(
 """What a shell with `ShellLimits.locks` lets its commands do, by request."""
 
 
-def attack_shell(shell: EpisodeShell) -> Iterator[Held]:
+def attack_shell(shell: EpisodeShell) -> Iterator[ProbeResult]:
     """Every attack that a shell with these limits promises protection against;
     an episode each, and two for a residue."""
     for probe in (*ESCAPES, *RESIDUES):
@@ -173,4 +173,4 @@ def attack_shell(shell: EpisodeShell) -> Iterator[Held]:
                     shell.reset()
                     ran = shell.run(command, cpu_s=5.0)
                 held = judge(probe, CaseResult("ok", ran.text))
-                yield Held(probe.name, held.held and not targets.breached(""), probe.tier, "", held.detail)
+                yield ProbeResult(probe.name, held.held and not targets.breached(""), probe.tier, "", held.detail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from evotrainer.sandbox.arena import Held
+from evotrainer.sandbox.arena import ProbeResult
 from evotrainer.sandbox.model import Tier
 
 PROMISES: dict[Tier, str] = {
@@ -23,7 +23,7 @@ class TierReport:
     """The tier, each probe's outcome, and why no stronger tier was reached."""
 
     tier: Tier
-    probes: tuple[Held, ...]
+    probes: tuple[ProbeResult, ...]
     notes: tuple[str, ...]
     interpreter: str
     uid: int

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from evotrainer.errors import SandboxError
-from evotrainer.sandbox.arena import Arena, Held, proven_tier, try_probes
+from evotrainer.sandbox.arena import Arena, ProbeResult, proven_tier, try_probes
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.jobs import CheckJob, RunJob
 from evotrainer.sandbox.launch import Mechanism, pick_uid
@@ -107,7 +107,7 @@ class Sandbox:
             lambda: _squeezed(slot),
         )
 
-    def attack(self, probes: Sequence[Probe]) -> Iterator[Held]:
+    def attack(self, probes: Sequence[Probe]) -> Iterator[ProbeResult]:
         """Try attacks on this sandbox, as it does itself when it opens;
         see `evotrainer.sandbox.attacks` for more of them."""
         return try_probes(self._arena(), probes)

@@ -15,10 +15,10 @@ from types import TracebackType
 
 from evotrainer.sandbox.model import Tier
 from evotrainer.sandbox.shell_channel import ShellChannel
-from evotrainer.sandbox.shell_data import Entry, Ran, ShellFileError, Template, as_bytes, sealed
+from evotrainer.sandbox.shell_data import CommandResult, Entry, ShellFileError, Template, as_bytes, sealed
 from evotrainer.sandbox.shell_launch import ShellLimits, Started, start
 
-__all__ = ["ENVIRONMENT", "Entry", "EpisodeShell", "Ran", "ShellFileError", "ShellLimits", "Template"]
+__all__ = ["ENVIRONMENT", "CommandResult", "Entry", "EpisodeShell", "ShellFileError", "ShellLimits", "Template"]
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/bin:/bin",
@@ -104,7 +104,7 @@ class EpisodeShell:
         env: Mapping[str, str] | None = None,
         merge: bool = False,
         also: Sequence[int] = (),
-    ) -> Ran:
+    ) -> CommandResult:
         """Run one command to its end; everything it started ends with it.
 
         CPU time of all its processes decides a timeout; `wall_s` is a backstop (None: ten times `cpu_s`, and a minute).
@@ -112,7 +112,7 @@ class EpisodeShell:
         further descriptor, which the command has as 3; it is closed here.
         """
         if not argv or any("\0" in word for word in argv) or len(json.dumps(list(argv))) > _MAX_ARGUMENTS:
-            return Ran(126, b"", b"argument list empty, too long or with a zero byte\n", False, 0.0, False)
+            return CommandResult(126, b"", b"argument list empty, too long or with a zero byte\n", False, 0.0, False)
         deadline = 10 * cpu_s + 60 if wall_s is None else wall_s
         message = {
             "op": "run",
@@ -144,7 +144,7 @@ class EpisodeShell:
         done = answer["ok"]
         used = max(done["cpu_s"], counted)
         why = "cpu" if used >= cpu_s and done["why"] in ("", "killed") else done["why"]
-        return Ran(done["exit"], texts[0], texts[1], dropped, used, bool(why), why)
+        return CommandResult(done["exit"], texts[0], texts[1], dropped, used, bool(why), why)
 
     def kill(self) -> None:
         """End the command that another thread waits for in `run`; nothing happens where none runs."""

@@ -22,7 +22,7 @@ class ShellFileError(EvoTrainerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """How a command ended. `exit`: its code, 128 + n for signal n, 127 when there is no such command."""
 
     exit: int

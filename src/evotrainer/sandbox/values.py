@@ -47,7 +47,7 @@ class Opaque:
     """Index in the candidate's table of kept objects (relayed calls only), -1 when it was not kept."""
 
 
-class Budget:
+class NodeLimit:
     """Nodes that may still be encoded or decoded."""
 
     __slots__ = ("nodes",)
@@ -65,7 +65,7 @@ class Budget:
 class _Encoder:
     """One walk over one value; `keep` receives an object that cannot travel and returns its handle."""
 
-    def __init__(self, keep: Callable[[Any], int] | None, budget: Budget) -> None:
+    def __init__(self, keep: Callable[[Any], int] | None, budget: NodeLimit) -> None:
         self.keep = keep
         self.budget = budget
 
@@ -122,7 +122,7 @@ class _Encoder:
 
 def encode(value: Any, keep: Callable[[Any], int] | None = None, nodes: int = MAX_NODES) -> Any:
     """JSON-able form of `value`; ValueError when it is too deep (cycles included) or too large."""
-    return _Encoder(keep, Budget(nodes)).walk(value)
+    return _Encoder(keep, NodeLimit(nodes)).walk(value)
 
 
 def _text(value: Any, most: int) -> str:
@@ -201,7 +201,7 @@ def _hashed(keys: list[Any]) -> list[Any]:
 class _Decoder:
     """One walk over one encoding; `resolve` receives what stands for an object that did not travel."""
 
-    def __init__(self, resolve: Callable[[Opaque], Any] | None, budget: Budget) -> None:
+    def __init__(self, resolve: Callable[[Opaque], Any] | None, budget: NodeLimit) -> None:
         self.resolve = resolve
         self.budget = budget
 
@@ -258,10 +258,10 @@ class _Decoder:
         return found
 
 
-def decode(value: Any, resolve: Callable[[Opaque], Any] | None = None, budget: Budget | None = None) -> Any:
+def decode(value: Any, resolve: Callable[[Opaque], Any] | None = None, budget: NodeLimit | None = None) -> Any:
     """The value behind `encode`'s output; ValueError for anything else, whatever a hostile program sent."""
     try:
-        return _Decoder(resolve, budget or Budget()).walk(value, 0)
+        return _Decoder(resolve, budget or NodeLimit()).walk(value, 0)
     except (TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError) as error:
         raise ValueError(f"malformed value: {type(error).__name__}") from None
 

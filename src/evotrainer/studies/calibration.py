@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.config.load import apply_overrides, resolve
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
-from evotrainer.judge.calibrate import Calibration, Costs, Shape, calibrate
+from evotrainer.judge.calibrate import Calibration, Costs, GateShape, calibrate
 from evotrainer.judge.components import measured, seed_correlation
 from evotrainer.judge.real_comparisons import real_comparisons
 from evotrainer.projections.branches import BASE
@@ -80,9 +80,9 @@ def calibrate_run(
     )
 
 
-def shape_of(task: TaskFile) -> Shape:
+def shape_of(task: TaskFile) -> GateShape:
     """What the gate of a task file's runs sees."""
-    return Shape(
+    return GateShape(
         rounds=max(1, task.run.rounds),
         branches=task.run.branches,
         seeds=len(task.run.seeds),
@@ -91,13 +91,13 @@ def shape_of(task: TaskFile) -> Shape:
 
 
 def groups_of(run: Run) -> dict[str, list[TrialFinished]]:
-    """Branch -> its complete trainings, those for certification too: one recipe, other seeds, one world each."""
+    """Branch -> its complete trainings, those for certification too: one recipe, other seeds, one set of knobs each."""
     out: dict[str, list[TrialFinished]] = {START: []}
     for name, b in run.state.branches.items():
         done = [t.finished for t in b.trials if t.finished and t.trial == f"{name}-s{t.seed}"]
         whole = [t for t in done if t.status == "complete"]
         # a shortcut closed in mid-run makes later evaluations another measurement
-        out[name] = [t for t in whole if t.world == whole[0].world]
+        out[name] = [t for t in whole if t.env_knobs == whole[0].env_knobs]
     return out
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evotrainer.verify.report import Check, Problem, Record, VerifyReport
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
 
-__all__ = ["Check", "Problem", "Record", "VerifyReport", "checks", "verify"]
+__all__ = ["EventCheck", "Problem", "Record", "VerifyReport", "checks", "verify"]
 
 
 def verify(folder: Path, head: str = "") -> VerifyReport:
@@ -17,13 +17,13 @@ def verify(folder: Path, head: str = "") -> VerifyReport:
     return verify_run(folder, checks(), head)
 
 
-def checks() -> dict[str, Check]:
+def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
     from evotrainer.verify import effects, harness, skills, trials, verdicts
     from evotrainer.verify.chain_and_files import CHECKS
     from evotrainer.verify.report import both, guarded
 
-    own: dict[str, Check] = {
+    own: dict[str, EventCheck] = {
         "finished": both(CHECKS["finished"], trials.scores, trials.flips),
         "branch": both(CHECKS["branch"], verdicts.opened),
         "noise": verdicts.noise,

@@ -17,11 +17,11 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
-from evotrainer.verify import vouched
-from evotrainer.verify.report import Check, Problem, Record, VerifyReport
+from evotrainer.verify import files as vouched
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
 
 
-def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, head: str = "") -> VerifyReport:
+def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = None, head: str = "") -> VerifyReport:
     """Check a run folder whole: the chain, one check per kind of event, every file the ledger vouches for.
 
     `checks`: kind -> check, in place of `CHECKS`. `head`: hash of an event that was noted earlier; the ledger must hold
@@ -193,7 +193,7 @@ def _closed(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("closed", f"the run closed with {c.cpu_s} CPU-s; its trials used {used}")
 
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, EventCheck] = {
     "run": _run,
     "branch": _branch,
     "intended": _intended,

@@ -93,7 +93,7 @@ def looked_at(record: Record, event: Event) -> Iterator[Problem]:
         repeated = [next((t for t in needed if repeats(finished, n, t)), n) for n in names]
         yield from named("audited", event, what, repeated, needed)
         for n in names:
-            if n in finished and str(finished[n].world.get(a.knob, shortcuts.default(a.knob))) != str(value):
+            if n in finished and str(finished[n].env_knobs.get(a.knob, shortcuts.default(a.knob))) != str(value):
                 yield Problem("audited", f"{event.id}: {n} was not evaluated with {a.knob} = {value}")
 
 

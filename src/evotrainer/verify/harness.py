@@ -16,7 +16,7 @@ from evotrainer.verify.report import Problem, Record, six_decimals
 
 if TYPE_CHECKING:
     from evotrainer.harness import Harness
-    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.columns.features import FeatureView
     from evotrainer.harness.columns.rollout_reader import RolloutReader
 
 
@@ -135,7 +135,7 @@ def gap_problems(reader: RolloutReader, event: Event) -> list[str]:
     from evotrainer.harness.evolving.authored import flags
 
     out: list[str] = []
-    views: dict[str, Views] = {}
+    views: dict[str, FeatureView] = {}
     for a in event.body.considered:
         if a.detector.form == "python" or "share_bad" not in a.numbers:
             continue

@@ -84,7 +84,7 @@ class Record:
         return [e for e in self.events[: event.seq - 1] if not kind or e.kind == kind]
 
 
-Check = Callable[[Record, Event], Iterator[Problem]]
+EventCheck = Callable[[Record, Event], Iterator[Problem]]
 """Yields what does not hold of one event."""
 
 
@@ -130,7 +130,7 @@ def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequen
         yield Problem(area, f"{event.id}: its {what} are not all there were: {how}")
 
 
-def both(*checks: Check) -> Check:
+def both(*checks: EventCheck) -> EventCheck:
     """One check of several."""
 
     def check(record: Record, event: Event) -> Iterator[Problem]:
@@ -140,7 +140,7 @@ def both(*checks: Check) -> Check:
     return check
 
 
-def guarded(kind: str, check: Check) -> Check:
+def guarded(kind: str, check: EventCheck) -> EventCheck:
     """A check whose own failure over damaged bodies is a problem of the event, not a traceback."""
 
     def safe(record: Record, event: Event) -> Iterator[Problem]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.judge import (
+    InterimAnalysis,
     JudgeConfig,
     JudgeInput,
-    Look,
     Recomputed,
     measure_noise,
     next_looks,
@@ -85,7 +85,7 @@ def verdict_on(record: Record, branch: str, look: int = 0) -> Event:
     return looks[look - 1]
 
 
-def look_then(record: Record, event: Event) -> Look:
+def look_then(record: Record, event: Event) -> InterimAnalysis:
     """The look that a verdict was owed, as the run's error budget gives it: from the verdicts before those it was
     looked at together with, and the number of these branches. IntegrityError where the ledger does not tell which look
     it is.

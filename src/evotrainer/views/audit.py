@@ -8,7 +8,7 @@ from typing import Any
 
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import report, text
-from evotrainer.views.audit_model import Audited, ReadingView, rank_of, view_of
+from evotrainer.views.audit_model import AuditPage, ReadingView, rank_of, view_of
 from evotrainer.views.glossary import GLOSSARY
 from evotrainer.views.rollouts import fitted_entry, rounded
 
@@ -40,7 +40,7 @@ Fetch = Callable[[int, Sequence[str]], Mapping[str, Rollout]]
 
 
 def write_audit(
-    audit: Audited,
+    audit: AuditPage,
     path: Path,
     fetch: Fetch | None = None,
     remedies: Mapping[str, Sequence[str]] | None = None,
@@ -55,7 +55,7 @@ def write_audit(
 
 
 def render(
-    audit: Audited,
+    audit: AuditPage,
     fetch: Fetch | None = None,
     remedies: Mapping[str, Sequence[str]] | None = None,
     about: Mapping[str, str] | None = None,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from evotrainer.records.findings import Bottleneck, Finding, HealthReport
 from evotrainer.views import text
 from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows
-from evotrainer.views.evidence import Reading as Placed
+from evotrainer.views.evidence import HealthReading as Placed
 
 SEVERITIES = ("critical", "warn", "info")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT[-+:\d]+_")
@@ -41,7 +41,7 @@ class Read(Protocol):
     def assumed(self) -> Mapping[str, Any]: ...
 
 
-class Source(Protocol):
+class AuditedSource(Protocol):
     """What was read of one source."""
 
     @property
@@ -58,11 +58,11 @@ class Source(Protocol):
     def readings(self) -> Sequence[Read]: ...
 
 
-class Audited(Protocol):
+class AuditPage(Protocol):
     """What an audit found, as far as it is shown."""
 
     @property
-    def sources(self) -> Sequence[Source]: ...
+    def sources(self) -> Sequence[AuditedSource]: ...
     @property
     def unknown(self) -> Sequence[Skip]: ...
 
@@ -74,7 +74,7 @@ class ReadingView:
     id: str
     index: int
     """Of its source."""
-    source: Source
+    source: AuditedSource
     label: str
     """Source, shortened."""
     reading: Read
@@ -140,7 +140,7 @@ class ReadingView:
 class AuditView:
     """The whole page."""
 
-    audit: Audited
+    audit: AuditPage
     readings: list[ReadingView]
     """All, in the order of their sources."""
     about: Mapping[str, str]
@@ -201,7 +201,7 @@ class AuditView:
         return f"{what} in {_count(self.rollouts, 'rollout')}"
 
 
-def view_of(audit: Audited, remedies: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> AuditView:
+def view_of(audit: AuditPage, remedies: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> AuditView:
     """Every reading with its findings by severity and its metrics."""
     labels = short_names([s.source for s in audit.sources])
     readings = []

@@ -18,7 +18,7 @@ from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import diff
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
-    Reading,
+    HealthReading,
     blind_rows,
     finding_rows,
     metric_rows,
@@ -27,9 +27,9 @@ from evotrainer.views.evidence import (
     subject_branch,
 )
 from evotrainer.views.heartbeats import read_heartbeats
+from evotrainer.views.history import Recall
 from evotrainer.views.model import TRAININGS, BranchView, ProposalLine, RoundView, RunView, TrialView
-from evotrainer.views.picks import attach_rollouts
-from evotrainer.views.recall import Recall
+from evotrainer.views.rollout_samples import attach_rollouts
 
 
 def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
@@ -139,7 +139,7 @@ class _Fold:
             case ev.Refused():
                 line = self._line(body.round, body.intervention)
                 line.fate, line.reason = "refused", body.reason
-            case ev.HumanGate():
+            case ev.HumanApproval():
                 self._round(body.round).gates.append(body)
                 if body.where == "verdict" and body.answer == "REVISE" and body.branch:
                     self._branch(body.branch).withheld = body
@@ -148,7 +148,7 @@ class _Fold:
 
     def _read(self, id: str, body: ev.Diagnosed) -> None:
         """A reading of a branch; `r<n>/diagnosed` is also the round's diagnosis."""
-        self._branch(subject_branch(body.health.subject)).readings.append(Reading.of(None, body.health))
+        self._branch(subject_branch(body.health.subject)).readings.append(HealthReading.of(None, body.health))
         if id.endswith("/diagnosed"):
             self._round(body.round).diagnosed = body
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.rollout import Rollout
-from evotrainer.views import picks, summary
+from evotrainer.views import rollout_samples as picks
+from evotrainer.views import summary
 from evotrainer.views.fold import load_view
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView

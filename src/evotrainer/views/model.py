@@ -18,15 +18,15 @@ from evotrainer.records.findings import Finding
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.records.verdicts import Audit, Effect, Verdict
+from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
     FindingRow,
+    HealthReading,
     MetricRow,
-    Outcome,
-    Reading,
+    PredictionOutcome,
 )
-from evotrainer.views.recall import Recall
+from evotrainer.views.history import Recall
 from evotrainer.views.rounds import ProposalLine as ProposalLine
 from evotrainer.views.rounds import RoundView as RoundView
 
@@ -85,16 +85,16 @@ class BranchView:
     backtest: ev.Backtested | None = None
     version: str | None = None
     invalidated: ev.Invalidated | None = None
-    audits: list[Audit] = field(default_factory=list)
+    audits: list[ShortcutAudit] = field(default_factory=list)
     """Counterfactual audits, in order."""
-    withheld: ev.HumanGate | None = None
+    withheld: ev.HumanApproval | None = None
     """The human's REVISE that kept a passing branch from being promoted."""
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[HealthReading] = field(default_factory=list)
     metrics: list[MetricRow] = field(default_factory=list)
     findings: list[FindingRow] = field(default_factory=list)
     blind: list[tuple[str, Finding]] = field(default_factory=list)
     """Detectors that could not look, and where."""
-    outcome: Outcome | None = None
+    outcome: PredictionOutcome | None = None
     """What became of the prediction."""
     recipe_diff: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     samples: list[tuple[str, str]] = field(default_factory=list)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import StoreError
 from evotrainer.records.findings import HealthReport
 from evotrainer.views import plots, summary, text
-from evotrainer.views.evidence import Reading
+from evotrainer.views.evidence import HealthReading
 from evotrainer.views.fold import load_view
 from evotrainer.views.glossary import GLOSSARY
 from evotrainer.views.model import TRAININGS, RunView
@@ -259,7 +259,7 @@ def with_readings(rows: list[dict[str, float]], health: Sequence[HealthReport]) 
     """A trial's points with what the harness read of the training at some of the steps, as `harness: <metric>`."""
     places = {int(p.get("step", i + 1)): p for i, p in enumerate(rows)}
     shift = 0 if 0 in places else 1
-    for r in (Reading.of(None, h) for h in health):
+    for r in (HealthReading.of(None, h) for h in health):
         point = places.get(r.step - 1 + shift)
         if r.split == "train" and point is not None:
             point |= {f"harness: {m.name}": m.value for m in r.report.metrics if m.value is not None}

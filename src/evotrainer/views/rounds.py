@@ -28,7 +28,7 @@ class RoundView:
     diagnosed: ev.Diagnosed | None = None
     proposed: ev.Proposed | None = None
     lines: list[ProposalLine] = field(default_factory=list)
-    gates: list[ev.HumanGate] = field(default_factory=list)
+    gates: list[ev.HumanApproval] = field(default_factory=list)
     escalated: list[ev.Escalated] = field(default_factory=list)
     judged: list[Verdict] = field(default_factory=list)
     promoted: list[ev.Promoted] = field(default_factory=list)

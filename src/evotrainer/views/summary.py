@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
-from evotrainer.records.verdicts import Audit
+from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, duration, percent, point_range, points
 
@@ -115,7 +115,7 @@ def fresh_line(r: Reestimated) -> str:
     return text
 
 
-def audit_lines(a: Audit) -> list[str]:
+def audit_lines(a: ShortcutAudit) -> list[str]:
     """A counterfactual audit of a branch, for a terminal."""
     word = "CONFIRMED" if a.confirmed else "not confirmed"
     seeds = "  ".join(f"seed {s}: {100 * v:+.1f}" for s, v in a.per_seed.items())

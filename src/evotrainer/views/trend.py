@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evotrainer.records.findings import HealthReport
-from evotrainer.views.evidence import Reading
+from evotrainer.views.evidence import HealthReading
 
 SHOWN = (
     "accuracy", "reward", "proxy_gap", "frac_reward_zero_std", "reward_std", "effective_groups", "entropy",
@@ -21,7 +21,7 @@ def trend_rows(reports: Sequence[HealthReport]) -> list[dict[str, Any]]:
     (detector -> worst severity)."""
     by_step: dict[int, list[HealthReport]] = {}
     for h in reports:
-        r = Reading.of(None, h)
+        r = HealthReading.of(None, h)
         if r.split == "train":
             by_step.setdefault(r.step, []).append(h)
     rows = []

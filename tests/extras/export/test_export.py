@@ -23,7 +23,7 @@ from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.embedded.folder import load_policy, save_policy
 from evotrainer.trainers.embedded.forward import logits
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, build_tokenizer
 
 TEXT = "for x in range(3): print(x)\n"
@@ -33,7 +33,7 @@ BETTER = START.with_factor("rewards", {"hidden": 1.0})
 
 def policy(folder: Path, seed: int) -> Path:
     tokenizer = build_tokenizer(["print(", "range("], "test-1")
-    shape = Shape(len(tokenizer), d=32, layers=2, heads=2, kv_heads=2, hidden=48, context=64)
+    shape = DecoderShape(len(tokenizer), d=32, layers=2, heads=2, kv_heads=2, hidden=48, context=64)
     save_policy(Policy(shape).init(seed), tokenizer, folder)
     return folder
 

@@ -12,7 +12,7 @@ from tests.extras.verl.rendering import machine, task
 from evotrainer.cli.verl_import import verl_import
 from evotrainer.errors import ConfigError, FaultsError
 from evotrainer.extras.verl.render import render
-from evotrainer.extras.verl.scoring import Grader, Origin
+from evotrainer.extras.verl.scoring import Origin, ProcessGrader
 from evotrainer.importers import Skipped, read
 from evotrainer.importers.verl import IMPORTER
 from evotrainer.records.reading import scan
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     render(task(), out, machine())
     shutil.copytree(DUMP / "rollouts", out / "rollouts")
     shutil.copytree(DUMP / "validation", out / "validation")
-    g = Grader(out)
+    g = ProcessGrader(out)
     for i, said in enumerate(["0", "1", "2", "2"]):
         g.grade(f"train-{i // 2}", said, [1, 2], "stop", Origin(f"{UIDS[i // 2]}_{i % 2}_0", 1, "train"))
     g.grade("search-0", "0", [1], "stop", Origin(f"{UIDS[2]}_0_0", 0, "search"))

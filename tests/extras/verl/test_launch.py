@@ -23,7 +23,7 @@ from evotrainer.cli.verl_validate import verl_validate
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError, TrainerError
 from evotrainer.extras.verl import tail
 from evotrainer.extras.verl.checkpoints import checkpoints, latest_step, merge_command
-from evotrainer.extras.verl.launch import Attempt, attempts, born, launch, state, stop
+from evotrainer.extras.verl.launch import Launch, attempts, born, launch, state, stop
 from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.validate import validate
 from evotrainer.extras.verl.venv import CPU_PACKAGES, RECORD, Venv, extras_of, find, setup
@@ -214,7 +214,7 @@ def test_checkpoints_that_cannot_be_resumed_say_what_they_lack(folder: Path) -> 
 def test_a_process_is_told_from_a_later_one_of_its_number(folder: Path) -> None:
     assert born(os.getpid()) and born(2**22 + 1) == ""
     (folder / "attempts").mkdir()
-    a = Attempt(1, 0, ("sh",), 0.0, os.getpid(), "1")
+    a = Launch(1, 0, ("sh",), 0.0, os.getpid(), "1")
     assert state(folder, a) == "lost"
 
 

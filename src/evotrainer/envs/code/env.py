@@ -1,6 +1,6 @@
 """The code environment: single-turn, a whole program or function per attempt, graded by really running it.
 
-Where tasks come from is a `TaskSource`: the grammar, a data set, or a user's JSONL file. How they are
+Where tasks come from is a `CodeTaskSource`: the grammar, a data set, or a user's JSONL file. How they are
 scored is the same for all: visible, held-out, hidden and perturbed tests of a program in one sandbox run, then every
 reward component as a function of what happened.
 """
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered
 from evotrainer.envs.code.answers import assemble, extract_program, same_output
 from evotrainer.envs.code.functions import dataset_source
-from evotrainer.envs.code.grading import Graded, Grader, Job, Ran
+from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
 from evotrainer.envs.code.jsonl import jsonl_source
 from evotrainer.envs.code.rewards import (
     COMPONENTS,
     PARSE_LIMIT,
-    Attempt,
     CaseOutcome,
+    CodeRewardInput,
     Component,
     parse_program,
 )
@@ -38,7 +38,7 @@ DETAIL_CHARS = 80
 """Longest text kept of an input or output in a rollout's detail."""
 
 
-class TaskSource(Protocol):
+class CodeTaskSource(Protocol):
     """Tasks with their splits, and what they allow."""
 
     name: str
@@ -84,7 +84,7 @@ class CodeEnv:
 
     def __init__(
         self,
-        source: TaskSource,
+        source: CodeTaskSource,
         *,
         components: Mapping[str, Component] | None = None,
         accept_tier_e: bool = False,
@@ -102,7 +102,7 @@ class CodeEnv:
         self.capabilities = source.capabilities
         self.proxy = source.proxy
         limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
-        self.grader = Grader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
+        self.grader = ProgramGrader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
     @classmethod
     def from_dataset(cls, kind: str, path: str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
@@ -144,19 +144,19 @@ class CodeEnv:
         jobs = [_job(a, plan) for a, plan in zip(attempts, plans, strict=True)]
         run = [i for i, j in enumerate(jobs) if j is not None]
         graded = dict(zip(run, self.grader.grade([j for j in jobs if j is not None]), strict=True))
-        unparsed = Ran("error", None, "SyntaxError: the text is not a Python program")
+        unparsed = InputResult("error", None, "SyntaxError: the text is not a Python program")
         return [
-            self._score(a, plan, graded.get(i) or Graded((unparsed,) * len(plan)))
+            self._score(a, plan, graded.get(i) or GradedProgram((unparsed,) * len(plan)))
             for i, (a, plan) in enumerate(zip(attempts, plans, strict=True))
         ]
 
-    def _attempt(self, e: Episode) -> Attempt:
+    def _attempt(self, e: Episode) -> CodeRewardInput:
         completion = e.turns[-1].text if e.done else ""
         written = extract_program(completion)
         program = assemble(e.task, written)
-        return Attempt(e.task, e.knobs, completion, written, program, parse_program(program))
+        return CodeRewardInput(e.task, e.knobs, completion, written, program, parse_program(program))
 
-    def _score(self, a: Attempt, plan: Sequence[tuple[str, Any, Any]], graded: Graded) -> Score:
+    def _score(self, a: CodeRewardInput, plan: Sequence[tuple[str, Any, Any]], graded: GradedProgram) -> Score:
         if graded.fault is not None:
             nothing = dict.fromkeys(self._components)
             return Score(nothing, "unknown", error=graded.fault, error_kind="sandbox", detail={"form": a.form})
@@ -192,7 +192,7 @@ class CodeEnv:
         self.grader.close()
 
 
-def _plan(a: Attempt) -> list[tuple[str, Any, Any]]:
+def _plan(a: CodeRewardInput) -> list[tuple[str, Any, Any]]:
     """(kind, input, expected) of every test to run, by the knobs in force."""
     data = a.task.data
     visible = data.get("fresh", ()) if a.knobs.get("visible_tests") == "fresh" else data.get("visible", ())
@@ -201,27 +201,27 @@ def _plan(a: Attempt) -> list[tuple[str, Any, Any]]:
     return plan + [("perturbed", x, None) for x in perturbed_inputs(a.task)]
 
 
-def _job(a: Attempt, plan: Sequence[tuple[str, Any, Any]]) -> Job | None:
+def _job(a: CodeRewardInput, plan: Sequence[tuple[str, Any, Any]]) -> ProgramJob | None:
     """None for a text that is not Python: it needs no sandbox to fail."""
     if a.tree is None and len(a.program) <= PARSE_LIMIT:
         return None
     inputs = {_same(x): x for _, x, _ in plan}  # the empty input, say, is a hidden and a perturbed one: run it once
     data = a.task.data
     entry, names = str(data.get("entry_point", "solve")), tuple(data.get("names", ()))
-    return Job(a.form, a.program, tuple(inputs.values()), entry, names)
+    return ProgramJob(a.form, a.program, tuple(inputs.values()), entry, names)
 
 
 def _same(x: Any) -> Any:
     return x if isinstance(x, str) else repr(x)
 
 
-def _spread(plan: Sequence[tuple[str, Any, Any]], runs: Sequence[Ran]) -> list[Ran]:
+def _spread(plan: Sequence[tuple[str, Any, Any]], runs: Sequence[InputResult]) -> list[InputResult]:
     """Results of the distinct inputs, back in the order of the plan."""
     order = {k: i for i, k in enumerate(dict.fromkeys(_same(x) for _, x, _ in plan))}
     return [runs[order[_same(x)]] for _, x, _ in plan]
 
 
-def _case(form: str, plan: tuple[str, Any, Any], ran: Ran, either: bool) -> CaseOutcome:
+def _case(form: str, plan: tuple[str, Any, Any], ran: InputResult, either: bool) -> CaseOutcome:
     kind, x, y = plan
     ok = ran.status == "ok"
     passed = ok if kind == "perturbed" or form == "check" else ok and same_output(ran.got, y, form, either)

@@ -13,7 +13,7 @@ from evotrainer.envs.code.jsonl import examples
 from evotrainer.envs.code.problems import READERS
 from evotrainer.envs.code.task_list import ListSource
 from evotrainer.envs.data.rows import listed, split_of
-from evotrainer.envs.data.tables import DataOptions, Format, Item, load_table, without_duplicates
+from evotrainer.envs.data.tables import DataOptions, Format, TableRow, load_table, without_duplicates
 from evotrainer.errors import TaskSetError
 
 STDIN_CPU_S = 4.0
@@ -114,7 +114,7 @@ def code_source(o: CodeDataConfig) -> ListSource:
     return source
 
 
-def _checked(form: str, item: Item, o: CodeDataConfig) -> Task:
+def _checked(form: str, item: TableRow, o: CodeDataConfig) -> Task:
     row = dict(item.row)
     for name in ("test_list", "test_imports"):  # lists as JSON text, in CSV
         if isinstance(row.get(name), str):
@@ -123,7 +123,7 @@ def _checked(form: str, item: Item, o: CodeDataConfig) -> Task:
     return check_task(problem, form, split_of(problem.id, item.shares), o.visible)
 
 
-def _tested(form: str, item: Item, o: CodeDataConfig, left_out: dict[str, int]) -> Task | None:
+def _tested(form: str, item: TableRow, o: CodeDataConfig, left_out: dict[str, int]) -> Task | None:
     """None, counted in `left_out`, for a row whose tests are all too large to be run."""
     row, where = item.row, item.where
     p = READERS[form](row, where)

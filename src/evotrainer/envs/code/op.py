@@ -9,7 +9,7 @@ Ints = list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
+class ListOp:
     """A list -> list step. `{k}` in phrases and code is the constant, drawn from `constants` (inclusive)."""
 
     name: str

@@ -7,8 +7,8 @@ code variants, so that running a variant in the sandbox is a real check), and th
 
 from __future__ import annotations
 
-from evotrainer.envs.code.op import Op
+from evotrainer.envs.code.op import ListOp
 from evotrainer.envs.code.ops_itemwise import FILTERS, MAPS
 from evotrainer.envs.code.ops_whole import ORDER, SLICES, STRUCTURE
 
-OPS: dict[str, Op] = {o.name: o for o in (*FILTERS, *MAPS, *ORDER, *SLICES, *STRUCTURE)}
+OPS: dict[str, ListOp] = {o.name: o for o in (*FILTERS, *MAPS, *ORDER, *SLICES, *STRUCTURE)}

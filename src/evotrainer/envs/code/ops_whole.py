@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import accumulate, pairwise
 
-from evotrainer.envs.code.op import Ints, Op
+from evotrainer.envs.code.op import Ints, ListOp
 
 
 def _without(xs: Ints, pick: Callable[[Ints], int]) -> Ints:
@@ -16,28 +16,30 @@ def _without(xs: Ints, pick: Callable[[Ints], int]) -> Ints:
 
 
 ORDER = (
-    Op("sort", ("sort ascending", "sort from smallest"), ("xs = sorted(xs)", "xs.sort()"), lambda xs, k: sorted(xs)),
-    Op(
+    ListOp(
+        "sort", ("sort ascending", "sort from smallest"), ("xs = sorted(xs)", "xs.sort()"), lambda xs, k: sorted(xs)
+    ),
+    ListOp(
         "sort_down",
         ("sort descending", "sort from largest"),
         ("xs = sorted(xs, reverse=True)", "xs = sorted(xs)[::-1]"),
         lambda xs, k: [-x for x in sorted(-x for x in xs)],
         slips=("xs = sorted(xs)",),
     ),
-    Op(
+    ListOp(
         "reverse",
         ("reverse the list", "read the list backwards"),
         ("xs = xs[::-1]", "xs.reverse()"),
         lambda xs, k: list(reversed(xs)),
     ),
-    Op(
+    ListOp(
         "sort_abs",
         ("sort by absolute value", "sort by distance from zero"),
         ("xs = sorted(xs, key=abs)", "xs.sort(key=abs)"),
         lambda xs, k: [x for _, _, x in sorted((abs(x), i, x) for i, x in enumerate(xs))],
         slips=("xs = sorted(xs)",),
     ),
-    Op(
+    ListOp(
         "rotate",
         ("move the first item to the end", "rotate the list left by one"),
         ("xs = xs[1:] + xs[:1]", "xs = [*xs[1:], *xs[:1]]"),
@@ -47,49 +49,49 @@ ORDER = (
 )
 
 SLICES = (
-    Op(
+    ListOp(
         "first",
         ("take the first {k}", "keep the first {k} items"),
         ("xs = xs[:{k}]", "del xs[{k}:]"),
         lambda xs, k: [x for i, x in enumerate(xs) if i < k],
         (2, 4),
     ),
-    Op(
+    ListOp(
         "last",
         ("take the last {k}", "keep the last {k} items"),
         ("xs = xs[-{k}:]", "del xs[:-{k}]"),
         lambda xs, k: [x for i, x in enumerate(xs) if i >= len(xs) - k],
         (2, 4),
     ),
-    Op(
+    ListOp(
         "skip",
         ("skip the first {k}", "drop the first {k} items"),
         ("xs = xs[{k}:]", "del xs[:{k}]"),
         lambda xs, k: [x for i, x in enumerate(xs) if i >= k],
         (1, 3),
     ),
-    Op(
+    ListOp(
         "skip_last",
         ("skip the last {k}", "drop the last {k} items"),
         ("xs = xs[:-{k}]", "del xs[-{k}:]"),
         lambda xs, k: [x for i, x in enumerate(xs) if i < len(xs) - k],
         (1, 3),
     ),
-    Op(
+    ListOp(
         "every_second",
         ("take every second item from the first", "keep items at positions 1 3 5 and so on"),
         ("xs = xs[::2]", "del xs[1::2]"),
         lambda xs, k: [x for i, x in enumerate(xs) if not i & 1],
         slips=("xs = xs[1::2]",),
     ),
-    Op(
+    ListOp(
         "drop_max",
         ("remove one largest item", "drop the first largest item"),
         ("if xs: xs.remove(max(xs))", "xs.remove(max(xs)) if xs else None"),
         lambda xs, k: _without(xs, max),
         unguarded=("xs.remove(max(xs))",),
     ),
-    Op(
+    ListOp(
         "drop_min",
         ("remove one smallest item", "drop the first smallest item"),
         ("if xs: xs.remove(min(xs))", "xs.remove(min(xs)) if xs else None"),
@@ -99,14 +101,14 @@ SLICES = (
 )
 
 STRUCTURE = (
-    Op(
+    ListOp(
         "unique",
         ("remove duplicates keeping order", "keep the first of equal numbers"),
         ("xs = list(dict.fromkeys(xs))", "xs = [x for i, x in enumerate(xs) if x not in xs[:i]]"),
         lambda xs, k: [x for i, x in enumerate(xs) if xs.index(x) == i],
         slips=("xs = sorted(set(xs))",),
     ),
-    Op(
+    ListOp(
         "differences",
         ("take differences of neighbors", "replace the list by each next minus this"),
         (
@@ -116,7 +118,7 @@ STRUCTURE = (
         lambda xs, k: [b - a for a, b in pairwise(xs)],
         slips=("xs = [a - b for a, b in zip(xs, xs[1:])]",),
     ),
-    Op(
+    ListOp(
         "neighbor_sums",
         ("take sums of neighbors", "replace the list by each next plus this"),
         (
@@ -125,7 +127,7 @@ STRUCTURE = (
         ),
         lambda xs, k: [sum(p) for p in pairwise(xs)],
     ),
-    Op(
+    ListOp(
         "running_sum",
         ("take running sums", "replace each by the sum so far"),
         (
@@ -135,7 +137,7 @@ STRUCTURE = (
         lambda xs, k: list(accumulate(xs)),
         slips=("xs = [sum(xs[:i]) for i in range(len(xs))]",),
     ),
-    Op(
+    ListOp(
         "running_max",
         ("take running maximums", "replace each by the largest so far"),
         (
@@ -144,7 +146,7 @@ STRUCTURE = (
         ),
         lambda xs, k: list(accumulate(xs, max)),
     ),
-    Op(
+    ListOp(
         "repeat",
         ("repeat each twice", "write each number two times"),
         ("xs = [x for x in xs for _ in range(2)]", "xs = [y for x in xs for y in (x, x)]"),
@@ -152,7 +154,7 @@ STRUCTURE = (
         slips=("xs = xs + xs",),
         grows=True,
     ),
-    Op(
+    ListOp(
         "mirror",
         ("append the reversed list", "add the list backwards at the end"),
         ("xs = xs + xs[::-1]", "xs += xs[::-1]"),

@@ -22,7 +22,7 @@ PRIVATE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TestRow:
     """What a row of tests says: `form` stdin, or call (of `entry_point`)."""
 
     form: str
@@ -36,13 +36,13 @@ class Problem:
     """An expected list of one value also stands for that value."""
 
 
-def _stdin(row: Row, where: str) -> Problem:
+def _stdin(row: Row, where: str) -> TestRow:
     gold = row.get("solution")
     tests = pairs(listed(row, "tests", where), where)
-    return Problem("stdin", field(row, "prompt", str, where), [], tests, [gold] if isinstance(gold, str) else [])
+    return TestRow("stdin", field(row, "prompt", str, where), [], tests, [gold] if isinstance(gold, str) else [])
 
 
-def _taco(row: Row, where: str) -> Problem:
+def _taco(row: Row, where: str) -> TestRow:
     """TACO's and APPS' columns: `input_output` holds inputs, outputs and, for a function, fn_name, as JSON text."""
     found = _json(row, "input_output", where)
     if not isinstance(found, dict) or not all(isinstance(found.get(k), list) for k in ("inputs", "outputs")):
@@ -59,7 +59,7 @@ def _taco(row: Row, where: str) -> Problem:
     golds = _golds(row, where)
     entry = found.get("fn_name")
     if entry is None:
-        return Problem(
+        return TestRow(
             "stdin", question, [], [[_joined(x), _joined(y)] for x, y in zip(inputs, outputs, strict=True)], golds
         )
     if not isinstance(entry, str) or not entry.isidentifier():
@@ -67,7 +67,7 @@ def _taco(row: Row, where: str) -> Problem:
     if bad := next((i for i, x in enumerate(inputs, 1) if not isinstance(x, list)), None):
         raise TaskSetError(f"{where}: input {bad} of function {entry} is no list of its arguments; correct the row")
     tests = [[x, y] for x, y in zip(inputs, outputs, strict=True)]
-    return Problem("call", question, [], tests, golds, entry, starter, either=True)
+    return TestRow("call", question, [], tests, golds, entry, starter, either=True)
 
 
 def _joined(value: Any) -> str:
@@ -90,7 +90,7 @@ def _golds(row: Row, where: str) -> list[str]:
     return value
 
 
-def _livecodebench(row: Row, where: str) -> Problem:
+def _livecodebench(row: Row, where: str) -> TestRow:
     public = _cases(_json(row, "public_test_cases", where), "public_test_cases", where)
     private = _cases(private_tests(row, where), "private_test_cases", where)
     kinds = {c["testtype"] for c in (*public, *private)}
@@ -107,10 +107,10 @@ def _livecodebench(row: Row, where: str) -> Problem:
     starter = str(row.get("starter_code") or "")
     if kind == "stdin":
         visible, hidden = ([[c["input"], c["output"]] for c in cases] for cases in (public, private))
-        return Problem("stdin", question, visible, hidden, golds)
+        return TestRow("stdin", question, visible, hidden, golds)
     entry = _entry(row, starter, where)
     visible, hidden = ([_call(c, where) for c in cases] for cases in (public, private))
-    return Problem("call", question, visible, hidden, golds, entry, starter)
+    return TestRow("call", question, visible, hidden, golds, entry, starter)
 
 
 def _entry(row: Row, starter: str, where: str) -> str:
@@ -199,4 +199,4 @@ def private_tests(row: Row, where: str) -> Any:
         ) from None
 
 
-READERS: dict[str, Callable[[Row, str], Problem]] = {"stdin": _stdin, "taco": _taco, "livecodebench": _livecodebench}
+READERS: dict[str, Callable[[Row, str], TestRow]] = {"stdin": _stdin, "taco": _taco, "livecodebench": _livecodebench}

@@ -79,7 +79,7 @@ class Format:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TableRow:
     """One row, with the format's names for its columns."""
 
     row: Row
@@ -96,12 +96,12 @@ class Table:
     """Rows of one format; `about` goes into the environment's description."""
 
     format: Format
-    items: Sequence[Item]
+    items: Sequence[TableRow]
     about: Mapping[str, Any]
     skipped: list[str]
     """What is wrong with rows that were left out."""
 
-    def each(self, make: Callable[[Item], T | None], malformed: str) -> list[T]:
+    def each(self, make: Callable[[TableRow], T | None], malformed: str) -> list[T]:
         """What `make` reads of every row (None: nothing);
         TaskSetError for the first it cannot, unless they are skipped."""
         out = []
@@ -139,7 +139,7 @@ def load_table(o: DataOptions, formats: Sequence[Format], domain: str) -> Table:
         raise TaskSetError(f"{o.source}: no row is left by where = {o.where}; {_values(o, parts)}")
     first = next(rows[0][1] for rows in kept.values() if rows)
     form = _format(o, formats, first, domain)
-    items: list[Item] = []
+    items: list[TableRow] = []
     skipped: list[str] = []
     for name, rows in kept.items():
         for n, row in rows:
@@ -150,7 +150,7 @@ def load_table(o: DataOptions, formats: Sequence[Format], domain: str) -> Table:
                 if o.malformed == "refuse":
                     raise TaskSetError(skipped[0])
                 continue
-            items.append(Item(read, where, name, n, plan[name]))
+            items.append(TableRow(read, where, name, n, plan[name]))
     about = {**about, "format": form.name, "rows": {name: len(rows) for name, rows in kept.items()}}
     return Table(form, items, about, skipped)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.maths.gym import ChainSum, Countdown, Equations, Gcd
-from evotrainer.envs.maths.problems import Generator, Problem
+from evotrainer.envs.maths.problems import Generator, MathsProblem
 from evotrainer.envs.maths.stories import Stories
 from evotrainer.errors import TaskSetError
 
@@ -22,7 +22,7 @@ PATIENCE = 20_000
 """Draws in a row without a new problem after which a generator counts as used up."""
 
 
-def held(p: Problem) -> tuple[bool, bool]:
+def held(p: MathsProblem) -> tuple[bool, bool]:
     """(held out by template, held out by difficulty)."""
     g = GENERATORS[p.generator]
     return g.held_template(p), g.held_level(p)
@@ -32,14 +32,14 @@ def prompt(question: str) -> str:
     return question + ASK
 
 
-def draw(name: str, rng: random.Random, *, training: bool) -> Iterator[Problem]:
+def draw(name: str, rng: random.Random, *, training: bool) -> Iterator[MathsProblem]:
     """Problems of one generator that training may see, or that it may not."""
     for p in GENERATORS[name].problems(rng):
         if any(held(p)) != training:
             yield p
 
 
-def as_task(p: Problem, split: str, index: int) -> Task:
+def as_task(p: MathsProblem, split: str, index: int) -> Task:
     """The task; `heldout` of its tags says by what it is kept from training: template, level, both or no."""
     template, level = held(p)
     kept = "both" if template and level else "template" if template else "level" if level else "no"

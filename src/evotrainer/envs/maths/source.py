@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from evotrainer.envs.base import SPLITS, Task
-from evotrainer.envs.maths.demos import Teacher, demonstrations, drills
+from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills
 from evotrainer.envs.maths.expressions import evaluate, plain_number
 from evotrainer.envs.maths.gym import gym_version
 from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits
@@ -88,7 +88,7 @@ class GeneratedSource:
         return GENERATORS[d["generator"]].correct(answer, d["answer"], d["entry"])
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
-        teacher = Teacher(direct=self.config.direct, slip=self.config.slip)
+        teacher = MathsTeacher(direct=self.config.direct, slip=self.config.slip)
         return demonstrations(n, seed, self.config.mix, teacher)
 
     def drills(self, n: int, seed: int) -> list[tuple[str, ...]]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evotrainer.envs.admission import AdmissionReport, Cache, Verdict
+from evotrainer.envs.admission import AdmissionReport, AdmissionVerdict, Cache
 from evotrainer.envs.base import Task
 from evotrainer.envs.swe.cheats import Change, cheats
 from evotrainer.envs.swe.guarding import Guard, Guards
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
-from evotrainer.envs.swe.world import Action, Grade, Repo
+from evotrainer.envs.swe.world import Grade, ParsedAction, Repo
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry
 
@@ -27,7 +27,7 @@ def admit(
     tasks: Sequence[Task],
     world: Any,
     cache: Cache | None = None,
-    progress: Callable[[Verdict], None] | None = None,
+    progress: Callable[[AdmissionVerdict], None] | None = None,
     plugins: Sequence[str] = (),
 ) -> AdmissionReport:
     """Try every task in `world` (memory, real, or instances). SandboxError where the world itself breaks.
@@ -44,12 +44,12 @@ def admit(
     return AdmissionReport(tuple(verdicts), type(world).__name__)
 
 
-def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> Verdict:
+def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> AdmissionVerdict:
     key = _key(task, world)
     guards: Guards | None = getattr(world, "guards", None)
     if (found := cache.get(key)) is not None:
         reasons = tuple(map(str, found["reasons"]))
-        verdict = Verdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
+        verdict = AdmissionVerdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
         guard = Guard.read(found.get("guard"))
         if guards is None or guard is None:
             return verdict
@@ -59,14 +59,14 @@ def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> Ver
         repo = _repo(task, world)
         tried, found_reasons = _try(repo, world, plugins)
     except TaskSetError as error:
-        return Verdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
-    verdict = Verdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
+        return AdmissionVerdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
+    verdict = AdmissionVerdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
     guard = guards.of(repo) if guards is not None and isinstance(repo, InstanceRepo) else None
     cache.put(key, verdict, {"guard": guard.kept()} if guard else None)
     return verdict if guard is None else _counted(verdict, task, guard)
 
 
-def _counted(verdict: Verdict, task: Task, guard: Guard) -> Verdict:
+def _counted(verdict: AdmissionVerdict, task: Task, guard: Guard) -> AdmissionVerdict:
     """With how the tests of an admitted task are graded."""
     instance = task.data.get("instance")
     if not verdict.admitted or not isinstance(instance, Instance):
@@ -162,7 +162,7 @@ def _grade(repo: Repo, world: Any, change: Mapping[str, Entry | None]) -> Grade:
         else:
             for path, entry in change.items():
                 if entry is not None:
-                    world.act([handle], [Action("write", path, text=entry.data.decode("utf-8"))])
+                    world.act([handle], [ParsedAction("write", path, text=entry.data.decode("utf-8"))])
         grade: Grade = getattr(world, "grade_unwatched", world.grade)([handle])[0]
     finally:
         world.close(handle)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from evotrainer.envs.swe.test_commands import ENVIRONMENT, OPTIONS, TestCommand, plain_name
 from evotrainer.errors import SandboxError
-from evotrainer.sandbox.shell import Entry, EpisodeShell, Ran
+from evotrainer.sandbox.shell import CommandResult, Entry, EpisodeShell
 
 _PACKAGES = ("evotrainer", "evotrainer.sandbox", "evotrainer.envs", "evotrainer.envs.swe", "evotrainer.envs.swe.across")
 _ACROSS = "evotrainer.envs.swe.across"
@@ -67,12 +67,12 @@ class Crossing:
     """Places where objects of the code under test decided something; only noted where all were allowed."""
     decided: frozenset[str]
     """Tests in which they did."""
-    tests: Ran
-    solution: Ran | None
+    tests: CommandResult
+    solution: CommandResult | None
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class CheckoutParts:
     """A checkout in two parts. Paths are relative to the checkout."""
 
     tests: Mapping[str, Entry]
@@ -90,7 +90,7 @@ class Sides:
 def parted(
     tests: Mapping[str, Entry], code: Mapping[str, Entry], trusted: Iterable[str], is_test: Callable[[str], bool],
     files: Sequence[str],
-) -> Sides:  # fmt: skip
+) -> CheckoutParts:  # fmt: skip
     """Test files, control files and data for the tests' side; everything but tests for the solution's.
 
     `trusted`: paths of the base and of the reference fix, by which names are served; never by the policy's.
@@ -111,7 +111,7 @@ def parted(
         if folder != path and folder and any(p.startswith(folder) and is_test(p) for p in kept):
             kept[path] = Entry(path, "f", 0o644, b"")
     solution = {p: e for p, e in code.items() if not is_test(p)}
-    return Sides(kept, solution, files, roots=roots, folders=folders)
+    return CheckoutParts(kept, solution, files, roots=roots, folders=folders)
 
 
 def _module(path: str) -> str:
@@ -119,7 +119,11 @@ def _module(path: str) -> str:
 
 
 def cross(
-    tests: EpisodeShell, solution: EpisodeShell, sides: Sides, command: TestCommand, places: frozenset[str] | None
+    tests: EpisodeShell,
+    solution: EpisodeShell,
+    sides: CheckoutParts,
+    command: TestCommand,
+    places: frozenset[str] | None,
 ) -> Crossing:
     """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may
     decide; None: everywhere, and it is noted.
@@ -129,7 +133,7 @@ def cross(
     words = [command.python or tests.python, *OPTIONS, "-c", _BOOTSTRAP]
     env = {**command.environment, **ENVIRONMENT}
     ours, theirs = socket.socketpair()
-    ended: list[Ran | BaseException] = []
+    ended: list[CommandResult | BaseException] = []
 
     def serve() -> None:
         try:
@@ -148,7 +152,7 @@ def cross(
         _end(solution, thread)
     if ended and isinstance(ended[0], BaseException):
         raise ended[0]
-    return _read(ran, mark, ended[0] if ended and isinstance(ended[0], Ran) else None)
+    return _read(ran, mark, ended[0] if ended and isinstance(ended[0], CommandResult) else None)
 
 
 def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
@@ -160,7 +164,7 @@ def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
         thread.join(0.2)
 
 
-def _told(sides: Sides, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
+def _told(sides: CheckoutParts, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
     code = [f"/w/repo/{p}" for p, e in sides.tests.items() if e.kind == "f" and p.endswith(".py")]
     own = {_module(p) for p in sides.tests if p.endswith(".py") and sides.tests[p].data} - {""}
     own |= {name.rpartition(".")[0] for name in own} - set(sides.folders)
@@ -188,7 +192,7 @@ def _source(name: str) -> str:
     return Path(spec.origin).read_text("utf-8")
 
 
-def _read(ran: Ran, mark: str, solution: Ran | None) -> Crossing:
+def _read(ran: CommandResult, mark: str, solution: CommandResult | None) -> Crossing:
     """Results, if the tests' process told all of them and came to its own end."""
     lines = [x.removeprefix(mark) for x in ran.text.split("\n") if x.startswith(mark)]
     told = [x for x in lines if x[:1] in ("0", "1")]

@@ -24,7 +24,7 @@ _TRIES = 3
 """Repositories of unknown soundness that are tried as a canary at once."""
 
 
-class Graded(Protocol):
+class WatchedRepository(Protocol):
     """A world whose grading is watched."""
 
     def open(self, repo: Any, knobs: Mapping[str, Any]) -> Any: ...
@@ -43,7 +43,7 @@ class Graded(Protocol):
 class Watch:
     """Grades in chunks between canaries."""
 
-    def __init__(self, world: Graded, every: int = EVERY) -> None:
+    def __init__(self, world: WatchedRepository, every: int = EVERY) -> None:
         self._world = world
         self._every = every
         self._sound: set[str] = set()

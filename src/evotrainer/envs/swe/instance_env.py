@@ -21,7 +21,7 @@ from evotrainer.envs.swe.instances import Instance, load_data, load_instances
 from evotrainer.envs.swe.packages import module_names, plugins_in
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
-from evotrainer.envs.swe.world import Action
+from evotrainer.envs.swe.world import ParsedAction
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish
 
@@ -129,11 +129,11 @@ class InstancesEnv(SweEnv):
         ready = self.instances.prepare(task.data["instance"])
         return super().reset(replace(task, data={**task.data, "repo": ready}), knobs)
 
-    def parse(self, text: str, finish: Finish) -> Action:
+    def parse(self, text: str, finish: Finish) -> ParsedAction:
         """The tools of repository tasks, and `bash COMMAND` where that is open."""
         stripped = text.strip("\n")
         if self.options.bash and stripped.startswith("bash ") and finish != "length":
-            return Action("bash", text=stripped.removeprefix("bash "))
+            return ParsedAction("bash", text=stripped.removeprefix("bash "))
         return super().parse(text, finish)
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:

@@ -20,7 +20,7 @@ from evotrainer.envs.swe.real import RealHandle, RealWorld, Texts, overlaid
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, packed
 from evotrainer.envs.swe.strict_tests import strict, with_equality
 from evotrainer.envs.swe.test_commands import TestCommand, file_of, passed
-from evotrainer.envs.swe.world import Action, Grade, Observation, Repo
+from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellLimits
 
@@ -129,7 +129,7 @@ class InstanceWorld(RealWorld):
             with packed(there) as template:
                 handle.shell.write(template)
 
-    def do(self, handle: RealHandle, action: Action) -> Observation:
+    def do(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if action.tool == "bash":
             ran = handle.shell.run(["bash", "-c", action.text], cpu_s=BASH_CPU_S, env=GIT_ENVIRONMENT, merge=True)
             text = ran.text if len(ran.text) <= MAX_BASH else ran.text[: MAX_BASH - 4] + "\n..."
@@ -140,7 +140,7 @@ class InstanceWorld(RealWorld):
             return Observation(text.strip("\n") or tools.DONE, ok=not ran.exit and not ran.timed_out)
         return super().do(handle, action)
 
-    def changed(self, files: Mapping[str, str], action: Action) -> str | Observation:
+    def changed(self, files: Mapping[str, str], action: ParsedAction) -> str | Observation:
         return tools.changed(files, action, MAX_FILES, MAX_FILE)
 
     def test(self, handle: RealHandle) -> Observation:

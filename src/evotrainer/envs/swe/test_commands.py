@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evotrainer.envs.swe.reporters import PYTEST, UNITTEST
-from evotrainer.sandbox.shell import EpisodeShell, Ran
+from evotrainer.sandbox.shell import CommandResult, EpisodeShell
 
 _SUMMARY = re.compile(r"^=+ short test summary info =+$", re.MULTILINE)
 _PYTEST_LINE = re.compile(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) (\S.*?)(?: - .*)?$", re.MULTILINE)
@@ -48,10 +48,10 @@ class TestCommand:
     plugins: tuple[str, ...] = ()
     """Plug-ins of pytest to load, by module; no other one is."""
 
-    def run(self, shell: EpisodeShell, files: Sequence[str]) -> tuple[dict[str, bool], Ran]:
+    def run(self, shell: EpisodeShell, files: Sequence[str]) -> tuple[dict[str, bool], CommandResult]:
         """Test id -> passed, and the run itself. Nothing runs where `files` is empty."""
         if not files:  # pytest would look for tests of its own
-            return {}, Ran(0, b"", b"", False, 0.0, False)
+            return {}, CommandResult(0, b"", b"", False, 0.0, False)
         mark = f"<{secrets.token_hex(16)}>"
         python = self.python or shell.python
         own = ":".join(self.path)
@@ -70,7 +70,7 @@ class TestCommand:
         return parse_log(ran.text), ran
 
 
-def _marked(ran: Ran, mark: str) -> dict[str, bool]:
+def _marked(ran: CommandResult, mark: str) -> dict[str, bool]:
     """Test id -> did every report of it say that it passed?"""
     found: dict[str, bool] = {}
     for good, name in re.findall(re.escape(mark) + r"([01])([0-9a-f]*)\n", ran.text):

@@ -88,7 +88,7 @@ class Repo:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ParsedAction:
     """One action of the policy, parsed by `tools.parse`."""
 
     tool: ToolName
@@ -183,7 +183,7 @@ class World(Protocol):
 
     def open(self, repo: Repo, knobs: Mapping[str, Any]) -> Handle: ...
 
-    def act(self, handles: Sequence[Any], actions: Sequence[Action]) -> list[Observation]:
+    def act(self, handles: Sequence[Any], actions: Sequence[ParsedAction]) -> list[Observation]:
         """One action per handle, in order; handles are distinct. Tests of all handles run together."""
         ...
 

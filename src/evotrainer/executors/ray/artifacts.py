@@ -33,7 +33,7 @@ KEPT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TreeFile:
     """One file: its path relative to the root of its tree, SHA-256, bytes."""
 
     path: str
@@ -48,7 +48,7 @@ class Snapshot:
     attempt: int
     number: int
     final: bool
-    items: tuple[Item, ...]
+    items: tuple[TreeFile, ...]
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class Snapshot:
             body = json.loads(text)
             if body.pop("seal") != _seal(body):
                 return None
-            return cls(body["attempt"], body["number"], body["final"], tuple(Item(*i) for i in body["items"]))
+            return cls(body["attempt"], body["number"], body["final"], tuple(TreeFile(*i) for i in body["items"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -162,7 +162,7 @@ class Artifacts:
         self._go(f"write {to}", lambda: self.fs.put_file(str(source), to))
         return size
 
-    def _get(self, path: str, item: Item, to: Path) -> None:
+    def _get(self, path: str, item: TreeFile, to: Path) -> None:
         """Download to `to` and check; IntegrityError where it is not what was uploaded."""
         to.parent.mkdir(parents=True, exist_ok=True)
         self._go(f"read {path}", lambda: self.fs.get_file(path, str(to)))
@@ -173,11 +173,11 @@ class Artifacts:
 
     # what trials need -------------------------------------------------------------------------------------------------
 
-    def put_inputs(self, files: Mapping[Item, Path]) -> int:
+    def put_inputs(self, files: Mapping[TreeFile, Path]) -> int:
         """Upload what is not there yet; returns the bytes sent."""
         return sum(self._put(p, f"{self.root}/inputs/{i.sha256}", i.size) for i, p in files.items())
 
-    def get_inputs(self, items: Sequence[Item], to: Path) -> None:
+    def get_inputs(self, items: Sequence[TreeFile], to: Path) -> None:
         """The tree below `to`; a tree that is there already is complete, since it appears by a rename."""
         if to.exists():
             return

@@ -17,7 +17,7 @@ from evotrainer.records.durable import os_errors
 
 
 @dataclass(slots=True)
-class Attempt:
+class DispatchedTrial:
     """A trial in the cluster's hands."""
 
     spec: TrialSpec

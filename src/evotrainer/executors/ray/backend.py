@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from evotrainer.executors.ray.job import Job, Report
+from evotrainer.executors.ray.job import NodeJob, Report
 from evotrainer.executors.ray.options import ClusterOptions
 
 
@@ -22,31 +22,31 @@ class Backend(Protocol):
         ...
 
     def alive(self) -> dict[str, list[int]]:
-        """Trial -> attempts that have a keeper now, also from an earlier driver."""
+        """Trial -> attempts that have a supervisor now, also from an earlier driver."""
         ...
 
-    def submit(self, job: Job) -> None:
-        """Start a keeper, as soon as there is room."""
+    def submit(self, job: NodeJob) -> None:
+        """Start a supervisor, as soon as there is room."""
         ...
 
     def attach(self, trial: str, attempt: int) -> bool:
-        """Listen to a keeper that is there; False where it is gone."""
+        """Listen to a supervisor that is there; False where it is gone."""
         ...
 
-    def poll(self, wait_s: float) -> list[Report | Lost]:
+    def poll(self, wait_s: float) -> list[Report | SupervisorLost]:
         """What is new, within `wait_s`."""
         ...
 
     def end(self, trial: str, attempt: int) -> None:
-        """Kill a keeper and what it started; nothing where there is none."""
+        """Kill a supervisor and what it started; nothing where there is none."""
         ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A keeper that is gone without a word of its own: its node, its process or its memory."""
+class SupervisorLost:
+    """A supervisor that is gone without a word of its own: its node, its process or its memory."""
 
     trial: str
     attempt: int

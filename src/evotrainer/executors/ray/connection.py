@@ -16,7 +16,7 @@ from evotrainer.executors.ray.options import ClusterOptions, with_gpus
 NAMESPACE = "evotrainer"
 LEADER = "leader"
 RETRY_S = 2.0
-"""Wait before a keeper that cannot be reached is asked again; Ray says in the end whether it is gone."""
+"""Wait before a supervisor that cannot be reached is asked again; Ray says in the end whether it is gone."""
 TAKEOVER_S, TAKEOVER_CLIENT_S = 20.0, 60.0
 """How long a new driver waits for the old one's leader to go: Ray notices a dead driver at once,
 a client's after 30 s."""

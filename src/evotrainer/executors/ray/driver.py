@@ -1,7 +1,8 @@
 """The driver's side of trials on a cluster: who runs where, what a lost node means, whose results are in. No Ray here.
 
-A `Backend` starts keepers (`supervisor.py`) and brings their reports; `executor.py` is the one of Ray. Every attempt at
-a trial is a line in the run folder's `executor.jsonl`, so that a driver that was killed finds its attempts again.
+A `Backend` starts supervisors (`supervisor.py`) and brings their reports; `executor.py` is the one of Ray. Every
+attempt at a trial is a line in the run folder's `executor.jsonl`, so that a driver that was killed finds its attempts
+again.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from evotrainer import errors
 from evotrainer.errors import AbortedError, EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot
-from evotrainer.executors.ray.attempts import Attempt, Attempts
-from evotrainer.executors.ray.backend import Backend, Lost
+from evotrainer.executors.ray.attempts import Attempts, DispatchedTrial
+from evotrainer.executors.ray.backend import Backend, SupervisorLost
 from evotrainer.executors.ray.inputs import Inputs, Tree
-from evotrainer.executors.ray.job import Job, Report, versions
+from evotrainer.executors.ray.job import NodeJob, Report, versions
 from evotrainer.executors.ray.options import ClusterOptions
 from evotrainer.executors.ray.photographer import Photographer
 from evotrainer.executors.ray.results import VISIBLE_S, Results
@@ -55,23 +56,23 @@ class ClusterExecutor:
         self.opened = False
         self.next_slots = 0.0
         self.places = 1
-        self.running: dict[str, Attempt] = {}
+        self.running: dict[str, DispatchedTrial] = {}
 
     # the interface of executors ---------------------------------------------------------------------------------------
 
     def run(self, specs: Sequence[TrialSpec], on_progress: Progress = lambda _: None) -> Iterator[TrialFinished]:
         """Yield results as they come, finished ones first without running them again."""
-        waiting: deque[Attempt] = deque()
+        waiting: deque[DispatchedTrial] = deque()
         for spec in specs:
             if (done := self.local.result(spec)) is not None:
                 yield done
             else:
-                waiting.append(Attempt(spec, 0))
+                waiting.append(DispatchedTrial(spec, 0))
         if not waiting:
             return
         self._open()
         running = self.running = {}
-        fetching: dict[Future[TrialFinished], Attempt] = {}
+        fetching: dict[Future[TrialFinished], DispatchedTrial] = {}
         pool = ThreadPoolExecutor(FETCHES, thread_name_prefix="fetch")
         try:
             self._take_up(waiting, running)
@@ -136,7 +137,7 @@ class ClusterExecutor:
         self.options = self.backend.open(self.attempts.key, o)
         self.opened = True
 
-    def _take_up(self, waiting: deque[Attempt], running: dict[str, Attempt]) -> None:
+    def _take_up(self, waiting: deque[DispatchedTrial], running: dict[str, DispatchedTrial]) -> None:
         """Listen again to attempts of a driver before us; older ones, and what nobody wants any more, are ended."""
         alive = self.backend.alive()
         wanted = {a.spec.trial: a for a in waiting}
@@ -153,13 +154,13 @@ class ClusterExecutor:
                 running[trial] = a
                 self.attempts.write(trial=trial, attempt=last, event="taken up")
 
-    def _ended_earlier(self, a: Attempt) -> bool:
+    def _ended_earlier(self, a: DispatchedTrial) -> bool:
         """True where an attempt that nobody waited for ended well: its files lie in the artifacts."""
         if self.artifacts is None or not self.attempts.last.get(a.spec.trial):
             return False
         return self.artifacts.final(a.spec.trial) is not None
 
-    def _submit(self, waiting: deque[Attempt], running: dict[str, Attempt]) -> None:
+    def _submit(self, waiting: deque[DispatchedTrial], running: dict[str, DispatchedTrial]) -> None:
         now = time.monotonic()
         if waiting and now >= self.next_slots:
             self.places = self._places()
@@ -181,7 +182,7 @@ class ClusterExecutor:
             return o.max_concurrent
         return max(1, self.backend.slots()) + AHEAD
 
-    def _send(self, a: Attempt) -> None:
+    def _send(self, a: DispatchedTrial) -> None:
         folder = self.local.prepare(a.spec, durable=False)
         a.beat = a.beat or read_heartbeat(folder)
         a.number, a.report, a.since = self.attempts.next(a.spec.trial), None, time.monotonic()
@@ -194,7 +195,7 @@ class ClusterExecutor:
             trees = tuple(found)
         self.attempts.write(trial=a.spec.trial, attempt=a.number, event="submitted")
         self.backend.submit(
-            Job(
+            NodeJob(
                 key=self.attempts.key,
                 run=a.spec.run,
                 spec=a.spec.model_dump_json(),
@@ -232,9 +233,9 @@ class ClusterExecutor:
 
     # reports ----------------------------------------------------------------------------------------------------------
 
-    def _hear(self, a: Attempt, report: Report | Lost) -> bool:
+    def _hear(self, a: DispatchedTrial, report: Report | SupervisorLost) -> bool:
         """Note a report; True once the attempt is over. Faults that stop the whole run are raised."""
-        if isinstance(report, Lost):
+        if isinstance(report, SupervisorLost):
             return True
         if a.report is None or not a.report.node:
             self.attempts.write(trial=report.trial, attempt=report.attempt, event="placed", node=report.node)
@@ -246,7 +247,7 @@ class ClusterExecutor:
             raise named_error(report.kind, f"{report.error}")
         return report.state in ("finished", "killed", "busy", "expired")
 
-    def _again(self, a: Attempt, report: Report | Lost) -> TrialFinished | None:
+    def _again(self, a: DispatchedTrial, report: Report | SupervisorLost) -> TrialFinished | None:
         """After a loss: None where the trial is to be tried again, its failure where it killed itself too often."""
         state = report.state if isinstance(report, Report) else "lost"
         why = report.error if isinstance(report, Report) else report.why
@@ -278,7 +279,7 @@ class ClusterExecutor:
             "goes on from its last checkpoint"
         )
 
-    def _settle(self, a: Attempt) -> None:
+    def _settle(self, a: DispatchedTrial) -> None:
         """Once the files are here, the cluster keeps nothing of the trial."""
         node = a.report.node if a.report else ""
         self.attempts.write(trial=a.spec.trial, attempt=a.number, event="finished", node=node)

@@ -19,22 +19,22 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError, TrainerError
-from evotrainer.executors.ray.backend import Lost
+from evotrainer.executors.ray.backend import SupervisorLost
 from evotrainer.executors.ray.connection import LEADER, NAMESPACE, RETRY_S, RayConnection, line_of, refusal
-from evotrainer.executors.ray.job import ENDED, Job, Report
+from evotrainer.executors.ray.job import ENDED, NodeJob, Report
 from evotrainer.executors.ray.options import ClusterOptions
-from evotrainer.executors.ray.supervisor import Keeper
+from evotrainer.executors.ray.supervisor import NodeSupervisor
 
 WATCH_S = 10.0
-"""Longest time one question to a keeper stays open."""
+"""Longest time one question to a supervisor stays open."""
 A_SECOND = 300
 """Signs of life taken in a second; where more trials run, each is heard less often."""
 STOP_S = 15.0
-"""Time that keepers have for ending their trials when the driver leaves."""
+"""Time that supervisors have for ending their trials when the driver leaves."""
 
 
-class RayKeeper(Keeper):
-    """A keeper in its actor."""
+class RayKeeper(NodeSupervisor):
+    """A supervisor in its actor."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         import ray
@@ -42,7 +42,7 @@ class RayKeeper(Keeper):
         os.environ["EVOTRAINER_NODE_IP"] = ray.util.get_node_ip_address()
         super().__init__(job, self._group)
 
-    def _group(self, job: Job, folder: Path) -> subprocess.Popen[bytes]:
+    def _group(self, job: NodeJob, folder: Path) -> subprocess.Popen[bytes]:
         """The process that leads a data-parallel trial, as a Ray job of its own: what it started dies with it."""
         import ray
 
@@ -71,7 +71,7 @@ class Watched:
 
 
 class RayBackend:
-    """Keepers as Ray actors. `wants_gpu`: the trainer takes a GPU where it sees one."""
+    """Supervisors as Ray actors. `wants_gpu`: the trainer takes a GPU where it sees one."""
 
     def __init__(self, wants_gpu: bool = False) -> None:
         self.wants_gpu = wants_gpu
@@ -88,7 +88,7 @@ class RayBackend:
     def slots(self) -> int:
         return self.connection.slots()
 
-    # keepers ----------------------------------------------------------------------------------------------------------
+    # supervisors ------------------------------------------------------------------------------------------------------
 
     def _name(self, trial: str, attempt: int) -> str:
         return f"{self.key}/{trial}/a{attempt}"
@@ -103,7 +103,7 @@ class RayBackend:
             out.setdefault(trial, []).append(int(attempt))
         return out
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: NodeJob) -> None:
         o = self.options
         several = o.workers_per_trial > 1
         options: dict[str, Any] = {
@@ -143,7 +143,7 @@ class RayBackend:
         wait = min(max(WATCH_S, interval), self.options.lease_s / 2)
         self.open_questions[w.handle.watch.remote(w.seen, wait, min(interval, wait / 2))] = w
 
-    def poll(self, wait_s: float) -> list[Report | Lost]:
+    def poll(self, wait_s: float) -> list[Report | SupervisorLost]:
         now = time.monotonic()
         due = [w for at, w in self.later if at <= now]
         self.later = [(at, w) for at, w in self.later if at > now]
@@ -159,7 +159,7 @@ class RayBackend:
         ready, _ = self.ray.wait(asked, num_returns=len(asked), timeout=0)
         return [r for ref in ready if (r := self._answer(ref)) is not None]
 
-    def _answer(self, ref: Any) -> Report | Lost | None:
+    def _answer(self, ref: Any) -> Report | SupervisorLost | None:
         e = self.ray.exceptions
         w = self.open_questions.pop(ref)
         if self.watched.get((w.trial, w.attempt)) is not w:
@@ -176,13 +176,13 @@ class RayBackend:
                 f"the cluster cannot place trial {w.trial}: {line_of(err)}; change executor.options"
             ) from err
         except e.RayTaskError as err:
-            raise TrainerError(f"trial {w.trial}: its keeper failed: {line_of(err)}") from err
+            raise TrainerError(f"trial {w.trial}: its supervisor failed: {line_of(err)}") from err
         except e.RayActorError as err:
             if isinstance(refused := refusal(err), ConfigError):
                 raise refused from err
-            return Lost(w.trial, w.attempt, _cause(err))
+            return SupervisorLost(w.trial, w.attempt, _cause(err))
         except e.RayError as err:  # the object, its owner or its node is gone
-            return Lost(w.trial, w.attempt, line_of(err))
+            return SupervisorLost(w.trial, w.attempt, line_of(err))
         changed, w.seen, w.state = report.number != w.seen, report.number, report.state
         if report.state not in ENDED:
             self._watch(w)
@@ -213,7 +213,7 @@ class RayBackend:
             self.ray.kill(handle, no_restart=True)
 
     def close(self) -> None:
-        """Give keepers that were told to stop a moment, then leave."""
+        """Give supervisors that were told to stop a moment, then leave."""
         with contextlib.suppress(Exception):
             self._reap(STOP_S)
             for handle in self.stopping.values():
@@ -225,7 +225,7 @@ class RayBackend:
 
 
 def _cause(error: Exception) -> str:
-    """What became of a keeper, as far as Ray tells."""
+    """What became of a supervisor, as far as Ray tells."""
     text = " ".join(str(error).split())
     lower = text.lower()
     if "memory" in lower and ("oom" in lower or "running low" in lower or "out of memory" in lower):

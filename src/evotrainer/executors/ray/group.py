@@ -18,9 +18,9 @@ from typing import Any
 
 from evotrainer.errors import EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.local import LocalExecutor, end
-from evotrainer.executors.process import BESIDE, Clock, die_with_parent
+from evotrainer.executors.process import BESIDE, ProcessCpuClock, die_with_parent
 from evotrainer.executors.ray.connection import NAMESPACE, import_ray, line_of
-from evotrainer.executors.ray.job import Job
+from evotrainer.executors.ray.job import NodeJob
 from evotrainer.executors.ray.supervisor import LOOK_S
 from evotrainer.executors.spec import read_spec, write_atomic
 from evotrainer.executors.worker import TrialProcess, guarded, tell
@@ -38,9 +38,9 @@ def lead(argv: Sequence[str]) -> int:
     """Train by several processes, then finish.
 
     Exit codes are those of `executors.worker`; a group that lost a process ends itself by SIGKILL:
-    its keeper's driver tries it again.
+    its supervisor's driver tries it again.
     """
-    folder, job = Path(argv[0]), Job.unpack(json.loads(sys.stdin.read()))
+    folder, job = Path(argv[0]), NodeJob.unpack(json.loads(sys.stdin.read()))
     die_with_parent(int(argv[1]))
     ray = import_ray()
     variables = {**job.runtime_env.get("env_vars", {}), **job.env, "OMP_NUM_THREADS": str(job.threads)}
@@ -67,7 +67,7 @@ def lead(argv: Sequence[str]) -> int:
     return int(code)
 
 
-def _train_group(job: Job, folder: Path) -> int:
+def _train_group(job: NodeJob, folder: Path) -> int:
     """The training by Ray Train; 0, the code of the process that failed, or -9 where one was lost."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
@@ -124,7 +124,7 @@ def _rank(config: Mapping[str, Any]) -> None:
 def _assist(folder: Path, rank: int) -> int:
     note = folder / f"{BESIDE}{rank}"
     earlier = float(note.read_text(encoding="utf-8")) if note.is_file() else 0.0
-    clock, over = Clock(earlier), threading.Event()
+    clock, over = ProcessCpuClock(earlier), threading.Event()
 
     def tick() -> None:
         while True:

@@ -10,7 +10,7 @@ from typing import Any
 
 from evotrainer.errors import ConfigError
 from evotrainer.executors.path_map import SCHEME
-from evotrainer.executors.ray.artifacts import Item
+from evotrainer.executors.ray.artifacts import TreeFile
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.durable import sha256_file
 from evotrainer.trainers.bases import base_of, is_adapter, noted
@@ -24,7 +24,7 @@ class Tree:
     """A file or folder that a trial needs. `place`: where in the run folder it belongs; empty: anywhere."""
 
     root: str
-    items: tuple[Item, ...]
+    items: tuple[TreeFile, ...]
     place: str = ""
     single: bool = False
 
@@ -49,11 +49,11 @@ class Inputs:
     extra: Sequence[str] | None = None
     known: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
-    def of(self, spec: TrialSpec) -> tuple[list[Tree], dict[Item, Path]]:
+    def of(self, spec: TrialSpec) -> tuple[list[Tree], dict[TreeFile, Path]]:
         """Trees that the specification names, and where their files lie here.
         ConfigError for a module's folder too large."""
         trees: list[Tree] = []
-        files: dict[Item, Path] = {}
+        files: dict[TreeFile, Path] = {}
 
         def add(root: Path, place: str = "", paths: list[Path] | None = None) -> None:
             if any(t.root == str(root) for t in trees):
@@ -92,12 +92,12 @@ class Inputs:
             policy, place = base, base.relative_to(run).as_posix() if inside else ""
             yield policy, place
 
-    def _item(self, p: Path, root: Path) -> Item:
+    def _item(self, p: Path, root: Path) -> TreeFile:
         s = p.stat()
         key = (str(p), s.st_size, s.st_mtime_ns)
         if key not in self.known:
             self.known[key] = sha256_file(p)
-        return Item(p.relative_to(root).as_posix(), self.known[key], s.st_size)
+        return TreeFile(p.relative_to(root).as_posix(), self.known[key], s.st_size)
 
 
 def named_files(value: Any) -> Iterator[Path]:

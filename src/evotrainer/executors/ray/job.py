@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from evotrainer import __version__
-from evotrainer.executors.ray.artifacts import Item
+from evotrainer.executors.ray.artifacts import TreeFile
 from evotrainer.executors.ray.inputs import Tree
 from evotrainer.executors.spec import Heartbeat
 
@@ -18,7 +18,7 @@ ENDED = ("finished", "killed", "busy", "expired", "refused", "fault")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class NodeJob:
     """One attempt at one trial, as the driver hands it to a node."""
 
     key: str
@@ -52,8 +52,8 @@ class Job:
         return asdict(self)
 
     @classmethod
-    def unpack(cls, d: Mapping[str, Any]) -> Job:
-        trees = tuple(Tree(**{**t, "items": tuple(Item(**i) for i in t["items"])}) for t in d["inputs"])
+    def unpack(cls, d: Mapping[str, Any]) -> NodeJob:
+        trees = tuple(Tree(**{**t, "items": tuple(TreeFile(**i) for i in t["items"])}) for t in d["inputs"])
         return cls(**{**d, "inputs": trees})
 
 

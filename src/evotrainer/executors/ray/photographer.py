@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evotrainer.errors import StoreError
-from evotrainer.executors.ray.artifacts import Item, own_folders
+from evotrainer.executors.ray.artifacts import TreeFile, own_folders
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.reading import LOCK
 
@@ -82,7 +82,7 @@ class Photographer:
                 shutil.copyfile(source, target)
         return target
 
-    def items(self, files: Mapping[str, Path]) -> tuple[Item, ...]:
+    def items(self, files: Mapping[str, Path]) -> tuple[TreeFile, ...]:
         """The files with checksums; those that did not change since are not read again."""
         out = []
         for path, p in sorted(files.items()):
@@ -91,7 +91,7 @@ class Photographer:
             sha = self.known.get(key) or sha256_file(p)
             if p.name not in GROWING:
                 self.known[key] = sha
-            out.append(Item(path, sha, s.st_size))
+            out.append(TreeFile(path, sha, s.st_size))
         return tuple(out)
 
 

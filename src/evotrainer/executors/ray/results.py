@@ -11,7 +11,7 @@ from pathlib import Path
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts
-from evotrainer.executors.ray.attempts import Attempt
+from evotrainer.executors.ray.attempts import DispatchedTrial
 from evotrainer.executors.ray.job import Report
 from evotrainer.executors.spec import trial_dir
 from evotrainer.records.durable import sha256_file
@@ -31,14 +31,14 @@ class Results:
     local: LocalExecutor
     artifacts: Artifacts | None
 
-    def failed(self, a: Attempt, label: FailureLabel, error: str) -> TrialFinished:
+    def failed(self, a: DispatchedTrial, label: FailureLabel, error: str) -> TrialFinished:
         """The recorded failure of a trial that is given up, with what it left in the run folder."""
         if self.artifacts is not None:
             self.artifacts.restore(a.spec.trial, self.run_dir)
         folder = trial_dir(self.run_dir, a.spec.trial)
         return self.local.record_failure(a.spec, folder, label, error, time.monotonic() - a.since, a.beat)
 
-    def collect(self, a: Attempt, report: Report | None) -> TrialFinished:
+    def collect(self, a: DispatchedTrial, report: Report | None) -> TrialFinished:
         """A finished attempt's result with its files in the run folder."""
         if self.artifacts is not None:
             snapshot = self.artifacts.final(a.spec.trial)
@@ -69,7 +69,7 @@ class Results:
         self._check(a, done)
         return done
 
-    def _check(self, a: Attempt, done: TrialFinished) -> None:
+    def _check(self, a: DispatchedTrial, done: TrialFinished) -> None:
         """Every file the result vouches for is here, as it was on the node."""
         if self.artifacts is None:
             return

@@ -14,7 +14,7 @@ from typing import IO
 from evotrainer.errors import StoreError
 from evotrainer.executors.path_map import PLACES
 from evotrainer.executors.ray.artifacts import KEPT, Artifacts, Snapshot
-from evotrainer.executors.ray.job import Job
+from evotrainer.executors.ray.job import NodeJob
 from evotrainer.executors.ray.photographer import Photographer
 from evotrainer.executors.spec import read_heartbeat, trial_dir
 
@@ -28,7 +28,7 @@ Saved = Callable[[int, int], None]
 class Saver:
     """Uploads a trial's files after each new checkpoint, beside the training."""
 
-    def __init__(self, job: Job, run_dir: Path, artifacts: Artifacts, saved: Saved) -> None:
+    def __init__(self, job: NodeJob, run_dir: Path, artifacts: Artifacts, saved: Saved) -> None:
         self.job, self.run_dir, self.artifacts, self.saved = job, run_dir, artifacts, saved
         self.camera = Photographer(run_dir, job.trial)
         self.number = 0

@@ -22,7 +22,7 @@ from evotrainer.executors.local import LocalExecutor, Running, end
 from evotrainer.executors.path_map import PLACES
 from evotrainer.executors.process import EXIT_BUSY
 from evotrainer.executors.ray.artifacts import Artifacts
-from evotrainer.executors.ray.job import ENDED, Job, Report, versions
+from evotrainer.executors.ray.job import ENDED, NodeJob, Report, versions
 from evotrainer.executors.ray.saver import Saver, owned, sweep
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 
@@ -45,14 +45,14 @@ class Lease:
         return time.monotonic() > self.until
 
 
-class Keeper:
-    """One attempt. The thread that starts the trial's process lives as long as the keeper: the process dies with it.
+class NodeSupervisor:
+    """One attempt. The thread that starts the trial's process lives as long as the supervisor: they die together.
 
     `start_group`: starts data-parallel processes in place of a single one (`group.py`).
     """
 
     def __init__(
-        self, job: Mapping[str, Any], start_group: Callable[[Job, Path], subprocess.Popen[bytes]] | None = None
+        self, job: Mapping[str, Any], start_group: Callable[[NodeJob, Path], subprocess.Popen[bytes]] | None = None
     ) -> None:
         given = job.get("versions", {})
         mine = versions()
@@ -75,7 +75,7 @@ class Keeper:
                 "executor.options.runtime_env",
             )
         else:
-            self.job = Job.unpack(job)
+            self.job = NodeJob.unpack(job)
         self.thread = threading.Thread(target=self._main, daemon=True)
         self.thread.start()
 

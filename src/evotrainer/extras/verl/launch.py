@@ -28,7 +28,7 @@ State = Literal["running", "ended", "failed", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class Launch:
     """One start of verl."""
 
     number: int
@@ -56,13 +56,13 @@ class Attempt:
         return folder / "attempts" / f"{self.number}.pid"
 
 
-def attempts(folder: Path) -> list[Attempt]:
+def attempts(folder: Path) -> list[Launch]:
     """All starts of this folder, in order; StoreError where a record is damaged."""
     out = []
     for path in sorted((folder / "attempts").glob("*.json"), key=lambda p: int(p.stem)):
         try:
             d = json.loads(path.read_text(encoding="utf-8"))
-            a = Attempt(d["number"], d["resumed_from"], tuple(d["command"]), d["started"])
+            a = Launch(d["number"], d["resumed_from"], tuple(d["command"]), d["started"])
             out.append(replace(a, **_process(a.pid_file(folder))))
         except (OSError, ValueError, TypeError, KeyError) as e:
             raise StoreError(f"{path} is damaged: {e}; remove it if no training runs from this folder") from None
@@ -78,7 +78,7 @@ def _process(path: Path) -> dict[str, Any]:
         return {}
 
 
-def exit_code(folder: Path, a: Attempt) -> int | None:
+def exit_code(folder: Path, a: Launch) -> int | None:
     """verl's exit code, None where it left none (running, or killed together with its shell)."""
     try:
         return int(a.exit_file(folder).read_text())
@@ -86,7 +86,7 @@ def exit_code(folder: Path, a: Attempt) -> int | None:
         return None
 
 
-def state(folder: Path, a: Attempt) -> State:
+def state(folder: Path, a: Launch) -> State:
     """running; ended (exit code 0); failed (another code); lost: gone without one, killed or the machine went down."""
     code = exit_code(folder, a)
     if code is not None:
@@ -135,7 +135,7 @@ def demand_gpus(folder: Path, manifest: Mapping[str, Any], seen: Mapping[str, An
     )
 
 
-def launch(folder: Path, venv: Venv, *, ray_address: str | None = None, force: bool = False) -> Attempt:
+def launch(folder: Path, venv: Venv, *, ray_address: str | None = None, force: bool = False) -> Launch:
     """Start verl, or take its training up again from the last checkpoint. Returns at once; verl outlives us.
 
     Raises ConfigError where the folder was changed, not validated, or its training has ended; TrainerError without the
@@ -153,7 +153,7 @@ def launch(folder: Path, venv: Venv, *, ray_address: str | None = None, force: b
         lock.release()
 
 
-def _demand_startable(folder: Path, manifest: Mapping[str, Any], earlier: list[Attempt], *, force: bool) -> None:
+def _demand_startable(folder: Path, manifest: Mapping[str, Any], earlier: list[Launch], *, force: bool) -> None:
     if earlier and state(folder, earlier[-1]) == "running":
         a = earlier[-1]
         raise StoreError(
@@ -176,7 +176,7 @@ def _demand_startable(folder: Path, manifest: Mapping[str, Any], earlier: list[A
         raise ConfigError(f"{folder} {word}; run `evotrainer verl validate {folder}` first (or launch --force)")
 
 
-def _start(folder: Path, venv: Venv, earlier: list[Attempt], ray_address: str | None) -> Attempt:
+def _start(folder: Path, venv: Venv, earlier: list[Launch], ray_address: str | None) -> Launch:
     n = len(earlier) + 1
     for name in ("attempts", "logs", "metrics"):
         (folder / name).mkdir(exist_ok=True)
@@ -188,7 +188,7 @@ def _start(folder: Path, venv: Venv, earlier: list[Attempt], ray_address: str | 
         f"trainer.rollout_data_dir={folder / 'rollouts' / f'attempt-{n}'}",
         f"trainer.validation_data_dir={folder / 'validation' / f'attempt-{n}'}",
     )
-    attempt = Attempt(n, latest_step(folder), ("sh", str(folder / "launch.sh"), *overrides), time.time())
+    attempt = Launch(n, latest_step(folder), ("sh", str(folder / "launch.sh"), *overrides), time.time())
     body = {k: v for k, v in asdict(attempt).items() if k not in ("pid", "born")}
     replace_synced(folder / "attempts" / f"{n}.json", json.dumps(body, indent=1).encode())
     env = {
@@ -215,7 +215,7 @@ def _start(folder: Path, venv: Venv, earlier: list[Attempt], ray_address: str | 
     return replace(attempt, **_process(attempt.pid_file(folder)))
 
 
-def stop(folder: Path, wait_s: float = 30.0) -> Attempt:
+def stop(folder: Path, wait_s: float = 30.0) -> Launch:
     """End the running attempt and its processes: SIGTERM, after `wait_s` seconds SIGKILL.
     ConfigError where none runs."""
     known = attempts(folder)

@@ -29,7 +29,7 @@ How = Literal["key", "plugin", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class VerlFactor:
     """One factor. `keys` is what it may set, `to` the values it sets for a recipe,
     `refuse` why a value cannot be had."""
 
@@ -47,8 +47,8 @@ _KEY: Mapping[str, How] = {"": "key"}
 _PLUGIN: Mapping[str, How] = {"": "plugin"}
 _REFUSED: Mapping[str, How] = {"": "refused"}
 
-MAPPING: tuple[Mapped, ...] = (
-    Mapped(
+MAPPING: tuple[VerlFactor, ...] = (
+    VerlFactor(
         "loss",
         _KEY,
         (
@@ -61,14 +61,14 @@ MAPPING: tuple[Mapped, ...] = (
         "sum over max_tokens * max_turns. verl's second clip of negative advantages is put out of reach",
         loss_keys,
     ),
-    Mapped(
+    VerlFactor(
         "clip",
         _KEY,
         (f"{ACTOR}.clip_ratio", f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"),
         "cispo: only the cap at 1 + high is in force, as in our loss",
         clip_keys,
     ),
-    Mapped(
+    VerlFactor(
         "kl_beta",
         _KEY,
         (f"{ACTOR}.use_kl_loss", f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type"),
@@ -76,7 +76,7 @@ MAPPING: tuple[Mapped, ...] = (
         "sequence's ratio); on later passes ours also weighs by the ratio",
         kl_keys,
     ),
-    Mapped(
+    VerlFactor(
         "reward_scaling",
         _PLUGIN,
         ("algorithm.adv_estimator",),
@@ -85,8 +85,8 @@ MAPPING: tuple[Mapped, ...] = (
         lambda r: {"algorithm.adv_estimator": ESTIMATOR},
         plugins=("evo_advantage.py",),
     ),
-    Mapped("lr", _KEY, (f"{ACTOR}.optim.lr",), "", lambda r: {f"{ACTOR}.optim.lr": r.lr}),
-    Mapped(
+    VerlFactor("lr", _KEY, (f"{ACTOR}.optim.lr",), "", lambda r: {f"{ACTOR}.optim.lr": r.lr}),
+    VerlFactor(
         "schedule",
         {"constant, cosine": "key", "linear": "refused"},
         (f"{ACTOR}.optim.lr_scheduler_type", f"{ACTOR}.optim.lr_warmup_steps", f"{ACTOR}.optim.min_lr_ratio"),
@@ -98,39 +98,39 @@ MAPPING: tuple[Mapped, ...] = (
             else None
         ),
     ),
-    Mapped(
+    VerlFactor(
         "weight_decay",
         _KEY,
         (f"{ACTOR}.optim.weight_decay",),
         "verl decays every parameter, we decay matrices only",
         lambda r: {f"{ACTOR}.optim.weight_decay": r.weight_decay},
     ),
-    Mapped(
+    VerlFactor(
         "grad_clip",
         _KEY,
         (f"{ACTOR}.optim.clip_grad", f"{ACTOR}.grad_clip"),
         "",
         lambda r: {f"{ACTOR}.optim.clip_grad": r.grad_clip, f"{ACTOR}.grad_clip": r.grad_clip},
     ),
-    Mapped(
+    VerlFactor(
         "steps",
         _KEY,
         ("trainer.total_training_steps", "trainer.total_epochs"),
         "epochs as many as steps: only the steps bound the training",
         lambda r: {"trainer.total_training_steps": r.steps, "trainer.total_epochs": r.steps},
     ),
-    Mapped(
+    VerlFactor(
         "prompts_per_step",
         _KEY,
         ("data.train_batch_size", f"{ACTOR}.ppo_mini_batch_size"),
         "one optimizer step per pass: the mini-batch is the batch",
         lambda r: {"data.train_batch_size": r.prompts_per_step, f"{ACTOR}.ppo_mini_batch_size": r.prompts_per_step},
     ),
-    Mapped("group_size", _KEY, (f"{ROLLOUT}.n",), "", lambda r: {f"{ROLLOUT}.n": r.group_size}),
-    Mapped(
+    VerlFactor("group_size", _KEY, (f"{ROLLOUT}.n",), "", lambda r: {f"{ROLLOUT}.n": r.group_size}),
+    VerlFactor(
         "updates_per_step", _KEY, (f"{ACTOR}.ppo_epochs",), "", lambda r: {f"{ACTOR}.ppo_epochs": r.updates_per_step}
     ),
-    Mapped(
+    VerlFactor(
         "temperature",
         _KEY,
         (f"{ROLLOUT}.temperature", f"{ROLLOUT}.val_kwargs.temperature", f"{ROLLOUT}.val_kwargs.do_sample"),
@@ -141,21 +141,21 @@ MAPPING: tuple[Mapped, ...] = (
             f"{ROLLOUT}.val_kwargs.do_sample": True,
         },
     ),
-    Mapped(
+    VerlFactor(
         "top_p",
         _KEY,
         (f"{ROLLOUT}.top_p", f"{ROLLOUT}.val_kwargs.top_p"),
         "of validation too",
         lambda r: {f"{ROLLOUT}.top_p": r.top_p, f"{ROLLOUT}.val_kwargs.top_p": r.top_p},
     ),
-    Mapped(
+    VerlFactor(
         "max_tokens",
         _KEY,
         ("data.max_response_length",),
         "with several turns: max_tokens for each, and room for the observations between them (--observation-tokens)",
         lambda r: {"data.max_response_length": response_tokens(r)},
     ),
-    Mapped(
+    VerlFactor(
         "max_turns",
         {"1": "key", "more": "plugin"},
         (f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop"),
@@ -163,7 +163,7 @@ MAPPING: tuple[Mapped, ...] = (
         turns_keys,
         plugins=("evo_agent.py", "agent.yaml"),
     ),
-    Mapped(
+    VerlFactor(
         "rewards",
         _PLUGIN,
         (
@@ -178,11 +178,11 @@ MAPPING: tuple[Mapped, ...] = (
         rewards_keys,
         plugins=("evo_reward.py",),
     ),
-    Mapped("length", _PLUGIN, (), "in the reward function, on the tokens sampled", plugins=("evo_reward.py",)),
-    Mapped(
+    VerlFactor("length", _PLUGIN, (), "in the reward function, on the tokens sampled", plugins=("evo_reward.py",)),
+    VerlFactor(
         "repetition_penalty", _PLUGIN, (), "in the reward function, on the tokens sampled", plugins=("evo_reward.py",)
     ),
-    Mapped(
+    VerlFactor(
         "group_filter",
         _PLUGIN,
         ("trainer.v1.sampler.custom_sampler.path", "trainer.v1.sampler.custom_sampler.name"),
@@ -190,7 +190,7 @@ MAPPING: tuple[Mapped, ...] = (
         filter_keys,
         plugins=("evo_advantage.py", "evo_filter.py"),
     ),
-    Mapped(
+    VerlFactor(
         "resample",
         _PLUGIN,
         ("data.gen_batch_size",),
@@ -199,7 +199,7 @@ MAPPING: tuple[Mapped, ...] = (
         lambda r: {"data.gen_batch_size": 1} if filter_plugin(r) and r.resample else {},
         plugins=("evo_filter.py",),
     ),
-    Mapped(
+    VerlFactor(
         "curriculum",
         _REFUSED,
         (),
@@ -210,28 +210,28 @@ MAPPING: tuple[Mapped, ...] = (
             else None
         ),
     ),
-    Mapped(
+    VerlFactor(
         "sft_anchor",
         _REFUSED,
         (),
         "verl's actor loss has no supervised term; only 0",
         refuse=lambda r: "verl's actor loss has no supervised term; set it to 0" if r.sft_anchor else None,
     ),
-    Mapped(
+    VerlFactor(
         "entropy_bonus",
         _KEY,
         (f"{ACTOR}.entropy_coeff",),
         "grpo, gspo, dr_grpo: verl averages the entropy as it averages the loss, we over all tokens",
         lambda r: {f"{ACTOR}.entropy_coeff": r.entropy_bonus},
     ),
-    Mapped(
+    VerlFactor(
         "is_cap",
         _KEY,
         ("algorithm.rollout_correction.rollout_is", "algorithm.rollout_correction.rollout_is_threshold"),
         "token-level truncated importance sampling",
         is_cap_keys,
     ),
-    Mapped(
+    VerlFactor(
         "mask_truncated",
         _PLUGIN,
         (),
@@ -244,7 +244,7 @@ MAPPING: tuple[Mapped, ...] = (
         ),
         plugins=("evo_advantage.py",),
     ),
-    Mapped(
+    VerlFactor(
         "knobs",
         _PLUGIN,
         (),

@@ -93,25 +93,27 @@ def _prompts(task: TaskFile) -> tuple[dict[str, list[dict[str, Any]]], Mapping[s
     from evotrainer.envs import open_environment
 
     recipe = task.recipe
-    world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+    environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
-        if hasattr(world, "environment_factory"):
+        if hasattr(environment, "environment_factory"):
             raise ConfigError(
-                f"environment {world.name} is played by TRL's own loop, which verl does not have; "
+                f"environment {environment.name} is played by TRL's own loop, which verl does not have; "
                 'train it by `evotrainer run` with trainer.name = "trl"'
             )
-        check_recipe(recipe, world.name, world.components, world.knobs)
-        rows = {split: list(_rows(world, task, split)) for split in SPLITS}
-        described = world.describe()
+        check_recipe(recipe, environment.name, environment.components, environment.knobs)
+        rows = {split: list(_rows(environment, task, split)) for split in SPLITS}
+        described = environment.describe()
     finally:
-        world.close()
+        environment.close()
     if len(rows["train"]) < recipe.prompts_per_step:
         raise ConfigError(
             f"the train split has {len(rows['train'])} tasks, fewer than recipe.prompts_per_step = "
             f"{recipe.prompts_per_step}: verl would never fill a batch; lower it or add tasks"
         )
     if not rows["search"]:
-        raise ConfigError(f"environment {world.name} has no tasks in split search, which verl validates on; add some")
+        raise ConfigError(
+            f"environment {environment.name} has no tasks in split search, which verl validates on; add some"
+        )
     return rows, described
 
 
@@ -158,18 +160,18 @@ def _clear(out: Path) -> None:
         shutil.rmtree(out / name, ignore_errors=True)
 
 
-def _rows(world: Environment, task: TaskFile, split: str) -> Iterator[dict[str, Any]]:
+def _rows(environment: Environment, task: TaskFile, split: str) -> Iterator[dict[str, Any]]:
     """verl's row for every task: the conversation as the environment opens it;
     the ground truth is the task's id, grading looks the rest up."""
-    tasks = world.tasks(split)
+    tasks = environment.tasks(split)
     if split == "search" and task.evaluation.search_tasks:
         tasks = tasks[: task.evaluation.search_tasks]
     for i, t in enumerate(tasks):
-        episode = world.reset(t, task.recipe.knobs)
+        episode = environment.reset(t, task.recipe.knobs)
         yield {
-            "data_source": f"evotrainer/{world.name}",
+            "data_source": f"evotrainer/{environment.name}",
             "prompt": [{"role": turn.role, "content": turn.text} for turn in episode.turns],
-            "ability": t.tags.get("kind", world.name),
+            "ability": t.tags.get("kind", environment.name),
             "reward_model": {"style": "rule", "ground_truth": t.id},
             "extra_info": {"index": i, "split": split, "task": t.id},
         }

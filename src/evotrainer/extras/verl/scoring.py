@@ -30,7 +30,7 @@ TASK_SET = "task_set"
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class GradedRollout:
     """A graded rollout."""
 
     reward: float
@@ -47,7 +47,7 @@ class Origin:
     split: str
 
 
-class Grader:
+class ProcessGrader:
     """One for a process; calls are serialised, environments serve one at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -80,7 +80,7 @@ class Grader:
                 "rendered: render it again"
             ) from None
 
-    def grade(self, name: str, text: str, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+    def grade(self, name: str, text: str, ids: Sequence[int], finish: Finish, origin: Origin) -> GradedRollout:
         """Reward of a single-turn completion. FaultsError where the infrastructure failed every time."""
         with self._lock:
             task = self.task(origin.split, name)
@@ -104,7 +104,7 @@ class Grader:
             self.environment().step([episode], [text], [finish])
             return [t.text for t in episode.turns[before:] if t.role != "assistant"]
 
-    def end(self, episode: Episode, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+    def end(self, episode: Episode, ids: Sequence[int], finish: Finish, origin: Origin) -> GradedRollout:
         """Reward of a finished episode of several turns. FaultsError where the infrastructure failed."""
         with self._lock:
             if finish != "stop":
@@ -120,7 +120,9 @@ class Grader:
             return Score({}, "unknown", str(e), TASK_SET)
         return score
 
-    def _graded(self, episode: Episode, score: Score, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+    def _graded(
+        self, episode: Episode, score: Score, ids: Sequence[int], finish: Finish, origin: Origin
+    ) -> GradedRollout:
         r = self.recipe
         reward, unpaid = compose(r, score.components, ids, r.max_tokens * r.max_turns)
         fault = score.error_kind is not None
@@ -148,7 +150,7 @@ class Grader:
                 f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: "
                 f"{score.error}); the rollout is left out, not paid 0"
             )
-        return Graded(reward, score, tuple(unpaid))
+        return GradedRollout(reward, score, tuple(unpaid))
 
     def _write(self, origin: Origin, row: Mapping[str, Any]) -> None:
         """Append to this process's evidence file of the step: one write call a line, so that lines stay whole."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import TrainerError
-from evotrainer.extras.verl.launch import Attempt, attempts, exit_code, state
+from evotrainer.extras.verl.launch import Launch, attempts, exit_code, state
 
 SHOWN = (
     ("score", "critic/score/mean"),
@@ -79,7 +79,7 @@ class _Reader:
     """What an attempt has logged so far, read on from where the last reading ended; half lines wait."""
 
     folder: Path
-    attempt: Attempt
+    attempt: Launch
     at: int = 0
     rest: bytes = b""
     source: Path | None = None
@@ -101,7 +101,7 @@ class _Reader:
                 yield line
 
 
-def _over(folder: Path, a: Attempt) -> bool:
+def _over(folder: Path, a: Launch) -> bool:
     return state(folder, a) != "running"
 
 
@@ -136,11 +136,11 @@ class Advance:
     """
 
     def __init__(self) -> None:
-        self.attempt: Attempt | None = None
+        self.attempt: Launch | None = None
         self.last = 0
         self.trained = 0
 
-    def begin(self, a: Attempt) -> None:
+    def begin(self, a: Launch) -> None:
         self.attempt, self.last, self.trained = a, a.resumed_from, 0
 
     def take(self, line: Line) -> None:

@@ -17,7 +17,7 @@ from evotrainer.harness.code_reading.bypass import Bypass
 from evotrainer.harness.code_reading.constant_branches import (
     BRANCHING,
     COMPARING,
-    Branch,
+    ConstantBranch,
     compared,
     constant_branches,
     printed,
@@ -57,7 +57,7 @@ class Facts:
     """Strings, numbers and constant sequences in it, as text."""
     compared: frozenset[str] = frozenset()
     """Constants that something is compared with."""
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[ConstantBranch, ...] = ()
     """Constant answers to constant inputs."""
     bypass: tuple[Bypass, ...] = ()
 

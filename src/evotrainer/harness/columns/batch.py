@@ -18,7 +18,7 @@ from evotrainer.harness.code_reading.visible_tests import ShownTest, shown_tests
 from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import FINISH
 from evotrainer.harness.columns.numerics import Floats, Ints, distinct, group_range, group_std
-from evotrainer.harness.columns.source import Held, Joined, Source
+from evotrainer.harness.columns.source import InMemoryRollouts, JoinedRollouts, RolloutSource
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.harness.text import program_text
 from evotrainer.records.rollout import Rollout, completion_of
@@ -30,16 +30,16 @@ class Batch:
     def __init__(self, groups: Iterable[Sequence[Rollout]]) -> None:
         """Rollouts that are grouped already."""
         listed = [list(g) for g in groups]
-        source = Held([r for g in listed for r in g])
+        source = InMemoryRollouts([r for g in listed for r in g])
         self._arrange(source.traits, source, group=np.repeat(np.arange(len(listed)), [len(g) for g in listed]))
 
     @classmethod
     def of(cls, rollouts: Iterable[Rollout] | Batch) -> Batch:
         """Group flat rollouts by `group_key`; a rollout id seen twice counts once. What is a batch stays as it is."""
-        return rollouts if isinstance(rollouts, Batch) else cls.over(Held(list(rollouts)))
+        return rollouts if isinstance(rollouts, Batch) else cls.over(InMemoryRollouts(list(rollouts)))
 
     @classmethod
-    def over(cls, source: Source, read: Traits | None = None, places: Ints | None = None) -> Batch:
+    def over(cls, source: RolloutSource, read: Traits | None = None, places: Ints | None = None) -> Batch:
         """The rollouts of a source by group, an id seen twice once.
         `read`: traits of its rows, or of those at `places`."""
         batch = cls.__new__(cls)
@@ -47,7 +47,7 @@ class Batch:
         return batch
 
     @classmethod
-    def apart(cls, source: Source, read: Traits | None = None, places: Ints | None = None) -> Batch:
+    def apart(cls, source: RolloutSource, read: Traits | None = None, places: Ints | None = None) -> Batch:
         """The same, each a group of its own, in the source's order."""
         batch = cls.__new__(cls)
         read = source.traits if read is None else read
@@ -65,13 +65,18 @@ class Batch:
         starts = np.cumsum([0, *(b.source.n for b in batches)]).tolist()
         rows = [b.rows + a for b, a in zip(batches, starts, strict=False)]
         return cls.apart(
-            Joined([b.source for b in batches]),
+            JoinedRollouts([b.source for b in batches]),
             traits.join([b.traits for b in batches]),
             np.concatenate(rows) if rows else np.zeros(0, np.int64),
         )
 
     def _arrange(
-        self, read: Traits, source: Source, places: Ints | None = None, group: Ints | None = None, once: bool = False
+        self,
+        read: Traits,
+        source: RolloutSource,
+        places: Ints | None = None,
+        group: Ints | None = None,
+        once: bool = False,
     ) -> None:
         """`places` in the source and `group` of each row of `read`; None: all, and the groups' keys."""
         self.source = source

@@ -15,7 +15,7 @@ from evotrainer.harness.code_reading import patches_and_hashes as beside
 from evotrainer.harness.code_reading.actions import Action, ActionKind, actions_of, kind_of, outputs, worked
 from evotrainer.harness.code_reading.suspects import suspicious_rows
 from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
-from evotrainer.harness.columns.chunk import Chunk, hash64
+from evotrainer.harness.columns.chunk import RolloutColumns, hash64
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import scan_buffer
 from evotrainer.harness.columns.traits import FLOATS, Traits
@@ -30,7 +30,7 @@ KEPT_ACTIONS = 400
 """Actions of one rollout that are classified; the rest only counts."""
 
 
-def extract(chunk: Chunk, sampled: bool = False) -> Traits:
+def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     """Read a chunk. `sampled`: syntax facts that only feed rates are read of one group in SAMPLE."""
     n = chunk.n
     x = {name: np.full(n, np.nan) for name in FLOATS}
@@ -58,7 +58,7 @@ def extract(chunk: Chunk, sampled: bool = False) -> Traits:
     )
 
 
-def _program_traits(chunk: Chunk, x: dict[str, Floats], sampled: bool) -> None:
+def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool) -> None:
     x["bypass"][:] = 0.0
     for i in suspicious_rows(chunk.text, chunk.starts, chunk.ends):
         x["bypass"][i] = len(program.facts(program_text(chunk.completion(i))).bypass)
@@ -70,7 +70,7 @@ def _program_traits(chunk: Chunk, x: dict[str, Floats], sampled: bool) -> None:
             x["reads_input"][i] = f.reads_input
 
 
-def _test_traits(chunk: Chunk, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
+def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
     """judged: has visible tests and hidden ones with an expected output; fooled: passes all visible, fails such a
     hidden one; crashed: fails it by an exception; crash_inputs, crash_empty: hidden tests crashed upon, of them with an
     empty input; explained: a failing hidden test is recorded; literal: a visible expected output stands in the program;
@@ -124,7 +124,9 @@ def before_actions(turns: Sequence[Turn]) -> list[str]:
     return out
 
 
-def _action_traits(chunk: Chunk, x: dict[str, Floats], solution: Ints) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+def _action_traits(
+    chunk: RolloutColumns, x: dict[str, Floats], solution: Ints
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     x["action_run"][:] = x["line_run"]
     rows = np.flatnonzero(chunk.acting).tolist()
     call_row: list[int] = []
@@ -180,7 +182,7 @@ def _said_again(turns: Sequence[Turn], whole: float) -> float:
     return max(sum(len(w) * repetition(w) for w in counts) / total if total else 0.0, again)
 
 
-def _patch_traits(chunk: Chunk, x: dict[str, Floats]) -> None:
+def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
     for i, detail in chunk.details.items():
         patch = beside.patch_of(detail)
         if not patch and not detail.get("protected"):

@@ -40,7 +40,7 @@ MAX_LINE = 400
 _WORD = re.compile(r"\w+")
 
 
-class Views:
+class FeatureView:
     """The live rollouts of a batch as the texts and numbers that detectors compare;
     what is no number is read when it is first asked for."""
 
@@ -49,13 +49,13 @@ class Views:
         self.batch = batch if isinstance(batch, Batch) else Batch([r] for r in batch)
 
     @classmethod
-    def joined(cls, views: Iterable[Views]) -> Views:
+    def joined(cls, views: Iterable[FeatureView]) -> FeatureView:
         """The rollouts of all, in order."""
         return cls(Batch.joined([v.batch for v in views]))
 
-    def pick(self, indices: Sequence[int] | np.ndarray) -> Views:
+    def pick(self, indices: Sequence[int] | np.ndarray) -> FeatureView:
         """Some of the rollouts, in the given order."""
-        return Views(self.batch.pick(indices))
+        return FeatureView(self.batch.pick(indices))
 
     def __len__(self) -> int:
         return self.batch.n
@@ -137,7 +137,7 @@ def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
     return next((p for p in pairs if p[0] in known and p[1] in known), pairs[0])
 
 
-def restates(views: Sequence[Views], component: str) -> bool:
+def restates(views: Sequence[FeatureView], component: str) -> bool:
     """Is a reward component the outcome under another name? It explains no score."""
     x = np.concatenate([v.batch.component(component) for v in views])
     known = np.isfinite(x)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evotrainer.harness.columns.batch import Batch
-    from evotrainer.harness.columns.features import Views
-    from evotrainer.harness.columns.source import Source
+    from evotrainer.harness.columns.features import FeatureView
+    from evotrainer.harness.columns.source import RolloutSource
 
-KEPT_BYTES = 1 << 30
+KEPT_BYTES = 512 << 20
 """Tables of search rollouts that are kept, the latest used ones: far more than those of a round, its champion's and
 their parents' where rollouts are short."""
 
@@ -23,9 +23,9 @@ class RolloutReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._kept: OrderedDict[str, Source] = OrderedDict()
+        self._kept: OrderedDict[str, RolloutSource] = OrderedDict()
 
-    def search(self, trial: str) -> Source:
+    def search(self, trial: str) -> RolloutSource:
         """A finished trial's search rollouts, in stored order."""
         from evotrainer.harness.columns.source import stored
         from evotrainer.records.reading import read_batches
@@ -37,19 +37,19 @@ class RolloutReader:
         self._kept.move_to_end(trial)
         return self._kept[trial]
 
-    def views(self, trial: str) -> Views:
+    def views(self, trial: str) -> FeatureView:
         """The same as texts and numbers, each rollout by itself."""
         from evotrainer.harness.columns.batch import Batch
-        from evotrainer.harness.columns.features import Views
+        from evotrainer.harness.columns.features import FeatureView
 
-        return Views(Batch.apart(self.search(trial)))
+        return FeatureView(Batch.apart(self.search(trial)))
 
     def batch(self, *trials: str) -> Batch:
         """Search rollouts of trials, together and by group."""
         from evotrainer.harness.columns.batch import Batch
-        from evotrainer.harness.columns.source import Joined
+        from evotrainer.harness.columns.source import JoinedRollouts
 
-        return Batch.over(Joined([self.search(t) for t in trials]))
+        return Batch.over(JoinedRollouts([self.search(t) for t in trials]))
 
     def train_steps(self, trial: str) -> dict[int, list[str]]:
         """Training step -> ids of what was sampled in it and not lost to infrastructure, in stored order."""
@@ -63,14 +63,14 @@ class RolloutReader:
                     live |= {row["id"]: None} if row["error_kind"] is None else {}
         return {step: list(ids) for step, ids in out.items()}
 
-    def train(self, trial: str, ids: Collection[str]) -> Views:
+    def train(self, trial: str, ids: Collection[str]) -> FeatureView:
         """Some of a training's rollouts, by id, in stored order."""
         from evotrainer.harness.columns.batch import Batch
-        from evotrainer.harness.columns.features import Views
+        from evotrainer.harness.columns.features import FeatureView
         from evotrainer.harness.columns.source import stored
         from evotrainer.records.reading import read_batches
 
-        return Views(Batch.apart(stored(read_batches([self.store(trial)], ids))))
+        return FeatureView(Batch.apart(stored(read_batches([self.store(trial)], ids))))
 
     def store(self, trial: str) -> Path:
         """Folder of a trial's rollouts."""

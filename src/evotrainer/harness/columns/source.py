@@ -32,7 +32,7 @@ PIECE = 256 << 20
 T = TypeVar("T")
 
 
-class Source:
+class RolloutSource:
     """Rollouts in order; `rows` are places in it."""
 
     @property
@@ -65,13 +65,13 @@ class Source:
         """Values of a field of `Rollout` that is plain or JSON."""
         raise NotImplementedError
 
-    def take(self, rows: Sequence[int]) -> Source:
+    def take(self, rows: Sequence[int]) -> RolloutSource:
         """These rows, with nothing read of them yet."""
         raise NotImplementedError
 
 
 @dataclass
-class Held(Source):
+class InMemoryRollouts(RolloutSource):
     """Objects in memory."""
 
     held: list[Rollout]
@@ -93,12 +93,12 @@ class Held(Source):
     def column(self, name: str, rows: Sequence[int]) -> list[Any]:
         return [getattr(self.held[i], name) for i in rows]
 
-    def take(self, rows: Sequence[int]) -> Source:
-        return Held(self.rollouts(rows))
+    def take(self, rows: Sequence[int]) -> RolloutSource:
+        return InMemoryRollouts(self.rollouts(rows))
 
 
 @dataclass
-class Stored(Source):
+class Stored(RolloutSource):
     """A table of stored rollouts, one chunk a column."""
 
     table: pa.Table
@@ -127,7 +127,7 @@ class Stored(Source):
         values = self._rows(rows, [name])[name].to_pylist()
         return [{} if v is None else json.loads(v) for v in values] if name in JSON_COLUMNS else values
 
-    def take(self, rows: Sequence[int]) -> Source:
+    def take(self, rows: Sequence[int]) -> RolloutSource:
         return Stored(self._rows(rows))
 
     def _rows(self, rows: Sequence[int], columns: list[str] | None = None) -> pa.Table:
@@ -138,10 +138,10 @@ class Stored(Source):
 
 
 @dataclass
-class Joined(Source):
+class JoinedRollouts(RolloutSource):
     """Sources one after the other."""
 
-    parts: list[Source] = field(default_factory=list)
+    parts: list[RolloutSource] = field(default_factory=list)
 
     @property
     def n(self) -> int:
@@ -167,9 +167,9 @@ class Joined(Source):
     def column(self, name: str, rows: Sequence[int]) -> list[Any]:
         return self._asked(rows, lambda p, mine: p.column(name, mine))
 
-    def take(self, rows: Sequence[int]) -> Source:
+    def take(self, rows: Sequence[int]) -> RolloutSource:
         runs = groupby(zip(*self._places(rows), strict=True), key=lambda x: x[0])
-        return Joined([self.parts[p].take([i for _, i in run]) for p, run in runs])
+        return JoinedRollouts([self.parts[p].take([i for _, i in run]) for p, run in runs])
 
     def _places(self, rows: Sequence[int]) -> tuple[list[int], list[int]]:
         """(part, place in it) of each row."""
@@ -178,7 +178,7 @@ class Joined(Source):
         part = np.searchsorted(starts, at, side="right") - 1
         return part.tolist(), (at - starts[part]).tolist()
 
-    def _asked(self, rows: Sequence[int], ask: Callable[[Source, list[int]], list[T]]) -> list[T]:
+    def _asked(self, rows: Sequence[int], ask: Callable[[RolloutSource, list[int]], list[T]]) -> list[T]:
         """Each part is asked once; answers in the order of the rows."""
         mine: dict[int, list[int]] = {}
         part, place = self._places(rows)
@@ -188,7 +188,7 @@ class Joined(Source):
         return [next(answers[p]) for p in part]
 
 
-def stored(batches: Iterable[pa.RecordBatch]) -> Source:
+def stored(batches: Iterable[pa.RecordBatch]) -> RolloutSource:
     """The source of record batches of `arrow_schema()`."""
     import pyarrow as pa
 
@@ -200,5 +200,5 @@ def stored(batches: Iterable[pa.RecordBatch]) -> Source:
             size = 0
         pieces[-1].append(b)
         size += b.nbytes
-    parts: list[Source] = [Stored(pa.Table.from_batches(p, arrow_schema()).combine_chunks()) for p in pieces]
-    return parts[0] if len(parts) == 1 else Joined(parts)
+    parts: list[RolloutSource] = [Stored(pa.Table.from_batches(p, arrow_schema()).combine_chunks()) for p in pieces]
+    return parts[0] if len(parts) == 1 else JoinedRollouts(parts)

@@ -22,9 +22,9 @@ import numpy as np
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.features import LENGTHS, RESTATES, Views, components_of, restates
+from evotrainer.harness.columns.features import LENGTHS, RESTATES, FeatureView, components_of, restates
 from evotrainer.harness.evolving.authored import KNOWN, Mask, Runner, check_spec, flags
-from evotrainer.harness.evolving.detector_quality import Fire, Version, fire_of_mask, over_steps, test_detector
+from evotrainer.harness.evolving.detector_quality import Fire, LabelledPolicy, fire_of_mask, over_steps, test_detector
 from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, thin
 from evotrainer.records.detectors import Admission, DetectorSpec
 
@@ -39,13 +39,13 @@ MOST_CPU_S = 5.0
 TIMED = 500
 """Rollouts on which the cost is measured."""
 
-Series = Mapping[str, Sequence[tuple[int, Views]]]
+Series = Mapping[str, Sequence[tuple[int, FeatureView]]]
 
 
 def admit(
     spec: DetectorSpec,
-    bad: Mapping[str, Views],
-    clean: Mapping[str, Views],
+    bad: Mapping[str, FeatureView],
+    clean: Mapping[str, FeatureView],
     *,
     together: int = 1,
     builtin: Sequence[str] = (),
@@ -112,7 +112,7 @@ def _praise(x: Mapping[str, float]) -> str:
 
 def _tried(
     spec: DetectorSpec,
-    versions: Mapping[str, Views],
+    versions: Mapping[str, FeatureView],
     runner: Runner | None,
     spent: Callable[[], float],
     numbers: dict[str, float],
@@ -128,7 +128,11 @@ def _tried(
 
 
 def separation(
-    masks: Mapping[str, Mask], bad: Mapping[str, Views], clean: Mapping[str, Views], warn: float, together: int
+    masks: Mapping[str, Mask],
+    bad: Mapping[str, FeatureView],
+    clean: Mapping[str, FeatureView],
+    warn: float,
+    together: int,
 ) -> dict[str, float]:
     """Rule 3's numbers and the false alarm of rule 5."""
     p_b, se_b, _ = pooled(masks, bad)
@@ -168,15 +172,17 @@ def _says_too_little(x: Mapping[str, float], n_bad: int, n_clean: int, warn: flo
     return ""
 
 
-def moody(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str, Mask], runner: Runner | None) -> int:
+def moody(
+    spec: DetectorSpec, versions: Mapping[str, FeatureView], masks: Mapping[str, Mask], runner: Runner | None
+) -> int:
     """Rollouts that a function flags otherwise when it is asked a second time, all versions shuffled together."""
-    whole = Views.joined(versions.values())
+    whole = FeatureView.joined(versions.values())
     first = np.concatenate([masks[n] for n in versions])
     order = np.random.default_rng(0).permutation(len(whole))
     return int((flags(spec, whole.pick(order), runner) != first[order]).sum())
 
 
-def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str, Mask]) -> str:
+def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, FeatureView], masks: Mapping[str, Mask]) -> str:
     """Why a detector that says no more than the score is refused: it compares a reward component that is the outcome
     under another name, or its function flags what is right (or wrong) and nothing else. Empty where neither holds."""
     if spec.form == "threshold" and spec.feature.startswith("component:"):
@@ -197,25 +203,27 @@ def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Ma
     return ""
 
 
-def cost_of(spec: DetectorSpec, views: Sequence[Views], runner: Runner | None, spent: Callable[[], float]) -> float:
+def cost_of(
+    spec: DetectorSpec, views: Sequence[FeatureView], runner: Runner | None, spent: Callable[[], float]
+) -> float:
     """CPU-seconds per 1,000 rollouts, measured on up to TIMED of them read afresh."""
-    whole = thin(Views.joined(views), TIMED).batch
+    whole = thin(FeatureView.joined(views), TIMED).batch
     unread = whole.source.take(whole.rows.tolist())
     read = None if spec.form == "threshold" and spec.feature in LENGTHS else whole.traits
     began = spent()
-    some = Views(Batch.apart(unread, read))
+    some = FeatureView(Batch.apart(unread, read))
     flags(spec, some, runner)
     return 1000 * (spent() - began) / len(some)
 
 
-def pooled(masks: Mapping[str, Mask], versions: Mapping[str, Views]) -> tuple[float, float, float]:
+def pooled(masks: Mapping[str, Mask], versions: Mapping[str, FeatureView]) -> tuple[float, float, float]:
     """(flagged share, standard error clustered by task, upper confidence bound) over all versions together."""
     x = np.concatenate([masks[n] for n in versions])
     share, se = _share(x, [t for v in versions.values() for t in v.tasks])
     return share, se, min(1.0, share + 1.645 * se)
 
 
-def _tasks(views: Iterable[Views]) -> int:
+def _tasks(views: Iterable[FeatureView]) -> int:
     """Different tasks of some rollouts, at least 1."""
     return max(1, len({t for v in views for t in v.tasks}))
 
@@ -233,8 +241,8 @@ def _tail(z: float) -> float:
 def _counts(
     spec: DetectorSpec,
     masks: Mapping[str, Mask],
-    bad: Mapping[str, Views],
-    clean: Mapping[str, Views],
+    bad: Mapping[str, FeatureView],
+    clean: Mapping[str, FeatureView],
     runner: Runner | None,
     steps: Series,
     damage: Mapping[str, int],
@@ -245,7 +253,7 @@ def _counts(
         whole = fire_of_mask(masks[name], spec.warn - 1e-9)
         series = [(s, fire_of_mask(flags(spec, v, runner), spec.warn - 1e-9)) for s, v in steps.get(name, ())]
         fires[name] = over_steps(series, whole)
-    versions = [Version(n, True, damage=damage.get(n)) for n in bad] + [Version(n, False) for n in clean]
+    versions = [LabelledPolicy(n, True, damage=damage.get(n)) for n in bad] + [LabelledPolicy(n, False) for n in clean]
     c = test_detector(spec.name, fires, versions).unseen
     out = {
         "precision": c.precision,
@@ -262,7 +270,7 @@ def _counts(
 
 def most_alike(
     masks: Mapping[str, Mask],
-    versions: Mapping[str, Views],
+    versions: Mapping[str, FeatureView],
     builtin: Sequence[str],
     authored: Sequence[DetectorSpec],
     runner: Runner | None,

@@ -27,7 +27,7 @@ DROP = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class LabelledPolicy:
     """One policy of which the truth is known."""
 
     name: str
@@ -100,7 +100,7 @@ def damage_step(score: Sequence[tuple[int, float]], drop: float = DROP) -> int |
 def test_detector(
     name: str,
     fires: Mapping[str, Fire],
-    versions: Sequence[Version],
+    versions: Sequence[LabelledPolicy],
     rollouts: DetectorCounts | None = None,  # noqa: PT028
 ) -> DetectorTest:
     """Precision, recall, false-positive rate and lead time over versions, for those seen and unseen apart.
@@ -123,7 +123,7 @@ def test_detector(
 test_detector.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it by its name
 
 
-def _case(v: Version, f: Fire) -> DetectorCase:
+def _case(v: LabelledPolicy, f: Fire) -> DetectorCase:
     timed = v.bad and f.fired and v.damage is not None and f.step is not None
     return DetectorCase(
         version=v.name,

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from evotrainer.harness.columns.features import LENGTHS, Views
+from evotrainer.harness.columns.features import LENGTHS, FeatureView
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.records.findings import SHORTCUT, Finding
 
@@ -60,8 +60,8 @@ class Gap:
 
 
 def find_gap(
-    now: Mapping[str, Views],
-    before: Views,
+    now: Mapping[str, FeatureView],
+    before: FeatureView,
     findings: Iterable[Finding],
     pairs: Sequence[tuple[str, str]] = (),
 ) -> Gap | None:
@@ -85,7 +85,7 @@ def explained(findings: Sequence[Finding], kinds: set[str]) -> bool:
     return any(f.kind == SHORTCUT or (f.severity != "info" and (f.validity or f.kind in kinds)) for f in findings)
 
 
-def per_task(v: Views, x: Floats) -> dict[str, float]:
+def per_task(v: FeatureView, x: Floats) -> dict[str, float]:
     """Mean of the non-missing values per task."""
     out: dict[str, list[float]] = {}
     for task, value in zip(v.tasks, x.tolist(), strict=True):
@@ -113,7 +113,7 @@ def _together(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return {t: sum(x) / len(x) for t, x in out.items()}
 
 
-def _score_move(now: Mapping[str, Views], before: Views) -> Gap | None:
+def _score_move(now: Mapping[str, FeatureView], before: FeatureView) -> Gap | None:
     was = per_task(before, before.batch.truth)
     each = {name: per_task(v, v.batch.truth) for name, v in now.items()}
     single = {name: paired(x, was) for name, x in each.items()}
@@ -134,14 +134,14 @@ def _score_move(now: Mapping[str, Views], before: Views) -> Gap | None:
     return Gap("score_move", claim, numbers, moved)
 
 
-def _contradiction(now: Mapping[str, Views], before: Views, pair: tuple[str, str]) -> Gap | None:
+def _contradiction(now: Mapping[str, FeatureView], before: FeatureView, pair: tuple[str, str]) -> Gap | None:
     """The paid component rose and the true one by less, or the true one fell and the paid one held: the difference
     must have a size and errors of its own."""
 
-    def values(v: Views, name: str) -> Floats:
+    def values(v: FeatureView, name: str) -> Floats:
         return v.batch.truth if name == "outcome" else v.batch.component(name)
 
-    def gap_of(v: Views) -> dict[str, float]:
+    def gap_of(v: FeatureView) -> dict[str, float]:
         return per_task(v, values(v, pair[0]) - values(v, pair[1]))
 
     rise = paired(
@@ -167,7 +167,7 @@ def _contradiction(now: Mapping[str, Views], before: Views, pair: tuple[str, str
     return Gap("contradiction", claim, numbers | {"trials": float(len(moved))}, moved, pair)
 
 
-def _shift(now: Mapping[str, Views], before: Views) -> Gap | None:
+def _shift(now: Mapping[str, FeatureView], before: FeatureView) -> Gap | None:
     """The trait that moved farthest, in standard deviations of before."""
     best: Gap | None = None
     for name in LENGTHS:

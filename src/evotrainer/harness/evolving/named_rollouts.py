@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.records.names import read_label
 
 
-def halves(v: Views) -> list[tuple[str, Views]]:
-    """Two halves of the tasks."""
+def halves(v: FeatureView) -> list[tuple[str, FeatureView]]:
+    """Two halves of the tasks, by a hash of their names."""
     odd = v.odd_tasks
     return [("even", v.pick(np.flatnonzero(~odd))), ("odd", v.pick(np.flatnonzero(odd)))]
 
 
-def named_views(reader: RolloutReader, name: str) -> Views:
+def named_views(reader: RolloutReader, name: str) -> FeatureView:
     """Rollouts of a version by the name that gaps and admissions give it: `b1-s2 search`, `base search, odd tasks`,
     `b1-s1 step 1`, `b1-s1 first 4 steps`."""
     label = read_label(name)

@@ -15,7 +15,7 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, group_std
 from evotrainer.harness.whatif.replay import (
-    Replay,
+    ReplayInput,
     compose_or_stored,
     dead,
     in_band,
@@ -79,7 +79,7 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     return float((a * s).sum()) / math.sqrt(norm * n) if norm > 1e-12 and n else 0.0
 
 
-def forecast(x: Replay, numbers: Mapping[str, float], factor: str) -> float | None:
+def forecast(x: ReplayInput, numbers: Mapping[str, float], factor: str) -> float | None:
     """Expected change of one step's signal over noise, in units of what paying for correctness itself would give.
 
     0: nothing changes; negative: worse. An ordering score, no number of points. None where the replay says nothing
@@ -108,7 +108,7 @@ def forecast(x: Replay, numbers: Mapping[str, float], factor: str) -> float | No
     return (quality(b, rewards[1], x.new) - old) / ideal
 
 
-def _size_gain(x: Replay, numbers: Mapping[str, float]) -> float:
+def _size_gain(x: ReplayInput, numbers: Mapping[str, float]) -> float:
     alive = (1 - numbers["dead_after"]) / max(1e-9, 1 - numbers["dead_before"])
     return math.sqrt(x.new.group_size / x.old.group_size * max(0.0, alive))
 
@@ -133,7 +133,7 @@ class Shift:
         return self.after - self.before
 
 
-def shift(x: Replay, metric: str, numbers: Mapping[str, float], factor: str) -> Shift | None:
+def shift(x: ReplayInput, metric: str, numbers: Mapping[str, float], factor: str) -> Shift | None:
     """How a metric would move on the stored rollouts; None where the replay cannot see it."""
     b = x.batch
     if factor == "group_size":
@@ -190,7 +190,7 @@ def _error(parts: Floats, task: np.ndarray) -> float:
 
 
 def held_against(
-    prediction: Prediction, x: Replay, numbers: Mapping[str, float], factor: str
+    prediction: Prediction, x: ReplayInput, numbers: Mapping[str, float], factor: str
 ) -> tuple[Agreement, str, Shift | None]:
     """Can the prediction come true, by what is replayed?
 

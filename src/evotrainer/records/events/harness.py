@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from evotrainer.records.detectors import Admission, DetectorSpec, Flip
+from evotrainer.records.detectors import Admission, DetectorSpec, VerdictChange
 from evotrainer.records.findings import Quote
 from evotrainer.records.frozen import Frozen
 
@@ -56,5 +56,5 @@ class HarnessEvolved(Frozen):
     quotes: tuple[Quote, ...] = ()
     admissions: tuple[Admission, ...] = ()
     """Every proposed detector with its backtest, the refused ones as well."""
-    flips: tuple[Flip, ...] = ()
+    flips: tuple[VerdictChange, ...] = ()
     """Past verdicts that would read differently under this version."""

@@ -76,7 +76,7 @@ class BranchOpened(Frozen):
     intervention: Intervention | None = None
 
 
-class HumanGate(Frozen):
+class HumanApproval(Frozen):
     """id `r<n>/gate/<where>`; at the verdict gate REVISE withholds the promotion of `branch`."""
 
     round: int

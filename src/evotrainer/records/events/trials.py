@@ -84,12 +84,17 @@ class TrialFinished(Frozen):
     """SHA-256 of each part, in the same order: ties the rollouts to the ledger's hash chain."""
     health: tuple[HealthReport, ...] = ()
     world: dict[str, Any] = {}
-    """Environment knobs of its evaluations, where the protocol sets any."""
+    """Environment knobs of its evaluations, where the protocol sets any; read them as `env_knobs`."""
     files: dict[str, str] = {}
     """SHA-256 of what else it left (specification, all files of its policy; unsealed rollouts where it failed), by path
     relative to the run folder."""
     canary_flips: tuple[CanaryFlip, ...] = ()
     """Empty in ledgers of versions without canaries."""
+
+    @property
+    def env_knobs(self) -> dict[str, Any]:
+        """Environment knobs of its evaluations: the field's name in ledgers is `world`."""
+        return self.world
 
 
 class NoiseMeasured(Frozen):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.verdicts import Audit, Effect, Verdict
+from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
 
 
 class Judged(Frozen):
@@ -53,7 +53,7 @@ class Reestimated(Frozen):
     control_trials: tuple[str, ...]
     start_trials: tuple[str, ...] = ()
     evaluations: tuple[str, ...] = ()
-    """Evaluations that stand in for trials' own scores, where those are of another world."""
+    """Evaluations that stand in for trials' own scores, where those were made under other environment knobs."""
     noise: str = ""
     """Event with the pooled noise that the interval rests on."""
 
@@ -65,7 +65,7 @@ class Audited(Frozen):
     """
 
     round: int
-    audit: Audit
+    audit: ShortcutAudit
 
 
 class Promoted(Frozen):

@@ -23,10 +23,10 @@ import typing  # noqa: F401
 from typing import Any
 
 from evotrainer.sandbox.inside.cases import CaseRunner, read_request
-from evotrainer.sandbox.inside.relay import Candidate, Tester
+from evotrainer.sandbox.inside.relay import CandidateRelay, Tester
 
 random.seed(0)  # every program starts from the same state
-_ROLES: dict[str, Any] = {"cases": CaseRunner, "candidate": Candidate, "tester": Tester}
+_ROLES: dict[str, Any] = {"cases": CaseRunner, "candidate": CandidateRelay, "tester": Tester}
 
 
 def serve(request_fd: int, size: int, channel: int) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.chunk import from_table
 from evotrainer.harness.columns.extract import extract
-from evotrainer.harness.columns.source import Joined, Source, Stored
+from evotrainer.harness.columns.source import JoinedRollouts, RolloutSource, Stored
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.importers.base import Skipped
 from evotrainer.records.reading import open_part, read_checksum, row_group
@@ -31,7 +31,7 @@ KEPT = 4
 
 
 @dataclass
-class Group(Source):
+class PartRowGroup(RolloutSource):
     """One row group of a sealed part."""
 
     part: Path
@@ -71,7 +71,7 @@ class Group(Source):
     def column(self, name: str, rows: Sequence[int]) -> list[Any]:
         return self.stored.column(name, rows)
 
-    def take(self, rows: Sequence[int]) -> Source:
+    def take(self, rows: Sequence[int]) -> RolloutSource:
         return self.stored.take(rows)
 
 
@@ -79,13 +79,13 @@ _tables: OrderedDict[str, Stored] = OrderedDict()
 
 
 @dataclass
-class Opened(Joined):
+class Opened(JoinedRollouts):
     """A source of an audit, opened: row groups and objects, and what could not be read of it."""
 
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[Group]:
+def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[PartRowGroup]:
     """Row groups of a sealed part; a damaged part goes to `skipped`."""
     try:
         with open_part(part) as file:
@@ -95,4 +95,4 @@ def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[Group]:
     except StoreError as e:
         skipped.append(Skipped(str(part), str(e)))
         return
-    yield from (Group(part, g, n, f"{content}-{g}") for g, n in enumerate(rows))
+    yield from (PartRowGroup(part, g, n, f"{content}-{g}") for g, n in enumerate(rows))

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.harness.whatif.replay import Replay, lost
+from evotrainer.harness.whatif.replay import ReplayInput, lost
 from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
 from evotrainer.studies.backtest.sources import Subject
@@ -168,7 +168,7 @@ def _check_components(subject: Subject, new: Mapping[str, Any]) -> None:
 
 def _lost(subject: Subject, iv: Intervention) -> tuple[LostTask, ...]:
     b = subject.batch
-    x = Replay(b, subject.recipe, subject.recipe.with_factor(iv.factor, iv.new), subject.context)
+    x = ReplayInput(b, subject.recipe, subject.recipe.with_factor(iv.factor, iv.new), subject.context)
     gone = np.flatnonzero(lost(x).tasks)
     known = ~np.isnan(b.truth)
     n = np.bincount(b.task[known], minlength=b.n_tasks)

@@ -13,12 +13,12 @@ from pydantic import ValidationError
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch, HarnessContext
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.harness.evolving.authored import KNOWN, check_spec, flags
 from evotrainer.harness.evolving.detector_quality import (
     Fire,
-    Version,
+    LabelledPolicy,
     counts,
     fire_of,
     fire_of_mask,
@@ -31,7 +31,7 @@ from evotrainer.records.findings import MetricValue
 from evotrainer.records.frozen import explain
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.backtest.sources import is_own
-from evotrainer.studies.backtest.versions import Case, cases_of_others, cases_of_run
+from evotrainer.studies.backtest.versions import LabelledVersion, cases_of_others, cases_of_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Reads:
     def mask(self, batch: Batch) -> np.ndarray | None:
         """Rollouts it flags, boolean (N,); None where it speaks of batches only."""
         if self.spec is not None:
-            return flags(self.spec, Views(batch), self.runner)
+            return flags(self.spec, FeatureView(batch), self.runner)
         known = KNOWN.get(self.name)
         return None if known is None else np.asarray(known(batch), dtype=bool)
 
@@ -203,18 +203,18 @@ def backtest_detector(
             + (", ".join(c.name for c in cases[:20]) or "none")
         )
     fires = {c.name: _fire(detector, c) for c in known}
-    versions = [Version(c.name, bool(c.bad), c.seen, c.damage) for c in known]
+    versions = [LabelledPolicy(c.name, bool(c.bad), c.seen, c.damage) for c in known]
     lag = max((b - a for c in known for (a, _), (b, _) in zip(c.windows, c.windows[1:], strict=False)), default=0)
     test = test_detector(detector.name, fires, versions, _rollouts(detector, known))
     return Tested(test, detector.thresholds, tuple(c.name for c in cases if c.bad is None), lag)
 
 
-def _fire(detector: Reads, c: Case) -> Fire:
+def _fire(detector: Reads, c: LabelledVersion) -> Fire:
     whole = detector.fire(c.whole, c.context)
     return over_steps([(step, detector.fire(b, c.context)) for step, b in c.windows], whole) if whole.fired else whole
 
 
-def _rollouts(detector: Reads, cases: Sequence[Case]) -> Any:
+def _rollouts(detector: Reads, cases: Sequence[LabelledVersion]) -> Any:
     flagged, bad = [], []
     for c in cases:
         if c.labels is None or (mask := detector.mask(c.whole)) is None:
@@ -224,7 +224,7 @@ def _rollouts(detector: Reads, cases: Sequence[Case]) -> Any:
     return counts(np.concatenate(flagged), np.concatenate(bad)) if flagged else None
 
 
-def _name_truth(cases: Sequence[Case], bad: Sequence[str], seen: Sequence[str], label: str | None) -> None:
+def _name_truth(cases: Sequence[LabelledVersion], bad: Sequence[str], seen: Sequence[str], label: str | None) -> None:
     """Set `bad`, `seen` and `labels`; ConfigError for a name that is no version."""
     runs = {c.name.partition("/")[0] for c in cases}
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
-from evotrainer.judge.flips import GATES, SCORE_ONLY, Basis, Flip, flips
+from evotrainer.judge.verdict_changes import GATES, SCORE_ONLY, Basis, VerdictUnderRule, flips
 from evotrainer.records.frozen import explain
 from evotrainer.rules.judge_input import judge_config
 from evotrainer.studies.backtest.sources import is_own
@@ -28,12 +28,12 @@ class GateReplay:
     """A run's verdicts under another rule."""
 
     run: str
-    flips: tuple[Flip, ...]
+    flips: tuple[VerdictUnderRule, ...]
     invalid: dict[str, str]
     """Branches known to be invalid -> why; a rule that promotes one of them was fooled."""
 
     @property
-    def flipped(self) -> list[Flip]:
+    def flipped(self) -> list[VerdictUnderRule]:
         return [f for f in self.flips if f.flipped]
 
     def promotions(self, *, now: bool) -> tuple[int, int]:

@@ -25,7 +25,7 @@ WINDOWS = 10
 
 
 @dataclass(slots=True)
-class Case:
+class LabelledVersion:
     """One version: rollouts at its end, rollouts over its training, and its truth."""
 
     name: str
@@ -39,7 +39,7 @@ class Case:
     """Which rollouts of `whole` are bad, boolean (N,)."""
 
 
-def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int | None) -> list[Case]:
+def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int | None) -> list[LabelledVersion]:
     """A case for every branch of a run with a complete training."""
     from evotrainer import api
 
@@ -64,7 +64,7 @@ def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int |
             curve=_curve(run, trials),
         )
         out.append(
-            Case(
+            LabelledVersion(
                 f"{folder.name}/{name}",
                 batches[0],
                 context,
@@ -146,7 +146,9 @@ def _batches(
     return batch_of(whole, traits, end if len(end) else training), windows
 
 
-def cases_of_others(paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None) -> list[Case]:
+def cases_of_others(
+    paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None
+) -> list[LabelledVersion]:
     """A case for every run, branch and split of other rollouts."""
     from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
     from evotrainer.studies.audit.reading import batch_of, subjects_of
@@ -156,7 +158,9 @@ def cases_of_others(paths: Sequence[Path], format: str | None, cache: Path | Non
         for name, rows in subjects_of(traits):
             batch = batch_of(whole, traits, rows)
             context = HarnessContext(proxy=proxy_pair(batch), paid=paid_weights(batch), curve=learning_curve(batch))
-            out.append(Case(f"{Path(source.label).name} {name}".strip().replace("/", "_"), batch, context, None))
+            out.append(
+                LabelledVersion(f"{Path(source.label).name} {name}".strip().replace("/", "_"), batch, context, None)
+            )
     names = [c.name for c in out]
     for i, c in enumerate(out):
         if names.count(c.name) > 1:

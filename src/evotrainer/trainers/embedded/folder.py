@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from evotrainer.errors import TrainerError
 from evotrainer.records.durable import fsync, replace_folder, write_trouble
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
 
 WEIGHTS = "model.safetensors"
@@ -69,7 +69,7 @@ def load_policy(folder: Path, trainable: bool = False) -> Loaded:
         config = json.loads((folder / "config.json").read_text())
     except (OSError, ValueError) as e:
         raise TrainerError(f"policy {folder}: config.json cannot be read ({e}); restore the policy folder") from None
-    shape = Shape.from_hf_config(config, str(folder))
+    shape = DecoderShape.from_hf_config(config, str(folder))
     try:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as e:

@@ -21,9 +21,9 @@ from trl.models import unwrap_model_for_generation
 
 from evotrainer.errors import EvoTrainerError, TrainerError
 from evotrainer.records.rollout import Rollout
-from evotrainer.trainers.trl.attempts import Attempt
-from evotrainer.trainers.trl.generate import Said, sample
-from evotrainer.trainers.trl.session import Session
+from evotrainer.trainers.trl.attempts import TrlAttempt
+from evotrainer.trainers.trl.generate import SampledTurn, sample
+from evotrainer.trainers.trl.session import TrlSession
 from evotrainer.trainers.trl.tools import Logprob, Played, TrlWorld, blame, played_by_trl, read_back, rows_of
 
 REWARD = "evotrainer_reward"
@@ -31,10 +31,10 @@ REWARD = "evotrainer_reward"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GrpoRow:
     """One rollout of the batch."""
 
-    attempt: Attempt
+    attempt: TrlAttempt
     rollout: Rollout
     counted: bool
     """False: filtered out, or lost to an infrastructure fault; in no loss and no normaliser."""
@@ -57,22 +57,22 @@ def recorded_reward(completions: Sequence[Any], **columns: Any) -> list[float | 
 class AttemptSampler(GRPOTrainer):
     """Samples and scores attempts. `rows`: those of this process that TRL is given as its own rollouts."""
 
-    def __init__(self, session: Session, **kwargs: Any) -> None:
+    def __init__(self, session: TrlSession, **kwargs: Any) -> None:
         self.session = session
-        self.rows: list[Row] = []
+        self.rows: list[GrpoRow] = []
         self.played: Played | None = None
-        self.played_world = world = played_by_trl(session.world)
+        self.played_environment = environment = played_by_trl(session.environment)
         rows = session.recipe.prompts_per_step
         super().__init__(
             train_dataset=Dataset.from_dict({"prompt": [""] * rows}),  # tasks are drawn by the session
-            rollout_func=None if world else self._rows_as_rollouts,
-            reward_funcs=[recorded_reward, *(world.reward_functions.values() if world else ())],
-            environment_factory=world.environment_factory if world else None,
+            rollout_func=None if environment else self._rows_as_rollouts,
+            reward_funcs=[recorded_reward, *(environment.reward_functions.values() if environment else ())],
+            environment_factory=environment.environment_factory if environment else None,
             **kwargs,
         )
         self.remove_callback(PrinterCallback)
         self.tool_loop: dict[str, Any] = {}
-        if world:
+        if environment:
             self._put_the_tool_loop_aside()
 
     def _put_the_tool_loop_aside(self) -> None:
@@ -86,7 +86,7 @@ class AttemptSampler(GRPOTrainer):
         for k in ("reward_funcs", "reward_func_names", "reward_processing_classes", "reward_weights"):
             setattr(self, k, getattr(self, k)[:1])
 
-    def say(self, contexts: Sequence[Sequence[int]], room: int = 1 << 30) -> list[Said]:
+    def say(self, contexts: Sequence[Sequence[int]], room: int = 1 << 30) -> list[SampledTurn]:
         """One turn of the policy in training for each context; `room`: tokens that the longest of them leaves."""
         if self.use_vllm:
             return self._vllm(contexts)
@@ -106,7 +106,7 @@ class AttemptSampler(GRPOTrainer):
             finally:
                 model.train(training)
 
-    def _vllm(self, contexts: Sequence[Sequence[int]]) -> list[Said]:
+    def _vllm(self, contexts: Sequence[Sequence[int]]) -> list[SampledTurn]:
         if self.state.global_step != self._last_loaded_step:
             self.vllm_generation.sync_weights()
             self._last_loaded_step = self.state.global_step
@@ -117,20 +117,25 @@ class AttemptSampler(GRPOTrainer):
             profiler=profiling_context(self, "vLLM.generate"),
         )
         return [
-            Said(list(i), [math.nan if x[0] is None else x[0] for x in lp], [], bool(i) and i[-1] in self.eos_token_ids)
+            SampledTurn(
+                list(i), [math.nan if x[0] is None else x[0] for x in lp], [], bool(i) and i[-1] in self.eos_token_ids
+            )
             for i, lp in zip(ids, logprobs, strict=True)
         ]
 
-    def attempts(self, plan: Sequence[tuple[Any, range]]) -> list[Attempt]:
+    def attempts(self, plan: Sequence[tuple[Any, range]]) -> list[TrlAttempt]:
         """Attempts of this process's share of a plan."""
         if not plan:
             return []
-        world = self.played_world
-        return self.session.attempts(self.say, plan) if world is None else self.play(plan, world)
+        environment = self.played_environment
+        return self.session.attempts(self.say, plan) if environment is None else self.play(plan, environment)
 
-    def play(self, plan: Sequence[tuple[Any, Sequence[int]]], world: TrlWorld) -> list[Attempt]:
+    def play(self, plan: Sequence[tuple[Any, Sequence[int]]], environment: TrlWorld) -> list[TrlAttempt]:
         """The same, by TRL's tool loop in the user's environment."""
-        names = [*world.reward_functions, *(["reward"] if hasattr(world.environment_factory, "get_reward") else [])]
+        names = [
+            *environment.reward_functions,
+            *(["reward"] if hasattr(environment.environment_factory, "get_reward") else []),
+        ]
         self.played = Played()
         try:
             with self._set(**self.tool_loop):
@@ -138,10 +143,10 @@ class AttemptSampler(GRPOTrainer):
         except EvoTrainerError:
             raise
         except Exception as e:
-            raise blame(e, world) from e
+            raise blame(e, environment) from e
         played, self.played = self.played, None
         self.session.clock.mark("sample")
-        return read_back(played, plan, world, names, self.session.sampling.stops)
+        return read_back(played, plan, environment, names, self.session.sampling.stops)
 
     def _generate(self, prompts: Any) -> Any:
         sampled = super()._generate(prompts)
@@ -173,7 +178,7 @@ class AttemptSampler(GRPOTrainer):
             self.played.rewards = rewards[at : at + len(prompts), 1:].tolist()
         return rewards
 
-    def sample_plan(self, plan: Sequence[tuple[Any, range]]) -> list[Attempt]:
+    def sample_plan(self, plan: Sequence[tuple[Any, range]]) -> list[TrlAttempt]:
         """Scored attempts for the whole plan, in order, on every process; each samples and scores its share."""
         n, i = self.accelerator.num_processes, self.accelerator.process_index
         if n == 1:

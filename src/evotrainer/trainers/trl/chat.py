@@ -41,7 +41,7 @@ def messages(turns: Sequence[Any]) -> list[dict[str, str]]:
     return out
 
 
-class Transcript:
+class ChatCodec:
     """Encodes and decodes for one policy. `stops`: ids that end an action.
 
     `note`: what a reader should know of the template that is used; empty where it is the policy's own.
@@ -203,7 +203,7 @@ def check_policy_turns(folder: Path, options: TrlOptions, tools: bool = False) -
     try:
         if tools:
             return _check_tools(tokenizer)
-        transcript = Transcript(
+        transcript = ChatCodec(
             tokenizer, _declared_stops(folder, tokenizer), options.chat, options.chat_template_kwargs
         )
         transcript.check_turns()

@@ -20,10 +20,10 @@ from evotrainer.errors import TrainerError
 from evotrainer.trainers.base import RolloutSink
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.schedule import learning_rate, seed_of
-from evotrainer.trainers.trl.attempt_sampler import REWARD, AttemptSampler, Row
-from evotrainer.trainers.trl.attempts import Attempt
+from evotrainer.trainers.trl.attempt_sampler import REWARD, AttemptSampler, GrpoRow
+from evotrainer.trainers.trl.attempts import TrlAttempt
 from evotrainer.trainers.trl.generate import padded
-from evotrainer.trainers.trl.session import Session
+from evotrainer.trainers.trl.session import TrlSession
 
 BY_ROW = ("grpo", "dr_grpo")
 """TRL losses that divide by the number of rows, dropped ones included."""
@@ -49,7 +49,7 @@ class Grpo(AttemptSampler):
 
     def __init__(
         self,
-        session: Session,
+        session: TrlSession,
         sink: RolloutSink,
         on_step: Callable[[dict[str, float]], None],
         **kwargs: Any,
@@ -90,7 +90,7 @@ class Grpo(AttemptSampler):
         wanted = s.recipe.prompts_per_step
         chosen = sorted(self.groups, key=lambda g: not g.kept)[:wanted]
         rows = [
-            Row(cast("Attempt", a), r, r.advantage is not None, s.recipe.mask_truncated and a.finish == "length")
+            GrpoRow(cast("TrlAttempt", a), r, r.advantage is not None, s.recipe.mask_truncated and a.finish == "length")
             for g in chosen
             for a, r in zip(g.attempts, g.rollouts, strict=True)
         ]

@@ -16,7 +16,7 @@ import torch
 
 from evotrainer.errors import TrainerError
 from evotrainer.trainers.clock import cpu_now
-from evotrainer.trainers.trl.chat import Transcript
+from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.folder import context_of, load_model, load_tokenizer, save_folder, stop_ids
 from evotrainer.trainers.trl.generate import padded
 
@@ -136,7 +136,7 @@ def warm_start(
         model = make_model(tokenizer, shape, seed)
     else:
         tokenizer, model = load_tokenizer(start), load_model(start, torch.float32)
-    transcript = Transcript(tokenizer, stop_ids(model, tokenizer), chat if isinstance(chat, bool) else "auto")
+    transcript = ChatCodec(tokenizer, stop_ids(model, tokenizer), chat if isinstance(chat, bool) else "auto")
     rows = [transcript.demonstration(i, d) for i, d in enumerate(demos)]
     longest = max(len(ids) for ids, _ in rows)
     if longest > context_of(model):

@@ -16,7 +16,7 @@ from evotrainer.trainers.base import TrainRequest
 from evotrainer.trainers.schedule import seed_of
 from evotrainer.trainers.trl.generate import Sampling
 from evotrainer.trainers.trl.options import TrlOptions
-from evotrainer.trainers.trl.session import WRITING, Session
+from evotrainer.trainers.trl.session import WRITING, TrlSession
 
 
 def bookkeeping(o: TrlOptions, request: TrainRequest, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def process_zero_first(rank: int, processes: int) -> Iterator[None]:
         torch.distributed.barrier()
 
 
-def resume(session: Session, rank: int, args: Any) -> Path | None:
+def resume(session: TrlSession, rank: int, args: Any) -> Path | None:
     """The checkpoint to go on from; process 0 mends what a kill left behind before the others look."""
     with process_zero_first(rank, args.world_size):
         return session.restore()

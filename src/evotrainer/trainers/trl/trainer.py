@@ -18,15 +18,15 @@ from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.output import print
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.weights import weights_sha256
-from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, TrainResult, World
+from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.bases import is_adapter, note_base
-from evotrainer.trainers.clock import Clock
+from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.rollouts import evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
-from evotrainer.trainers.trl.attempts import Attempt, run_attempts
-from evotrainer.trainers.trl.chat import Transcript
+from evotrainer.trainers.trl.attempts import TrlAttempt, run_attempts
+from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.folder import (
     context_of,
     device_of,
@@ -39,7 +39,7 @@ from evotrainer.trainers.trl.folder import (
 from evotrainer.trainers.trl.generate import sample
 from evotrainer.trainers.trl.mapping import check, config_fields
 from evotrainer.trainers.trl.options import TrlOptions, parse
-from evotrainer.trainers.trl.session import ANCHOR_DEMOS, WRITING, Anchor, Session
+from evotrainer.trainers.trl.session import ANCHOR_DEMOS, WRITING, TrlSession, TrlSftDemonstrations
 from evotrainer.trainers.trl.setup import bookkeeping, join_group, lora_config, process_zero_first, resume, sampling
 from evotrainer.trainers.trl.tools import played_by_trl
 
@@ -50,7 +50,7 @@ class TrlTrainer:
     """Trainer of causal language models through TRL's GRPOTrainer; `options`: see `TrlOptions`.
 
     In a process of a torch.distributed group (torchrun, Ray Train) `train` is data parallel: every process calls it
-    with the same request and its own world; process 0 alone calls `sink` and `on_step` and writes checkpoints and
+    with the same request and its own environment; process 0 alone calls `sink` and `on_step` and writes checkpoints and
     policy.
     """
 
@@ -73,13 +73,13 @@ class TrlTrainer:
     def train(
         self,
         request: TrainRequest,
-        world: World,
+        environment: TrainerEnvironment,
         sink: RolloutSink,
         on_step: Callable[[dict[str, float]], None],
     ) -> TrainResult:
         """Train `recipe.steps` steps, or the rest of them where `work_dir` holds a checkpoint of this request.
 
-        TrainerError, ConfigError or the world's own errors;
+        TrainerError, ConfigError or the environment's own errors;
         nothing is written but checkpoints and, at the end, the policy.
         """
         from trl import GRPOConfig
@@ -88,10 +88,10 @@ class TrlTrainer:
 
         self._loaded = None
         recipe, options = request.recipe, self.options
-        check_components(recipe, world.components)
+        check_components(recipe, environment.components)
         check(recipe, options)
         processes = join_group()
-        if played_by_trl(world) and recipe.resample and processes > 1:
+        if played_by_trl(environment) and recipe.resample and processes > 1:
             raise ConfigError("trainer trl: resample: TRL's tool loop needs equal shares in all processes; set it to 0")
         device = device_of(options)
         dtype = forward_dtype(options, device)
@@ -103,7 +103,7 @@ class TrlTrainer:
         tokenizer = load_tokenizer(request.policy_dir, options)
         adapters = options.lora is not None
         model = load_model(request.policy_dir, dtype if adapters else torch.float32, options, merge=True)
-        session = self._session(request, world, tokenizer, model, fields)
+        session = self._session(request, environment, tokenizer, model, fields)
         checkpoint = resume(session, args.process_index, args)
         if session.step < recipe.steps:
             if recipe.kl_beta > 0 and not adapters and is_adapter(request.policy_dir):
@@ -141,45 +141,45 @@ class TrlTrainer:
     def _session(
         self,
         request: TrainRequest,
-        world: World,
+        environment: TrainerEnvironment,
         tokenizer: Any,
         model: Any,
         fields: dict[str, Any],
         tasks: Sequence[Any] | None = None,
         greedy: bool = False,
-    ) -> Session:
+    ) -> TrlSession:
         recipe, i = request.recipe, request.identity
         stops = stop_ids(model, tokenizer)
-        transcript = self._transcript(tokenizer, stops, recipe.max_turns if played_by_trl(world) is None else 1)
-        tasks = list(world.tasks("train")) if tasks is None else tasks
+        transcript = self._transcript(tokenizer, stops, recipe.max_turns if played_by_trl(environment) is None else 1)
+        tasks = list(environment.tasks("train")) if tasks is None else tasks
         anchor = None
         if recipe.sft_anchor > 0:
-            demos = world.demonstrations(ANCHOR_DEMOS, i.seed)
+            demos = environment.demonstrations(ANCHOR_DEMOS, i.seed)
             check(recipe, self.options, demonstrations=bool(demos))
             rows = [transcript.demonstration(n, d) for n, d in enumerate(demos)]
-            anchor = Anchor(rows, random.Random(seed_of(i.seed, "anchor")))
+            anchor = TrlSftDemonstrations(rows, random.Random(seed_of(i.seed, "anchor")))
         settings = hashlib.sha256(json.dumps(self.options.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-        return Session(
+        return TrlSession(
             request=request,
             key="/".join(
                 [i.run, i.branch, str(i.seed), recipe.hash, self.policy_sha256(request.policy_dir), settings[:16]]
             ),
             config=fields,
-            world=world,
+            environment=environment,
             tasks=tasks,
             transcript=transcript,
             sampling=sampling(self.options, recipe, stops, tokenizer, greedy),
             context=context_of(model),
             stream=TaskStream(tasks, recipe.curriculum, seed_of(i.seed, "tasks")),
-            clock=Clock(),
+            clock=PhaseTimer(),
             anchor=anchor,
             keep_tokens=self.options.keep_tokens,
         )
 
-    def _transcript(self, tokenizer: Any, stops: tuple[int, ...], max_turns: int) -> Transcript:
+    def _transcript(self, tokenizer: Any, stops: tuple[int, ...], max_turns: int) -> ChatCodec:
         """TrainerError where the template cannot carry so many turns;
         another template than the policy's is told once."""
-        transcript = Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
+        transcript = ChatCodec(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
         if max_turns > 1:
             transcript.check_turns()
             if transcript.note and not self._told:
@@ -198,27 +198,31 @@ class TrlTrainer:
 
     # -- evaluation -------------------------------------------------------------------------------------------------
 
-    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[list[Rollout]]:
+    def evaluate(self, request: EvalRequest, environment: TrainerEnvironment, sink: RolloutSink) -> list[list[Rollout]]:
         """Groups in task order; the seed, not the branch, decides the random numbers."""
-        tasks, where = to_evaluate(request, world, keep_tokens=self.options.keep_tokens)
+        tasks, where = to_evaluate(request, environment, keep_tokens=self.options.keep_tokens)
         if not tasks:
             return []
         torch.manual_seed(seed_of(request.identity.seed, request.split, "evaluation"))
         plan = [(t, range(request.attempts)) for t in tasks]
-        attempts = self._play if played_by_trl(world) else self._attempts
-        groups = evaluated(attempts(request, world, plan, where.knobs), where, request)
+        attempts = self._play if played_by_trl(environment) else self._attempts
+        groups = evaluated(attempts(request, environment, plan, where.env_knobs), where, request)
         sink(groups)
         return groups
 
     def _attempts(
-        self, request: EvalRequest, world: World, plan: Sequence[tuple[Any, range]], knobs: Mapping[str, Any]
-    ) -> list[Attempt]:
+        self,
+        request: EvalRequest,
+        environment: TrainerEnvironment,
+        plan: Sequence[tuple[Any, range]],
+        knobs: Mapping[str, Any],
+    ) -> list[TrlAttempt]:
         recipe = request.recipe
         tokenizer, model = self._policy(Path(request.policy_dir))
         stops = stop_ids(model, tokenizer)
         how = sampling(self.options, recipe, stops, tokenizer, request.greedy)
         return run_attempts(
-            world,
+            environment,
             lambda contexts: sample(model, contexts, how),
             self._transcript(tokenizer, stops, recipe.max_turns),
             plan,
@@ -231,8 +235,12 @@ class TrlTrainer:
         )
 
     def _play(
-        self, request: EvalRequest, world: World, plan: Sequence[tuple[Any, range]], knobs: Mapping[str, Any]
-    ) -> list[Attempt]:
+        self,
+        request: EvalRequest,
+        environment: TrainerEnvironment,
+        plan: Sequence[tuple[Any, range]],
+        knobs: Mapping[str, Any],
+    ) -> list[TrlAttempt]:
         """By the loop that plays them in training: a GRPOTrainer that does not train."""
         from trl import GRPOConfig
 
@@ -251,7 +259,7 @@ class TrlTrainer:
             args._n_gpu = min(1, args.n_gpu)
             tokenizer, model = self._policy(asked.policy_dir)
             tasks = [task for task, _ in plan]
-            session = self._session(asked, world, tokenizer, model, fields, tasks, request.greedy)
+            session = self._session(asked, environment, tokenizer, model, fields, tasks, request.greedy)
             player = Grpo(session, lambda _: None, lambda _: None, model=model, args=args, processing_class=tokenizer)
             model.eval()
             torch.manual_seed(seed_of(request.identity.seed, request.split, "evaluation"))

@@ -32,7 +32,7 @@ class BoundaryError(BaseException):
     """The solution broke the protocol or claimed what is not believed. No test catches it by `except Exception`."""
 
 
-class Session:
+class SolutionSession:
     """One connection. `allowed`: places where the solution's objects may decide; None: all, and they are noted."""
 
     def __init__(self, wire: Wire, allowed: frozenset[str] | None, folder: str) -> None:

@@ -116,22 +116,22 @@ def grade_one(config: Any, folder: Path) -> None:
     """Answers to the first task, right, wrong and malformed ones, graded as in training; RuntimeError for a fault."""
     import pyarrow.parquet as pq
 
-    from evotrainer.extras.verl.scoring import Grader
+    from evotrainer.extras.verl.scoring import ProcessGrader
 
-    grader = Grader(folder)
+    grader = ProcessGrader(folder)
     first = pq.read_table(config.data.train_files, columns=["reward_model"]).slice(0, 1).to_pylist()[0]
-    world = grader.environment()
+    environment = grader.environment()
     try:
         task = grader.task("train", first["reward_model"]["ground_truth"])
-        for text in ("0", *(demo[1] for demo in world.demonstrations(3, 0))):
-            episode = world.reset(task, grader.recipe.knobs)
-            world.step([episode], [text], ["stop"])
+        for text in ("0", *(demo[1] for demo in environment.demonstrations(3, 0))):
+            episode = environment.reset(task, grader.recipe.knobs)
+            environment.step([episode], [text], ["stop"])
             episode.done = True
-            (score,) = world.score([episode])
+            (score,) = environment.score([episode])
             if score.error_kind:
                 raise RuntimeError(f"grading fails in verl's environment: {score.error_kind}: {score.error}")
     finally:
-        world.close()
+        environment.close()
 
 
 def main() -> None:

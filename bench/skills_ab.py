@@ -1,7 +1,9 @@
 """Do skills help? The same task with and without them: same seeds, same budget, pairs of runs, one table.
 
-Each repeat is a pair of runs whose RL seeds are the task file's, shifted; within a pair everything but `run.skills` is
-the same, also the agent's random draws. A pair's runs share no computation, so each arm pays for its own noise floor.
+    python -m bench.skills_ab tasks/math.toml --skills skills/ --out compare/ --repeats 5
+
+Each repeat is a pair of runs whose RL seeds are the task file's, shifted; within a pair everything but `run.skills` is the
+same, also the agent's random draws. A pair's runs share no computation, so each arm pays for its own noise floor.
 """
 
 from __future__ import annotations
@@ -280,3 +282,25 @@ def render(c: Comparison) -> str:
 
 def _number(x: float | None, scale: int) -> str:
     return "–" if x is None else f"{scale * x:+.2f}" if scale == 100 else f"{x:.1f}"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Called again with the same --out, it goes on."""
+    import argparse
+
+    from evotrainer.records.console import Console
+    from evotrainer.views.terminal import LiveView
+
+    p = argparse.ArgumentParser(description="Do skills help? Pairs of runs with and without them, one table.")
+    p.add_argument("task", type=Path, help="task file (TOML)")
+    p.add_argument("overrides", nargs="*", help="overrides of the task file, section.name=value")
+    p.add_argument("--skills", action="append", required=True, help="library of the arm with skills, repeatable")
+    p.add_argument("--out", type=Path, required=True, help="folder for all runs and the results")
+    p.add_argument("--repeats", type=int, default=3, help="pairs of runs, each with seeds of its own")
+    a = p.parse_intermixed_args(argv)
+    done = compare(a.task, a.overrides, a.skills, a.out, a.repeats, lambda run: LiveView(run, Console(), plain=True))
+    print(render(done).rstrip())
+
+
+if __name__ == "__main__":
+    main()

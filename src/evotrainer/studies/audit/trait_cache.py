@@ -17,7 +17,7 @@ from evotrainer.errors import StoreError
 from evotrainer.harness.columns.trait_files import load, save
 from evotrainer.harness.columns.traits import VERSION, Traits, join
 from evotrainer.importers.base import Skipped
-from evotrainer.studies.audit.units import SAMPLED_FROM, Group, Opened
+from evotrainer.studies.audit.units import SAMPLED_FROM, Opened, PartRowGroup
 
 PARALLEL_FROM = 4
 """Unread row groups from which reading is spread over processes."""
@@ -37,10 +37,10 @@ class CacheError(StoreError):
 def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Progress | None = None) -> Traits:
     """Traits of all units, in order: kept ones as they are, the rest read now, side by side where it is much."""
     sampled = whole.n >= SAMPLED_FROM
-    leading = [u for u in takewhile(lambda u: isinstance(u, Group), whole.parts) if isinstance(u, Group)]
+    leading = [u for u in takewhile(lambda u: isinstance(u, PartRowGroup), whole.parts) if isinstance(u, PartRowGroup)]
     together, covered = _together(leading, sampled, cache)
     rest = whole.parts[covered:]
-    todo = [u for u in rest if isinstance(u, Group) and not kept_path(u, sampled, cache).is_file()]
+    todo = [u for u in rest if isinstance(u, PartRowGroup) and not kept_path(u, sampled, cache).is_file()]
     cores = workers or len(os.sched_getaffinity(0))
     tell = say or (lambda what, done, of: None)
     if len(todo) >= PARALLEL_FROM and cores > 1:
@@ -50,12 +50,12 @@ def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Pro
             tell("reading rollouts", i, len(todo))
             keep_or_skip(group, sampled, cache)
     parts = [together] if together is not None else []
-    lost: list[Group] = []
+    lost: list[PartRowGroup] = []
     for unit in rest:
-        found = _kept(unit, sampled, cache) if isinstance(unit, Group) else unit.read(sampled)
+        found = _kept(unit, sampled, cache) if isinstance(unit, PartRowGroup) else unit.read(sampled)
         if found is not None:
             parts.append(found)
-        elif isinstance(unit, Group):
+        elif isinstance(unit, PartRowGroup):
             lost.append(unit)
     for group in lost:
         whole.parts.remove(group)
@@ -70,18 +70,18 @@ def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Pro
     return traits
 
 
-def kept_path(unit: Group, sampled: bool, cache: Path) -> Path:
+def kept_path(unit: PartRowGroup, sampled: bool, cache: Path) -> Path:
     """Where the traits of a row group are kept."""
     key = hashlib.blake2b(f"{unit.key}/{VERSION}/{int(sampled)}".encode(), digest_size=16).hexdigest()
     return cache / "traits" / key[:2] / f"{key}.npz"
 
 
-def keep(unit: Group, sampled: bool, cache: Path) -> None:
+def keep(unit: PartRowGroup, sampled: bool, cache: Path) -> None:
     """Read a row group's traits and keep them; a full or read-only cache raises CacheError."""
     _write(kept_path(unit, sampled, cache), save(unit.read(sampled)), cache)
 
 
-def keep_or_skip(unit: Group, sampled: bool, cache: Path) -> None:
+def keep_or_skip(unit: PartRowGroup, sampled: bool, cache: Path) -> None:
     """`keep`; a damaged row group is left out (and named afterwards), a cache that cannot be written is an error."""
     try:
         keep(unit, sampled, cache)
@@ -91,7 +91,7 @@ def keep_or_skip(unit: Group, sampled: bool, cache: Path) -> None:
         return
 
 
-def _kept(unit: Group, sampled: bool, cache: Path) -> Traits | None:
+def _kept(unit: PartRowGroup, sampled: bool, cache: Path) -> Traits | None:
     """Kept traits of a row group; read once more where what was kept is damaged; None where the row group is."""
     path = kept_path(unit, sampled, cache)
     found = load(path) if path.is_file() else None
@@ -114,12 +114,12 @@ def _write(path: Path, data: bytes, cache: Path) -> None:
         raise CacheError(f"cannot keep traits in {cache}: {e.strerror}; free space, or give another --cache") from e
 
 
-def _together_path(leading: Sequence[Group], sampled: bool, cache: Path) -> Path:
+def _together_path(leading: Sequence[PartRowGroup], sampled: bool, cache: Path) -> Path:
     key = hashlib.blake2b(f"{leading[0].key}/{VERSION}/{int(sampled)}".encode(), digest_size=16).hexdigest()
     return cache / "together" / f"{key}.npz"
 
 
-def _together(leading: Sequence[Group], sampled: bool, cache: Path) -> tuple[Traits | None, int]:
+def _together(leading: Sequence[PartRowGroup], sampled: bool, cache: Path) -> tuple[Traits | None, int]:
     """(traits of the first row groups, how many these are), as kept put together; (None, 0) where they are not."""
     if len(leading) < JOIN_FROM:
         return None, 0
@@ -134,14 +134,14 @@ def _together(leading: Sequence[Group], sampled: bool, cache: Path) -> tuple[Tra
     return (traits, len(keys)) if traits is not None else (None, 0)
 
 
-def _keep_together(traits: Traits, leading: Sequence[Group], sampled: bool, cache: Path) -> None:
+def _keep_together(traits: Traits, leading: Sequence[PartRowGroup], sampled: bool, cache: Path) -> None:
     path = _together_path(leading, sampled, cache)
     path.with_suffix(".json").unlink(missing_ok=True)
     _write(path, save(traits), cache)
     _write(path.with_suffix(".json"), json.dumps([u.key for u in leading]).encode(), cache)
 
 
-def _keep_all(todo: Sequence[Group], sampled: bool, cache: Path, workers: int, say: Progress) -> None:
+def _keep_all(todo: Sequence[PartRowGroup], sampled: bool, cache: Path, workers: int, say: Progress) -> None:
     """Spread row groups over worker processes;
     what one leaves undone (killed, out of memory) is read here afterwards."""
     threads = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

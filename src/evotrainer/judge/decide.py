@@ -13,12 +13,12 @@ from typing import Literal
 from pydantic import Field
 
 from evotrainer.judge import checks, stats
-from evotrainer.judge.spending import Look, share
+from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.records.differences import CLOSE, differences
 from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.verdicts import Audit, Effect, GateResult, Verdict
+from evotrainer.records.verdicts import Effect, GateResult, ShortcutAudit, Verdict
 
 FUTILE = 0.95
 """One-sided confidence at which a worthwhile effect counts as excluded, so that no more seeds are asked for."""
@@ -51,13 +51,13 @@ def judge(
     branch_trials: Sequence[TrialFinished],
     control_trials: Sequence[TrialFinished],
     noise: NoiseMeasured | None,
-    look: Look,
+    look: InterimAnalysis,
     config: JudgeConfig | None = None,
     *,
     findings: Sequence[Finding] = (),
     control_findings: Sequence[Finding] = (),
     audits: Mapping[str, bool] | None = None,
-    shortcuts: Sequence[Audit] = (),
+    shortcuts: Sequence[ShortcutAudit] = (),
     proxy: tuple[str, str] | None = None,
     ahead: str = "",
 ) -> Verdict:
@@ -109,7 +109,7 @@ def _settled(
     kind: Kind,
     reason: str,
     effect: Effect | None = None,
-    spent: Look | None = None,
+    spent: InterimAnalysis | None = None,
 ) -> Verdict:
     """The verdict; `spent`: the look that it used up."""
     return Verdict(
@@ -145,7 +145,7 @@ def _before_the_effect(
     yield same, None if same.passed else "reject"
 
 
-def _more_seeds(effect: Effect, parts: stats.Components, look: Look, config: JudgeConfig) -> int | None:
+def _more_seeds(effect: Effect, parts: stats.Components, look: InterimAnalysis, config: JudgeConfig) -> int | None:
     """Seeds per branch that would decide at the next look's level, were the mean to stay; None where none would.
 
     Where the observed mean would not do, but an effect that is worthwhile is neither excluded nor out of reach: all
@@ -163,7 +163,9 @@ def _more_seeds(effect: Effect, parts: stats.Components, look: Look, config: Jud
     return config.max_seeds if in_reach and not excluded else None
 
 
-def _decide(effect: Effect, look: Look, config: JudgeConfig, rose: GateResult, more: int | None) -> tuple[Kind, str]:
+def _decide(
+    effect: Effect, look: InterimAnalysis, config: JudgeConfig, rose: GateResult, more: int | None
+) -> tuple[Kind, str]:
     """Promote, reject or ask for seeds, from the effect and the proxy gate."""
     points = f"{100 * effect.mean:+.1f} points [{100 * effect.low:+.1f}, {100 * effect.high:+.1f}]"
     worth = effect.mean >= config.min_effect
@@ -193,7 +195,7 @@ def seeds_wanted(verdict: Verdict) -> int | None:
     return int(gate.numbers["seeds_needed"])
 
 
-def _effect_gate(effect: Effect, parts: stats.Components, look: Look, more: int | None) -> GateResult:
+def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis, more: int | None) -> GateResult:
     needed = {} if more is None else {"seeds_needed": float(more)}
     return GateResult(
         gate="effect",
@@ -273,10 +275,10 @@ def recompute(
     findings: Sequence[Finding] = (),
     control_findings: Sequence[Finding] = (),
     audits: Mapping[str, bool] | None = None,
-    shortcuts: Sequence[Audit] = (),
+    shortcuts: Sequence[ShortcutAudit] = (),
     proxy: tuple[str, str] | None = None,
     ahead: str = "",
-    look: Look | None = None,
+    look: InterimAnalysis | None = None,
     tolerance: float = CLOSE,
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
@@ -286,7 +288,7 @@ def recompute(
     """
     config = config or JudgeConfig()
     # a verdict that spent nothing never reached the effect: any level leads to the same end
-    look = look or Look(number=stored.look or 1, alpha=stored.alpha or config.alpha * 0.5)
+    look = look or InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or config.alpha * 0.5)
     fresh = judge(
         stored.branch,
         stored.control,

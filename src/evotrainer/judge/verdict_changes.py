@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge.gates import JudgeConfig, Kind
+from evotrainer.judge.alpha_spending import InterimAnalysis, next_look
+from evotrainer.judge.decide import JudgeConfig, Kind
 from evotrainer.judge.inputs import JudgeInput
-from evotrainer.judge.spending import Look, next_look
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import Verdict
 
@@ -32,7 +32,7 @@ class Basis:
     given: JudgeInput
 
 
-class Flip(Frozen):
+class VerdictUnderRule(Frozen):
     """A verdict as it was and as another rule would give it."""
 
     branch: str
@@ -52,7 +52,7 @@ class Flip(Frozen):
         return self.was != self.now
 
 
-def flips(bases: Sequence[Basis], config: JudgeConfig, drop: Sequence[str] = ()) -> list[Flip]:
+def flips(bases: Sequence[Basis], config: JudgeConfig, drop: Sequence[str] = ()) -> list[VerdictUnderRule]:
     """Every verdict of a run, in the order in which they were given, under `config` without the dropped gates.
 
     ConfigError for a gate that does not exist or cannot be dropped.
@@ -62,7 +62,7 @@ def flips(bases: Sequence[Basis], config: JudgeConfig, drop: Sequence[str] = ())
         raise ConfigError(f"no gate {', '.join(unknown)} to drop; there are: {', '.join(GATES)}")
     lenient = config.model_copy(update={k: v for g in drop for k, v in LENIENT.get(g, {}).items()})
     fresh: list[Verdict] = []
-    out: list[Flip] = []
+    out: list[VerdictUnderRule] = []
     for b in bases:
         rivals = [v.branch for v, x in zip(fresh, bases, strict=False) if v.kind == "promote" and x.round == b.round]
         v = _again(b, lenient, drop, fresh, rivals)
@@ -101,7 +101,9 @@ def _again(b: Basis, config: JudgeConfig, drop: Sequence[str], fresh: Sequence[V
     ahead = given.ahead if given.ahead in rivals else next(iter(rivals), "")
     given = replace(given, ahead="" if "best_of_round" in drop else ahead)
     if b.stored.look and b.stored.alpha:
-        look = Look(number=b.stored.look, alpha=min(0.499, b.stored.alpha * config.alpha / b.given.config.alpha))
+        look = InterimAnalysis(
+            number=b.stored.look, alpha=min(0.499, b.stored.alpha * config.alpha / b.given.config.alpha)
+        )
     else:
         look = next_look(fresh, config.alpha)
     return _decided(given.verdict(look), config, drop)
@@ -124,13 +126,13 @@ def _decided(v: Verdict, config: JudgeConfig, drop: Sequence[str]) -> Verdict:
     )
 
 
-def _flip(b: Basis, v: Verdict, drop: Sequence[str]) -> Flip:
+def _flip(b: Basis, v: Verdict, drop: Sequence[str]) -> VerdictUnderRule:
     old = {g.gate: g.passed for g in b.stored.gates}
     new = {g.gate: g.passed for g in v.gates}
     changed = [g for g in (*old, *(k for k in new if k not in old)) if g not in drop and old.get(g) is not new.get(g)]
     dropped = [f"{g} dropped" for g in drop if old.get(g) is not True and g in old]
     effect = v.effect or b.stored.effect
-    return Flip(
+    return VerdictUnderRule(
         branch=b.stored.branch,
         control=b.stored.control,
         round=b.round,

@@ -21,7 +21,7 @@ ZETA = 2.612375348685488
 """Riemann zeta(1.5), so that the shares sum to 1."""
 
 
-class Look(Frozen):
+class InterimAnalysis(Frozen):
     """One test of the run: its 1-based number and the one-sided error probability it may spend."""
 
     number: int = Field(ge=1)
@@ -33,7 +33,7 @@ def share(look: int) -> float:
     return look**-EXPONENT / ZETA
 
 
-def next_looks(verdicts: Iterable[Verdict], alpha: float, size: int = 1) -> list[Look]:
+def next_looks(verdicts: Iterable[Verdict], alpha: float, size: int = 1) -> list[InterimAnalysis]:
     """Looks for the next `size` branches, to be judged in any order, given all earlier verdicts of the run.
 
     Verdicts that tested nothing (look 0: too few seeds, invalid, failed, identical) have spent nothing.
@@ -42,9 +42,9 @@ def next_looks(verdicts: Iterable[Verdict], alpha: float, size: int = 1) -> list
     last = max((v.look for v in tested), default=0)
     free = alpha * sum(share(j) for j in range(1, last + size + 1))
     free -= sum(v.alpha or 0.0 for v in tested if v.kind != "promote")
-    return [Look(number=last + i, alpha=free / size) for i in range(1, size + 1)]
+    return [InterimAnalysis(number=last + i, alpha=free / size) for i in range(1, size + 1)]
 
 
-def next_look(verdicts: Iterable[Verdict], alpha: float) -> Look:
+def next_look(verdicts: Iterable[Verdict], alpha: float) -> InterimAnalysis:
     """The look of a branch that is judged alone."""
     return next_looks(verdicts, alpha)[0]

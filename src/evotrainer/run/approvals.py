@@ -7,7 +7,7 @@ from typing import Literal
 
 from evotrainer.errors import AbortedError
 from evotrainer.records import keys
-from evotrainer.records.events import HumanGate
+from evotrainer.records.events import HumanApproval
 from evotrainer.run.context import RunContext
 
 Where = Literal["diagnosis", "intervention", "backtest", "verdict"]
@@ -26,10 +26,10 @@ def ask_human(
     if autonomy == "full" or (autonomy == "escalating" and ctx.state.failures < ESCALATE_AFTER):
         return True
 
-    def asked() -> HumanGate:
+    def asked() -> HumanApproval:
         answer, feedback = ctx.ask(where, text if isinstance(text, str) else text())
         if answer == "ABORT":
             raise AbortedError(f"aborted at the {where} gate of round {n}; `evotrainer resume` asks again")
-        return HumanGate(round=n, where=where, answer=answer, feedback=feedback, branch=branch)
+        return HumanApproval(round=n, where=where, answer=answer, feedback=feedback, branch=branch)
 
-    return ctx.record(keys.gate(n, where, branch, attempt), HumanGate, asked).answer == "APPROVE"
+    return ctx.record(keys.gate(n, where, branch, attempt), HumanApproval, asked).answer == "APPROVE"
