@@ -76,7 +76,7 @@ class ReadingView:
     """Of its source."""
     source: AuditedSource
     label: str
-    """Source, shortened."""
+    """Name of the source, shortened."""
     reading: Read
     findings: list[FindingRow]
     metrics: list[MetricRow]

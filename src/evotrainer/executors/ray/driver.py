@@ -1,8 +1,7 @@
 """The driver's side of trials on a cluster: who runs where, what a lost node means, whose results are in. No Ray here.
 
 A `Backend` starts supervisors (`supervisor.py`) and brings their reports; `executor.py` is the one of Ray. Every
-attempt at a trial is a line in the run folder's `executor.jsonl`, so that a driver that was killed finds its attempts
-again.
+attempt at a trial is a line in the run folder's `executor.jsonl`: a driver that was killed finds its attempts again.
 """
 
 from __future__ import annotations
