@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 
 import pytest
 
@@ -252,3 +253,38 @@ def test_whatever_is_printed_passes_one_place() -> None:
         if p.name != "console.py":
             made = any(isinstance(f, ast.Name) and f.id == "Console" for f in calls)
             assert not made or "evotrainer.records.console.Console" in imports(p), f"{p} opens a console of its own"
+
+
+MOST = {"file": 350, "class": 250, "function": 60}
+"""Lines; of 120 characters, which ruff checks (E501)."""
+LONGER = "# longer than 60 lines: "
+"""Stands right above a function that is longer, with the reason."""
+
+
+@pytest.mark.parametrize("module", modules())
+def test_no_file_class_or_function_is_longer_than_can_be_read_at_once(module: str) -> None:
+    path = modules()[module]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= MOST["file"], f"{module}: {len(lines)} lines"
+    for n in ast.walk(tree(path)):
+        if isinstance(n, ast.ClassDef):
+            assert length(n) <= MOST["class"], f"{module}: class {n.name} has {length(n)} lines"
+        elif isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([n.lineno, *(d.lineno for d in n.decorator_list)])
+            above = lines[first - 2].strip() if first > 1 else ""
+            reason = above.removeprefix(LONGER) if above.startswith(LONGER) else ""
+            assert length(n) <= MOST["function"] or reason, f"{module}: {n.name} has {length(n)} lines and no reason"
+            assert length(n) > MOST["function"] or not reason, f"{module}: {n.name} is short by now: {above}"
+
+
+def length(n: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert n.end_lineno is not None
+    return n.end_lineno - n.lineno + 1
+
+
+def test_a_long_line_is_a_finding_of_ruff_in_every_source() -> None:
+    settings = tomllib.loads((SRC.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]
+    assert settings["line-length"] == 120 and "E501" not in settings["lint"]["ignore"]
+    assert not [k for k, codes in settings["lint"]["per-file-ignores"].items() if "E501" in codes and "src" in k]
+    quiet = {m: n for m, p in modules().items() if (n := p.read_text(encoding="utf-8").count("noqa: E501"))}
+    assert quiet == {"envs.maths.rewards": 1}, "the first line of a reward's docstring stands in ledgers as it is"

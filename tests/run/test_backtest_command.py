@@ -22,7 +22,8 @@ from evotrainer.records.events import Invalidated
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.store import load
 from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects
-from evotrainer.studies.backtest.detectors import OnDemand, _truth
+from evotrainer.studies.backtest.detectors import OnDemand
+from evotrainer.studies.backtest.versions import truth_of
 from tests.paper import Paper
 from tests.run.test_counterfactual import TASK as TASK
 from tests.run.test_counterfactual import finish
@@ -85,21 +86,21 @@ def test_metrics_on_demand_are_those_of_a_whole_reading(finished: api.Run) -> No
 
 def test_the_truth_of_branches_follows_the_ledger(finished: api.Run) -> None:
     events, tree = finished.events(), finished.state
-    assert {_truth(tree, b) for b in tree.branches} == {False}
+    assert {truth_of(tree, b) for b in tree.branches} == {False}
 
     def after_the_fall_of(branch: str) -> RunState:
         fall = Invalidated(branch=branch, descendants=(), reason="audit: history", champion="base", capability="key")
         return RunState.of([*events, replace(events[-1], kind="invalidated", body=fall)])
 
-    assert _truth(after_the_fall_of("b1"), "b1") is True
-    assert _truth(after_the_fall_of("b0"), "b1") is None, "an heir of a bad branch is no proof against itself"
+    assert truth_of(after_the_fall_of("b1"), "b1") is True
+    assert truth_of(after_the_fall_of("b0"), "b1") is None, "an heir of a bad branch is no proof against itself"
 
 
 def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledger() -> None:
     from types import SimpleNamespace as Event
 
     from evotrainer.records.detectors import Admission, DetectorSpec
-    from evotrainer.studies.backtest.detectors import _looked_at
+    from evotrainer.studies.backtest.versions import looked_at
 
     spec = DetectorSpec(name="mined_1", form="pattern", pattern="x")
     admission = Admission(detector=spec, admitted=True, reason="r", bad=("b2-s1 search",), clean=("b1-s2 search",))
@@ -109,8 +110,8 @@ def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledge
         Event(kind="harness", seq=4, body=Event(added=(spec,), admissions=(admission,))),
         Event(kind="finished", seq=5, body=Event(branch="b5", trial="b5-s1")),
     ]
-    assert _looked_at(events, "mined_1") == {"b0", "b3"}, "held out for its admission, or trained later: not seen"
-    assert _looked_at(events, "answer_leak") == set()
+    assert looked_at(events, "mined_1") == {"b0", "b3"}, "held out for its admission, or trained later: not seen"
+    assert looked_at(events, "answer_leak") == set()
 
 
 def test_the_forecast_page_ranks_what_was_trained(finished: api.Run) -> None:

@@ -15,6 +15,7 @@ from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout
 from evotrainer.verify import Record
@@ -110,11 +111,11 @@ def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_p
     assert audit.branch == "b0" and audit.trigger in found and audit.confirmed, "the harness discovered it by itself"
     order = [e.kind for e in run.events() if e.kind in ("gap", "harness", "audited", "invalidated", "certified")]
     assert order == ["harness", "gap", "harness", "audited", "invalidated", "harness", "certified"]
-    assert not gap_problems(run.folder, gap), "flagged shares follow from the stored rollouts"
+    assert not gap_problems(RolloutReader(run.folder), gap), "flagged shares follow from the stored rollouts"
     numbers = {**gap.body.considered[0].numbers, "share_bad": 0.0}
     forged = gap.body.considered[0].model_copy(update={"numbers": numbers})
     event = replace(gap, body=gap.body.model_copy(update={"considered": (forged,)}))
-    assert "share_bad is 0.0000 in the ledger" in gap_problems(run.folder, event)[0]
+    assert "share_bad is 0.0000 in the ledger" in gap_problems(RolloutReader(run.folder), event)[0]
     assert audit.score_open > 0.6 and audit.score_closed < audit.reference_open
     assert run.champion == "base" and set(run.state.invalid) == {"b0"}
     assert run.verify().ok

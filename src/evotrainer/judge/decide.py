@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -71,18 +72,7 @@ def judge(
     config = config or JudgeConfig()
     gates: list[GateResult] = []
 
-    def settle(kind: Kind, reason: str, effect: Effect | None = None, *, spent: bool = False) -> Verdict:
-        return Verdict(
-            branch=branch,
-            control=control,
-            kind=kind,
-            reason=reason,
-            effect=effect,
-            gates=tuple(gates),
-            alpha=look.alpha if spent else None,
-            look=look.number if spent else 0,
-        )
-
+    settle = partial(_settled, branch, control, gates)
     seen = [*findings, *checks.findings_of(branch_trials)]
     known = [*control_findings, *checks.findings_of(control_trials)]
     standing = checks.validity(branch, seen, known, audits or {}, shortcuts)
@@ -109,7 +99,29 @@ def judge(
     if kind == "promote" and ahead:
         gates.append(GateResult(gate="best_of_round", passed=False, message=f"{ahead} gained more in the same round"))
         kind, reason = "reject", f"better than {control}, but {ahead} gained more in the same round: {reason}"
-    return settle(kind, reason, effect, spent=True)
+    return settle(kind, reason, effect, look)
+
+
+def _settled(
+    branch: str,
+    control: str,
+    gates: Sequence[GateResult],
+    kind: Kind,
+    reason: str,
+    effect: Effect | None = None,
+    spent: InterimAnalysis | None = None,
+) -> Verdict:
+    """The verdict; `spent`: the look that it used up."""
+    return Verdict(
+        branch=branch,
+        control=control,
+        kind=kind,
+        reason=reason,
+        effect=effect,
+        gates=tuple(gates),
+        alpha=spent.alpha if spent else None,
+        look=spent.number if spent else 0,
+    )
 
 
 def _before_the_effect(

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from evotrainer.harness.columns.chunk import from_rollouts, from_table, turns_at
-from evotrainer.harness.columns.traits import Traits, extract, join
+from evotrainer.harness.columns.extract import extract
+from evotrainer.harness.columns.traits import Traits, join
 from evotrainer.records.arrow_schema import JSON_COLUMNS, arrow_schema, decode
 from evotrainer.records.rollout import Rollout
 

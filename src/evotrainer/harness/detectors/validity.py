@@ -14,8 +14,8 @@ from evotrainer.harness.code_reading.patches_and_hashes import gold_of, patch_of
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.code_reading.tampering import broken_protection, patched_tests, tampered
 from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.extract import before_actions
 from evotrainer.harness.columns.numerics import at_least
-from evotrainer.harness.columns.traits import before_actions
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.harness.text import program_text
 from evotrainer.records.findings import Finding, Quote, Severity

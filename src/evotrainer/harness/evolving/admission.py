@@ -83,17 +83,10 @@ def admit(
         if not any(map(len, held.values())):
             return answer(False, f"no held-out {side} version to try it on")
     try:
-        cost = cost_of(spec, [*bad.values(), *clean.values()], runner, spent or time.process_time)
-        numbers["cpu_s_per_1000"] = cost
-        if cost > MOST_CPU_S:
-            return answer(False, f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}")
-        masks = {name: flags(spec, v, runner) for name, v in (*bad.items(), *clean.items())}
-        n = moody(spec, versions, masks, runner) if spec.form == "python" else 0
+        masks, why = _tried(spec, versions, runner, spent or time.process_time, numbers)
     except ConfigError as e:
         return answer(False, f"cannot be run: {e}")
-    if n:
-        return answer(False, f"not deterministic: on the same rollouts in another order it answers otherwise for {n}")
-    if why := repeats_outcome(spec, versions, masks):
+    if why or (why := repeats_outcome(spec, versions, masks)):
         return answer(False, why)
 
     numbers |= separation(masks, bad, clean, spec.warn, together)
@@ -105,12 +98,33 @@ def admit(
     if like >= MOST_OVERLAP:
         asked = f"Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked"
         return answer(False, f"redundant: it flags what {name} flags ({asked})", name)
-    why = (
-        f"flags {numbers['share_bad']:.0%} of bad and {numbers['share_clean']:.0%} of clean held-out rollouts "
-        f"(p = {numbers['p']:.2g}); a clean reading fires with probability {numbers['false_alarm']:.2g} at most; "
-        f"{cost:.2g} CPU-s per 1,000 rollouts"
+    return answer(True, _praise(numbers), name)
+
+
+def _praise(x: Mapping[str, float]) -> str:
+    """The numbers that an admitted detector stands on."""
+    return (
+        f"flags {x['share_bad']:.0%} of bad and {x['share_clean']:.0%} of clean held-out rollouts "
+        f"(p = {x['p']:.2g}); a clean reading fires with probability {x['false_alarm']:.2g} at most; "
+        f"{x['cpu_s_per_1000']:.2g} CPU-s per 1,000 rollouts"
     )
-    return answer(True, why, name)
+
+
+def _tried(
+    spec: DetectorSpec,
+    versions: Mapping[str, FeatureView],
+    runner: Runner | None,
+    spent: Callable[[], float],
+    numbers: dict[str, float],
+) -> tuple[dict[str, Mask], str]:
+    """(what it flags of each version, why it is refused); its cost goes into `numbers`. ConfigError where it fails."""
+    cost = numbers["cpu_s_per_1000"] = cost_of(spec, list(versions.values()), runner, spent)
+    if cost > MOST_CPU_S:
+        return {}, f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}"
+    masks = {name: flags(spec, v, runner) for name, v in versions.items()}
+    if spec.form == "python" and (n := moody(spec, versions, masks, runner)):
+        return masks, f"not deterministic: on the same rollouts in another order it answers otherwise for {n}"
+    return masks, ""
 
 
 def separation(

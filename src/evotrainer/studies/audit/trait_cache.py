@@ -14,7 +14,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from evotrainer.errors import StoreError
-from evotrainer.harness.columns.traits import VERSION, Traits, join, load, save
+from evotrainer.harness.columns.trait_files import load, save
+from evotrainer.harness.columns.traits import VERSION, Traits, join
 from evotrainer.importers.base import Skipped
 from evotrainer.studies.audit.units import SAMPLED_FROM, Opened, PartRowGroup
 

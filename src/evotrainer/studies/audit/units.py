@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.chunk import from_table
+from evotrainer.harness.columns.extract import extract
 from evotrainer.harness.columns.source import JoinedRollouts, RolloutSource, Stored
-from evotrainer.harness.columns.traits import Traits, extract
+from evotrainer.harness.columns.traits import Traits
 from evotrainer.importers.base import Skipped
 from evotrainer.records.reading import open_part, read_checksum, row_group
 from evotrainer.records.rollout import Rollout
