@@ -12,6 +12,19 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
 
     Episodes that go on show an observation; demonstrations and drills follow from their seed and show no held-out task.
     """
+    _check_splits(environment)
+    _check_episodes(environment, sample)
+    if environment.proxy:
+        assert set(environment.proxy) <= set(environment.components), (
+            f"proxy {environment.proxy} is not among the components"
+        )
+    description = json.dumps(environment.describe())
+    assert "hash" in json.loads(description), "describe() must have a hash of the task set"
+    _check_demonstrations(environment)
+
+
+def _check_splits(environment: Environment) -> None:
+    """The same tasks at every call, and no task's id or prompt in two splits."""
     seen: dict[str, str] = {}
     for split in SPLITS:
         tasks = environment.tasks(split)
@@ -24,6 +37,10 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
             for key in (t.id, t.prompt):
                 where = seen.setdefault(key, split)
                 assert where == split, f"{key[:60]!r} is in {where!r} and in {split!r}: the splits must be disjoint"
+
+
+def _check_episodes(environment: Environment, sample: int) -> None:
+    """Actions no policy should send end in a score all the same, with every component and a known outcome."""
     tasks = list(environment.tasks("train"))[:sample]
     knobs = {k: v[0] for k, v in environment.knobs.items()}
     for text in ("", "nonsense \x00 \u2603", "x" * 5000):
@@ -51,12 +68,10 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
                 assert s.outcome in ("correct", "incorrect", "unknown"), f"unknown outcome {s.outcome!r}"
             else:
                 assert s.outcome == "unknown", "an infrastructure fault has no outcome: it is never a wrong answer"
-    if environment.proxy:
-        assert set(environment.proxy) <= set(environment.components), (
-            f"proxy {environment.proxy} is not among the components"
-        )
-    description = json.dumps(environment.describe())
-    assert "hash" in json.loads(description), "describe() must have a hash of the task set"
+
+
+def _check_demonstrations(environment: Environment) -> None:
+    """Demonstrations and drills follow from their seed, have an action to each prompt and show no held-out task."""
     held_out = {t.prompt for s in SPLITS if s != "train" for t in environment.tasks(s)}
     sources = {"demonstration": environment.demonstrations}
     if isinstance(environment, Drilled):
