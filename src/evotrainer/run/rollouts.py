@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from evotrainer.harness.columns.source import Source
     from evotrainer.projections.branches import Branch
 
-KEPT_BYTES = 512 << 20
-"""Tables of search rollouts that are kept, the latest used ones: far more than those of a round, its champion's and their
-parents' where rollouts are short."""
+KEPT = 24
+"""Trials whose search rollouts are kept: those of a round, its champion's and their parents'."""
 
 
 class RolloutReader:
@@ -32,7 +31,7 @@ class RolloutReader:
 
         if trial not in self._kept:
             self._kept[trial] = stored(read_batches([self.store(trial)], split="search"))
-            while len(self._kept) > 1 and sum(s.nbytes for s in self._kept.values()) > KEPT_BYTES:
+            while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(trial)
         return self._kept[trial]
@@ -42,7 +41,7 @@ class RolloutReader:
         from evotrainer.harness.columns.batch import Batch
         from evotrainer.harness.columns.features import Views
 
-        return Views(Batch.apart(self.search(trial)))
+        return Views(Batch.over(self.search(trial), apart=True))
 
     def batch(self, *trials: str) -> Batch:
         """Search rollouts of trials, together and by group."""
@@ -74,7 +73,7 @@ class RolloutReader:
         from evotrainer.harness.columns.source import stored
         from evotrainer.records.reading import read_batches
 
-        return Views(Batch.apart(stored(read_batches([self.store(trial)], ids))))
+        return Views(Batch.over(stored(read_batches([self.store(trial)], ids)), apart=True))
 
     def store(self, trial: str) -> Path:
         """Folder of a trial's rollouts."""

@@ -171,7 +171,7 @@ def cost_of(spec: DetectorSpec, views: Sequence[Views], runner: Runner | None, s
     unread = whole.source.take(whole.rows.tolist())
     read = None if spec.form == "threshold" and spec.feature in LENGTHS else whole.traits
     began = spent()
-    some = Views(Batch.apart(unread, read))
+    some = Views(Batch.over(unread, read, apart=True))
     flags(spec, some, runner)
     return 1000 * (spent() - began) / len(some)
 

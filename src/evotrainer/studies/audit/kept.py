@@ -12,11 +12,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.traits import VERSION, Traits, join, load, save
 from evotrainer.importers.base import Skipped
 from evotrainer.studies.audit.units import SAMPLED_FROM, Group, Opened
+
+if TYPE_CHECKING:
+    from evotrainer.harness.columns.source import Held
 
 PARALLEL_FROM = 4
 """Unread row groups from which reading is spread over processes."""
@@ -51,7 +55,7 @@ def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Pro
     parts = [together] if together is not None else []
     lost: list[Group] = []
     for unit in rest:
-        found = _kept(unit, sampled, cache) if isinstance(unit, Group) else unit.read(sampled)
+        found = _kept(unit, sampled, cache) if isinstance(unit, Group) else cast("Held", unit).read(sampled)
         if found is not None:
             parts.append(found)
         elif isinstance(unit, Group):
