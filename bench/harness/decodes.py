@@ -1,6 +1,8 @@
-"""What the harness costs a run: rollouts made objects, rollouts read for traits, CPU-seconds. A finished run is walked again with
-its trials' results as they are recorded: `python -m bench.harness.decodes RUN [NEW_FOLDER]`. It runs over older versions as well
-(`PYTHONPATH=OTHER/src`), which is why it looks for its functions by several names.
+"""What the harness costs a run: rollouts made objects, rollouts read for traits, CPU-seconds.
+
+A finished run is walked again with its trials' results as they are recorded:
+`python -m bench.harness.decodes RUN [NEW_FOLDER]`. It runs over older versions as well (`PYTHONPATH=OTHER/src`), which is
+why it looks for its functions by several names.
 """
 
 from __future__ import annotations
@@ -76,7 +78,15 @@ class Counts:
 def modules() -> Iterator[Any]:
     """All of the package that is needed here and exists in this version."""
     places = [f"harness.{where}{name}" for name in HARNESS for where in ("", "whatif.", "evolving.")]
-    for name in ("api", "harness", "records.arrow_schema", "records.reading", "run.rollouts", "executors.health", *places):
+    for name in (
+        "api",
+        "harness",
+        "records.arrow_schema",
+        "records.reading",
+        "run.rollouts",
+        "executors.health",
+        *places,
+    ):
         try:
             yield importlib.import_module(f"evotrainer.{name}")
         except ModuleNotFoundError:
@@ -184,7 +194,9 @@ def main() -> None:
     began = time.process_time()
     assert api.open_run(run).verify().ok
     print(json.dumps({"verify": told(counts), "process_cpu_s": round(time.process_time() - began, 2)}))
-    trials = [p.name for p in sorted((run / "trials").glob("b*-s*")) if "-cert" not in p.name and "-closed" not in p.name]
+    trials = [
+        p.name for p in sorted((run / "trials").glob("b*-s*")) if "-cert" not in p.name and "-closed" not in p.name
+    ]
     spent = [health(run, t) for t in trials if not t.startswith("base")]
     print(json.dumps({"trials": len(spent), "cpu_s_each": round(sum(spent) / len(spent), 3), **told(counts)}))
 

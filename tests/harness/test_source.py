@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,13 +43,15 @@ CALLS = (
     (ToolCall("bash", "git show HEAD~1", True),),
     (ToolCall("bash", "pytest", False), ToolCall("edit", "a.py", None)),
 )
+# fmt: on
+VISIBLE = {"kind": "visible", "input": "1", "expected": "42", "got": "42", "status": "ok", "passed": True}
+HIDDEN = {"kind": "hidden", "input": "", "expected": "7", "status": "error", "error": "x", "passed": False}
 DETAILS: tuple[dict[str, Any], ...] = (
     {},
     {"note": "nothing of interest"},
-    {"tests": [{"kind": "visible", "input": "1", "expected": "42", "got": "42", "status": "ok", "passed": True},
-               {"kind": "hidden", "input": "", "expected": "7", "got": None, "status": "error", "error": "x", "passed": False}]},
-    {"tests": [{"kind": "visible", "expected": "42", "passed": True, "seconds": float("nan")}], "patch": "+++ b/x.py\n+import os"},
-)  # fmt: skip
+    {"tests": [VISIBLE, HIDDEN]},
+    {"tests": [VISIBLE | {"seconds": float("nan")}], "patch": "+++ b/x.py\n+import os"},
+)
 
 turn = st.builds(
     Turn, st.sampled_from(("system", "user", "assistant", "tool")), st.sampled_from(TEXTS), st.sampled_from(CALLS),
@@ -110,7 +113,7 @@ def test_a_reading_of_the_store_is_the_reading_of_the_objects(
 @given(rollouts=some.filter(len))
 def test_columns_say_what_the_objects_say(rollouts: list[Rollout]) -> None:
     """Against the plain reading of one rollout after the other."""
-    chunk = from_table(__import__("pyarrow").Table.from_batches([encode(rollouts)]))
+    chunk = from_table(pa.Table.from_batches([encode(rollouts)]))
     assert [chunk.completion(i) for i in range(chunk.n)] == [r.completion for r in rollouts]
     assert [bool(x) for x in chunk.scalars["prompt"]] == [bool(r.prompt.strip("\n")) for r in rollouts]
     assert chunk.scalars["turns"].tolist() == [sum(t.role == "assistant" for t in r.turns) for r in rollouts]

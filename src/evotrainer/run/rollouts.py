@@ -1,4 +1,4 @@
-"""Stored rollouts of a run's trials, as the harness reads them: each trial's table is read once and kept while a round needs it."""
+"""Stored rollouts of a run's trials as the harness reads them: each table once, kept while a round needs it."""
 
 from __future__ import annotations
 

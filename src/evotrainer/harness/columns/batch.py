@@ -40,9 +40,10 @@ class Batch:
 
     @classmethod
     def over(cls, source: Source, read: Traits | None = None, places: Ints | None = None, apart: bool = False) -> Batch:
-        """The rollouts of a source by group, an id seen twice once. `read`: traits of its rows, or of those at `places`.
+        """The rollouts of a source by group, an id seen twice once.
 
-        `apart`: each is a group of its own, in the source's order, and counts as often as it is there.
+        `read`: traits of its rows, or of those at `places`. `apart`: each rollout is a group of its own, in the source's
+        order, and counts as often as it is there.
         """
         batch, read = cls.__new__(cls), source.traits if read is None else read
         batch._arrange(read, source, places, np.arange(read.n) if apart else None)
@@ -63,7 +64,7 @@ class Batch:
         return cls.over(whole, traits.join([b.traits for b in batches]), places, apart=True)
 
     def _arrange(self, read: Traits, source: Source, places: Ints | None, group: Ints | None) -> None:
-        """`places` in the source and `group` of each row of `read`; None: all, and groups by their keys, each id once."""
+        """`places` in the source and `group` of each row of `read`; None: all rows; groups by key, each id once."""
         self.source = source
         self._seen: dict[str, bool] = {}
         at = np.arange(read.n) if places is None else places

@@ -1,7 +1,7 @@
 """Rollouts as columns, before anything is read from their text: the one form in which traits are extracted.
 
-A chunk comes from an Arrow table of stored rollouts; no Python object is made of a rollout unless something about it asks for
-one. What is no table yet (an import in memory, a test) becomes one first, as it would be stored.
+A chunk comes from an Arrow table of stored rollouts; no Python object is made of a rollout unless something about it
+asks for one. What is no table yet (an import in memory, a test) becomes one first, as it would be stored.
 """
 
 from __future__ import annotations

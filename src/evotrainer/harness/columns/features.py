@@ -39,7 +39,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Views:
-    """The live rollouts of a batch as the texts and numbers that detectors compare; what is no number is read when it is first
+    """The live rollouts of a batch as the texts and numbers that detectors compare; texts are read when they are first
     asked for."""
 
     def __init__(self, batch: Batch | Iterable[Rollout]) -> None:

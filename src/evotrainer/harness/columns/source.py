@@ -1,7 +1,7 @@
 """Where the rollouts of a batch come from: a stored table, objects in memory, several sources one after the other.
 
-Traits are read from all rows at once, and once. What else a row says is decoded when it is asked for: a column, the turns, and
-last of all the whole rollout.
+Traits are read from all rows at once, and once. What else a row says is decoded when it is asked for: a column, the
+turns, and last of all the whole rollout.
 """
 
 from __future__ import annotations
