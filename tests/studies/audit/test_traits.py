@@ -73,20 +73,6 @@ def table(rollouts: list[Rollout]) -> pa.Table:
     return pa.Table.from_batches([encode(rollouts)], arrow_schema())
 
 
-def test_a_stored_rollout_has_the_traits_of_the_object() -> None:
-    rs = generate(400)
-    same(extract(from_rollouts(rs)), extract(from_table(table(rs))))
-
-
-def test_groups_tasks_and_subjects_are_the_same_partition_either_way() -> None:
-    rs = generate(64)
-    a, b = from_rollouts(rs), from_table(table(rs))
-    for name in ("id", "task", "group"):
-        x, y = (np.unique(getattr(c, name), return_inverse=True)[1] for c in (a, b))
-        assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == len(set(x.tolist())) == len(set(y.tolist()))
-    assert a.subject.names == b.subject.names == ("bench b0 train",)
-
-
 def test_odd_rollouts_are_read_from_a_table() -> None:
     rs = [
         Rollout(id="a", task="t", turns=(), reward=None),
@@ -97,11 +83,23 @@ def test_odd_rollouts_are_read_from_a_table() -> None:
             id="e", task="t", turns=(Turn("assistant", "x", tokens=3), Turn("assistant", "y", tokens=4)), reward=0.0
         ),
         Rollout(id="f", task="t", turns=(Turn("assistant", "z"),), reward=0.0, detail={"tests": 5}, error_kind="judge"),
+        Rollout(
+            id="g", task="t", turns=(Turn("system", ""), Turn("user", "q")), reward=0.0, detail={"patch": float("nan")}
+        ),
     ]
-    a, b = extract(from_rollouts(rs)), extract(from_table(table(rs)))
-    same(a, b)
+    chunk = from_table(table(rs))
+    b = extract(chunk)
     assert b.columns["tokens"][4] == 7
     assert np.isnan(b.columns["reward"][[0, 1, 2]]).all(), "what is no number is missing, not 0"
+    assert b.columns["turns"].tolist() == [0, 0, 1, 1, 2, 1, 0]
+    assert b.columns["prompt"].tolist() == [0, 1, 0, 0, 0, 0, 1], "also where the first turn holds no text"
+    assert (~np.isnan(b.columns["actions"])).tolist() == [False, False, False, True, True, False, False]
+    assert [b.fault.names[i] if i >= 0 else None for i in b.fault.code] == [None] * 5 + ["judge", None]
+    assert sorted(chunk.details) == [5, 6] and np.isnan(chunk.details[6]["patch"]), (
+        "NaN does not hide what stands beside it"
+    )
+    assert b.subject.names == ("",) and b.subject.code.tolist() == [0] * 7
+    same(b, extract(from_rollouts(rs)))
 
 
 def test_kept_traits_come_back_and_damage_is_noticed(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Batch:
         """Rollouts that are grouped already."""
         listed = [list(g) for g in groups]
         source = InMemoryRollouts([r for g in listed for r in g])
-        self._arrange(source.traits, source, group=np.repeat(np.arange(len(listed)), [len(g) for g in listed]))
+        self._arrange(source.traits, source, None, np.repeat(np.arange(len(listed)), [len(g) for g in listed]))
 
     @classmethod
     def of(cls, rollouts: Iterable[Rollout] | Batch) -> Batch:
@@ -39,51 +39,39 @@ class Batch:
         return rollouts if isinstance(rollouts, Batch) else cls.over(InMemoryRollouts(list(rollouts)))
 
     @classmethod
-    def over(cls, source: RolloutSource, read: Traits | None = None, places: Ints | None = None) -> Batch:
+    def over(
+        cls, source: RolloutSource, read: Traits | None = None, places: Ints | None = None, apart: bool = False
+    ) -> Batch:
         """The rollouts of a source by group, an id seen twice once.
-        `read`: traits of its rows, or of those at `places`."""
-        batch = cls.__new__(cls)
-        batch._arrange(source.traits if read is None else read, source, places, once=True)
-        return batch
 
-    @classmethod
-    def apart(cls, source: RolloutSource, read: Traits | None = None, places: Ints | None = None) -> Batch:
-        """The same, each a group of its own, in the source's order."""
-        batch = cls.__new__(cls)
-        read = source.traits if read is None else read
-        batch._arrange(read, source, places, group=np.arange(read.n))
+        `read`: traits of its rows, or of those at `places`. `apart`: each rollout is a group of its own, in the
+        source's order, and counts as often as it is there.
+        """
+        batch, read = cls.__new__(cls), source.traits if read is None else read
+        batch._arrange(read, source, places, np.arange(read.n) if apart else None)
         return batch
 
     def pick(self, indices: Sequence[int] | Ints) -> Batch:
         """Some live rollouts, each a group of its own, in the given order."""
         at = np.asarray(indices, dtype=np.int64)
-        return Batch.apart(self.source, traits.take(self.traits, at), self.rows[at])
+        return Batch.over(self.source, traits.take(self.traits, at), self.rows[at], apart=True)
 
     @classmethod
     def joined(cls, batches: Sequence[Batch]) -> Batch:
         """The live rollouts of several batches, one after the other, each a group of its own."""
         starts = np.cumsum([0, *(b.source.n for b in batches)]).tolist()
         rows = [b.rows + a for b, a in zip(batches, starts, strict=False)]
-        return cls.apart(
-            JoinedRollouts([b.source for b in batches]),
-            traits.join([b.traits for b in batches]),
-            np.concatenate(rows) if rows else np.zeros(0, np.int64),
-        )
+        places = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+        whole = JoinedRollouts([b.source for b in batches])
+        return cls.over(whole, traits.join([b.traits for b in batches]), places, apart=True)
 
-    def _arrange(
-        self,
-        read: Traits,
-        source: RolloutSource,
-        places: Ints | None = None,
-        group: Ints | None = None,
-        once: bool = False,
-    ) -> None:
-        """`places` in the source and `group` of each row of `read`; None: all, and the groups' keys."""
+    def _arrange(self, read: Traits, source: RolloutSource, places: Ints | None, group: Ints | None) -> None:
+        """`places` in the source and `group` of each row of `read`; None: all rows; groups by key, each id once."""
         self.source = source
         self._seen: dict[str, bool] = {}
         at = np.arange(read.n) if places is None else places
         rows = np.arange(read.n)
-        if once and len(distinct(read.keys["id"])[0]) < read.n:
+        if group is None and len(distinct(read.keys["id"])[0]) < read.n:
             rows = np.sort(np.unique(read.keys["id"], return_index=True)[1])
         fault = read.fault.code[rows]
         counts = np.bincount(fault[fault >= 0], minlength=len(read.fault.names))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -300,4 +301,4 @@ def turns_at(column: pa.ChunkedArray, rows: Sequence[int]) -> list[tuple[Any, ..
 def _bounds(lists: Any) -> list[tuple[int, int]]:
     """Where each row's items lie in the flattened list."""
     ends = np.cumsum(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)).tolist()
-    return list(zip([0, *ends[:-1]], ends, strict=True))
+    return list(pairwise([0, *ends]))

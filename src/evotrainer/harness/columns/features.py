@@ -41,8 +41,8 @@ _WORD = re.compile(r"\w+")
 
 
 class FeatureView:
-    """The live rollouts of a batch as the texts and numbers that detectors compare;
-    what is no number is read when it is first asked for."""
+    """The live rollouts of a batch as the texts and numbers that detectors compare; texts are read when they are first
+    asked for."""
 
     def __init__(self, batch: Batch | Iterable[Rollout]) -> None:
         """A batch, or rollouts in any order: each is a group of its own then."""

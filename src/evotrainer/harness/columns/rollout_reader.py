@@ -1,5 +1,4 @@
-"""Stored rollouts of a run's trials, as the harness reads them:
-each trial's table is read once and kept while a round needs it."""
+"""Stored rollouts of a run's trials as the harness reads them: each table once, kept while a round needs it."""
 
 from __future__ import annotations
 
@@ -13,9 +12,8 @@ if TYPE_CHECKING:
     from evotrainer.harness.columns.features import FeatureView
     from evotrainer.harness.columns.source import RolloutSource
 
-KEPT_BYTES = 512 << 20
-"""Tables of search rollouts that are kept, the latest used ones: far more than those of a round, its champion's and
-their parents' where rollouts are short."""
+KEPT = 24
+"""Trials whose search rollouts are kept: those of a round, its champion's and their parents'."""
 
 
 class RolloutReader:
@@ -32,7 +30,7 @@ class RolloutReader:
 
         if trial not in self._kept:
             self._kept[trial] = stored(read_batches([self.store(trial)], split="search"))
-            while len(self._kept) > 1 and sum(s.nbytes for s in self._kept.values()) > KEPT_BYTES:
+            while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(trial)
         return self._kept[trial]
@@ -42,7 +40,7 @@ class RolloutReader:
         from evotrainer.harness.columns.batch import Batch
         from evotrainer.harness.columns.features import FeatureView
 
-        return FeatureView(Batch.apart(self.search(trial)))
+        return FeatureView(Batch.over(self.search(trial), apart=True))
 
     def batch(self, *trials: str) -> Batch:
         """Search rollouts of trials, together and by group."""
@@ -70,7 +68,7 @@ class RolloutReader:
         from evotrainer.harness.columns.source import stored
         from evotrainer.records.reading import read_batches
 
-        return FeatureView(Batch.apart(stored(read_batches([self.store(trial)], ids))))
+        return FeatureView(Batch.over(stored(read_batches([self.store(trial)], ids)), apart=True))
 
     def store(self, trial: str) -> Path:
         """Folder of a trial's rollouts."""

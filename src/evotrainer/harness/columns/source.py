@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,48 +30,40 @@ PIECE = 256 << 20
 """Bytes of stored rollouts that are one table: an Arrow column holds 2 GB of text."""
 
 T = TypeVar("T")
+Rows = Sequence[int]
+"""Places in a source."""
 
 
-class RolloutSource:
-    """Rollouts in order; `rows` are places in it."""
-
-    @property
-    def n(self) -> int:
-        raise NotImplementedError
+class RolloutSource(Protocol):
+    """Rollouts in order. What is asked of rows is answered in the order of the rows."""
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of tables that it keeps in memory."""
-        return 0
+    def n(self) -> int: ...
+    @property
+    def traits(self) -> Traits: ...
+    def rollouts(self, rows: Rows) -> list[Rollout]: ...
+    def turns(self, rows: Rows) -> list[tuple[Any, ...]]: ...
+    def column(self, name: str, rows: Rows) -> list[Any]:
+        """Values of a field of `Rollout` that is plain or JSON."""
+
+    def take(self, rows: Rows) -> RolloutSource:
+        """These rows, with nothing read of them yet."""
+
+
+class KeptTraits:
+    """Traits, kept from the first reading on."""
 
     @cached_property
     def traits(self) -> Traits:
-        """Of all rows, read once."""
         return self.read()
 
     def read(self, sampled: bool = False) -> Traits:
         """Traits of all rows; `sampled`: see `extract`."""
         raise NotImplementedError
 
-    def rollouts(self, rows: Sequence[int]) -> list[Rollout]:
-        """Whole rollouts, in the order asked for."""
-        raise NotImplementedError
-
-    def turns(self, rows: Sequence[int]) -> list[tuple[Any, ...]]:
-        """Turns, or what reads like them."""
-        raise NotImplementedError
-
-    def column(self, name: str, rows: Sequence[int]) -> list[Any]:
-        """Values of a field of `Rollout` that is plain or JSON."""
-        raise NotImplementedError
-
-    def take(self, rows: Sequence[int]) -> RolloutSource:
-        """These rows, with nothing read of them yet."""
-        raise NotImplementedError
-
 
 @dataclass
-class InMemoryRollouts(RolloutSource):
+class InMemoryRollouts(KeptTraits):
     """Objects in memory."""
 
     held: list[Rollout]
@@ -84,61 +76,53 @@ class InMemoryRollouts(RolloutSource):
         starts = range(0, len(self.held), CHUNK)
         return join([extract(from_rollouts(self.held[a : a + CHUNK], a), sampled) for a in starts])
 
-    def rollouts(self, rows: Sequence[int]) -> list[Rollout]:
+    def rollouts(self, rows: Rows) -> list[Rollout]:
         return [self.held[i] for i in rows]
 
-    def turns(self, rows: Sequence[int]) -> list[tuple[Any, ...]]:
+    def turns(self, rows: Rows) -> list[tuple[Any, ...]]:
         return [self.held[i].turns for i in rows]
 
-    def column(self, name: str, rows: Sequence[int]) -> list[Any]:
+    def column(self, name: str, rows: Rows) -> list[Any]:
         return [getattr(self.held[i], name) for i in rows]
 
-    def take(self, rows: Sequence[int]) -> RolloutSource:
+    def take(self, rows: Rows) -> RolloutSource:
         return InMemoryRollouts(self.rollouts(rows))
 
 
-@dataclass
-class Stored(RolloutSource):
+class Stored(KeptTraits):
     """A table of stored rollouts, one chunk a column."""
 
-    table: pa.Table
-    _turns: dict[int, tuple[Any, ...]] = field(default_factory=dict, repr=False)
+    def __init__(self, table: pa.Table) -> None:
+        self._table, self.n = table, int(table.num_rows)
 
-    @property
-    def n(self) -> int:
-        return int(self.table.num_rows)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.table.nbytes)
+    def table(self) -> pa.Table:
+        return self._table
 
     def read(self, sampled: bool = False) -> Traits:
-        return extract(from_table(self.table), sampled)
+        return extract(from_table(self.table()), sampled)
 
-    def rollouts(self, rows: Sequence[int]) -> list[Rollout]:
+    def rollouts(self, rows: Rows) -> list[Rollout]:
         return [r for batch in self._rows(rows).to_batches() for r in decode(batch)]
 
-    def turns(self, rows: Sequence[int]) -> list[tuple[Any, ...]]:
-        new = [i for i in dict.fromkeys(rows) if i not in self._turns]
-        self._turns.update(zip(new, turns_at(self.table["turns"], new), strict=True))
-        return [self._turns[i] for i in rows]
+    def turns(self, rows: Rows) -> list[tuple[Any, ...]]:
+        return turns_at(self.table()["turns"], rows)
 
-    def column(self, name: str, rows: Sequence[int]) -> list[Any]:
+    def column(self, name: str, rows: Rows) -> list[Any]:
         values = self._rows(rows, [name])[name].to_pylist()
         return [{} if v is None else json.loads(v) for v in values] if name in JSON_COLUMNS else values
 
-    def take(self, rows: Sequence[int]) -> RolloutSource:
+    def take(self, rows: Rows) -> RolloutSource:
         return Stored(self._rows(rows))
 
-    def _rows(self, rows: Sequence[int], columns: list[str] | None = None) -> pa.Table:
+    def _rows(self, rows: Rows, columns: list[str] | None = None) -> pa.Table:
         import pyarrow as pa
 
-        table = self.table if columns is None else self.table.select(columns)
+        table = self.table() if columns is None else self.table().select(columns)
         return table.take(pa.array(rows, pa.int64())).combine_chunks()
 
 
 @dataclass
-class JoinedRollouts(RolloutSource):
+class JoinedRollouts:
     """Sources one after the other."""
 
     parts: list[RolloutSource] = field(default_factory=list)
@@ -147,39 +131,32 @@ class JoinedRollouts(RolloutSource):
     def n(self) -> int:
         return sum(p.n for p in self.parts)
 
-    @property
-    def nbytes(self) -> int:
-        return sum(p.nbytes for p in self.parts)
-
     @cached_property
     def traits(self) -> Traits:
         return join([p.traits for p in self.parts])
 
-    def read(self, sampled: bool = False) -> Traits:
-        return join([p.read(sampled) for p in self.parts])
-
-    def rollouts(self, rows: Sequence[int]) -> list[Rollout]:
+    def rollouts(self, rows: Rows) -> list[Rollout]:
         return self._asked(rows, lambda p, mine: p.rollouts(mine))
 
-    def turns(self, rows: Sequence[int]) -> list[tuple[Any, ...]]:
+    def turns(self, rows: Rows) -> list[tuple[Any, ...]]:
         return self._asked(rows, lambda p, mine: p.turns(mine))
 
-    def column(self, name: str, rows: Sequence[int]) -> list[Any]:
+    def column(self, name: str, rows: Rows) -> list[Any]:
         return self._asked(rows, lambda p, mine: p.column(name, mine))
 
-    def take(self, rows: Sequence[int]) -> RolloutSource:
+    def take(self, rows: Rows) -> RolloutSource:
         runs = groupby(zip(*self._places(rows), strict=True), key=lambda x: x[0])
         return JoinedRollouts([self.parts[p].take([i for _, i in run]) for p, run in runs])
 
-    def _places(self, rows: Sequence[int]) -> tuple[list[int], list[int]]:
+    def _places(self, rows: Rows) -> tuple[list[int], list[int]]:
         """(part, place in it) of each row."""
         starts = np.cumsum([0, *(p.n for p in self.parts)])
         at = np.asarray(rows, dtype=np.int64)
         part = np.searchsorted(starts, at, side="right") - 1
         return part.tolist(), (at - starts[part]).tolist()
 
-    def _asked(self, rows: Sequence[int], ask: Callable[[RolloutSource, list[int]], list[T]]) -> list[T]:
-        """Each part is asked once; answers in the order of the rows."""
+    def _asked(self, rows: Rows, ask: Callable[[RolloutSource, list[int]], list[T]]) -> list[T]:
+        """Each part is asked once."""
         mine: dict[int, list[int]] = {}
         part, place = self._places(rows)
         for p, i in zip(part, place, strict=True):

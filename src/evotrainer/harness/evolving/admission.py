@@ -211,7 +211,7 @@ def cost_of(
     unread = whole.source.take(whole.rows.tolist())
     read = None if spec.form == "threshold" and spec.feature in LENGTHS else whole.traits
     began = spent()
-    some = FeatureView(Batch.apart(unread, read))
+    some = FeatureView(Batch.over(unread, read, apart=True))
     flags(spec, some, runner)
     return 1000 * (spent() - began) / len(some)
 

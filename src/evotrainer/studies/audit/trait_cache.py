@@ -12,12 +12,16 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.trait_files import load, save
 from evotrainer.harness.columns.traits import VERSION, Traits, join
 from evotrainer.importers.base import Skipped
 from evotrainer.studies.audit.units import SAMPLED_FROM, Opened, PartRowGroup
+
+if TYPE_CHECKING:
+    from evotrainer.harness.columns.source import InMemoryRollouts
 
 PARALLEL_FROM = 4
 """Unread row groups from which reading is spread over processes."""
@@ -52,7 +56,11 @@ def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Pro
     parts = [together] if together is not None else []
     lost: list[PartRowGroup] = []
     for unit in rest:
-        found = _kept(unit, sampled, cache) if isinstance(unit, PartRowGroup) else unit.read(sampled)
+        found = (
+            _kept(unit, sampled, cache)
+            if isinstance(unit, PartRowGroup)
+            else cast("InMemoryRollouts", unit).read(sampled)
+        )
         if found is not None:
             parts.append(found)
         elif isinstance(unit, PartRowGroup):

@@ -7,19 +7,18 @@ there on it is read as our own stores are: row group by row group, without Pytho
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.chunk import from_table
 from evotrainer.harness.columns.extract import extract
-from evotrainer.harness.columns.source import JoinedRollouts, RolloutSource, Stored
+from evotrainer.harness.columns.source import JoinedRollouts, Stored
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.importers.base import Skipped
 from evotrainer.records.reading import open_part, read_checksum, row_group
-from evotrainer.records.rollout import Rollout
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,52 +29,31 @@ KEPT = 4
 """Row groups whose tables stay in memory."""
 
 
-@dataclass
-class PartRowGroup(RolloutSource):
-    """One row group of a sealed part."""
+class PartRowGroup(Stored):
+    """One row group of a sealed part. `key`: of its content; equal keys have equal traits."""
 
-    part: Path
-    index: int
-    rows: int
-    key: str
-    """Of its content; equal keys have equal traits."""
-
-    @property
-    def n(self) -> int:
-        return self.rows
+    def __init__(self, part: Path, index: int, n: int, key: str) -> None:
+        self.part, self.index, self.n, self.key = part, index, n, key
 
     def table(self) -> pa.Table:
-        with open_part(self.part) as file:
-            return row_group(file, self.part, self.index)
-
-    def read(self, sampled: bool = False) -> Traits:
-        return extract(from_table(self.table()), sampled)
-
-    @property
-    def stored(self) -> Stored:
-        """Its table: the last few that were read stay in memory, since quotes come from few of them."""
+        """The last few that were read stay in memory: quotes come from few of them."""
         key = f"{self.part}\x1f{self.key}"
         if key not in _tables:
-            _tables[key] = Stored(self.table().combine_chunks())
+            _tables[key] = self._whole().combine_chunks()
             while len(_tables) > KEPT:
                 _tables.popitem(last=False)
         _tables.move_to_end(key)
         return _tables[key]
 
-    def rollouts(self, rows: Sequence[int]) -> list[Rollout]:
-        return self.stored.rollouts(rows)
+    def read(self, sampled: bool = False) -> Traits:
+        return extract(from_table(self._whole()), sampled)
 
-    def turns(self, rows: Sequence[int]) -> list[tuple[Any, ...]]:
-        return self.stored.turns(rows)
-
-    def column(self, name: str, rows: Sequence[int]) -> list[Any]:
-        return self.stored.column(name, rows)
-
-    def take(self, rows: Sequence[int]) -> RolloutSource:
-        return self.stored.take(rows)
+    def _whole(self) -> pa.Table:
+        with open_part(self.part) as file:
+            return row_group(file, self.part, self.index)
 
 
-_tables: OrderedDict[str, Stored] = OrderedDict()
+_tables: OrderedDict[str, pa.Table] = OrderedDict()
 
 
 @dataclass
