@@ -202,9 +202,8 @@ def _trial_row(t: TrialView) -> list[str]:
     f, s, g = t.finished, t.score("search"), t.score("gate")
     status = t.status if not f or f.status == "complete" else f"failed: {f.label or 'no label'}"
     scores = [percent(x.score if x else None) for x in (s, g)]
-    steps = str(f.steps) if f else ""
     resumed = f"{f.resumed}×" if f and f.resumed else "no"
-    return [t.id, t.purpose, status, *scores, steps, duration(t.cpu_s), resumed]
+    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", duration(t.cpu_s), resumed]
 
 
 def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
