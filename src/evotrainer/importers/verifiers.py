@@ -119,6 +119,7 @@ class _Reader:
         stop = r.get("stop_condition")
         tokens = _dict(r.get("token_usage")).get("output_tokens")
         finish = _finish(stop, r.get("is_truncated") is True, r.get("is_completed") is True)
+        # an error that is no fault is the policy's own: its context ran over
         if isinstance(r.get("error"), str | dict) and not kind and r["error"]:
             finish = "length"
         count = int(tokens) if isinstance(tokens, int | float) and 0 < tokens < 2**62 else None
@@ -290,6 +291,7 @@ def _v1_model(r: dict[str, Any], calls: list[dict[str, Any]]) -> str:
 
 
 def _v1_tokens(nodes: list[dict[str, Any]], calls: list[dict[str, Any]]) -> int | None:
+    # the mask says which tokens were sampled; without one, what the calls report
     sampled = sum(sum(x is True for x in n["mask"]) for n in nodes if isinstance(n.get("mask"), list))
     if sampled:
         return sampled
