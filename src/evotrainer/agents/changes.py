@@ -147,4 +147,5 @@ def neighbourhood(recipe: Recipe, components: Collection[str], knobs: Mapping[st
     }
     grid |= knob_changes(recipe, knobs)
     now = recipe.factors()
-    return {f: kept for f, vs in grid.items() if (kept := [v for v in vs if not same(v, now.get(f))])}
+    other = {factor: [v for v in values if not same(v, now.get(factor))] for factor, values in grid.items()}
+    return {factor: values for factor, values in other.items() if values}

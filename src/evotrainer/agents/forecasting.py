@@ -27,7 +27,8 @@ def promotion_chances(
     seen_KD = np.array([m for m, _ in gains])[:, None] + np.array(sds)[:, None] * noise_KD
     out: list[float | None] = []
     for i in range(len(gains)):
-        rivals = [j for j in range(places if i < places else places - 1) if j != i and j < len(gains)]
+        others = places if i < places else places - 1  # a spare one takes the last place from who has it
+        rivals = [j for j in range(min(others, len(gains))) if j != i]
         best_D = seen_KD[rivals].max(axis=0) if rivals else np.full(DRAWS, -np.inf)
         out.append(round(float(((seen_KD[i] > threshold.gain) & (seen_KD[i] > best_D)).mean()), 4))
     return out

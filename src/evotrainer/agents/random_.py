@@ -24,19 +24,14 @@ class RandomAgent:
         recipe, seen = briefing.champion.recipe, tried(briefing)
         revision = briefing.notes.get("revision", "0")
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
-        left = {
-            factor: valid
-            for factor, values in sorted(neighbourhood(recipe, briefing.components, briefing.knobs).items())
-            if (
-                valid := [
-                    v
-                    for v in values
-                    if (c := changed(recipe, factor, v)) is not None
-                    and c.hash not in seen
-                    and repeated(briefing, factor, c.factors().get(factor)) is None
-                ]
-            )
-        }
+        left: dict[str, list[object]] = {}
+        for factor, values in sorted(neighbourhood(recipe, briefing.components, briefing.knobs).items()):
+            for value in values:
+                child = changed(recipe, factor, value)
+                if child is None or child.hash in seen:
+                    continue
+                if repeated(briefing, factor, child.factors().get(factor)) is None:
+                    left.setdefault(factor, []).append(value)
         out: list[Intervention] = []
         fresh = list(left)
         while left and len(out) < briefing.branches_wanted:

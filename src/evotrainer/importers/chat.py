@@ -141,6 +141,7 @@ class Talk:
     def reply(self, words: str, id: Any = None, raw: Any = None, ok: bool | None = None) -> None:
         """A tool's reply: to the call of that id, else to the oldest call without one."""
         place = self._open.pop(id, None) if isinstance(id, str) else None
+        # a reply with an id that no call has, while other calls wait for theirs, answers none of them
         if place is None and self._waiting and not (isinstance(id, str) and self._open):
             place = self._waiting[0]
         if place is not None:

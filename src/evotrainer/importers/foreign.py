@@ -19,6 +19,7 @@ MAX_DEPTH = 32
 MAX_NOTE = 20_000
 """Characters kept of one output or program in `detail` that is not part of the transcript."""
 
+# in this order: a judge that times out is a judge's fault, a container that does is a container's
 _KINDS: tuple[tuple[Fault, str], ...] = (
     ("cancelled", r"cancel|keyboardinterrupt|interrupted|sigint|sigterm"),
     ("judge", r"\bjudge|grader|verifier|scorer|reward ?file|reward model|test_?patch failed"),

@@ -121,6 +121,7 @@ class _Reader:
         if not (isinstance(own, str) and own) and not chat.is_int(own):
             return None
         told = (task, r.get("reward"), *(r.get(k) for k in _IDENTITY), *((t.role, t.text, t.tool_calls) for t in turns))
+        # repr: the tool calls among it are objects
         content = hashlib.blake2b(repr((own, told)).encode("utf-8", "surrogatepass"), digest_size=16)
         if not isinstance(own, str) or own == task or own.isdecimal() or not any(k in r for k in TASKS):
             return content.hexdigest()
@@ -138,6 +139,7 @@ class _Reader:
             return f"it has no text; the names known for it are {', '.join(TEXTS)}"
         other: dict[str, Any] = {"source": self.source, "record": n}
         fields: dict[str, Any] = {}
+        # the quick way for records of the smallest form, which may come in millions
         if not r.keys() <= _MINIMAL:
             unread = _optional(r, fields)
             if isinstance(r.get("detail"), dict):
@@ -153,6 +155,7 @@ class _Reader:
         if given is not None and reward is None:
             other["unread"] = sorted([*other.get("unread", ()), "reward"])
         outcome = _outcome(r, given)
+        # a fault is never a wrong answer: its reward is kept beside the rollout, not paid
         if "error_kind" in fields:
             if reward is not None:
                 other["reward_of_fault"] = reward

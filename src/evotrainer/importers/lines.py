@@ -44,6 +44,7 @@ def values(path: Path, constants: bool = False) -> Iterator[tuple[int, Any]]:
     """
     try:
         stream = lines(path)
+        # two lines tell an array from lines whose first is an array by mistake
         held = list(islice(stream, 2))
         if not held:
             yield 0, Skipped(str(path), "the file is empty")
@@ -87,6 +88,7 @@ def _items(path: Path, constants: bool) -> Iterator[tuple[int, Any]]:
     except ValueError as e:
         yield 0, Skipped(str(path), str(e))
         return
+    # one by one and not `json.loads`: a file that a killed run left has no end
     decoder = json.JSONDecoder(parse_constant=lambda word: word if constants else None)
     at, n = text.index("[") + 1, 0
     while True:
@@ -177,6 +179,7 @@ def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str |
             yield Skipped(str(path), str(e))
             return
         n = 0
+        # group by group: one that is damaged costs its own rows only
         for g in range(file.num_row_groups):
             rows = file.metadata.row_group(g).num_rows
             done = 0

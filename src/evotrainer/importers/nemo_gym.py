@@ -72,6 +72,7 @@ def _rollout(path: Path, count: Counters, r: dict[str, Any], n: int) -> Rollout 
     if not seen.talk.turns() and (problem := _dict(params.get("metadata")).get("problem_statement")):
         seen.talk.say("user", text(problem))
     prompt = "\n".join(t.text for t in seen.talk.turns())
+    # what the request holds was sampled in an earlier turn, if at all: only the response counts
     seen.logprobs.clear()
     seen.tokens = 0
     seen.add(response.get("output"))

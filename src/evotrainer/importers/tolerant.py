@@ -95,6 +95,7 @@ def parse(data: bytes | str, constants: bool = False) -> Any:
 
     Raises ValueError with a short cause, also for nesting too deep to follow and for more values than memory holds.
     """
+    # before any parser: depth and size are what makes one run out of memory or stack
     check_json(data)
     try:
         return orjson.loads(data)
@@ -127,6 +128,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
                 n += 1
                 at += len(raw)
                 if len(raw) > MAX_LINE and not raw.endswith(b"\n"):
+                    # the rest of it is read and thrown away, so that the lines after it keep their numbers
                     while (rest := f.readline(MAX_LINE)) and not rest.endswith(b"\n"):
                         at += len(rest)
                     at += len(rest)

@@ -119,6 +119,7 @@ class _Reader:
         stop = r.get("stop_condition")
         tokens = _dict(r.get("token_usage")).get("output_tokens")
         finish = _finish(stop, r.get("is_truncated") is True, r.get("is_completed") is True)
+        # an error that is no fault is the policy's own: its context ran over
         if isinstance(r.get("error"), str | dict) and not kind and r["error"]:
             finish = "length"
         count = int(tokens) if isinstance(tokens, int | float) and 0 < tokens < 2**62 else None
@@ -133,22 +134,26 @@ class _Reader:
         name, data = _v1_task(r["task"])
         if not talk.turns() and (prompt := data.get("prompt")):
             chat.add(talk, prompt)
-        task = name or task_of("\n".join(t.text for t in talk.turns() if t.role in ("system", "user")))
+        asked = [t.text for t in talk.turns() if t.role in ("system", "user")]
+        task = name or task_of("\n".join(asked))
         kind, error = _v1_fault(r)
         reward, components = _v1_rewards(r.get("rewards"), r.get("reward"))
-        metrics = {**(r["metrics"] if isinstance(r.get("metrics"), dict) else {}), **components}
-        calls = [c for c in r.get("calls") or [] if isinstance(c, dict)] if isinstance(r.get("calls"), list) else []
-        ends = [x.get("finish_reason") for x in (*nodes, *calls) if x.get("finish_reason")]
-        finish = _finish(r.get("stop_condition"), bool(ends) and ends[-1] == "length", bool(r.get("is_completed")))
-        config = _dict(_dict(r.get("agent")).get("config"))
-        model = next((m for m in (config.get("model"), *(c.get("model") for c in calls)) if isinstance(m, str)), "")
-        parents = {x.get("parent") for x in nodes}
-        branches = sum(i not in parents for i in range(len(r["nodes"])))
+        metrics = {**_dict(r.get("metrics")), **components}
+        listed = r.get("calls")
+        calls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
+        # the last reason counts: a turn cut short in the middle was gone on from
+        reasons = [x["finish_reason"] for x in (*nodes, *calls) if x.get("finish_reason")]
+        truncated = bool(reasons) and reasons[-1] == "length"
+        finish = _finish(r.get("stop_condition"), truncated, bool(r.get("is_completed")))
         detail = {k: data[k] for k in data if k not in ("prompt", "system_prompt")}
         detail |= {k: r[k] for k in ("id", "info", "stop_condition", "errors", "timing", "verifiers") if r.get(k)}
+        # nodes name their predecessor, so every node that is nobody's is the end of a branch
+        parents = {x.get("parent") for x in nodes}
+        branches = sum(i not in parents for i in range(len(r["nodes"])))
         if branches > 1:
             detail["branches"] = branches
-        out = self._made(n, task, talk, reward, metrics, kind, error, finish, _v1_tokens(nodes, calls), detail, model)
+        tokens, model = _v1_tokens(nodes, calls), _v1_model(r, calls)
+        out = self._made(n, task, talk, reward, metrics, kind, error, finish, tokens, detail, model)
         return out if isinstance(out, str) else _v1_numbers(out, nodes)
 
     def _made(
@@ -276,7 +281,17 @@ def _finish(stop: Any, truncated: bool, completed: bool) -> Finish | None:
     return "stop" if completed else None
 
 
+def _v1_model(r: dict[str, Any], calls: list[dict[str, Any]]) -> str:
+    """The model that the agent was configured with, or the first that a call names."""
+    config = _dict(_dict(r.get("agent")).get("config"))
+    for model in (config.get("model"), *(c.get("model") for c in calls)):
+        if isinstance(model, str):
+            return model
+    return ""
+
+
 def _v1_tokens(nodes: list[dict[str, Any]], calls: list[dict[str, Any]]) -> int | None:
+    # the mask says which tokens were sampled; without one, what the calls report
     sampled = sum(sum(x is True for x in n["mask"]) for n in nodes if isinstance(n.get("mask"), list))
     if sampled:
         return sampled

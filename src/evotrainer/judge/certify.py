@@ -67,6 +67,7 @@ class _Family:
         # per cell of the S x T table, and of the family's mean score between trainings
         self.v_cell = v_sampling
         self.v_seed = max(v_seed, v_sampling / self.tasks) / self.seeds if v_seed else v_sampling / self.tasks
+        # one policy: its error is that of its cells, of which there are so many
         self.df_seed = df_seed if v_seed else float(self.seeds * self.tasks)
 
 
@@ -94,6 +95,7 @@ def _interval(mean: float, parts: Mapping[float, float], confidence: float) -> t
     var = sum(parts.values())
     if var <= 0:
         return mean, mean, 0.0, 1.0
+    # Satterthwaite (1946)
     df = var**2 / sum(v * v / d for d, v in parts.items() if d > 0)
     half = t_quantile(0.5 + confidence / 2, df) * var**0.5
     return mean - half, mean + half, var**0.5, df

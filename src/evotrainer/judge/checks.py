@@ -69,6 +69,7 @@ def seeds(
     """Enough complete trials on both sides. `lost` = 1 where at least half of the branch's trials failed."""
     scored = scores_of(branch_trials, split)
     n_b, n_c = len(scored), len(scores_of(control_trials, split))
+    # a seed that was lost and came back in a second trial is not lost
     dead = [t for t in branch_trials if t.status == "failed" and t.seed not in scored]
     lost = n_b < least and bool(dead) and 2 * len(dead) >= len({t.seed for t in branch_trials})
     numbers = {"branch": float(n_b), "control": float(n_c), "failed": float(len(dead)), "lost": float(lost)}

@@ -68,6 +68,7 @@ def measured(start: Sequence[TrialFinished], noise: NoiseMeasured | None, v_task
         p_T = y_ST.mean(axis=0)
         sampling = float((p_T * (1 - p_T)).mean()) * len(y_ST) / max(1, len(y_ST) - 1) / len(common)
     n = attempts * len(y_ST)
+    # `chdtri` is of the upper tail: 0.975 gives the small quantile, hence the upper end of the variance
     high = v_trial * df / float(chdtri(df, 0.975))
     positive = [v for v in v_task if v > 0]
     return Measured(
@@ -79,6 +80,7 @@ def measured(start: Sequence[TrialFinished], noise: NoiseMeasured | None, v_task
         trial_sd=v_trial**0.5,
         task_branch_sd=float(np.median(positive)) ** 0.5 if positive else TASK_BRANCH_SD,
         task_branch_measured=bool(positive),
+        # drawn to the middle: a task solved in all of n attempts is not certain to be solved in the next
         difficulties=tuple(float(p) for p in (y_ST.mean(axis=0) * n + 0.5) / (n + 1)),
     )
 
@@ -96,6 +98,7 @@ def seed_correlation(pairs: Sequence[tuple[Sequence[TrialFinished], Sequence[Tri
         if len(shared) < 2:
             continue
         x, y = (np.array([np.mean(list(s[i].values())) for i in shared]) for s in (b, c))
+        # a pair's own effect is not what is asked about: seeds are alike if they are high and low together
         x, y = x - x.mean(), y - y.mean()
         sxy, sxx, syy, df = sxy + float(x @ y), sxx + float(x @ x), syy + float(y @ y), df + len(shared) - 1
     return sxy / (sxx * syy) ** 0.5 if df >= 6 and sxx > 0 and syy > 0 else None

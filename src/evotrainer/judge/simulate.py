@@ -61,12 +61,15 @@ class Population:
         `spread_T`: how else the branch moves each task, drawn by `spread` once for all its trials.
         """
         weight_T = p_T * (1 - p_T)
+        # mean 1, so that `effect` is the move of the mean score; the chance of a task that is always or never solved
+        # cannot move
         weight_T = weight_T / max(weight_T.mean(), 1e-9)
         spread_T = np.zeros(self.tasks) if spread_T is None else spread_T
         sd = self.seed_sd if seed_sd is None else seed_sd
         out = []
         for seed in seeds:
             shift = effect + sd * rng.standard_normal()
+            # clipping at 0 and 1 would give tasks at the ends an effect on average: their own move is damped instead
             p = np.clip(p_T + shift * weight_T + spread_T * np.minimum(1.0, weight_T), 0, 1)
             share = rng.binomial(self.attempts, p) / self.attempts
             out.append(trial(branch, seed, {f"t{i}": float(x) for i, x in enumerate(share)}, self.attempts))

@@ -64,6 +64,7 @@ class Components:
         a, b = self.v_trial * k, self.v_task / self.tasks
         df = self.df_trial
         if b > 0 and self.tasks > 1:
+            # Satterthwaite (1946): the degrees of freedom of a sum of two independent variance estimates
             df = (a + b) ** 2 / (a * a / self.df_trial + b * b / (self.tasks - 1))
         return a + b, df
 
@@ -154,7 +155,9 @@ def measure_noise(
     ss, df = _pool(numbers, "ss/", "df/")
     ss_r, df_r = _pool(numbers, "ss_residual/", "df_residual/")
     residual = ss_r / df_r if df_r else 0.0
+    # a mean over T tasks errs by residual / T at least: seeds that agree better than that were lucky
     var = max(ss / df, residual / len(tasks))
+    # 2 var / n: the variance of the difference of two means of n trials each
     floor = t_quantile(0.5 + confidence / 2, df) * (2 * var / seeds_per_branch) ** 0.5
     numbers |= {"df": df, "v_trial": var, "v_residual": residual, "tasks": float(len(tasks))}
     first = earlier or NoiseMeasured(
@@ -168,6 +171,7 @@ def measure_noise(
     return first.model_copy(
         update={
             "seed_sd": var**0.5,
+            # of the difference of two trials on one task
             "task_sd": (2 * residual) ** 0.5,
             "noise_floor": floor,
             "numbers": numbers | {"confidence": confidence, "seeds_per_branch": float(seeds_per_branch)},
@@ -209,6 +213,7 @@ def components(
     v_trial, df = (ss_o / df_o, df_o) if own_only else ((ss_o + ss_n) / (df_o + df_n), df_o + df_n)
     k = 1 / len(b_ST) + 1 / len(c_ST)
     d_T = b_ST.mean(axis=0) - c_ST.mean(axis=0)
+    # the spread of the differences over tasks, less what attempts and seeds make of it without any such effect
     v_task = max(0.0, float(d_T.var(ddof=1)) - residual * k) if len(tasks) > 1 else 0.0
     return Components(
         mean=float(d_T.mean()),
@@ -279,6 +284,7 @@ def seeds_needed(c: Components, alpha: float, most: int) -> int | None:
     for n in range(c.seeds_branch + 1, most + 1):
         n_control = max(n, c.seeds_control)
         var, df = c.variance(n, n_control)
+        # trials that would be run are trials that would be measured: each adds a degree of freedom
         extra = (n - c.seeds_branch) + (n_control - c.seeds_control)
         if c.mean > t_quantile(1 - alpha, df + extra) * var**0.5:
             return n

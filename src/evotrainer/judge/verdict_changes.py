@@ -129,7 +129,8 @@ def _decided(v: Verdict, config: JudgeConfig, drop: Sequence[str]) -> Verdict:
 def _flip(b: Basis, v: Verdict, drop: Sequence[str]) -> VerdictUnderRule:
     old = {g.gate: g.passed for g in b.stored.gates}
     new = {g.gate: g.passed for g in v.gates}
-    changed = [g for g in (*old, *(k for k in new if k not in old)) if g not in drop and old.get(g) is not new.get(g)]
+    every = dict.fromkeys((*old, *new))  # in the stored verdict's order, then what is new
+    changed = [g for g in every if g not in drop and old.get(g) is not new.get(g)]
     dropped = [f"{g} dropped" for g in drop if old.get(g) is not True and g in old]
     effect = v.effect or b.stored.effect
     return VerdictUnderRule(

@@ -101,7 +101,8 @@ def unaudited(events: Sequence[Event], run: RunOpened, branch: str) -> str:
         told_of = "declared" if "capabilities" in run.environment else "recorded"
         used = f" but what honest work uses ({', '.join(c.name for c in declared)})" if declared else ""
         return f"nothing could be audited: no capability {told_of}{used}"
-    knobs = [t.env_knobs for t in _finished(events) if t.branch == branch and any(s.split == "cert" for s in t.scores)]
+    own = [t for t in _finished(events) if t.branch == branch]
+    knobs = [t.env_knobs for t in own if any(s.split == "cert" for s in t.scores)]
     there = in_force(run, knobs[0] if knobs else {})
     audited = {a.capability for a in RunState.of(events).audits_of(branch)}
     left = [c.name for c in closable if there[c.name] != str(c.closed) and c.name not in audited]
@@ -166,8 +167,10 @@ def _reach(events: Sequence[Event], run: RunOpened, start: Branch) -> str:
     knobs = in_force(run, own[0].env_knobs) if own else {}
     before = [t for t in _finished(events) if t.branch == BASE and in_force(run, t.env_knobs) == knobs]
     base = next((s for t in before for s in _searched(t)), None)
-    tasks = sorted(set.intersection(*(set(s.per_task) for s in scores), set(base.per_task))) if scores and base else []
-    if base is None or len(tasks) < 2:
+    if base is None or not scores:
+        return ""
+    tasks = sorted(set(base.per_task).intersection(*(s.per_task for s in scores)))
+    if len(tasks) < 2:
         return ""
     now = [sum(s.per_task[t] for s in scores) / len(scores) for t in tasks]
     reached = [float(base.per_task[t] > 0) for t in tasks]

@@ -15,8 +15,11 @@ def gate_mean(trials: Sequence[TrialFinished]) -> float:
 
 def mean_per_task(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Mean of each task over the trials that have it."""
-    names = {t for per in trials for t in per}
-    return {t: sum(p[t] for p in trials if t in p) / sum(t in p for p in trials) for t in sorted(names)}
+    scores: dict[str, list[float]] = {}
+    for trial in trials:
+        for task, score in trial.items():
+            scores.setdefault(task, []).append(score)
+    return {task: sum(scores[task]) / len(scores[task]) for task in sorted(scores)}
 
 
 def mean_curve(curves: Sequence[Sequence[Mapping[str, float]]]) -> list[dict[str, float]]:

@@ -62,7 +62,14 @@ def trial_of(events: Sequence[Event], branch: str, row: EventRow) -> tuple[Skill
     bottleneck, severity, conditions = trigger_of(health, iv)
     verdict = event.body.verdict if isinstance(event.body, Judged) else None
     again = event.body if isinstance(event.body, Reestimated) else None
-    e = again.effect if again else verdict.effect if verdict and verdict.kind != "invalid" else None
+    effect = None
+    kind, control = "invalid", opened.parent or ""
+    if again:  # fresh seeds overrule the effect that the change was picked by
+        effect, kind, control = again.effect, "promote", again.control
+    elif verdict:
+        kind, control = verdict.kind, verdict.control
+        if verdict.kind != "invalid":
+            effect = verdict.effect
     domain, generator = domain_of(run.body.environment)
     trial = SkillTrial(
         run=run_id(events),
@@ -71,20 +78,20 @@ def trial_of(events: Sequence[Event], branch: str, row: EventRow) -> tuple[Skill
         generator=generator,
         base=base_of(events),
         branch=branch,
-        control=verdict.control if verdict else again.control if again else opened.parent or "",
+        control=control,
         round=opened.round,
         old=iv.old,
         new=iv.new,
         move=iv.move,
-        kind=verdict.kind if verdict else "promote" if again else "invalid",
-        mean=e.mean if e else None,
-        low=e.low if e else None,
-        high=e.high if e else None,
-        confidence=e.confidence if e else None,
-        se=e.se if e else None,
-        df=e.df if e else None,
-        seeds=e.seeds if e else 0,
-        tasks=e.tasks if e else 0,
+        kind=kind,
+        mean=effect.mean if effect else None,
+        low=effect.low if effect else None,
+        high=effect.high if effect else None,
+        confidence=effect.confidence if effect else None,
+        se=effect.se if effect else None,
+        df=effect.df if effect else None,
+        seeds=effect.seeds if effect else 0,
+        tasks=effect.tasks if effect else 0,
         severity=severity,
         conditions=conditions,
         harness=health.harness if health else "",

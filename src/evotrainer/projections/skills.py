@@ -202,9 +202,14 @@ def pool(trials: Sequence[SkillTrial]) -> Pooled | None:
     if not by:
         return None
     # trials against one control share its noise: the mean of them errs as if they were wholly correlated
-    y = [sum(t.mean or 0.0 for t in g) / len(g) for g in by.values()]
-    v = [max(LEAST_SE, sum(t.se or IDENTICAL_SE for t in g) / len(g)) ** 2 for g in by.values()]
-    df = sum(max(1.0, min(t.df or 1.0 for t in g)) for g in by.values())
+    y: list[float] = []
+    v: list[float] = []
+    dfs: list[float] = []
+    for group in by.values():
+        y.append(sum(t.mean or 0.0 for t in group) / len(group))
+        v.append(max(LEAST_SE, sum(t.se or IDENTICAL_SE for t in group) / len(group)) ** 2)
+        dfs.append(max(1.0, min(t.df or 1.0 for t in group)))
+    # variance between comparisons by moments (DerSimonian and Laird): q is what fixed-effect weights leave over
     w = [1 / x for x in v]
     fixed = sum(a * b for a, b in zip(w, y, strict=True)) / sum(w)
     q = sum(a * (b - fixed) ** 2 for a, b in zip(w, y, strict=True))
@@ -212,7 +217,7 @@ def pool(trials: Sequence[SkillTrial]) -> Pooled | None:
     tau2 = max(0.0, (q - (len(y) - 1)) / spare) if len(y) > 1 and spare > 0 else 0.0
     w = [1 / (x + tau2) for x in v]
     mean, se = sum(a * b for a, b in zip(w, y, strict=True)) / sum(w), 1 / sqrt(sum(w))
-    half = float(stdtrit(df, 0.5 + CONFIDENCE / 2)) * se
+    half = float(stdtrit(sum(dfs), 0.5 + CONFIDENCE / 2)) * se
     r = [round(x, 6) for x in (mean, se, mean - half, mean + half, sqrt(tau2))]
     return Pooled(
         mean=r[0], se=r[1], low=r[2], high=r[3], tau=r[4], trials=sum(map(len, by.values())), comparisons=len(y)

@@ -142,7 +142,8 @@ class RolloutStore:
                 f"{tail.complaint()}; restore a copy, or open with repair=True to keep the good frames"
             )
         if tail.damaged or tail.complete:
-            saved = next(p for n in range(10**6) if not (p := self.folder / f"torn-{n}.bin").exists())
+            names = (self.folder / f"torn-{n}.bin" for n in range(10**6))
+            saved = next(p for p in names if not p.exists())
             write_synced(saved, tail.data if tail.damaged else tail.data[tail.end :])
             fsync(self.folder)
         if tail.damaged:

@@ -25,7 +25,11 @@ def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any
     base = state.readings.get(BASE)
     parent = state.branches.get(b.parent) if b and b.parent else None
     earlier = (base if b else None, parent.health if parent else None)
-    came = [] if b is None else parent.complete if parent else [state.base] if state.base else []
+    came = []  # trials that the branch went on from
+    if b and parent:
+        came = parent.complete
+    elif b and state.base:
+        came = [state.base]
     solved = [s.per_task for t in came for s in t.scores if s.split == "search"]
     return HarnessContext(
         recipe=b.recipe if b else task.recipe,

@@ -119,12 +119,17 @@ def by_steps(ctx: RunContext, b: Branch, trial: str, single: bool, out: Contrast
         return
     order = sorted(ids)
     width = max(1, len(order) // BINS)
-    windows = {}
-    for steps in (order[i : i + width] for i in range(0, len(order), width)):
-        inside = [i for s in steps for i in ids[s]]
+
+    def of_steps(steps: Sequence[int]) -> list[str]:
+        return [i for step in steps for i in ids[step]]
+
+    windows: dict[int, list[str]] = {}
+    for start in range(0, len(order), width):
+        steps = order[start : start + width]
+        inside = of_steps(steps)
         windows[steps[-1]] = [inside[k] for k in spread(len(inside), WINDOW)]
     edge = max(1, round(EDGE * len(order)))
-    ends = [[i for s in steps for i in ids[s]] for steps in (order[:edge], order[-edge:])] if single else []
+    ends = [of_steps(order[:edge]), of_steps(order[-edge:])] if single else []
     whole = ctx.rollouts.train(trial, [i for some in (*windows.values(), *ends) for i in some])
     place = {i: k for k, i in enumerate(whole.batch.column("id"))}
     views = {step: whole.pick([place[i] for i in some]) for step, some in windows.items()}
@@ -188,13 +193,18 @@ def rising_branches(events: Iterable[Event]) -> set[str]:
 
 def rise_step(curve: Sequence[Mapping[str, float]]) -> int | None:
     """Training step at which the score has made half of its way up; None where it does not rise."""
-    key = next((k for k in ("score", "accuracy", "reward") if curve and k in curve[0]), None)
-    if key is None or len(curve) < 6:
+    if len(curve) < 6:
+        return None
+    key = next((k for k in ("score", "accuracy", "reward") if k in curve[0]), None)
+    if key is None:
         return None
     y = [row[key] for row in curve if key in row]
     edge = max(1, round(EDGE * len(y)))
     first, last = sum(y[:edge]) / edge, sum(y[-edge:]) / edge
     if last - first < 0.05:
         return None
-    smooth = [sum(y[max(0, i - 2) : i + 1]) / len(y[max(0, i - 2) : i + 1]) for i in range(len(y))]
-    return next((int(curve[i].get("step", i + 1)) for i, x in enumerate(smooth) if x >= (first + last) / 2), None)
+    for i in range(len(y)):
+        window = y[max(0, i - 2) : i + 1]  # one lucky step is no rise: the mean of up to three
+        if sum(window) / len(window) >= (first + last) / 2:
+            return int(curve[i].get("step", i + 1))
+    return None

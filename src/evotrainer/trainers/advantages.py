@@ -40,8 +40,10 @@ def advantages(groups: Sequence[Sequence[float | None]], scaling: str) -> list[l
             div = group_std(rs) + STD_EPS
         elif scaling == "batch":
             div = batch_std + STD_EPS
-        flat = group_std(rs) == 0.0
-        out.append([None if r is None else 0.0 if flat else (r - mean) / div for r in g])
+        if group_std(rs) == 0.0:  # exactly zero, not the rounding error of the mean
+            out.append([None if r is None else 0.0 for r in g])
+        else:
+            out.append([None if r is None else (r - mean) / div for r in g])
     return out
 
 

@@ -88,7 +88,11 @@ def evaluated(attempts: Iterable[Attempt], where: Provenance, request: EvalReque
 
 def eval_variant(split: str, greedy: bool, knobs: Mapping[str, Any]) -> str:
     """Empty for a plain evaluation of a held-out split."""
-    parts = [p for p in ("eval" if split == "train" else "", "greedy" if greedy else "") if p]
+    parts = []
+    if split == "train":
+        parts.append("eval")
+    if greedy:
+        parts.append("greedy")
     if knobs:
         parts.append(json.dumps(dict(knobs), sort_keys=True, default=str))
     return "|".join(parts)

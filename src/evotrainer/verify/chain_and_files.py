@@ -115,23 +115,28 @@ def _finished(record: Record, event: Event) -> Iterator[Problem]:
     yield from (Problem("rollouts", p) for p in vouched.parts(folder, t, checked))
     for s in t.scores:
         mean = sum(s.per_task.values()) / len(s.per_task) if s.per_task else None
-        if (mean is None) != (s.score is None) or (mean is not None and abs(mean - (s.score or 0.0)) > 1e-9):
+        same = mean is s.score if mean is None or s.score is None else abs(mean - s.score) <= 1e-9
+        if not same:
             yield Problem(
                 "trials", f"trial {t.trial}: its {s.split} score {s.score} is not the mean {mean} of its tasks"
             )
 
 
 def _round(record: Record, event: Event) -> Iterator[Problem]:
-    r, known = event.body, {BASE, *(e.body.branch for e in record.before(event, "branch"))}
-    if r.champion not in known:
+    r, state = event.body, record.state_before(event)
+    opened = {BASE, *(e.body.branch for e in record.before(event, "branch"))}
+    champion = state.champion or BASE
+    if r.champion not in opened:
         yield Problem("round", f"round {r.round} starts from {r.champion}, which was never opened")
-    elif (then := record.state_before(event).champion or BASE) != r.champion:
-        yield Problem("round", f"round {r.round} starts from {r.champion}; the champion was {then}")
+    elif champion != r.champion:
+        yield Problem("round", f"round {r.round} starts from {r.champion}; the champion was {champion}")
     versions = {e.body.version for e in record.before(event, "harness")} or {"h0"}
     if r.harness not in versions:
         yield Problem("round", f"round {r.round} names harness {r.harness}, which was not recorded before")
-    if r.closed != (found := record.state_before(event).confirmed):
-        yield Problem("round", f"round {r.round} is evaluated with {r.closed} closed; audits had confirmed {found}")
+    if r.closed != state.confirmed:
+        yield Problem(
+            "round", f"round {r.round} is evaluated with {r.closed} closed; audits had confirmed {state.confirmed}"
+        )
 
 
 def _planned(record: Record, event: Event) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
-from evotrainer.records.events import Certified, Reestimated, TrialFinished
+from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
 from evotrainer.rules.gains import gain_of
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.verify.report import Problem, Record, named, six_decimals
@@ -143,7 +143,10 @@ def again(recorded: Reestimated, events: Sequence[Event]) -> list[str]:
     names = [x for x in (recorded.trials, recorded.control_trials, recorded.start_trials) if x]
     sides = [[finished[t] for t in x] for x in names]
     stand_ins = [finished[t] for t in recorded.evaluations]
-    evaluated = [[e for e in stand_ins if (e.branch, e.seed) in {(t.branch, t.seed) for t in s}] for s in sides]
+    evaluated: list[list[TrialFinished]] = []
+    for side in sides:
+        trained = {(t.branch, t.seed) for t in side}
+        evaluated.append([e for e in stand_ins if (e.branch, e.seed) in trained])
     fresh = reestimated(
         recorded.branch,
         recorded.control,
@@ -173,7 +176,8 @@ def fresh_trainings(record: Record, branch: str, before: Event) -> list[str]:
 
 def read_cert(trials: Sequence[TrialFinished], name: str) -> bool:
     """Did a trial read cert, or not finish complete?"""
-    return any(t.trial == name and (t.status != "complete" or any(s.split == "cert" for s in t.scores)) for t in trials)
+    own = [t for t in trials if t.trial == name]
+    return any(t.status != "complete" or any(s.split == "cert" for s in t.scores) for t in own)
 
 
 def certified(record: Record, event: Event) -> Iterator[Problem]:
@@ -186,7 +190,11 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
     entries = []
     for row in body.rows:
         done = [e.body for e in record.before(event, "finished") if e.body.branch == row.branch]
-        read = {t.seed: s for t in done if t.status == "complete" for s in t.scores if s.split == "cert" and s.per_task}
+        read: dict[int, SplitScore] = {}
+        for t in done:
+            of_cert = [s for s in t.scores if s.split == "cert" and s.per_task]
+            if t.status == "complete" and of_cert:
+                read[t.seed] = of_cert[-1]
         scores = {seed: read[seed] for seed in row.seeds if seed in read}
         seeds = record.task.run.certify_seeds if row.name == "champion" else ()
         names = due(record, START, event) if row.name == "start" else [keys.training(row.branch, s) for s in seeds]

@@ -65,11 +65,16 @@ def render(
     ranked = view.ranked
     detailed = ranked[:DETAILED]
     rollouts, keys = quoted(detailed, fetch) if fetch is not None else ({}, {})
-    data = {
-        "curves": {v.id: c for v in detailed if (c := curves(v.reading.curve, v.reading.assumed))},
-        "rollouts": rollouts,
-        "weights": {v.id: dict(v.reading.assumed.get("paid") or {}) for v in detailed if v.reading.assumed.get("paid")},
-    }
+    drawn: dict[str, Any] = {}
+    weights: dict[str, dict[str, float]] = {}
+    for v in detailed:
+        assumed = v.reading.assumed
+        curve = curves(v.reading.curve, assumed)
+        if curve:
+            drawn[v.id] = curve
+        if assumed.get("paid"):
+            weights[v.id] = dict(assumed["paid"])
+    data = {"curves": drawn, "rollouts": rollouts, "weights": weights}
     return report.fill(
         "audit.html.j2",
         data,

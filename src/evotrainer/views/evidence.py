@@ -160,7 +160,9 @@ def _metric_row(key: tuple[str, str, str], found: dict[int | None, MetricValue])
     overall = found.get(None)
     values = dict(sorted((s, m) for s, m in found.items() if s is not None))
     known = [m.value for m in values.values() if m.value is not None]
-    mean = overall.value if overall and overall.value is not None else sum(known) / len(known) if known else None
+    mean = overall.value if overall else None
+    if mean is None and known:
+        mean = sum(known) / len(known)
     every = list(found.values())
     return MetricRow(
         name,

@@ -201,8 +201,9 @@ _TRIAL_HEAD = ["trial", "purpose", "status", "search", "gate", "steps", "CPU", "
 def _trial_row(t: TrialView) -> list[str]:
     f, s, g = t.finished, t.score("search"), t.score("gate")
     status = t.status if not f or f.status == "complete" else f"failed: {f.label or 'no label'}"
-    return [t.id, t.purpose, status, percent(s.score if s else None), percent(g.score if g else None),
-            str(f.steps) if f else "", duration(t.cpu_s), f"{f.resumed}×" if f and f.resumed else "no"]  # fmt: skip
+    scores = [percent(x.score if x else None) for x in (s, g)]
+    resumed = f"{f.resumed}×" if f and f.resumed else "no"
+    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", duration(t.cpu_s), resumed]
 
 
 def render_trial(run_folder: Path | str, trial: str) -> RenderableType:

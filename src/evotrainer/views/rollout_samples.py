@@ -58,7 +58,9 @@ def sample(
     The choice depends only on rollout ids (hashes), so the same store gives the same sample.
     """
     pool = [r for r in rollouts if r.split not in SEALED]
-    last = {seed: max(r.step for r in pool if r.seed == seed) for seed in {r.seed for r in pool}}
+    last: dict[int, int] = {}
+    for r in pool:
+        last[r.seed] = max(r.step, last.get(r.seed, r.step))
     kinds: dict[str, list[Rollout]] = {k: [] for k, _ in _QUOTA}
     tasks: dict[str, set[str]] = {k: set() for k, _ in _QUOTA}
     spare: list[tuple[Rollout, str]] = []

@@ -110,7 +110,11 @@ def _fitting_turns(
         first = [*range(2), *(i for i, t in kept if _holds(t, quotes)), *range(len(turns) - 2, len(turns))]
         chosen = set(list(dict.fromkeys([*first, *range(len(turns))]))[:most])
         kept = [(i, t) for i, t in kept if i in chosen]
-    sizes = sorted(len(s) for _, t in kept for s in (t.text, *(c.arguments for c in t.tool_calls[:CALLS])) if s)
+    sizes: list[int] = []
+    for _, turn in kept:
+        texts = (turn.text, *(c.arguments for c in turn.tool_calls[:CALLS]))
+        sizes += [len(s) for s in texts if s]
+    sizes.sort()
     cap = room
     for i, size in enumerate(sizes):  # the largest cap under which all together fit
         cap = max(room // (len(sizes) - i), TURN_LEAST // 2)
@@ -123,7 +127,8 @@ def _fitting_turns(
 
 
 def _holds(t: Turn, quotes: Collection[str]) -> bool:
-    return any(_find(s, q) >= 0 for q in quotes for s in (t.text, *(f"{c.name} {c.arguments}" for c in t.tool_calls)))
+    texts = [t.text, *(f"{c.name} {c.arguments}" for c in t.tool_calls)]
+    return any(_find(text, q) >= 0 for q in quotes for text in texts)
 
 
 def _find(whole: str, quote: str) -> int:

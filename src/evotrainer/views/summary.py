@@ -255,8 +255,8 @@ def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
     limits = view.opened.budget if view.opened else {}
     out = []
     for key in dict.fromkeys(["cpu_s", "wall_s", "trials", *limits, *(k for k, v in view.spent.items() if v)]):
-        used, limit, time = view.spent.get(key, 0.0), limits.get(key), key.endswith("_s")
-        shown, bound = (duration(x) if time else f"{x:g}" if x is not None else "" for x in (used, limit))
+        used, limit = view.spent.get(key, 0.0), limits.get(key)
+        shown = duration if key.endswith("_s") else "{:g}".format
         name = {"cpu_s": "CPU time", "wall_s": "Wall time", "trials": "Trainings"}.get(key, key.replace("_", " "))
-        out.append((name, shown, bound if limit is not None else "", used / limit if limit else None))
+        out.append((name, shown(used), "" if limit is None else shown(limit), used / limit if limit else None))
     return out

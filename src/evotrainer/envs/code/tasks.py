@@ -79,7 +79,8 @@ def _owned(split: str) -> tuple[tuple[str, str], ...]:
 @cache
 def _neighbours(op: str, *, after: bool) -> tuple[str, ...]:
     """Operations that may follow (or precede) `op` by a pair of train."""
-    return tuple(o for o in OPS if o != op and pair_split(*((op, o) if after else (o, op))) == "train")
+    pairs = {o: (op, o) if after else (o, op) for o in OPS if o != op}
+    return tuple(o for o, pair in pairs.items() if pair_split(*pair) == "train")
 
 
 def _fits(ops: Sequence[str]) -> bool:

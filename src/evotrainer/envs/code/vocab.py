@@ -151,8 +151,9 @@ def _phrase_pieces() -> list[str]:
 
 def derive() -> tuple[str, ...]:
     """The vocabulary as the present grammar yields it; single characters and repetitions left out."""
-    numbers = [f"{n}" for n in range(LARGEST + 1)] + [f" {n}" for n in range(LARGEST + 1)]
-    return tuple(dict.fromkeys(t for t in (*numbers, *_phrase_pieces(), *IDIOMS) if len(t) > 1))
+    numbers = [str(n) for n in range(LARGEST + 1)]
+    tokens = [*numbers, *(f" {n}" for n in numbers), *_phrase_pieces(), *IDIOMS]
+    return tuple(dict.fromkeys(t for t in tokens if len(t) > 1))
 
 
 def vocabulary() -> tuple[str, ...]:

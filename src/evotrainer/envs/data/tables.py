@@ -261,13 +261,23 @@ def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) ->
     names = list(dict.fromkeys(f.name for f in formats))
     if o.format:
         named = [f for f in formats if f.name == o.format]
-        form = next((f for f in named if not f.read(row, o.columns)[1]), named[0] if named else None)
+        form = named[0] if named else None
+        for f in named:
+            _, lacking = f.read(row, o.columns)
+            if not lacking:
+                form = f
+                break
         if form is None:
             raise TaskSetError(
                 f"environment {domain} knows no format {o.format!r}; one of: {', '.join(names)}{near(o.format, names)}"
             )
     else:
-        form = next((f for f in formats if not (r := f.read(row, o.columns))[1] and f.told_by(r[0])), None)
+        form = None
+        for f in formats:
+            values, lacking = f.read(row, o.columns)
+            if not lacking and f.told_by(values):
+                form = f
+                break
         if form is None:
             wanted = "; ".join(f"{f.name}: {', '.join(f.needs)}" for f in formats)
             raise TaskSetError(
@@ -289,7 +299,8 @@ def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) ->
 
 def _lacks(form: Format, name: str, row: Row, where: str, o: DataOptions) -> str:
     known = (o.columns[name],) if name in o.columns else {**form.needs, **form.may}[name]
-    guess = next((g for n in (*known, name) if (g := near(n, row))), "")
+    guesses = [near(n, row) for n in (*known, name)]
+    guess = next((g for g in guesses if g), "")
     return (
         f"{where}: no column {' or '.join(map(repr, known))} (format {form.name}); it has: "
         f"{', '.join(map(str, row))}{guess}; "

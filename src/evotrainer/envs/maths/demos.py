@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from evotrainer.envs.maths.gym import OPS
 from evotrainer.envs.maths.holdout import counts, draw, prompt
@@ -132,7 +133,10 @@ def _carried(steps: list[str], i: int, wrong: int) -> tuple[list[str], str]:
 def drills(n: int, seed: int, shares: Mapping[str, float]) -> list[tuple[str, ...]]:
     """Transcripts of facts (`3+4=`, `7`, `8*5=`, `40`, ...) and, as many, of problems with true workings."""
     rng = random.Random(f"drills:{seed}")
-    out = [tuple(text for _ in range(FACTS) for text in fact(rng)) for _ in range(n - n // 2)]
+    out: list[tuple[str, ...]] = []
+    for _ in range(n - n // 2):
+        facts = [fact(rng) for _ in range(FACTS)]
+        out.append(tuple(chain.from_iterable(facts)))
     texts = [
         (prompt(p.question), demonstrate(p, CAREFUL, rng))
         for name, count in counts(n // 2 * WORKINGS, shares).items()

@@ -56,7 +56,12 @@ class _Parser:
         value = self.sign(depth)
         while op := self.take("*", "/", "%"):
             other = self.sign(depth)
-            value = value * other if op == "*" else value / other if op == "/" else value % other
+            if op == "*":
+                value *= other
+            elif op == "/":
+                value /= other
+            else:
+                value %= other
             if abs(value) > HUGE:
                 raise ValueError("too large")
         return value

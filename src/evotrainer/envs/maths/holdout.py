@@ -42,7 +42,7 @@ def draw(name: str, rng: random.Random, *, training: bool) -> Iterator[MathsProb
 def as_task(p: MathsProblem, split: str, index: int) -> Task:
     """The task; `heldout` of its tags says by what it is kept from training: template, level, both or no."""
     template, level = held(p)
-    kept = "both" if template and level else "template" if template else "level" if level else "no"
+    kept = {(True, True): "both", (True, False): "template", (False, True): "level"}.get((template, level), "no")
     data = {"question": p.question, "answer": p.answer, "steps": list(p.steps), "entry": dict(p.entry)}
     tags = {"generator": p.generator, "template": p.template, "level": str(p.level), "heldout": kept}
     return Task(f"{split}-{p.generator}-{index}", split, prompt(p.question), {**data, "generator": p.generator}, tags)

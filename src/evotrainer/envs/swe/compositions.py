@@ -57,7 +57,8 @@ def _places(split: str, bug: str) -> tuple[tuple[tuple[str, str], int], ...]:
 
 @cache
 def _train_neighbours(op: str, *, after: bool) -> tuple[str, ...]:
-    return tuple(o for o in OPS if o != op and pair_split(*((op, o) if after else (o, op))) == "train")
+    pairs = {o: (op, o) if after else (o, op) for o in OPS if o != op}
+    return tuple(o for o, pair in pairs.items() if pair_split(*pair) == "train")
 
 
 def buggy(rng: random.Random, split: str, length: int) -> tuple[tuple[str, ...], int, str]:

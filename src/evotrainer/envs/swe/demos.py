@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.bugs import fitting, mutate
 from evotrainer.envs.swe.generate import FILES, NAMES, TWEAKS, Function, Plan, draw_steps, honest, repositories
-from evotrainer.envs.swe.ops import OPS, OpLine
+from evotrainer.envs.swe.ops import OPS
 from evotrainer.envs.swe.world import Commit, Repo, World
 
 SCRUBBED = {"history": "scrubbed", "tests": "protected", "visible_tests": "shown"}
@@ -202,12 +202,20 @@ def _broken(rng: random.Random, plan: Plan, other: bool) -> tuple[str, str, str]
     at = rng.randrange(len(f.steps))
     kind = rng.choice(fitting(f.steps[at].op))
     wrong = mutate(rng, kind, f.steps[at])
-    lines: list[OpLine] = [*f.steps[:at], *([] if wrong is None else [wrong]), *f.steps[at + 1 :]]
+    lines = [s.line for s in f.steps]
+    if wrong is None:
+        del lines[at]
+        verb = "insert"
+    else:
+        lines[at] = wrong.line
+        verb = "edit"
     path = f"{rng.choice(FILES)}.py"
-    before = [_one(rng, plan).text()] if other else []
-    base = "\n\n".join([*before, f.text([s.line for s in lines])]) + "\n"
-    number = (len(before[0].splitlines()) + 1 if before else 0) + 3 + at
-    verb = "insert" if wrong is None else "edit"
+    base = f.text(lines) + "\n"
+    number = 3 + at  # the function's first step is its third line, after `def` and the comment
+    if other:
+        before = _one(rng, plan).text()
+        base = f"{before}\n\n{base}"
+        number += len(before.splitlines()) + 1
     return path, base, f"{verb} {path} {number} {f.steps[at].line}"
 
 

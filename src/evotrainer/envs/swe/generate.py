@@ -24,7 +24,9 @@ HIDDEN_FILE = "test_hidden.py"
 LOW, HIGH = -9, 20
 """Inputs of the functions, inclusive."""
 MAX_SHOWN = 999
-"""Largest absolute value in an issue or a test."""
+"""Largest absolute value in an issue or a visible test."""
+MAX_HIDDEN = 99_999
+"""Largest absolute value in a hidden test."""
 TWEAKS = ("tweak", "update", "refactor")
 
 
@@ -63,8 +65,10 @@ class Function:
         doc = "; ".join(s.phrase for s in self.steps) if self.documented else "todo"
         if self.calls:
             doc = " then ".join(self.calls)
-        body = lines if lines is not None else [s.line for s in self.steps] or [f"x = {c}(x)" for c in self.calls]
-        return "\n".join([f"def {self.name}(x):", *(f"    {ln}" for ln in (f"# {doc}", *body, "return x"))])
+        if lines is None:
+            lines = [s.line for s in self.steps] or [f"x = {c}(x)" for c in self.calls]
+        body = (f"# {doc}", *lines, "return x")
+        return "\n".join([f"def {self.name}(x):", *(f"    {line}" for line in body)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +256,10 @@ def _visible_cases(rng: random.Random, d: RepositoryDraft) -> list[tuple[str, st
     for f in (f for fs in d.functions.values() for f in fs):
         x = d.input
         if f.name != d.reported.name:
-            hidden_bug = f.name == d.fault.target.name
-            fine = [x for x in range(LOW, HIGH + 1) if _small(y := d.right[f.name](x)) and d.wrong[f.name](x) == y]
-            both = [x for x in range(LOW, HIGH + 1) if _small(d.right[f.name](x))]
-            pool = both if hidden_bug else fine
+            right, wrong = d.right[f.name], d.wrong[f.name]
+            pool = [x for x in range(LOW, HIGH + 1) if _small(right(x))]
+            if f.name != d.fault.target.name:
+                pool = [x for x in pool if right(x) == wrong(x)]
             if not pool:
                 raise DegenerateRepoError
             x = rng.choice(pool)
@@ -271,12 +275,17 @@ def _hidden_cases(
     p2p: list[tuple[str, str, int]] = []
     for f in (f for fs in d.functions.values() for f in fs):
         right, wrong = d.right[f.name], d.wrong[f.name]
-        xs = [x for x in range(LOW, HIGH + 1) if (y := right(x)) is not None and abs(y) <= 99_999]
-        bad = [x for x in xs if right(x) != wrong(x)]
-        good = [x for x in xs if right(x) == wrong(x)]
+        bad: list[int] = []
+        good: list[int] = []
+        for x in range(LOW, HIGH + 1):
+            y = right(x)
+            if y is not None and abs(y) <= MAX_HIDDEN:
+                (good if y == wrong(x) else bad).append(x)
+        # the issue shows one failing input: a solution that special-cases it must not pass by that alone
         new = [x for x in bad if (f.name, x) != (d.reported.name, d.input)] or bad
-        failing = rng.sample(new, min(len(new), 4 if f.name == d.fault.target.name else 1))
-        passing = rng.sample(good, min(len(good), 3 if f.name == d.fault.target.name else 2))
+        of_target = f.name == d.fault.target.name
+        failing = rng.sample(new, min(len(new), 4 if of_target else 1))
+        passing = rng.sample(good, min(len(good), 3 if of_target else 2))
         f2p += [(f"test_{f.name}_{i}", f.name, x) for i, x in enumerate(failing)]
         p2p += [(f"test_{f.name}_{i}", f.name, x) for i, x in enumerate(passing, len(failing))]
     if not f2p or not p2p:

@@ -57,7 +57,9 @@ def visible_frac(a: SweRewardInput) -> float | None:
 
 def progress(a: SweRewardInput) -> float | None:
     """Hidden tests mended minus hidden tests broken, as shares; at least 0."""
-    return max(0.0, (f2p_frac(a) or 0.0) - (1.0 - (1.0 if (kept := p2p_frac(a)) is None else kept)))
+    mended, kept = f2p_frac(a), p2p_frac(a)
+    broken = 0.0 if kept is None else 1.0 - kept
+    return max(0.0, (mended or 0.0) - broken)
 
 
 def submitted(a: SweRewardInput) -> float | None:

@@ -193,8 +193,12 @@ def status(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """`git status`: one `M path`, `A path` or `D path` per changed file, by name."""
     rows = []
     for path in sorted({*before, *after}):
-        if before.get(path) != after.get(path):
-            rows.append(("A" if path not in before else "D" if path not in after else "M") + " " + path)
+        if path not in before:
+            rows.append(f"A {path}")
+        elif path not in after:
+            rows.append(f"D {path}")
+        elif before[path] != after[path]:
+            rows.append(f"M {path}")
     return "\n".join(rows) or NO_CHANGES
 
 

@@ -7,6 +7,7 @@ Single characters are the tokenizer's own. A policy's weights are tied to this l
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from evotrainer.envs.swe import tools
@@ -102,12 +103,17 @@ def _phrases() -> list[str]:
 
 def derive() -> tuple[str, ...]:
     """The vocabulary as the present generator yields it; single characters and repetitions left out."""
-    numbers = [f"{n}" for n in range(LARGEST + 1)] + [f" {n}" for n in range(LARGEST + 1)]
+    numbers = [str(n) for n in range(LARGEST + 1)]
     files = [f"{f}.py" for f in (*FILES, *FLOWS)] + [VISIBLE_FILE, HIDDEN_FILE]
-    modules = [f" {f}" for f in (*FILES, *FLOWS)]
-    words = [w for n in NAMES for w in (n, f" {n}")]
-    words += [*files, *(f" {f}" for f in files), *modules, *(w for t in TWEAKS for w in (t, f" {t}"))]
-    said = [
+    # most words stand after a space as often as at a line's beginning: a token for each
+    tokens = [*numbers, *_after_space(numbers)]
+    for name in NAMES:
+        tokens += [name, f" {name}"]
+    tokens += [*files, *_after_space(files), *_after_space([*FILES, *FLOWS])]
+    for tweak in TWEAKS:
+        tokens += [tweak, f" {tweak}"]
+    tokens += [*_phrases(), *_lines(), *IDIOMS]
+    tokens += [
         tools.UNKNOWN,
         tools.USAGE,
         tools.NO_FILE,
@@ -115,9 +121,17 @@ def derive() -> tuple[str, ...]:
         tools.NO_REVISION,
         tools.PROTECTED,
         tools.TOO_LONG,
+        tools.NO_MATCH,
+        tools.NO_TESTS,
+        tools.NO_CHANGES,
+        tools.DONE,
+        tools.SUBMITTED,
     ]
-    said += [tools.NO_MATCH, tools.NO_TESTS, tools.NO_CHANGES, tools.DONE, tools.SUBMITTED]
-    return tuple(dict.fromkeys(t for t in (*numbers, *words, *_phrases(), *_lines(), *IDIOMS, *said) if len(t) > 1))
+    return tuple(dict.fromkeys(t for t in tokens if len(t) > 1))
+
+
+def _after_space(words: Sequence[str]) -> list[str]:
+    return [f" {w}" for w in words]
 
 
 def vocabulary() -> tuple[str, ...]:

@@ -59,7 +59,12 @@ class Inputs:
             if any(t.root == str(root) for t in trees):
                 return
             single = root.is_file()
-            found = [root] if single else paths if paths is not None else [p for p in root.rglob("*") if p.is_file()]
+            if single:
+                found = [root]
+            elif paths is not None:
+                found = paths
+            else:
+                found = [p for p in root.rglob("*") if p.is_file()]
             at = root.parent if single else root
             items = {self._item(p, at): p for p in sorted(found)}
             trees.append(Tree(str(root), tuple(items), place, single))

@@ -43,7 +43,11 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
     """All saved steps, in order."""
     root = folder / FOLDER
     latest = latest_step(folder)
-    found = [(int(m[1]), p) for p in root.glob("global_step_*") if p.is_dir() and (m := _STEP.fullmatch(p.name))]
+    found: list[tuple[int, Path]] = []
+    for path in root.glob("global_step_*"):
+        named = _STEP.fullmatch(path.name)
+        if named and path.is_dir():
+            found.append((int(named[1]), path))
     out = []
     for step, path in sorted(found):
         files = [f for f in path.rglob("*") if f.is_file()]
@@ -61,11 +65,17 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
 
 
 def _missing(path: Path) -> tuple[str, ...]:
-    shards = {(int(m[1]), int(m[2])) for f in (path / "actor").glob("*.pt") if (m := _SHARD.fullmatch(f.name))}
+    world, ranks = 0, set()
+    for file in (path / "actor").glob("*.pt"):
+        shard = _SHARD.fullmatch(file.name)
+        if shard:
+            world = max(world, int(shard[1]))
+            ranks.add(int(shard[2]))
+    absent = sorted(set(range(world)) - ranks)
     out = []
-    if not shards:
+    if not ranks:
         out.append("model shards")
-    elif absent := sorted(set(range(max(w for w, _ in shards))) - {r for _, r in shards}):
+    elif absent:
         out.append(f"model shards of rank {', '.join(map(str, absent))}")
     if not (path / "data.pt").is_file():
         out.append("data.pt")

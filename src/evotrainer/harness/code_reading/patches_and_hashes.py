@@ -34,7 +34,11 @@ def gold_of(detail: Mapping[str, Any]) -> str:
 
 
 def _first(detail: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return next((v[:MAX_PATCH] for k in keys if isinstance(v := detail.get(k), str) and v.strip()), "")
+    for key in keys:
+        value = detail.get(key)
+        if isinstance(value, str) and value.strip():
+            return value[:MAX_PATCH]
+    return ""
 
 
 def named_tests(detail: Mapping[str, Any]) -> str:

@@ -115,8 +115,12 @@ def _named(text: str, shown: tuple[ShownTest, ...]) -> frozenset[str]:
 @lru_cache(maxsize=8192)
 def _spec_literals(text: str, shown: tuple[ShownTest, ...]) -> frozenset[str]:
     """Literals that the specification names outside of its examples."""
-    lines = text.splitlines()
-    texts = {t.input for t in shown if t.input} | {t.expected for t in shown if t.expected}
-    inputs = [t.input for t in shown if t.input]
-    spec = [ln for ln in lines if ln.strip() not in texts and not any(len(i) > 1 and i in ln for i in inputs)]
-    return frozenset(_LITERAL.findall("\n".join(spec)))
+    inputs = {t.input for t in shown if t.input}
+    examples = inputs | {t.expected for t in shown if t.expected}
+    named: set[str] = set()
+    for line in text.splitlines():
+        # an input of one character is in half of all lines: it marks a line only where it is all of it
+        shows_one = line.strip() in examples or any(len(i) > 1 and i in line for i in inputs)
+        if not shows_one:
+            named.update(_LITERAL.findall(line))
+    return frozenset(named)

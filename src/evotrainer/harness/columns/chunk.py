@@ -89,6 +89,7 @@ def _codes(keys: pa.Array) -> Ints:
 
 def hash64(text: str) -> int:
     """63-bit hash of a text, the same everywhere."""
+    # not hash(): Python salts it, and readings would differ from process to process
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") >> 1
 
 
@@ -125,6 +126,7 @@ def from_table(table: pa.Table, first: int = 0) -> RolloutColumns:
     known = said & ~np.isnan(counted)
     summed = np.bincount(row[known], weights=counted[known], minlength=n)
     some = np.bincount(row[known], minlength=n) > 0
+    # imported rollouts often count their turns only
     scalars["tokens"] = np.where(np.isnan(scalars["tokens"]) & some, summed, scalars["tokens"])
     scalars["turns"] = answers.astype(float)
     asked = np.cumsum(said) - np.repeat((np.cumsum(answers) - answers), counts) == 0  # before the first answer
@@ -248,6 +250,7 @@ def _json(text: str) -> Any:
     """The value of a JSON text, also with NaN and infinity; None where it is none."""
     import orjson
 
+    # orjson is faster, but refuses NaN and infinity
     for read in (orjson.loads, json.loads):
         try:
             return read(text)
@@ -259,6 +262,7 @@ def _json(text: str) -> Any:
 def _details(column: pa.ChunkedArray) -> dict[int, Mapping[str, Any]]:
     import pyarrow.compute as pc
 
+    # parsing JSON is slow: only details that may hold a wanted key are parsed
     keys = [pc.match_substring(column, f'{k}"').fill_null(False).to_numpy() for k in READ_KEYS]
     rows = np.flatnonzero(np.logical_or.reduce(keys))
     out: dict[int, Mapping[str, Any]] = {}
@@ -292,6 +296,7 @@ def turns_at(column: pa.ChunkedArray, rows: Sequence[int]) -> list[tuple[Any, ..
         return []
     lists = _one(column.take(list(rows)))
     role, text, calls, tokens = lists.flatten().flatten()
+    # column by column: to_pylist of the nested lists would make a dict of every turn and every call first
     made = list(map(_Call._make, zip(*(c.to_pylist() for c in calls.flatten().flatten()), strict=True)))
     called = [tuple(made[a:b]) for a, b in _bounds(calls)]
     turns = list(map(_Turn._make, zip(role.to_pylist(), text.to_pylist(), called, tokens.to_pylist(), strict=True)))

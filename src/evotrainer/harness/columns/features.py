@@ -76,6 +76,8 @@ class FeatureView:
     @property
     def odd_tasks(self) -> np.ndarray:
         """Rollouts of one half of the tasks, chosen by a hash of their names, bool (N,)."""
+        # by name and not by place: a task is on the same side in every version, so halves can be compared between
+        # versions
         return np.array([crc32(t.encode("utf-8", "replace")) & 1 for t in self.tasks], dtype=bool)
 
     @cached_property
@@ -171,10 +173,12 @@ def _copied_observations(turns: Sequence[Turn]) -> float:
         if t.role == "assistant":
             text = " ".join([turn_text(t), *(str(c.arguments) for c in t.tool_calls)])
             found = [w for w in _long(text) if w not in asked]
+            # in characters, so that a long identifier that was copied weighs more than a short word
             total += sum(map(len, found))
             own += sum(len(w) for w in found if w in heard)
         else:
             acting = acting or total > 0
+            # before the first answer it is the prompt that speaks, which `asked` holds already
             heard.update(_long(turn_text(t)) if total else ())
     return own / total if total and acting else float("nan")
 

@@ -57,6 +57,7 @@ def group_sums(values: Floats, group: Ints, n_groups: int) -> tuple[Floats, Floa
 def centred(values: Floats, group: Ints, n_groups: int) -> Floats:
     """Values minus their group mean, NaN where missing; shape of `values`."""
     count, total = group_sums(values, group, n_groups)
+    # no values: the mean is never used, as all rows of that group are NaN
     mean = total / np.maximum(count, 1)
     return values - mean[group]
 
@@ -64,6 +65,7 @@ def centred(values: Floats, group: Ints, n_groups: int) -> Floats:
 def group_std(values: Floats, group: Ints, n_groups: int) -> Floats:
     """Population std per group; NaN for groups with fewer than two values."""
     count, _ = group_sums(values, group, n_groups)
+    # two passes: sum(x^2) - n mean^2 would leave rounding errors as large as DEAD_STD where rewards are large
     _, squares = group_sums(centred(values, group, n_groups) ** 2, group, n_groups)
     std = np.sqrt(squares / np.maximum(count, 1))
     std[count < 2] = np.nan
@@ -92,6 +94,7 @@ def clustered_mean(values: Floats, cluster: Ints) -> tuple[float | None, float |
         return None, None, 0
     m = float(x.mean())
     sums = np.bincount(c, weights=x - m, minlength=1)
+    # clusters whose values are all missing say nothing of the spread
     present = int((np.bincount(c, minlength=1) > 0).sum())
     if present < 2:
         return m, None, n
@@ -128,11 +131,13 @@ def slope_t(values: list[float]) -> tuple[float, float]:
     change = b * (n - 1)
     if abs(change) < 1e-12:
         return 0.0, 0.0
+    # a perfect line has no residual: 99 is finite, so it can be stored as JSON, and beyond any threshold
     return change, float(np.clip(b / sd if sd > 1e-15 else math.copysign(99, b), -99, 99))
 
 
 def _ranks(value: Floats, group: Ints) -> tuple[Ints, Ints]:
     """1-based (minimum, maximum) rank of each value among the values of its group."""
+    # one sort for all groups; a value's rank is its place less the place where its group starts
     order = np.lexsort((value, group))
     g, v = group[order], value[order]
     n = len(v)
@@ -142,6 +147,7 @@ def _ranks(value: Floats, group: Ints) -> tuple[Ints, Ints]:
     new_run = new_group | np.r_[True, v[1:] != v[:-1]]
     run_start = np.maximum.accumulate(np.where(new_run, index, 0))
     last = np.r_[new_run[1:], True]
+    # the nearest end of a run of equal values, looking from the right
     run_end = np.minimum.accumulate(np.where(last, index, n)[::-1])[::-1]
     low, high = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     low[order], high[order] = run_start - start + 1, run_end - start + 1
@@ -157,12 +163,15 @@ def pair_order(reward: Floats, truth: Floats, group: Ints, n_groups: int) -> tup
     zero = np.zeros(n_groups)
     if not ok.any():
         return zero, zero.copy(), zero.copy()
+    # weighted sums in another order differ in their last bits: such rewards tie
     r, t, g = np.round(reward[ok], 9), truth[ok] > 0.5, group[ok]
     low, high = _ranks(r, g)
     if not t.any():
         return zero, zero.copy(), zero.copy()
     low_c, high_c = _ranks(r[t], g[t])
     wrong_total = np.bincount(g[~t], minlength=n_groups).astype(float)
+    # rank among all less rank among the correct ones: how many incorrect ones lie below (not above) each correct one.
+    # Sorting takes n log n, counting pairs would take n^2 in a group
     below = (low[t] - low_c).astype(float)
     not_above = (high[t] - high_c).astype(float)
     gt = g[t]

@@ -93,13 +93,16 @@ def join(parts: Sequence[Traits]) -> Traits:
         found = p.components.get(c)
         return found if found is not None else np.full(p.n, np.nan)
 
+    def stacked(arrays: Sequence[np.ndarray], dtype: type, *shape: int) -> np.ndarray:
+        return np.concatenate(arrays) if arrays else np.zeros((0, *shape), dtype)
+
     return Traits(
         n=n,
-        keys={k: np.concatenate([p.keys[k] for p in parts]) if parts else np.zeros(0, np.int64) for k in KEYS},
-        columns={c: np.concatenate([p.columns[c] for p in parts]) if parts else np.zeros(0) for c in FLOATS},
+        keys={k: stacked([p.keys[k] for p in parts], np.int64) for k in KEYS},
+        columns={c: stacked([p.columns[c] for p in parts], np.float64) for c in FLOATS},
         components={c: np.concatenate([component(p, c) for p in parts]) for c in names},
-        solution=np.concatenate([p.solution for p in parts]) if parts else np.zeros(0, np.int64),
-        sketch=np.concatenate([p.sketch for p in parts]) if parts else np.zeros((0, SLOTS), np.uint8),
+        solution=stacked([p.solution for p in parts], np.int64),
+        sketch=stacked([p.sketch for p in parts], np.uint8, SLOTS),
         fault=_join_coded([p.fault for p in parts]),
         subject=_join_coded([p.subject for p in parts]),
         calls={

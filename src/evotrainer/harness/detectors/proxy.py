@@ -221,7 +221,10 @@ def _telling(lines: Sequence[str], s: Shortcut) -> tuple[str, str]:
                     return two, f"answers {test}"
     note = f"answers {s.answered[0]}" if s.answered else f"visible output {', '.join(s.outputs)} as a literal"
     known = [s.answered[0].rpartition(" -> ")[0]] if s.answered else [*s.inputs, *s.outputs]
-    ranked = sorted({w for k in known for w in (k, *_parts(k)) if w}, key=lambda w: (-len(w), w))
+    words: set[str] = set()
+    for key in known:
+        words.update((key, *_parts(key)))
+    ranked = sorted(words - {""}, key=lambda w: (-len(w), w))  # the longest says most
     for marks in (_FIRST, _NEXT):
         for w in ranked:
             for i, line in enumerate(lines):

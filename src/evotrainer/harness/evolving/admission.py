@@ -208,6 +208,7 @@ def cost_of(
 ) -> float:
     """CPU-seconds per 1,000 rollouts, measured on up to TIMED of them read afresh."""
     whole = thin(FeatureView.joined(views), TIMED).batch
+    # what was read once is cached: only rollouts read afresh cost what a reading costs
     unread = whole.source.take(whole.rows.tolist())
     read = None if spec.form == "threshold" and spec.feature in LENGTHS else whole.traits
     began = spent()
@@ -250,6 +251,7 @@ def _counts(
     """Precision, recall, false positives and lead time over the held-out versions."""
     fires: dict[str, Fire] = {}
     for name in (*bad, *clean):
+        # at the threshold itself a detector in force fires, `fire_of_mask` asks for more than it
         whole = fire_of_mask(masks[name], spec.warn - 1e-9)
         series = [(s, fire_of_mask(flags(spec, v, runner), spec.warn - 1e-9)) for s, v in steps.get(name, ())]
         fires[name] = over_steps(series, whole)
@@ -288,6 +290,8 @@ def most_alike(
 
     for who in builtin:
         if who in KNOWN:
+            # what a built-in detector flags is written down once more as a mask: its own finding quotes a few rollouts
+            # only
             compare(np.concatenate([KNOWN[who](v.batch) for v in versions.values()]), who)
     for s in authored:
         try:

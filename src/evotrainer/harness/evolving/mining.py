@@ -86,11 +86,13 @@ def mine(bad: FeatureView, clean: FeatureView, components: Iterable[tuple[str, s
         p = np.array([min(1.0, compared * _tail(z)) for z in ((p_b - p_c) / se).tolist()])
         passed = [
             i
+            # rounded and stable: among predicates alike to a point, the first, which is the simplest, is taken
             for i in np.argsort(-np.round(low, 2), kind="stable").tolist()
             if p[i] < LEVEL and p_b[i] - p_c[i] >= LEAST_DIFFERENCE
         ]
         if passed:
             i = passed[0]
+            # fires half way between the two sides' shares
             warn = min(1.0, max(0.02, round(float(p_b[i] + p_c[i]) / 2, 2)))
             spec = specs[i].model_copy(update={"warn": warn})
             best.append(CandidatePredicate(spec, name, float(p_b[i]), float(p_c[i]), float(low[i]), float(p[i])))
@@ -192,6 +194,7 @@ def _command_keys(v: FeatureView) -> list[set[Key]]:
     out = []
     for row in v.commands:
         keys = _heads(row, 3)
+        # a flag may be the sign (`--no-verify`), wherever in the command it stands
         keys |= {("", w) for line in row for w in _DIGITS.sub("0", line).split()[1:12]}
         out.append(keys)
     return out
@@ -307,8 +310,10 @@ def _thresholds(
         x, y = bad.number(f), clean.number(f)
         pooled = np.concatenate([x, y])
         known = pooled[np.isfinite(pooled)]
+        # a feature that most rollouts do not have would compare who has it, not what it is
         if len(known) < 0.5 * len(pooled) or not len(known):
             continue
+        # values that occur: a threshold in a gap would be worded with a number that nobody ever saw
         cuts = np.unique(np.quantile(known, QUANTILES, method="nearest"))
         low, high = float(known.min()), float(known.max())
         for cut in cuts.tolist():

@@ -172,6 +172,7 @@ def distinct_solutions(batch: Batch, context: HarnessContext) -> MetricValues:
         s = np.sort(s.reshape(-1, size), axis=1).ravel()
     else:
         s = s[np.lexsort((s, g))]
+    # sorted within groups, a solution is a new one where it differs from its neighbour
     fresh = np.concatenate([[True], (g[1:] != g[:-1]) | (s[1:] != s[:-1])])
     distinct = np.bincount(g[fresh], minlength=batch.n_groups)
     many = batch.sizes > 1
@@ -189,6 +190,7 @@ def solution_similarity(batch: Batch, context: HarnessContext) -> MetricValues:
     pairs = np.flatnonzero(batch.group[1:] == batch.group[:-1])
     sketch = batch.traits.sketch
     values = np.concatenate(
+        # in pieces: the comparison of all sketches at once would take several times their memory
         [jaccard(sketch[at], sketch[at + 1]) for at in np.array_split(pairs, len(pairs) // 65536 + 1)]
     )
     count, total = group_sums(values, batch.group[pairs], batch.n_groups)
@@ -272,6 +274,7 @@ def _samples(batch: Batch) -> tuple[list[list[str]], list[list[str]]]:
     candidates = batch.first[batch.sizes > 1]
     for at in range(0, min(len(candidates), 8 * RETRIEVAL_GROUPS), RETRIEVAL_GROUPS):
         chosen = candidates[at : at + RETRIEVAL_GROUPS]
+        # piece by piece, as turns are made into objects only for this: usually the first piece has enough prompts
         turns = batch.turns([int(i) + d for i in chosen for d in (0, 1)])
         for a, b in zip(turns[::2], turns[1::2], strict=True):
             if prompt_of(a) not in prompts and len(queries) < RETRIEVAL_GROUPS:
@@ -297,6 +300,7 @@ def io_dependence(batch: Batch, context: HarnessContext) -> MetricValues:
     if n < 4:
         return MetricValues(None, n, missing=("four different prompts",))
     q, k = np.stack([_bag(x) for x in queries]), np.stack([_bag(x) for x in keys])
+    # words of every answer (`def`, `return`) do not say which input was answered: their weight is log 1 = 0
     rarity = np.log(2 * n / np.maximum(q.sum(axis=0) + k.sum(axis=0), 1.0))
     similarity = _weighted(q, rarity) @ _weighted(k, rarity).T
     best = similarity >= similarity.max(axis=1, keepdims=True) - 1e-9

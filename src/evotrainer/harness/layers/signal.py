@@ -28,6 +28,8 @@ def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
     low, high = batch.truth_range
     unknown = np.bincount(batch.group[np.isnan(batch.truth)], minlength=batch.n_groups) > 0
     sure = np.isfinite(low) & ~unknown
+    # without outcomes the ends of the batch's rewards stand for wrong and right; "not above 0.5" keeps a batch in which
+    # everything is solved from counting as all-fail
     value, top = batch.reward_range
     finite = batch.reward[np.isfinite(batch.reward)]
     least, most = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)

@@ -58,7 +58,8 @@ def backtest(
     batch = Batch.of(rollouts)
 
     def answer(verdict: Outcome, reason: str, numbers: Mapping[str, float] | None = None, **more: Any) -> Backtest:
-        kept = {k: round(x, 6) for k, v in (numbers or {}).items() if (x := finite(v)) is not None}
+        known = {k: finite(v) for k, v in (numbers or {}).items()}
+        kept = {k: round(x, 6) for k, x in known.items() if x is not None}
         return Backtest(factor=factor, verdict=verdict, reason=reason, numbers=kept, rollouts=batch.n, **more)
 
     try:

@@ -45,6 +45,7 @@ def advantages(batch: Batch, reward: Floats, scaling: str) -> Floats:
     """Advantages of every rollout, shape (N,): centred rewards over the group's std, the batch's, or nothing."""
     x = np.nan_to_num(centred(reward, batch.group, batch.n_groups))
     std = np.nan_to_num(group_std(reward, batch.group, batch.n_groups))
+    # in a dead group what is left of centring is rounding error, and a tiny std would blow it up
     x = np.where(std[batch.group] > 1e-9, x, 0.0)
     if scaling == "group":
         return np.asarray(x / (std[batch.group] + STD_EPS), dtype=np.float64)
@@ -72,6 +73,8 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     r = np.nan_to_num(centred(reward, batch.group, batch.n_groups))
     mixed = (np.nan_to_num(group_std(batch.truth, batch.group, batch.n_groups)) > 1e-9)[batch.group]
     spread = float((r[mixed] ** 2).sum())
+    # least squares through 0: what a unit of reward is worth in correctness where both vary; a reward that points the
+    # wrong way is worth nothing, not less
     slope = max(0.0, float((r[mixed] * y[mixed]).sum()) / spread) if spread > 1e-12 else 0.0
     s = np.where(mixed, y, HOPE * slope * r)
     norm = float((a * a).sum())
@@ -100,6 +103,7 @@ def forecast(x: ReplayInput, numbers: Mapping[str, float], factor: str) -> float
         return old * (_size_gain(x, numbers) - 1) / ideal if numbers.get("dead_before") is not None else None
     if factor == "resample":
         keep, filled = numbers.get("keep_rate", 0.0), numbers.get("filled_after", 0.0)
+        # signal over noise grows with the root of the batch, and resampling fills more of it
         before = 1 - (1 - keep) ** (x.old.resample + 1)
         return old * (math.sqrt(filled / before) - 1) / ideal if before > 0 else None
     rewards = rewards_of(x)
@@ -109,6 +113,7 @@ def forecast(x: ReplayInput, numbers: Mapping[str, float], factor: str) -> float
 
 
 def _size_gain(x: ReplayInput, numbers: Mapping[str, float]) -> float:
+    # signal over noise grows with the root of the rollouts that give a gradient
     alive = (1 - numbers["dead_after"]) / max(1e-9, 1 - numbers["dead_before"])
     return math.sqrt(x.new.group_size / x.old.group_size * max(0.0, alive))
 

@@ -44,6 +44,7 @@ def length_term(batch: Batch, rule: LengthRule, max_tokens: int, paid: Floats) -
         return np.zeros(batch.n)
     tokens = np.nan_to_num(batch.tokens)
     actions = np.maximum(1.0, np.nan_to_num(batch.trait("turns")))
+    # the budget is per answer; a rollout of several turns has one for each
     budget = max_tokens * actions
     if rule.kind == "token_penalty":
         return -rule.weight * tokens
@@ -101,6 +102,7 @@ def order_change(batch: Batch, old: Order, new: Order) -> tuple[float, float]:
         return math.nan, math.nan
     change = float((new.wrong - old.wrong).sum() / total)
     first = np.unique(batch.group, return_index=True)[1]
+    # error of a ratio of sums, by its linearisation: tasks with more pairs than others count for more
     residual = (new.wrong - old.wrong) - change * old.pairs
     sums = np.bincount(batch.task[first], weights=residual, minlength=batch.n_tasks)
     c = int((np.bincount(batch.task[first], weights=old.pairs, minlength=batch.n_tasks) > 0).sum())
@@ -157,6 +159,7 @@ def keep_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
     if rule.kind == "snr_top_p":
         variance = s**2
         order = np.argsort(-variance, kind="stable")
+        # what the groups ahead hold: the group that crosses the share is still kept
         before = np.cumsum(variance[order]) - variance[order]
         keep = np.zeros(len(s), dtype=bool)
         keep[order] = (before < rule.keep * variance.sum() * (1 - 1e-12)) & (variance[order] > 0)
@@ -165,6 +168,7 @@ def keep_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
 
 
 def _ema_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
+    # until the moving mean has seen about as many groups as it remembers, everything passes
     warm = max(20, math.ceil(1 / rule.decay))
     z = NormalDist().inv_cdf(rule.keep) if rule.keep < 1 else math.inf
     mean = var = 0.0
@@ -180,6 +184,8 @@ def _ema_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
         else:
             delta = s - mean
             mean += rule.decay * delta
+            # exponentially weighted mean and variance, one group at a time (Finch 2009): no vector form, as the order
+            # counts
             var = (1 - rule.decay) * (var + rule.decay * delta * delta)
         seen += 1
     return keep
@@ -202,6 +208,7 @@ def dead_share_at(batch: Batch, reward: Floats, size: int) -> float:
     now = _dead_by_draws(batch, reward, stored, count)
     a, b = _beta_fit(batch, reward, count)
     reference = _beta_dead(a, b, stored)
+    # only the ratio is taken from the fit: its level errs where pass rates are no beta distribution
     return float(min(1.0, now * _beta_dead(a, b, size) / reference)) if reference > 0 else now
 
 
@@ -222,14 +229,17 @@ def _beta_fit(batch: Batch, reward: Floats, count: np.ndarray) -> tuple[float, f
     ok = count >= 2
     n, p = count[ok].astype(float), high[ok] / count[ok]
     mean = float(np.clip(p.mean(), 1e-3, 1 - 1e-3))
+    # pass rates of few draws spread by themselves: what is left over is the spread between groups
     noise = float((mean * (1 - mean) / n).mean())
     var = min(max(float(p.var()) - noise, 1e-4), mean * (1 - mean) * 0.99)
+    # a + b of a beta distribution with this mean and variance
     strength = mean * (1 - mean) / var - 1
     return max(mean * strength, 1e-3), max((1 - mean) * strength, 1e-3)
 
 
 def _beta_dead(a: float, b: float, n: int) -> float:
     def rise(x: float) -> float:
+        # E[p^n] = B(a + n, b) / B(a, b), by logarithms: the gamma function itself overflows
         return math.exp(math.lgamma(x + n) - math.lgamma(x) - math.lgamma(a + b + n) + math.lgamma(a + b))
 
     return rise(a) + rise(b)

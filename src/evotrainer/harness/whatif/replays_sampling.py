@@ -91,6 +91,7 @@ def resample_change(x: ReplayInput) -> Answer:
     scored = ~np.isnan(std)
     keep = float((keep_mask(std, x.new.group_filter) & scored).sum()) / max(1, int(scored.sum()))
     rounds = x.new.resample
+    # every round draws anew for the places that are still empty
     filled = 1 - (1 - keep) ** (rounds + 1)
     m = {
         "keep_rate": keep,

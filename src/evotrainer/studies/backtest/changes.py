@@ -167,15 +167,23 @@ def _check_components(subject: Subject, new: Mapping[str, Any]) -> None:
 
 
 def _lost(subject: Subject, iv: Intervention) -> tuple[LostTask, ...]:
+    """Tasks that the change trains on no more, hardest first; those of unknown outcome last."""
     b = subject.batch
-    x = ReplayInput(b, subject.recipe, subject.recipe.with_factor(iv.factor, iv.new), subject.context)
-    gone = np.flatnonzero(lost(x).tasks)
+    child = subject.recipe.with_factor(iv.factor, iv.new)
+    gone = np.flatnonzero(lost(ReplayInput(b, subject.recipe, child, subject.context)).tasks)
     known = ~np.isnan(b.truth)
-    n = np.bincount(b.task[known], minlength=b.n_tasks)
+    judged = np.bincount(b.task[known], minlength=b.n_tasks)
     right = np.bincount(b.task[known], weights=b.truth[known], minlength=b.n_tasks)
-    rate = {int(t): float(right[t] / n[t]) if n[t] else None for t in gone}
-    order = sorted(rate, key=lambda t: (rate[t] is None, rate[t] or 0.0, t))[:NAMED]
-    count = np.bincount(b.task, minlength=b.n_tasks)
-    first = [int(np.flatnonzero(b.task == t)[0]) for t in order]
+    rate: dict[int, float | None] = {}
+    for task in gone.tolist():
+        rate[task] = float(right[task] / judged[task]) if judged[task] else None
+
+    def hardest_first(task: int) -> tuple[bool, float, int]:
+        of_task = rate[task]
+        return of_task is None, of_task or 0.0, task
+
+    order = sorted(rate, key=hardest_first)[:NAMED]
+    attempts = np.bincount(b.task, minlength=b.n_tasks)
+    first = [int(np.flatnonzero(b.task == t)[0]) for t in order]  # a row of each, for the task's name
     names = b.column("task", first)
-    return tuple(LostTask(name, int(count[t]), rate[t]) for t, name in zip(order, names, strict=True))
+    return tuple(LostTask(name, int(attempts[t]), rate[t]) for t, name in zip(order, names, strict=True))

@@ -143,7 +143,10 @@ def detector_lines(done: Tested) -> list[str]:
         )
     width = max((len(c.version) for c in t.cases), default=8)
     for c in t.cases:
-        word = ("caught" if c.fired else "MISSED") if c.bad else ("FALSE ALARM" if c.fired else "silent")
+        if c.bad:
+            word = "caught" if c.fired else "MISSED"
+        else:
+            word = "FALSE ALARM" if c.fired else "silent"
         bits = [c.severity or "", f"{c.share:.1%} of rollouts" if c.share is not None else ""]
         bits += [f"first at step {c.step}" if c.step is not None else ""]
         bits += [f"damage at {c.damage}, lead {c.lead}" if c.lead is not None else ""]

@@ -91,7 +91,8 @@ def truth_of(tree: RunState, name: str) -> bool | None:
 def looked_at(events: Sequence[Any], detector: str) -> set[str]:
     """Branches that had been read when the run's harness adopted the detector,
     without those held out for its admission."""
-    adopted = next((e for e in events if e.kind == "harness" and any(d.name == detector for d in e.body.added)), None)
+    versions = [e for e in events if e.kind == "harness"]
+    adopted = next((e for e in versions if any(d.name == detector for d in e.body.added)), None)
     if adopted is None:
         return set()
     finished = [e for e in events if e.kind == "finished"]
@@ -116,9 +117,14 @@ def _curve(run: Run, trials: Sequence[str]) -> tuple[dict[str, float], ...]:
 
 def _damage(run: Run, trials: Sequence[str], steps: int) -> int:
     """First step at which a trial's score falls and stays down; else the end of training, where the verdict sees it."""
-    curves = [e.body.curve for e in run.events() if e.kind == "finished" and e.body.trial in trials]
-    fallen = [damage_step([(int(p["step"]), p["score"]) for p in c if "score" in p and "step" in p]) for c in curves]
-    return min([f for f in fallen if f is not None], default=steps)
+    fallen: list[int] = []
+    for e in run.events():
+        if e.kind == "finished" and e.body.trial in trials:
+            curve = [(int(p["step"]), p["score"]) for p in e.body.curve if "score" in p and "step" in p]
+            step = damage_step(curve)
+            if step is not None:
+                fallen.append(step)
+    return min(fallen, default=steps)
 
 
 def _batches(

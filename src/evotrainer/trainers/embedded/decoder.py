@@ -73,6 +73,7 @@ class Decoder:
         for i, (qkv, out, gate, up, down) in enumerate(w.layers):
             own = self.own[i]
             x = rotate((rms(h)[0] @ qkv).view(n, s.qkv_heads, D), cis, s)
+            # x holds queries, keys and values in this order: keys and values go to both halves of the cache at once
             own[:, :n, :, t] = x[:, H:].view(n, 2, K, D).transpose(0, 1)
             keys, values = (own[j, :n].view(n * K, -1, D)[:, : t + 1] for j in (0, 1))
             q = x[:, :H].reshape(n * K, rep, D)
@@ -98,6 +99,7 @@ class Decoder:
         if self.turns:  # a node without children is remembered by rows that have ended
             target = torch.arange(n, n + extra)
         else:
+            # nodes without children are free to be written over; new places only where there are too few
             free = torch.ones(n + extra, dtype=torch.bool)
             free[parent] = False
             target = free.nonzero().squeeze(1)[:extra]
@@ -137,10 +139,12 @@ class Decoder:
         dead = torch.ones(n, dtype=torch.bool)
         dead[live] = False
         gone = dead.nonzero().squeeze(1)
+        # the m that live move to the front: each of the last ones fills a hole that a dead one leaves
         holes, tails = gone[gone < m], live[live >= m]
         moved = torch.arange(n)
         moved[tails] = holes
         if self.turns:
+            # dead ones are parked at the end of the cache, before those parked earlier
             end = self.rows - self.parked
             slots = torch.arange(end - gone.shape[0], end)
             away, to = gone[~torch.isin(gone, slots)], slots[~torch.isin(slots, gone)]
@@ -164,6 +168,7 @@ class Decoder:
         filled = list(zip(tails.tolist(), holes.tolist(), strict=True))
         for own in self.own:
             used = own[..., : self.t, :]
+            # places overlap: what is parked may lie where a live one goes to, and the other way round
             aside = [used[:, a].clone() for a in away.tolist()]
             for a, b in filled:
                 used[:, b] = used[:, a]
@@ -205,6 +210,7 @@ class Decoder:
             for j in (0, 1):
                 torch.index_select(old[j].view(-1, D), 0, at, out=new[j, :n].view(-1, D))
             self.own[i] = new
+            # each layer's old memory is the next one's new: one spare for all of them, not a second cache
             self._memory[i], self._spare = self._spare, self._memory[i]
         self.active = self.prefix
         self.P = self.prefix[0].shape[1]
@@ -227,6 +233,7 @@ class Decoder:
         inside = torch.arange(longest) >= (longest - fed).unsqueeze(1)
         positions = self.pos.unsqueeze(1) + torch.arange(longest) - (longest - fed).unsqueeze(1)
         columns = self.t + self.prefix[0].shape[3]
+        # all columns at once would need scores of n * heads * fed * columns
         slab = max(1, SLAB_SCORES // (n * self.s.heads * columns))
         for a in range(0, longest, slab):
             b = min(a + slab, longest)

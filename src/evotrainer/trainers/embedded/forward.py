@@ -48,6 +48,7 @@ def rms(h: Tensor) -> tuple[Tensor, Tensor]:
 def rms_backward(dy: Tensor, y: Tensor, r: Tensor) -> Tensor:
     """Gradient at h from the gradient at y = h * r; overwrites dy."""
     m = torch.linalg.vecdot(dy, y, dim=-1).div_(y.shape[-1]).neg_().unsqueeze(-1)
+    # d/dh of h / rms(h): the part of dy along y is taken out, what is left is scaled as h was
     return dy.addcmul_(y, m).mul_(r)
 
 
@@ -147,6 +148,7 @@ def attention_backward(
         g.pv.baddbmm_(self_probs.transpose(1, 2), dop)
     out = grads.index_select(0, p.scatter)
     if p.repeat_to.shape[0]:
+        # keys and values of a shared beginning are read by every row that has it: their gradients add up
         out.index_add_(0, p.repeat_to, grads.index_select(0, p.repeat_from))
     return out.view(-1, s.qkv_heads, D)
 
@@ -190,6 +192,7 @@ class Network:
             qkv = h.new_empty(h.shape[0], w_qkv.shape[0])
             torch.mm(y1[p.n_prefix :], w_qkv.t(), out=qkv[p.n_prefix :])
             torch.mm(y1[: p.n_prefix], w_qkv[q_width:].t(), out=qkv[: p.n_prefix, q_width:])
+            # nobody asks for the queries of prefixes in the last layer; what lies in new memory may be NaN
             qkv[: p.n_prefix, :q_width] = 0.0
             h = h[p.n_prefix :]
         qkv = rotate_(qkv.view(-1, s.qkv_heads, s.head_dim), self.cis, s)
@@ -280,6 +283,8 @@ class _Score(torch.autograd.Function):
         net, lp, probs = ctx.net, ctx.lp, ctx.probs
         policy, p = net.policy, net.batch
         g = p.targets.new_zeros(p.targets.shape, dtype=lp.dtype) if g_lp is None else g_lp
+        # d logp[target] / d logits = onehot(target) - p; d entropy / d logits = -p (logp + entropy). Both share the
+        # factor p: the sums over a node's tokens come first, then one product over the vocabulary
         coef = torch.zeros_like(ctx.ent).index_add_(0, p.node_of, g, alpha=-1).unsqueeze(1)
         if g_ent is not None and bool(g_ent.any()):
             weight = torch.zeros_like(ctx.ent).index_add_(0, p.node_of, g_ent, alpha=-1).unsqueeze(1)

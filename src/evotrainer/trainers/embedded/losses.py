@@ -78,12 +78,14 @@ def policy_loss(t: Tokens, recipe: Recipe, norm: Normaliser) -> LossParts:
     ratio = torch.exp(log_ratio)
     low, high = 1.0 - recipe.clip.low, 1.0 + recipe.clip.high
     if recipe.loss == "cispo":
+        # CISPO clips the weight and not the gradient: tokens outside of the range still learn
         per_token = -ratio.clamp(max=high).detach() * adv * t.logprob
         out = (ratio > high) & (adv > 0)
     else:
         per_token = -torch.min(ratio * adv, ratio.clamp(low, high) * adv)
         out = ((ratio < low) & (adv < 0)) | ((ratio > high) & (adv > 0))
     if t.sampler is not None and recipe.is_cap is not None:
+        # the sampler's numbers are not the trainer's: truncated importance weights make up for it
         per_token = per_token * torch.exp(old - t.sampler).clamp(max=recipe.is_cap)
     kl_sum = 0.0
     if t.reference is not None:

@@ -138,6 +138,7 @@ def pack(rows: Sequence[TrainRow], shape: DecoderShape) -> Pack:
             groups[-1].append(i)
         else:
             groups.append([i])
+    # in lexicographic order the row before shares the longest beginning of all before
     groups = [sorted(g, key=lambda i: rows[i].tokens) for g in groups]
     tree = _merge(rows, groups)
     own = [[i for i in g if tree.first[i] < len(rows[i].tokens)] for g in groups]
@@ -148,6 +149,7 @@ def pack(rows: Sequence[TrainRow], shape: DecoderShape) -> Pack:
     pstart = np.concatenate([[0], np.cumsum(plen)[:-1]])
     t = np.arange(max(Tp, Tc))
     real_p = t[:Tp] < plen[:, None]
+    # padding points at the first row token: a place that exists, whose score the mask takes out
     tok_p = np.where(real_p, pstart[:, None] + t[:Tp], n_prefix)
     tok_r = np.full((P, G, Tc), n_prefix, dtype=np.int64)
     real_r = np.zeros((P, G, Tc), dtype=bool)
@@ -164,6 +166,7 @@ def pack(rows: Sequence[TrainRow], shape: DecoderShape) -> Pack:
     pos = np.concatenate([prefix_pos, plen[tree.group] + np.array(tree.depth, dtype=np.int64)])
     tables = _tables(shape, tok_r, real_r, first_r, tok_p, real_p, n_prefix, len(tokens))
     loss = np.fromiter((b for r in rows for b in (r.loss or (True,) * len(r.tokens))), dtype=bool)
+    # several rows may look up one node: its logits are computed once, its gradients add up
     node_of = np.concatenate(tree.nodes)[loss]
     used = np.unique(node_of)
     everything = len(used) == len(tree.tokens)
@@ -220,6 +223,7 @@ def _tables(
     first = np.flatnonzero(np.concatenate([q_first, k_first, k_first, p_real, p_real, pq_real]))
     later = rq.size + np.flatnonzero(np.concatenate([k_later, k_later]))
     scatter = np.zeros(n * nh, dtype=np.int64)
+    # the inverse of `gather`; where a node occurs several times, by its first occurrence
     scatter[gather[first]] = first
     table = scatter.reshape(n, nh)
     first_pq = len(gather) - pq.size
@@ -248,6 +252,7 @@ def batches(rows: Sequence[TrainRow], budget: int) -> Iterator[list[TrainRow]]:
     for unit in units:
         for r in sorted(unit, key=lambda r: -len(r.tokens)):
             shared = bool(current) and current[-1].prompt == r.prompt
+            # a prompt is computed once for the neighbours that share it
             add = len(r.tokens) + (0 if shared else len(r.prompt))
             if current and cost + add > budget:
                 yield current

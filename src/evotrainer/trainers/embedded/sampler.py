@@ -78,7 +78,9 @@ def _distribution(logits: Tensor, params: SamplingParams) -> _Distribution:
         return _Distribution(lp, entropy, torch.ones(lp.shape[0], 1), lp.argmax(-1, keepdim=True))
     if params.top_p == 1.0:
         return _Distribution(lp, entropy, p.cumsum(-1), None)
+    # stable, so that equal probabilities are cut alike on every machine
     p, order = p.sort(dim=-1, descending=True, stable=True)
+    # the token that crosses top_p stays in: at least one is left
     before = p.cumsum(-1) - p
     return _Distribution(lp, entropy, p.masked_fill_(before >= params.top_p, 0.0).cumsum(-1), order)
 
@@ -106,6 +108,7 @@ def sample(
     uniforms = draw_uniforms(R, T, generator)
     out = _blank(R, T)
     weights = Weights(policy, params.dtype)
+    # prompts of like length together: prefill pads to the longest of a chunk
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     per_chunk = max(1, ROWS // group)
     for at in range(0, len(order), per_chunk):
@@ -124,6 +127,7 @@ def sample(
 
 def draw_uniforms(rows: int, steps: int, generator: torch.Generator) -> Tensor:
     """[rows, steps] in [0, 1)."""
+    # so near to 1 u * total may round to total, and the search would end behind the last token
     return torch.rand(rows, steps, generator=generator).clamp_(max=1 - 1e-6)
 
 
@@ -199,6 +203,7 @@ class MultiTurnSampler:
                 if self.turns:
                     self._ends(rows, node, token)
                 break
+            # one number for (node, token): rows that drew the same token at the same node stay one node
             children, child_of_row = torch.unique(node * V + token, return_inverse=True)
             place = d.branch(children // V)
             if params.compact and children.shape[0] < COMPACT_BELOW * d.nodes:
@@ -232,6 +237,7 @@ class MultiTurnSampler:
         facts = zip(node.tolist(), length.tolist(), last.tolist(), observations, strict=True)
         for i, (at, n, token, text) in enumerate(facts):
             keys.setdefault((at, n, token, *text), []).append(i)
+        # longest observation first, as `realign` wants them: slabs feed the first m nodes
         order = sorted(keys, key=len, reverse=True)
         first = torch.tensor([keys[k][0] for k in order])
         new = torch.empty(len(rows), dtype=torch.int64)

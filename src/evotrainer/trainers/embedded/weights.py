@@ -55,15 +55,17 @@ def prefill(w: Weights, prefixes: list[Sequence[int]]) -> tuple[Tensor, Tensor, 
     h = w.embed[ids.view(-1)]
     mask = causal(T).to(w.dtype).repeat(H // K, 1)
     for i, (qkv, out, gate, up, down) in enumerate(w.layers):
-        last = i == s.layers - 1
-        x = rotate((rms(h)[0] @ qkv).view(-1, s.qkv_heads, D), cis, s).view(P, T, s.qkv_heads, D).transpose(1, 2)
+        x = rotate((rms(h)[0] @ qkv).view(-1, s.qkv_heads, D), cis, s)
+        x = x.view(P, T, s.qkv_heads, D).transpose(1, 2)
         keys[i], values[i] = x[:, H : H + K], x[:, H + K :]
-        if last:
-            break
+        if i == s.layers - 1:
+            break  # only keys and values are wanted of a prefix: nothing reads the last layer's output
+        # the H / K query heads that share a key head are one longer run of queries: one product per key head
         q = x[:, :H].reshape(P * K, -1, D)
         k, v = keys[i].view(P * K, T, D), values[i].view(P * K, T, D)
-        att = torch.softmax(torch.baddbmm(mask, q, k.transpose(1, 2)), -1) @ v
-        h = torch.addmm(h, att.view(P, H, T, D).transpose(1, 2).reshape(P * T, H * D), out)
+        weights = torch.softmax(torch.baddbmm(mask, q, k.transpose(1, 2)), -1)
+        att = (weights @ v).view(P, H, T, D).transpose(1, 2).reshape(P * T, H * D)
+        h = torch.addmm(h, att, out)
         y = rms(h)[0]
         h.addmm_(silu(y @ gate).mul_(y @ up), down)
     return keys, values, bias.to(w.dtype)

@@ -146,7 +146,9 @@ def micro_batch(rollouts: int, options: TrlOptions, gpu: bool) -> int:
                 "process has in a step; choose a divisor"
             )
         return m
-    return max(d for d in range(1, 17) if rollouts % d == 0) if gpu else rollouts
+    if not gpu:
+        return rollouts
+    return max(d for d in range(1, 17) if rollouts % d == 0)
 
 
 def config_fields(recipe: Recipe, options: TrlOptions, processes: int = 1, gpu: bool = False) -> dict[str, Any]:
