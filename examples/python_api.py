@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 
 from evotrainer import api
-from evotrainer.commands import init
+from evotrainer.cli.init import init
 
 
 def main(folder: Path, overrides: list[str]) -> api.Run:
     """Scaffold a task in `folder`, run it, print what a script would want to know."""
-    init(folder / "task", "letters")
+    init(folder / "task", name="letters")
     run = api.start(folder / "task" / "task.toml", folder / "run", overrides)
 
     print("champion:", run.champion)

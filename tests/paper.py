@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evotrainer import api
 from evotrainer.executors.paper import PaperExecutor
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.judge import Recomputed
+from evotrainer.records.events import TrialFinished
+from evotrainer.records.ledger import Ledger
+from evotrainer.run.context import RunContext
+from evotrainer.run.opening import open_context
+from evotrainer.verify import Record
+from evotrainer.verify.verdicts import rejudge, verdict_on
 
 
 class Paper(PaperExecutor):
@@ -24,3 +35,48 @@ class Paper(PaperExecutor):
     def audit_branch(self, folder: Path, branch: str, shortcuts: Sequence[str] = (), **more: Any) -> Any:
         """`api.audit_branch` on paper."""
         return api.audit_branch(folder, branch, shortcuts, executor=self, **more)
+
+    @contextlib.contextmanager
+    def stopped(self, at: Callable[[TrialSpec], bool]) -> Iterator[None]:
+        """The run inside is interrupted at the first trial for which `at` holds."""
+        go_on = self.finish
+
+        def finish(spec: TrialSpec) -> TrialFinished:
+            if at(spec):
+                raise KeyboardInterrupt
+            return go_on(spec)
+
+        self.finish = finish
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                yield
+        finally:
+            self.finish = go_on
+
+    @contextlib.contextmanager
+    def context(self, run: api.Run) -> Iterator[RunContext]:
+        """A run's context, walked to its last event."""
+        with Ledger.open(run.folder / "ledger.db") as ledger:
+            with open_context(run.folder, run.task, ledger, executor=self) as ctx:
+                ctx.take_up()
+                yield ctx
+
+
+@contextlib.contextmanager
+def stopped_before(event: str) -> Iterator[None]:
+    """The run inside is interrupted between what an event tells of and its record."""
+
+    def stop(name: str) -> None:
+        if name == f"before:{event}":
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr("evotrainer.records.ledger.fault_point", stop)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+def rejudged(run: api.Run, branch: str) -> Recomputed:
+    """A branch's last verdict beside the one that the ledger's bodies give now."""
+    record = Record(run.folder, run.events())
+    return rejudge(record, verdict_on(record, branch))

@@ -3,145 +3,288 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+import tomllib
 
 import pytest
 
-SRC = Path(__file__).resolve().parents[1] / "src" / "evotrainer"
-PEERS = ("harness", "judge", "agents", "trainers", "envs")
+from tests.import_graph import SRC, imports, module_graph, modules, rings, room, room_graph, tree
+
+ALLOWED = {
+    # a row for every room: what it imports of the others, no more and no less
+    "": "",
+    "errors": "",
+    "records": "errors",
+    # peers on the records: none knows another
+    "sandbox": "errors records",
+    "config": "errors records",
+    "judge": "errors records",
+    "importers": "errors records",
+    "projections": "errors records",
+    # peers on the projections
+    "agents": "errors records projections",
+    "skills": "errors records projections",
+    "views": "errors records projections",
+    #
+    # harness: text, columns, instruments, what-if, evolving
+    "harness.bottlenecks": "",
+    "harness.text": "",
+    "harness.context": "records",
+    "harness.render": "records harness.bottlenecks",
+    "harness.code_reading": "records harness.text",
+    "harness.columns": "errors records harness.text harness.code_reading",
+    "harness.registry": "errors records harness.context harness.columns",
+    "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
+    "harness.layers": "records harness.context harness.text harness.columns harness.registry",
+    "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
+    "harness.detectors": "errors records harness.context harness.text harness.code_reading harness.columns harness.registry "
+    "harness.layers",
+    "harness.whatif": "errors records harness.context harness.text harness.columns harness.detectors",
+    "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns harness.registry",
+    "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
+    "harness.evolving harness.metrics",
+    "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.bottlenecks harness.metrics "
+    "harness.registry harness.render harness.versions harness.whatif",
+    #
+    # envs: the protocol, data, domains, environments by name
+    "envs.base": "errors records",
+    "envs.options": "errors records",
+    "envs.simple": "errors records envs.base",
+    "envs.user_files": "errors",
+    "envs.components": "errors envs.user_files",
+    "envs.admission": "sandbox",
+    "envs.data": "errors records envs.base",
+    "envs.code": "errors records sandbox envs.base envs.components envs.admission envs.data",
+    "envs.maths": "errors records envs.base envs.options envs.components envs.data",
+    "envs.swe": "errors records sandbox envs.base envs.options envs.components envs.admission envs.data",
+    "envs.trl_env": "errors records envs.base envs.options envs.user_files envs.data",
+    "envs.registry": "errors records envs.base envs.options envs.user_files envs.components envs.code envs.maths envs.swe "
+    "envs.trl_env",
+    "envs": "envs.registry",
+    #
+    # trainers: what trainers share, two trainers, trainers by name
+    "trainers.base": "records",
+    "trainers.bases": "errors records",
+    "trainers.advantages": "records",
+    "trainers.clock": "",
+    "trainers.curriculum": "errors records",
+    "trainers.lazy": "errors",
+    "trainers.rewards": "errors records",
+    "trainers.rollouts": "records trainers.base trainers.rewards",
+    "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts",
+    "trainers.curve": "records trainers.groups",
+    "trainers.schedule": "records",
+    "trainers.embedded": "errors records trainers.base trainers.advantages trainers.clock trainers.curriculum "
+    "trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
+    "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.clock trainers.curriculum "
+    "trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
+    "trainers.merging": "errors trainers.bases trainers.trl",
+    "trainers": "errors records trainers.base trainers.embedded trainers.trl",
+    #
+    # executors: one trial is an environment, a trainer and a reading of the harness
+    "executors.process": "",
+    "executors.spec": "errors records config",
+    "executors.path_map": "executors.spec",
+    "executors.health": "records harness harness.columns executors.spec",
+    "executors.scores": "errors records",
+    "executors.warm": "errors config envs.base trainers.embedded trainers.trl",
+    "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
+    "executors.spec executors.path_map executors.health executors.scores executors.warm",
+    "executors.local": "errors records executors.process executors.spec",
+    "executors.paper": "records config executors.spec",
+    "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "
+    "executors.worker executors.local",
+    "executors": "errors records config executors.spec executors.local executors.ray",
+    #
+    # one run, and its certificate checked: what both do by the same rule is in `rules`, so that neither imports the other
+    "rules": "records projections config judge harness harness.columns harness.evolving",
+    "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.evolving "
+    "harness.whatif envs envs.data trainers executors executors.spec rules",
+    "verify": "errors records sandbox config judge projections skills harness harness.columns harness.evolving "
+    "harness.whatif rules",
+    #
+    # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
+    "extras": "",
+    "extras.export": "errors records projections trainers.merging",
+    "extras.tracking": "errors records config projections",
+    "extras.verl": "errors records config importers envs envs.base trainers.advantages trainers.rewards",
+    #
+    # doors
+    "api": "errors records config projections agents views executors executors.spec run verify extras.export "
+    "extras.tracking",
+    "testing": "errors records importers agents envs.base trainers.base harness harness.detectors harness.metrics "
+    "harness.registry",
+    "studies": "",
+    "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks harness.layers "
+    "harness.registry harness.render executors.process",
+    "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
+    "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
+    "studies.calibration": "errors records config judge projections executors executors.spec run api",
+    "cli": "*",  # a module per command, which wires what its command needs
+    "__main__": "cli",
+}
+"""Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room, but
+those of `import_graph.ORDERED`, where each part has a row."""
+
+FILES = ("api", "errors", "__main__", "")
+"""Top-level modules that are no package."""
 HEAVY = {"torch", "trl", "transformers", "peft", "accelerate", "ray", "safetensors", "tokenizers"}
-
-
-def modules() -> list[Path]:
-    return sorted(p for p in SRC.rglob("*.py"))
-
-
-def layer(p: Path) -> str:
-    return p.relative_to(SRC).parts[0].removesuffix(".py")
-
-
-def imports(p: Path, *, top_level_only: bool = False) -> set[str]:
-    """Dotted names a module imports; `from a import b` gives `a.b` as well as `a`."""
-    tree = ast.parse(p.read_text(encoding="utf-8"))
-    out: set[str] = set()
-    nodes = ast.walk(tree)
-    if top_level_only:
-        deferred = {
-            id(n)
-            for f in ast.walk(tree)
-            if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef))
-            or (isinstance(f, ast.If) and "TYPE_CHECKING" in ast.unparse(f.test))
-            for n in ast.walk(f)
-        }
-        nodes = (n for n in ast.walk(tree) if id(n) not in deferred)
-    for n in nodes:
-        if isinstance(n, ast.Import):
-            out |= {a.name for a in n.names}
-        elif isinstance(n, ast.ImportFrom):
-            base = n.module or ""
-            if n.level:
-                parts = ("evotrainer", *p.relative_to(SRC).with_suffix("").parts)[: -n.level]
-                base = ".".join((*parts, base)) if base else ".".join(parts)
-            out.add(base)
-            out |= {f"{base}.{a.name}" for a in n.names}
-    return out
-
-
-def ours(names: set[str]) -> set[str]:
-    return {n.split(".")[1] for n in names if n.startswith("evotrainer.")}
+VERLS_OWN = ("extras.verl.plugins", "extras.verl.inside")
+"""Run by verl's own Python, imported by nothing of ours."""
 
 
 def test_the_import_graph_is_really_read() -> None:
-    assert ours(imports(SRC / "envs" / "base.py")) == {"errors", "records"}
-    assert "records" in {layer(p) for p in modules()}
+    graph = module_graph()
+    assert {"envs.base", "records.rollout"} <= graph["envs.simple"]
+    assert "extras.tracking" in graph["api"], "deferred imports count"
+    assert "envs.base" in graph["executors.warm"], "TYPE_CHECKING imports count"
+    assert room("records.store") == "records" and room("harness.columns.scan") == "harness.columns"
+    assert rings({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SRC)))
-def test_layers_import_only_what_they_may(path: Path) -> None:
-    used = ours(imports(path)) - {layer(path), "errors", "__version__"}
-    allowed = {
-        "records": set(),
-        "sandbox": {"records"},
-        "harness": {"records"},
-        "judge": {"records"},
-        "agents": {"records"},
-        "trainers": {"records", "hub"},
-        "envs": {"records", "sandbox"},
-        "executors": {"records", "envs", "trainers", "sandbox", "config", "harness"},
-        "config": {"records", "hub"},
-        "hub": set(),
-        "errors": set(),
-        "views": {"records", "judge", "config", "hub"},
-        "importers": {"records"},
-        "skills": {"records"},
-        "tracking": {"records", "config"},
-    }.get(layer(path))
-    if allowed is None:  # loop, cli, api, testing: they wire the layers together
+@pytest.mark.parametrize("who", sorted(room_graph()))
+def test_every_room_has_a_row_and_imports_what_the_row_says(who: str) -> None:
+    assert who in ALLOWED, f"{who} has no row in ALLOWED; write down what it may import"
+    allowed = set(ALLOWED[who].split())
+    if allowed == {"*"}:
         return
-    assert used <= allowed, f"{path.name} ({layer(path)}) may not import {sorted(used - allowed)}"
+    inside = {m: used for m, used in module_graph().items() if room(m) == who}
+    more = [f"{m} imports {u}" for m, used in inside.items() for u in used if room(u) not in {who, *allowed}]
+    assert not more, f"not in the row of {who}: {more}"
+    assert allowed <= room_graph()[who], f"{who} imports no {sorted(allowed - room_graph()[who])}: shorten its row"
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SRC)))
-def test_only_trainers_import_heavy_libraries_and_never_at_start(path: Path) -> None:
+def test_no_row_is_of_a_room_that_is_gone() -> None:
+    assert set(ALLOWED) <= set(room_graph()), sorted(set(ALLOWED) - set(room_graph()))
+
+
+def test_at_the_top_are_rooms_and_three_files() -> None:
+    packages = {p.name for p in SRC.iterdir() if (p / "__init__.py").is_file()}
+    files = {m for m in modules() if "." not in m} - packages
+    assert files == set(FILES), sorted(files ^ set(FILES))
+    assert packages <= {r.split(".")[0] for r in ALLOWED}, sorted(packages)
+
+
+def test_no_ring_of_modules() -> None:
+    found = [" > ".join(ring) for ring in rings(module_graph())]
+    assert not found, f"modules that import one another, deferred imports counted: {found}"
+
+
+def test_no_ring_of_rooms() -> None:
+    whole = {m.split(".")[0]: set[str]() for m in modules()}
+    for m, used in module_graph().items():
+        whole[m.split(".")[0]] |= {u.split(".")[0] for u in used} - {m.split(".")[0]}
+    for graph in (room_graph(), whole):
+        found = [{r: sorted(graph[r] & set(ring)) for r in ring} for ring in rings(graph)]
+        assert not found, f"rooms that import one another, deferred imports counted: {found}"
+
+
+def test_no_import_hides_in_a_string() -> None:
+    """A module imported by name is one of the importer's own room: `importers` by format, a trainer's lazy names."""
+    for m, p in modules().items():
+        for n in ast.walk(tree(p)):
+            called = ast.unparse(n.func) if isinstance(n, ast.Call) else ""
+            if called.endswith(("import_module", "__import__")):
+                texts = [c.value for c in ast.walk(n) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
+                ours = [t for t in texts if t.startswith("evotrainer")]
+                assert all(t.startswith(f"evotrainer.{m}.") for t in ours), f"{m} imports {ours} by a string"
+
+
+def test_a_run_and_its_proof_know_nothing_of_who_shows_them() -> None:
+    doors = ("cli", "api", "views", "studies", "extras", "testing")
+    for m, used in module_graph().items():
+        if m.split(".")[0] in ("run", "verify", "rules", "projections"):
+            assert not {u for u in used if u.split(".")[0] in doors}, m
+
+
+def test_extras_are_imported_when_they_are_asked_for() -> None:
+    for m, p in modules().items():
+        early = {n for n in imports(p, at_start=True) if n.startswith("evotrainer.extras")}
+        assert not early or m.startswith("extras"), f"{m} imports {early} at start"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_only_trainers_import_heavy_libraries_and_never_at_start(module: str) -> None:
+    path = modules()[module]
     heavy = {n for n in imports(path) if n.split(".")[0] in HEAVY}
-    parts = path.relative_to(SRC).parts
-    if parts[0] == "trainers":
-        if len(parts) < 3 or parts[-1] == "__init__.py":
-            late = {n for n in imports(path, top_level_only=True) if n.split(".")[0] in HEAVY}
-            assert not late, f"{path.name} imports {late} at start"
-        return
-    if parts == ("executors", "ray.py"):
-        return
-    if parts[:2] in (("verl", "plugins"), ("verl", "inside")):  # run by verl's own Python, imported by nothing of ours
-        return
-    assert not heavy, f"{path} imports {heavy}; only trainers may"
+    if module == "trainers" or module.startswith("trainers."):
+        if module.count(".") < 2 or path.name == "__init__.py":
+            late = {n for n in imports(path, at_start=True) if n.split(".")[0] in HEAVY}
+            assert not late, f"{module} imports {late} at start"
+    elif module.startswith("executors.ray."):
+        # a trial on several GPUs opens torch's process group in Ray's own workers
+        assert {n.split(".")[0] for n in heavy} <= {"ray", "torch"}, f"{module} imports {heavy}"
+        assert not {n for n in imports(path, at_start=True) if n.split(".")[0] in HEAVY}, f"{module} at start"
+    elif not module.startswith(VERLS_OWN):
+        assert not heavy, f"{module} imports {heavy}; only trainers may"
+
+
+def test_verl_is_imported_by_its_own_python_only() -> None:
+    for m, p in modules().items():
+        if not m.startswith(VERLS_OWN):
+            assert not {n for n in imports(p) if n.split(".")[0] in ("verl", "transfer_queue", "hydra", "omegaconf")}, m
+            assert not {u for u in module_graph()[m] if u.startswith(VERLS_OWN)}, m
 
 
 def test_trackers_clients_are_imported_when_they_are_written_to() -> None:
     clients = {"tensorboard", "trackio", "wandb", "mlflow", "datasets", "huggingface_hub", "math_verify", "peft"}
-    for p in modules():
+    for p in modules().values():
         own_process, own_stack = p.name == "latex_worker.py", p.parent.name == "trl"  # both are imported when needed
         if not (own_process or own_stack):
-            early = {n for n in imports(p, top_level_only=True) if n.split(".")[0] in clients}
+            early = {n for n in imports(p, at_start=True) if n.split(".")[0] in clients}
             assert not early, f"{p} imports {early} at start"
 
 
-def test_verl_is_imported_by_its_own_python_only() -> None:
-    for p in modules():
-        if p.relative_to(SRC).parts[:2] in (("verl", "plugins"), ("verl", "inside")):
-            continue
-        names = imports(p)
-        assert not {n for n in names if n.split(".")[0] in ("verl", "transfer_queue", "hydra", "omegaconf")}, p
-        assert not {
-            n for n in names if n.startswith(("evotrainer.extras.verl.plugins", "evotrainer.extras.verl.inside"))
-        }, p
-
-
-def test_views_are_deletable_leaves() -> None:
-    for p in modules():
-        if layer(p) in ("views", "cli", "api", "loop", "commands"):
-            continue
-        if p.relative_to(SRC).parts == ("audit", "quoted.py"):  # hands an audit to its view
-            continue
-        assert "views" not in ours(imports(p)), f"{p} depends on a view"
-
-
 def test_agents_and_harness_never_read_sealed_splits() -> None:
-    for p in modules():
-        if layer(p) in ("agents", "harness"):
+    for m, p in modules().items():
+        if m.split(".")[0] in ("agents", "harness"):
             text = p.read_text(encoding="utf-8")
             assert "sealed/" not in text and '"cert"' not in text, f"{p} speaks of the sealed splits"
 
 
 def test_whatever_is_printed_passes_one_place() -> None:
     """Control characters of others' names must not reach a terminal: see `records/output.py`."""
-    own = ("sandbox", "envs", "verl/inside", "verl/plugins", "records/output.py")  # scripts that run elsewhere
-    for p in modules():
-        if str(p.relative_to(SRC)).startswith(own):
+    own = ("sandbox", "envs", *VERLS_OWN, "records.output")  # scripts that run elsewhere
+    for m, p in modules().items():
+        if m.startswith(own):
             continue
-        calls = [n.func for n in ast.walk(ast.parse(p.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+        calls = [n.func for n in ast.walk(tree(p)) if isinstance(n, ast.Call)]
         if any(isinstance(f, ast.Name) and f.id == "print" for f in calls):
             assert "evotrainer.records.output.print" in imports(p), f"{p} prints with the builtin"
         if p.name != "console.py":
             made = any(isinstance(f, ast.Name) and f.id == "Console" for f in calls)
             assert not made or "evotrainer.records.console.Console" in imports(p), f"{p} opens a console of its own"
+
+
+MOST = {"file": 350, "class": 250, "function": 60}
+"""Lines; of 120 characters, which ruff checks (E501)."""
+LONGER = "# longer than 60 lines: "
+"""Stands right above a function that is longer, with the reason."""
+
+
+@pytest.mark.parametrize("module", modules())
+def test_no_file_class_or_function_is_longer_than_can_be_read_at_once(module: str) -> None:
+    path = modules()[module]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= MOST["file"], f"{module}: {len(lines)} lines"
+    for n in ast.walk(tree(path)):
+        if isinstance(n, ast.ClassDef):
+            assert length(n) <= MOST["class"], f"{module}: class {n.name} has {length(n)} lines"
+        elif isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([n.lineno, *(d.lineno for d in n.decorator_list)])
+            above = lines[first - 2].strip() if first > 1 else ""
+            reason = above.removeprefix(LONGER) if above.startswith(LONGER) else ""
+            assert length(n) <= MOST["function"] or reason, f"{module}: {n.name} has {length(n)} lines and no reason"
+            assert length(n) > MOST["function"] or not reason, f"{module}: {n.name} is short by now: {above}"
+
+
+def length(n: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert n.end_lineno is not None
+    return n.end_lineno - n.lineno + 1
+
+
+def test_a_long_line_is_a_finding_of_ruff_in_every_source() -> None:
+    settings = tomllib.loads((SRC.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]
+    assert settings["line-length"] == 120 and "E501" not in settings["lint"]["ignore"]
+    assert not [k for k, codes in settings["lint"]["per-file-ignores"].items() if "E501" in codes and "src" in k]
+    quiet = {m: n for m, p in modules().items() if (n := p.read_text(encoding="utf-8").count("noqa: E501"))}
+    assert quiet == {"envs.maths.rewards": 1}, "the first line of a reward's docstring stands in ledgers as it is"

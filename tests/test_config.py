@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer.config.task import load_task, resolve_base
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 
 TEXT = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 
 from .run.conftest import TINY
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.load import load_task
 from evotrainer.config.preflight import check_recipe
-from evotrainer.config.task import load_task, resolve_base
 from evotrainer.envs import open_environment
 from evotrainer.harness import Harness
-from evotrainer.harness.kinds import KINDS
+from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.records.recipe import lint
 
 ROOT = Path(__file__).resolve().parents[1]

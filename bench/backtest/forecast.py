@@ -24,7 +24,7 @@ from scipy.stats import rankdata
 from evotrainer import api
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.records.evidence import Backtest
+from evotrainer.records.interventions import Backtest
 from evotrainer.records.store import load
 from evotrainer.studies.backtest.sources import complete_trials
 

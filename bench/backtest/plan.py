@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from evotrainer.agents.changes import changed, neighbourhood
-from evotrainer.config.task import TaskFile, load_task
+from evotrainer.config.load import load_task
+from evotrainer.config.task import TaskFile
 from evotrainer.envs import open_environment
 from evotrainer.harness.whatif.forecast import REPLAYED
 from evotrainer.records.recipe import reward_moves

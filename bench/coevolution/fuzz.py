@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.coevolution import tampering
-from evotrainer import __version__, api, commands
+from evotrainer import __version__, api
+from evotrainer.cli.init import init
 from evotrainer.records.events import Resumed
 from evotrainer.records.ledger import Ledger
 from evotrainer.verify.chain_and_files import VerifyReport
@@ -69,7 +70,7 @@ class Tally:
 
 def small_run(folder: Path) -> Path:
     """The task that `evotrainer init` writes, run at its smallest."""
-    commands.init(folder / "letters", "")
+    init(folder / "letters")
     run = api.start(folder / "letters" / "task.toml", folder / "small", SMALL)
     run.report()
     return run.folder

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.base import base as base_command
 from evotrainer.judge import JudgeConfig, judge, next_looks, scores_of
 from evotrainer.judge.simulate import Rate
 from evotrainer.projections.state import RunState
@@ -169,7 +170,7 @@ def main(runs: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / "base"
     if not (base / "config.json").exists():
-        commands.base(TASK, [], base, bf16=False)
+        base_command(TASK, out=base)
     rows = []
     for i in range(1, runs + 1):
         rows.append(told(i, play(i, folder, base.resolve())))

@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evotrainer import api, commands
-from evotrainer.config.task import load_task
+from bench import skills_ab as comparison
+from evotrainer import api
+from evotrainer.cli._common import console
+from evotrainer.cli.skills_import import skills_import
+from evotrainer.config.load import load_task
 from evotrainer.projections.forecasts import forecasts, score
-from evotrainer.studies import skills_ab as comparison
 from evotrainer.views.terminal import LiveView
 
 RESULTS = Path(__file__).with_name("skills_results.md")
@@ -25,7 +27,7 @@ SOURCE_SEED = 500
 
 
 def watch(folder: Path) -> LiveView:
-    return LiveView(folder, commands.common.console(stderr=True), plain=True)
+    return LiveView(folder, console(stderr=True), plain=True)
 
 
 def source(task: Path, i: int, folder: Path, overrides: list[str]) -> Path:
@@ -61,7 +63,7 @@ def main() -> None:
         made = [source(task, i, args.out / f"{name}-source{i}", overrides) for i in range(args.sources)]
         runs += made
         libraries[name] = args.out / f"{name}-library"
-        commands.skills_import(made, libraries[name])
+        skills_import(made, library=libraries[name])
     parts = []
     for task in args.tasks:
         name = load_task(task, overrides).task.name

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evotrainer.harness import Batch, HarnessContext, measure
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
 

@@ -10,7 +10,7 @@ from typing import Any
 from bench.detectors import episodes, maths, programs
 from bench.detectors.case import Attempt, Case, Signals, book, curve, read_start, recipe
 from evotrainer.harness import HarnessContext
-from evotrainer.records.evidence import HealthReport, MetricValue
+from evotrainer.records.findings import HealthReport, MetricValue
 
 DOMAINS = ("programs", "maths", "agents")
 Params = programs.Programs | maths.Maths | episodes.Episodes

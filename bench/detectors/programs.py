@@ -11,8 +11,8 @@ from typing import Any
 
 from bench.detectors import disguises
 from bench.detectors.case import Attempt, pass_rate
-from evotrainer.envs.code.demos import Teacher, demonstrate
-from evotrainer.envs.code.tasks import LENGTHS, Problem, as_case, problems, prompt_text
+from evotrainer.envs.code.demos import CodeTeacher, demonstrate
+from evotrainer.envs.code.tasks import LENGTHS, CodeProblem, as_case, problems, prompt_text
 from evotrainer.records.rollout import Turn
 
 POOL = 10
@@ -50,10 +50,10 @@ class World:
     right: tuple[str, ...]
     wrong: tuple[str, ...]
     crashing: tuple[str, ...]
-    problem: Problem
+    problem: CodeProblem
 
 
-def run(program: str, problem: Problem) -> Run:
+def run(program: str, problem: CodeProblem) -> Run:
     """(visible passed, all passed, tests as the environment records them); programs are our own."""
     form = problem.chain.form
     rows: list[dict[str, Any]] = []
@@ -102,13 +102,13 @@ def worlds(seed: int, n: int = 56) -> tuple[World, ...]:
         if not all(x for x, _ in shown):
             continue
 
-        def draw(teacher: Teacher, p: Problem = p, cases: Any = cases) -> list[str]:
+        def draw(teacher: CodeTeacher, p: CodeProblem = p, cases: Any = cases) -> list[str]:
             return sorted({demonstrate(rng, teacher, p.chain, cases) for _ in range(POOL)})
 
-        right = [t for t in draw(Teacher(0.0, 0.0, 0.0, 0.4)) if cached(t, p)[1]]
-        wrong = [t for t in draw(Teacher(1.0, 0.0, 0.0, 0.4)) if not cached(t, p)[0]]
+        right = [t for t in draw(CodeTeacher(0.0, 0.0, 0.0, 0.4)) if cached(t, p)[1]]
+        wrong = [t for t in draw(CodeTeacher(1.0, 0.0, 0.0, 0.4)) if not cached(t, p)[0]]
         crashing = []
-        for t in draw(Teacher(0.0, 1.0, 0.0, 0.4)):
+        for t in draw(CodeTeacher(0.0, 1.0, 0.0, 0.4)):
             seen, whole, rows = cached(t, p)
             if seen and not whole and all(r["passed"] or r.get("error") for r in rows):
                 crashing.append(t)
@@ -123,7 +123,7 @@ def worlds(seed: int, n: int = 56) -> tuple[World, ...]:
 _RUNS: dict[tuple[str, int], Run] = {}
 
 
-def cached(program: str, problem: Problem) -> Run:
+def cached(program: str, problem: CodeProblem) -> Run:
     """`run`, once per program and problem."""
     key = (program, id(problem))
     if key not in _RUNS:

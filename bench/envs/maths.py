@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evotrainer.envs.base import SPLITS, Episode
 from evotrainer.envs.maths import open_gsm8k, open_math
-from evotrainer.envs.maths.demos import Teacher, demonstrate
+from evotrainer.envs.maths.demos import MathsTeacher, demonstrate
 from evotrainer.envs.maths.env import MathEnv
 from evotrainer.envs.maths.gym import load
 from evotrainer.envs.maths.holdout import GENERATORS, draw
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"40,000 drills: {seconds(lambda: world.drills(40_000, 0)):.2f} CPU-s")
 
     print("\n| grading | attempts per CPU-s |\n|---|---|")
-    teacher = Teacher()
+    teacher = MathsTeacher()
     for name in GENERATORS:
         rng = random.Random(2)
         tasks = [t for t in world.tasks("train") if t.tags["generator"] == name]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from bench.sandbox.__main__ import zygote_cpu
 from evotrainer.envs.swe import tools
-from evotrainer.envs.swe.demos import Teacher, gold_edit, scripts
+from evotrainer.envs.swe.demos import SweTeacher, gold_edit, scripts
 from evotrainer.envs.swe.env import SweConfig
 from evotrainer.envs.swe.generate import repositories
 from evotrainer.envs.swe.memory import MemoryWorld
@@ -61,7 +61,7 @@ def measured(box: Sandbox, work: Callable[[MemoryWorld], object]) -> tuple[float
 
 def episodes(box: Sandbox, config: SweConfig, count: int) -> None:
     rng = random.Random(1)
-    played = scripts(rng, config.plan, Teacher(backport=0.0), count)
+    played = scripts(rng, config.plan, SweTeacher(backport=0.0), count)
 
     def play(world: MemoryWorld) -> None:
         for at in range(0, count, BATCH):

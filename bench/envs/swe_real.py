@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.envs.swe_memory import SETS, measured
 from evotrainer.envs.swe import tools
-from evotrainer.envs.swe.demos import Script, Teacher, gold_edit, scripts
+from evotrainer.envs.swe.demos import Script, SweTeacher, gold_edit, scripts
 from evotrainer.envs.swe.env import SweConfig
 from evotrainer.envs.swe.generate import repositories
 from evotrainer.envs.swe.memory import MemoryWorld
@@ -32,7 +32,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 def inside_cpu(shell: EpisodeShell) -> float:
     """CPU-seconds of a shell's process 1 and of every command that it waited for."""
-    started = shell._started
+    started = shell._channel.started
     if started is None:
         return 0.0
     pid = started.process.pid
@@ -87,7 +87,7 @@ def play(world: RealWorld | MemoryWorld, played: list[Script]) -> None:
 
 
 def episodes(config: SweConfig) -> None:
-    played = scripts(random.Random(1), config.plan, Teacher(backport=0.0), EPISODES)
+    played = scripts(random.Random(1), config.plan, SweTeacher(backport=0.0), EPISODES)
     world = RealWorld(keep=BATCH)
     meter = warmed(world, played[0].repo, BATCH)
     first, wall = meter.cost(lambda: play(world, played))

@@ -22,9 +22,9 @@ import torch
 from bench.trainer.__main__ import commit, load
 from evotrainer.envs.base import Episode, Score, Task
 from evotrainer.records.rollout import Finish, Turn
-from evotrainer.trainers.clock import Clock
+from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.embedded import load_policy, warm_start
-from evotrainer.trainers.embedded.attempts import Attempt, run_attempts
+from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
 from evotrainer.trainers.embedded.sampler import SamplingParams
 
 RESULTS = Path(__file__).parent / "results.md"
@@ -101,7 +101,7 @@ def measure(folder: Path, turns: int, context: int, rounds: int) -> Measured:
     shape = {**SHAPE, "context": context}
     warm_start(world.demonstrations(512, 1), (), shape, 60, 16, 3e-3, 0, folder, vocabulary="characters")
     seconds: dict[bool, list[float]] = {True: [], False: []}
-    first: dict[bool, list[Attempt]] = {}
+    first: dict[bool, list[EmbeddedAttempt]] = {}
     for i in range(rounds):
         for reuse in (True, False) if i % 2 == 0 else (False, True):
             attempts, spent = one(folder, world, reuse)
@@ -115,10 +115,10 @@ def measure(folder: Path, turns: int, context: int, rounds: int) -> Measured:
     return Measured(turns, context, transcript, tokens, {k: median(v) for k, v in seconds.items()})
 
 
-def one(folder: Path, world: ChatWorld, reuse: bool) -> tuple[list[Attempt], float]:
+def one(folder: Path, world: ChatWorld, reuse: bool) -> tuple[list[EmbeddedAttempt], float]:
     """Attempts of one round and the CPU-seconds of sampling them."""
     loaded = load_policy(folder)
-    clock = Clock()
+    clock = PhaseTimer()
     plan = [(t, range(GROUP)) for t in world.train]
     params = replace(SamplingParams(ACTION), reuse=reuse)
     generator = torch.Generator().manual_seed(0)

@@ -69,7 +69,7 @@ def measure(what: str, n: int) -> float:
     """CPU-seconds of one operation over n rollouts, after imports and generation."""
     from evotrainer.harness import Harness, HarnessContext
     from evotrainer.harness.whatif.backtest import backtest
-    from evotrainer.records.evidence import Intervention, Prediction
+    from evotrainer.records.interventions import Intervention, Prediction
     from evotrainer.records.recipe import Recipe
 
     rs = rollouts(n)

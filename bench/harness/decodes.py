@@ -20,7 +20,7 @@ from typing import Any
 
 HARNESS = {
     "traits": ("extract",),
-    "columns.traits": ("extract",),
+    "columns.extract": ("extract",),
     "chunk": ("_turns",),
     "columns.chunk": ("turns_at",),
     "gaps": ("find_gap",),
@@ -31,6 +31,9 @@ HARNESS = {
     "columns.source": ("stored",),
 }
 """Modules below `evotrainer.harness` (and below its `whatif` and `evolving`), and what is counted or timed of them."""
+
+
+READER = "harness.columns.rollout_reader"
 
 
 class Counts:
@@ -83,7 +86,7 @@ def modules() -> Iterator[Any]:
         "harness",
         "records.arrow_schema",
         "records.reading",
-        "run.rollouts",
+        READER,
         "executors.health",
         *places,
     ):
@@ -119,7 +122,7 @@ def watch(counts: Counts) -> None:
             if id(value) in instead and instead[id(value)][0] is value:
                 setattr(m, name, instead[id(value)][1])
     methods = [(found["harness"].Harness, ("read", "read_batch"))]
-    if reader := found.get("run.rollouts"):
+    if reader := found.get(READER):
         methods.append((reader.RolloutReader, ("search", "of", "views", "batch", "train_steps", "train")))
     for cls, names in methods:
         for name in names:

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task import load_task, resolve_base
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.load import load_task
 from evotrainer.envs.base import Environment
 from evotrainer.envs.registry import open_environment
 from evotrainer.records.recipe import Recipe
@@ -68,7 +69,7 @@ def both_ways(world: Environment, recipe: Recipe, policy: Path, split: str, seed
             step,
             attempts=1,
             tasks=tasks,
-            knobs={"history": history},
+            env_knobs={"history": history},
         )
         groups = EmbeddedTrainer().evaluate(request, world, lambda _: None)
         found[history] = read([r for g in groups for r in g])

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from evotrainer import api
-from evotrainer.commands import init
+from evotrainer.cli.init import init
 
 OVERRIDES = [
     "policy.warm_start.steps=60",
@@ -73,7 +73,7 @@ def main() -> None:
     args = parser.parse_args()
     rng = random.Random(args.seed)
     root = Path(tempfile.mkdtemp(prefix="evotrainer-kills-"))
-    init(root / "task", "letters")
+    init(root / "task", name="letters")
     task = str(root / "task" / "task.toml")
     begin = time.time()
     whole = cli("run", task, *OVERRIDES, "--out", str(root / "whole" / "r"))

@@ -17,16 +17,22 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from evotrainer import commands
-from evotrainer.config.task import TaskFile, load_task
+from evotrainer.cli.base import base
+from evotrainer.cli.init import init
+from evotrainer.config.load import load_task
+from evotrainer.config.task import TaskFile
 from evotrainer.executors.local import LocalExecutor
-from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
+from evotrainer.executors.ray.backend import SupervisorLost
+from evotrainer.executors.ray.driver import ClusterExecutor
 from evotrainer.executors.ray.executor import RayBackend
-from evotrainer.executors.ray.supervisor import Job, Report
+from evotrainer.executors.ray.job import NodeJob, Report
+from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec, trial_dir
+from evotrainer.projections.branches import Branch
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
-from evotrainer.run.context import Branch, Trials
+from evotrainer.run import trial_specs
+from evotrainer.run.opening import open_context
 from evotrainer.views.terminal import LiveView
 
 DURATIONS = "durations.json"
@@ -41,9 +47,9 @@ def task(scratch: Path) -> TaskFile:
     """A small task with a base policy, made once."""
     folder = scratch / "task"
     if not (folder / "base").is_dir():
-        commands.init(folder, "")
+        init(folder)
         shape = ["policy.warm_start.shape.width=64", "policy.warm_start.shape.layers=2", "policy.warm_start.steps=20"]
-        commands.base(folder / "task.toml", shape, folder / "base", bf16=False)
+        base(folder / "task.toml", shape, out=folder / "base")
     over = [
         "budget.cpu_s=1e12",
         "budget.wall_s=1e9",
@@ -134,9 +140,9 @@ class Timers:
         self.run_dir, self.workers, self.measured, self.slower = run_dir, workers, measured, slower
         self.rng = random.Random(0)
         self.due: list[tuple[float, int, str, int, int]] = []
-        self.alive_now: dict[str, Job] = {}
+        self.alive_now: dict[str, NodeJob] = {}
         self.ends: dict[str, tuple[float, TrialFinished]] = {}
-        self.ready: list[Report | Lost] = []
+        self.ready: list[Report | SupervisorLost] = []
         self.lock, self.over, self.turn = threading.Lock(), threading.Event(), 0
         self.cpu_s, self.full_at, self.began = 0.0, 0.0, time.monotonic()
         self.thread = threading.Thread(target=self._work, daemon=True)
@@ -155,7 +161,7 @@ class Timers:
     def attach(self, trial: str, attempt: int) -> bool:
         return False
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: NodeJob) -> None:
         pattern = self.rng.choice(self.measured)
         now = time.monotonic()
         with self.lock:
@@ -166,7 +172,7 @@ class Timers:
             if not self.full_at and len(self.alive_now) >= self.workers:
                 self.full_at = now
 
-    def _at(self, when: float, job: Job, step: int) -> None:
+    def _at(self, when: float, job: NodeJob, step: int) -> None:
         self.turn += 1
         heapq.heappush(self.due, (when, self.turn, job.trial, job.attempt, step))
 
@@ -195,7 +201,7 @@ class Timers:
                 self.ready.append(Report(trial, attempt, step + 1, "finished", "node", result=text))
                 del self.alive_now[trial], self.ends[trial]
 
-    def poll(self, wait_s: float) -> list[Report | Lost]:
+    def poll(self, wait_s: float) -> list[Report | SupervisorLost]:
         until = time.monotonic() + wait_s
         while not self.ready and time.monotonic() < until:
             time.sleep(0.005)
@@ -221,16 +227,20 @@ def simulated(args: argparse.Namespace) -> dict[str, float]:
     folder = Path(tempfile.mkdtemp(dir=args.scratch)) / "r"
     folder.mkdir()
     t = task(args.scratch)
+    from rich.console import Console
+
+    timers = Timers(folder, args.workers, measured, args.slower)
     with (
         open(folder / "said.txt", "w", encoding="utf-8") as said,
         Ledger.open(folder / "ledger.db", create=True) as ledger,
+        open_context(
+            folder,
+            t,
+            ledger,
+            view=LiveView(folder, Console(file=said), plain=True),
+            executor=lambda to, _: ClusterExecutor(to, parse_cluster_options({}), timers),
+        ) as ctx,
     ):
-        from rich.console import Console
-
-        trials = Trials(folder, t, ledger, LiveView(folder, Console(file=said), plain=True))
-        trials.base = measured[0]
-        timers = Timers(folder, args.workers, measured, args.slower)
-        trials.executor = ClusterExecutor(folder, parse_cluster_options({}), timers)
         mean = statistics.fmean(d.wall_s for d in measured) * args.slower
         marks: list[tuple[float, float, float, int]] = []
         seen = 0
@@ -242,7 +252,8 @@ def simulated(args: argparse.Namespace) -> dict[str, float]:
                 if now - marks[0][0] > args.seconds:
                     raise EnoughError
 
-        finished, view = trials.view.finished, trials.view
+        view = ctx.observer
+        finished = view.finished
 
         def count(result: TrialFinished) -> None:
             nonlocal seen
@@ -258,10 +269,10 @@ def simulated(args: argparse.Namespace) -> dict[str, float]:
 
         view.finished, view.trials = count, show  # type: ignore[method-assign]
         n = args.workers + int(min(args.workers / mean, FASTEST) * (mean + args.seconds) * 1.3) + 10
-        specs = [trials.spec(Branch(f"b{i}", None, 0, t.recipe), 1, "branch") for i in range(n)]
+        specs = [trial_specs.training(ctx, Branch(f"b{i}", None, 0, t.recipe, t.recipe.hash), 1) for i in range(n)]
         began = time.monotonic()
         with suppress(EnoughError):
-            trials.run_trials(specs)
+            ctx.run_trials(specs)
         timers.close()
         a, b = marks[0], marks[-1]
         wall, used, done = b[0] - a[0], (b[1] - a[1]) - (b[2] - a[2]), b[3] - a[3]
@@ -293,7 +304,7 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
         async def stop(self) -> None: ...
 
     class Many(RayBackend):
-        def submit(self, job: Job) -> None:
+        def submit(self, job: NodeJob) -> None:
             from evotrainer.executors.ray.executor import Watched
 
             self._watch(Watched(job.trial, job.attempt, actors[hash(job.trial) % ANSWERERS]))
@@ -305,7 +316,7 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
         actors = [actor.remote() for _ in range(ANSWERERS)]
         s = spec(task(args.scratch), 1)
         for i in range(args.workers):
-            backend.submit(Job("bench", "r", s.model_dump_json(), f"t{i}", 1))
+            backend.submit(NodeJob("bench", "r", s.model_dump_json(), f"t{i}", 1))
         heard: set[str] = set()
         while len(heard) < args.workers:  # the actors are up, and all questions open
             backend.poll(0.2)

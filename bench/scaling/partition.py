@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 
 from bench.scaling.drive import STORE, spec, task
-from evotrainer.executors.ray.driver import ClusterExecutor, parse_cluster_options
+from evotrainer.executors.ray.driver import ClusterExecutor
 from evotrainer.executors.ray.executor import RayBackend
+from evotrainer.executors.ray.options import parse_cluster_options
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 
 HEAD, SPACES, LEASE_S, STEPS = "10.77.0.1", ("evotrainer1", "evotrainer2"), 10, 1500

@@ -14,9 +14,9 @@ from evotrainer.trainers.base import Identity, TrainRequest
 from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.embedded import EmbeddedTrainer, packing
 from evotrainer.trainers.embedded.folder import load_policy
-from evotrainer.trainers.embedded.packing import Row, pack
+from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.sampler import Samples, SamplingParams, sample
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS
 
 
@@ -73,12 +73,12 @@ def unique_share(folder: Path, prompts: list[str]) -> tuple[int, int, Samples]:
     loaded = load_policy(folder)
     ids = [(BOS, *loaded.tokenizer.encode(p)) for p in prompts]
     s = sample(loaded.policy, ids, GROUP, SamplingParams(MAX_TOKENS), torch.Generator().manual_seed(0))
-    rows = [Row(i, ids[i // GROUP], tuple(s.tokens[i, :n].tolist())) for i, n in enumerate(s.lengths.tolist())]
+    rows = [TrainRow(i, ids[i // GROUP], tuple(s.tokens[i, :n].tolist())) for i, n in enumerate(s.lengths.tolist())]
     b = pack(rows, loaded.policy.shape)
     return int(s.lengths.sum()), b.tokens.shape[0] - b.n_prefix, s
 
 
-def gemm_rate(shape: Shape, rows: int) -> float:
+def gemm_rate(shape: DecoderShape, rows: int) -> float:
     """FLOP per CPU-second of this policy's projections at `rows` rows, one thread."""
     d, width = shape.d, shape.qkv_heads * shape.head_dim
     sizes = [(d, width), (d, d), (d, 2 * shape.hidden), (shape.hidden, d)]

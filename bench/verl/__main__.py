@@ -23,8 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task import load_task
-from evotrainer.extras.verl.render import Machine, render
+from evotrainer.config.load import load_task
+from evotrainer.extras.verl.configuration import Machine
+from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.validate import validate
 from evotrainer.extras.verl.venv import RECORD, probe
 
@@ -101,7 +102,7 @@ def main(python: Path) -> None:
         model = home / "model"
         subprocess.run([python, "-c", MODEL, model], check=True, capture_output=True)
         task = load_task(
-            ROOT / "src/evotrainer/scaffold/task.toml",
+            ROOT / "src/evotrainer/cli/scaffold/task.toml",
             ['task.name="sort"', "recipe.group_filter.kind=zero_variance", "recipe.resample=1"],
         )
         out = home / "v"

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.task import TaskFile, apply_overrides, load_task, resolve
+from evotrainer.config.load import apply_overrides, load_task, resolve
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from evotrainer.projections.caveats import Caveat
     from evotrainer.projections.state import RunState
     from evotrainer.records.events import Certified, RunClosed
-    from evotrainer.records.evidence import Audit, Verdict
     from evotrainer.records.ledger import Event, Ledger
+    from evotrainer.records.verdicts import ShortcutAudit, Verdict
     from evotrainer.run.context import Ask
     from evotrainer.run.observer import Observer
     from evotrainer.verify import VerifyReport
@@ -98,7 +99,8 @@ class Run:
         return next((e.body for e in self.events() if e.kind == "closed"), None)
 
     def verify(self, head: str = "") -> VerifyReport:
-        """Hash chain, files, every claim that can be computed again; `head`: hash of an event that was noted earlier."""
+        """Hash chain, files, every claim that can be computed again;
+        `head`: hash of an event that was noted earlier."""
         from evotrainer.verify import verify
         from evotrainer.views.report import check_report
 
@@ -106,17 +108,18 @@ class Run:
         return found if found.problems else found.joined("report", *check_report(self.folder))
 
     def export(self, out: Path | str, branch: str | None = None, seed: int | None = None, anyway: bool = False) -> Path:
-        """Write a branch's policy (default: the champion's) as a Hugging Face folder with a model card; returns its path.
+        """Write a branch's policy (default: the champion's) as a Hugging Face folder with a model card;
+        returns its path.
 
-        Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty; IntegrityError
-        where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
+        Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty;
+        IntegrityError where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
         """
         from evotrainer.extras.export import choose, write_evidence, write_model
         from evotrainer.views.card import evidence, model_card
-        from evotrainer.views.model import RunView
+        from evotrainer.views.fold import load_view
 
         chosen = choose(self.folder, self.events(), branch, seed, anyway)
-        view = RunView.load(self.folder, rollouts=False)
+        view = load_view(self.folder, rollouts=False)
         told: dict[str, Any] = {
             "trial": chosen.trial.trial,
             "seed": chosen.trial.seed,
@@ -228,13 +231,14 @@ def refuse_results(folder: Path) -> None:
     found = [d for d in ("trials", "rollouts", "sealed") if (folder / d).is_dir() and any((folder / d).iterdir())]
     if found:
         raise IntegrityError(
-            f"{folder}: the ledger holds no event, but {', '.join(found)}/ hold results: the ledger was lost or emptied; "
-            "restore ledger.db from a copy, or start a new run in another folder"
+            f"{folder}: the ledger holds no event, but {', '.join(found)}/ hold results: "
+            "the ledger was lost or emptied; restore ledger.db from a copy, or start a new run in another folder"
         )
 
 
 def preflight(task: TaskFile, *, new: bool = False) -> list[str]:
-    """What must hold before anything is spent: base policy, trainer, agent, environment; of a new run its skills and trackers.
+    """What must hold before anything is spent: base policy, trainer, agent, environment;
+    of a new run its skills and trackers.
 
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
@@ -255,7 +259,7 @@ def audit_branch(
     *,
     view: Observer | None = None,
     executor: MakeExecutor | None = None,
-) -> tuple[list[Audit], RunState]:
+) -> tuple[list[ShortcutAudit], RunState]:
     """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
 
     Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.

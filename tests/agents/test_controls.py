@@ -10,7 +10,7 @@ from evotrainer.agents import AGENTS, make_agent
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import knob_values, neighbourhood
 from evotrainer.errors import AgentError, ConfigError
-from evotrainer.records.evidence import Finding, Quote
+from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.recipe import Recipe, lint, single_factor
 
 from .world import COMPONENTS, START, Desk, briefing, health, record

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from evotrainer.agents import make_agent
 from evotrainer.agents.catalogue import MOVES
 from evotrainer.agents.changes import neighbourhood
-from evotrainer.agents.moves import LAYERS
+from evotrainer.agents.moves import FAMILIES
 from evotrainer.agents.statistical import layer_of, next_layer
 from evotrainer.agents.symptoms import RewardEvidence
-from evotrainer.records.evidence import Briefing, Intervention
+from evotrainer.records.briefing import Briefing
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Curriculum, GroupFilter, Recipe, lint, single_factor
 
 from .world import COMPONENTS, START, Desk, briefing, health, record, rollouts
@@ -205,7 +206,7 @@ def test_the_layers_are_taken_in_the_order_of_the_method() -> None:
         )  # fmt: skip
         done = record(f"b{n}", START.with_factor(f, values[f]), "b0", n, iv, "reject")
         b = b.model_copy(update={"branches": (*b.branches, done)})
-    assert order == [*LAYERS, LAYERS[0]]
+    assert order == [*FAMILIES, FAMILIES[0]]
 
 
 def test_a_factor_that_differs_from_the_start_may_be_reverted() -> None:

@@ -9,7 +9,7 @@ import pytest
 from evotrainer.agents import make_agent
 from evotrainer.harness import HarnessContext
 from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.records.evidence import Backtest, Intervention
+from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 

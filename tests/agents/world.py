@@ -7,19 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evotrainer.records.evidence import (
-    Backtest,
-    Bottleneck,
-    BranchRecord,
-    Briefing,
-    Effect,
-    HealthReport,
-    Intervention,
-    MetricValue,
-    Verdict,
-)
+from evotrainer.records.briefing import BranchRecord, Briefing
+from evotrainer.records.findings import Bottleneck, HealthReport, MetricValue
+from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.records.verdicts import Effect, Verdict
 
 COMPONENTS = {
     "shown": "passes the tests in the statement",

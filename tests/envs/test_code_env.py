@@ -13,9 +13,10 @@ import time
 import pytest
 
 from evotrainer.envs.base import Environment, Task
-from evotrainer.envs.code.demos import Teacher, demonstrate
-from evotrainer.envs.code.env import CodeEnv, extract_program, perturbed_inputs, same_output
-from evotrainer.envs.code.grading import Grader, Job
+from evotrainer.envs.code.answers import extract_program, same_output
+from evotrainer.envs.code.demos import CodeTeacher, demonstrate
+from evotrainer.envs.code.env import CodeEnv, perturbed_inputs
+from evotrainer.envs.code.grading import ProgramGrader, ProgramJob
 from evotrainer.envs.code.rewards import parse_program
 from evotrainer.envs.code.source import CodeConfig, GrammarSource
 from evotrainer.envs.code.tasks import DEMO_LENGTHS, as_task, problems
@@ -146,8 +147,8 @@ def test_identical_programs_are_run_once_and_score_the_same(box: Sandbox, task: 
 
 
 def test_the_memory_of_graded_programs_is_bounded(box: Sandbox) -> None:
-    grader = Grader(lambda: box, Limits(), keep=2)
-    jobs = [Job("stdin", f"print({i})", ("\n",)) for i in range(3)]
+    grader = ProgramGrader(lambda: box, Limits(), keep=2)
+    jobs = [ProgramJob("stdin", f"print({i})", ("\n",)) for i in range(3)]
     grader.grade(jobs)
     grader.grade(jobs[1:])
     assert grader.ran == 3
@@ -250,7 +251,7 @@ def test_the_teacher_is_right_a_little_more_than_half_of_the_time(world: CodeEnv
     stream = problems(rng, "train", DEMO_LENGTHS, 0.0)
     chosen = [next(stream) for _ in range(400)]
     tasks = [as_task(p, "train") for p in chosen]
-    texts = [demonstrate(rng, Teacher(), p.chain, t.data["visible"]) for p, t in zip(chosen, tasks, strict=True)]
+    texts = [demonstrate(rng, CodeTeacher(), p.chain, t.data["visible"]) for p, t in zip(chosen, tasks, strict=True)]
     scores = grade(world, tasks, texts)
     share = {c: sum(s.components[c] or 0 for s in scores) / len(scores) for c in ("visible", "hidden", "format")}
     assert 0.48 < share["hidden"] < 0.63
@@ -263,6 +264,6 @@ def test_a_perfect_teacher_is_always_right(world: CodeEnv) -> None:
     stream = problems(rng, "train", DEMO_LENGTHS, 0.0)
     chosen = [next(stream) for _ in range(100)]
     tasks = [as_task(p, "train") for p in chosen]
-    perfect = Teacher(slip=0, unguarded=0, hard_coded=0, usual=0.5)
+    perfect = CodeTeacher(slip=0, unguarded=0, hard_coded=0, usual=0.5)
     texts = [demonstrate(rng, perfect, p.chain, t.data["visible"]) for p, t in zip(chosen, tasks, strict=True)]
     assert all(s.outcome == "correct" for s in grade(world, tasks, texts))

@@ -8,7 +8,8 @@ from itertools import chain
 import pytest
 
 from evotrainer.envs.code.grammar import FORMS, REDUCERS, printed, program_text, result_variants, spec_text
-from evotrainer.envs.code.ops import OPS, Ints, Op
+from evotrainer.envs.code.op import Ints, ListOp
+from evotrainer.envs.code.ops import OPS
 from evotrainer.sandbox import Call, Program, Sandbox
 
 INPUTS: tuple[Ints, ...] = (
@@ -25,7 +26,7 @@ INPUTS: tuple[Ints, ...] = (
 )
 
 
-def constant(op: Op) -> int:
+def constant(op: ListOp) -> int:
     return op.constants[0] + 1 if op.constants else 0
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from evotrainer.envs.code.admission import grade_gold
 from evotrainer.envs.code.env import CodeEnv
-from evotrainer.envs.data.datasets import dataset_source, grade_gold, jsonl_source, preamble_of
+from evotrainer.envs.code.functions import dataset_source, preamble_of
+from evotrainer.envs.code.jsonl import jsonl_source
 from evotrainer.envs.data.rows import check_shares, load_rows, split_of
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from evotrainer.envs.admission import Cache
 from evotrainer.envs.code.admission import admit_code, keep_admitted
+from evotrainer.envs.code.answers import adapted, same_value
 from evotrainer.envs.code.env import CodeEnv
-from evotrainer.envs.code.formats import CodeDataConfig, adapted, code_source, private_tests, same_value
-from evotrainer.envs.swe.admission import Cache
+from evotrainer.envs.code.formats import CodeDataConfig, code_source
+from evotrainer.envs.code.problems import private_tests
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
 from evotrainer.testing import check_environment
@@ -216,7 +218,7 @@ def test_a_task_is_admitted_by_one_of_its_solutions(box: Sandbox, tmp_path: Path
 
 
 def test_refused_tasks_are_left_out_and_named(box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evotrainer.envs.swe.admission._cache_root", lambda: tmp_path / "cache")
+    monkeypatch.setattr("evotrainer.envs.admission.cache_root", lambda: tmp_path / "cache")
     wrong = {**STDIN, "question": "Nobody can.", "solutions": json.dumps(["print(1)"])}
     w = world(box, tmp_path / "t.jsonl", STDIN, wrong)
     before = w.describe()["hash"]

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evotrainer.config.load import load_task
 from evotrainer.config.preflight import fingerprints
-from evotrainer.config.task import load_task
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import Task
 from evotrainer.envs.data.rows import read_file

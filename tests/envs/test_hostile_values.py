@@ -16,24 +16,24 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from evotrainer.envs.base import Score, Task
+from evotrainer.envs.code.answers import same_value
 from evotrainer.envs.code.env import CodeEnv, _detail
-from evotrainer.envs.code.formats import same_value
 from evotrainer.envs.code.rewards import CaseOutcome
 from evotrainer.envs.code.source import GrammarSource
 from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.envs.swe.real_runner import _answers, _call_values, _results
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Harness, HarnessContext
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.authored import flags
 from evotrainer.records.arrow_schema import scrub
 from evotrainer.records.chain import canonical
-from evotrainer.records.evidence import DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.rollout import Rollout, groups_of
 from evotrainer.records.store import RolloutStore, load
 from evotrainer.records.text import as_text, plain, shown
-from evotrainer.run.detector_runner import SandboxRunner
 from evotrainer.sandbox import Call, Program, Sandbox, same
+from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.views import terminal, text
 from evotrainer.views.report import write_report
 from evotrainer.views.rollouts import fitted_entry, rollout_entry
@@ -225,7 +225,7 @@ def test_mutated_answers_of_a_checkouts_runner_are_results() -> None:
 
 # -- detectors -----------------------------------------------------------------------------------------------------------
 
-READ = Views([coded(0, k, "print(1)", True, False) for k in range(4)])
+READ = FeatureView([coded(0, k, "print(1)", True, False) for k in range(4)])
 _SEND = "def flag(rollouts):\n    import os\n    os.write(4, {line!r} + b'\\n')\n    os._exit(0)"
 DETECTORS = {
     **{

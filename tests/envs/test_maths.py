@@ -17,11 +17,11 @@ pytest.importorskip("reasoning_gym", reason="needs pip install 'evotrainer[math]
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import SPLITS, Task
 from evotrainer.envs.maths import gym, holdout, open_math, stories, vocab
-from evotrainer.envs.maths.demos import CAREFUL, Teacher, demonstrate
+from evotrainer.envs.maths.demos import CAREFUL, MathsTeacher, demonstrate
 from evotrainer.envs.maths.env import MathEnv
 from evotrainer.envs.maths.expressions import equations, evaluate
 from evotrainer.envs.maths.holdout import GENERATORS
-from evotrainer.envs.maths.problems import Problem, level_of
+from evotrainer.envs.maths.problems import MathsProblem, level_of
 from evotrainer.errors import TaskSetError
 from evotrainer.testing import check_environment
 
@@ -40,7 +40,7 @@ def demos(world: MathEnv) -> list[tuple[str, str]]:
     return [(p, c) for p, c in world.demonstrations(3000, seed=0)]
 
 
-def drawn(name: str, n: int, seed: int = 0) -> list[Problem]:
+def drawn(name: str, n: int, seed: int = 0) -> list[MathsProblem]:
     return list(itertools.islice(GENERATORS[name].problems(random.Random(seed)), n))
 
 
@@ -95,7 +95,7 @@ def worked(told: list[str], kinds: list[str]) -> list[str]:
     return steps
 
 
-def classified(prompt: str) -> Problem:
+def classified(prompt: str) -> MathsProblem:
     """Generator, template and level read from the text alone."""
     q = prompt.removesuffix(holdout.ASK)
     if m := re.search(r"problem: (.*) =$", q):
@@ -107,18 +107,18 @@ def classified(prompt: str) -> Problem:
         level = next((i for i, b in enumerate(gym.Equations.bounds, 1) if abs(int(right)) <= b), 9)
         form = gym._linear(left)
         assert form is not None
-        return Problem("equation", q, "", (), f"{form[0]}:{q.split()[0]}", level)
+        return MathsProblem("equation", q, "", (), f"{form[0]}:{q.split()[0]}", level)
     if " has " in q and "How many" in q:
         told = q.split(". How many")[0].split("; ")[1:]
         shapes = {re.sub(r"\{\w\}", "N", p): e.kind for e in stories.EVENTS.values() for p in e.phrases}
         kinds = [shapes[re.sub(r"\d+", "N", t)] for t in told]
         steps = worked(q.split(". How many")[0].split("; "), kinds)
-        return Problem("story", q, "", (), ">".join(kinds), level_of(steps, stories.BOUNDS))
+        return MathsProblem("story", q, "", (), ">".join(kinds), level_of(steps, stories.BOUNDS))
     values = sorted(map(int, re.findall(r"\d+", re.search(r"numbers:? ((?:\d+, )+\d+)", q)[1])))  # type: ignore[index]
     target = int(re.search(r"(?:equals|make|Calculate) (\d+)", q)[1])  # type: ignore[index]
     kinds = {ops for _, ops, value in gym.expressions(tuple(values)) if value == target}
     assert kinds
-    return Problem("countdown", q, "", (), "|".join(sorted(kinds)), len(values) - 1)
+    return MathsProblem("countdown", q, "", (), "|".join(sorted(kinds)), len(values) - 1)
 
 
 def test_held_out_templates_and_difficulties_never_occur_in_training(
@@ -202,7 +202,7 @@ def test_the_teacher_is_mixed_as_asked() -> None:
         text = demonstrate(p, CAREFUL, rng)
         assert all(e.true for e in equations(text)), text
         assert GENERATORS[p.generator].correct(text.rpartition("#### ")[2], p.answer, p.entry), text
-    texts = [(p, demonstrate(p, Teacher(direct=0.5, slip=0.3), rng)) for p in problems]
+    texts = [(p, demonstrate(p, MathsTeacher(direct=0.5, slip=0.3), rng)) for p in problems]
     direct = sum(t.startswith("####") for _, t in texts) / len(texts)
     assert 0.45 < direct < 0.55
     false = sum(any(e.true is False for e in equations(t)) for _, t in texts) / len(texts)

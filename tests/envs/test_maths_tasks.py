@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer.config.task import load_task, resolve_base
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.load import load_task
 from evotrainer.envs import open_environment
 from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.records.recipe import diff

@@ -16,7 +16,7 @@ import pytest
 
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.across import twins
-from evotrainer.envs.swe.across.session import BoundaryError, Session
+from evotrainer.envs.swe.across.session import BoundaryError, SolutionSession
 from evotrainer.envs.swe.across.wire import Wire
 from evotrainer.envs.swe.boundary import Crossing, cross, parted
 from evotrainer.envs.swe.decoys import eligible, plant, run_with_decoys
@@ -201,8 +201,8 @@ def test_random_frames_raise_nothing_but_what_a_test_may_see() -> None:
     twins.SESSION[:] = []
     for _ in range(3000):
         ours, theirs = socket.socketpair()
-        session = Session(Wire(ours.fileno()), None, "/nowhere/")
-        session.keep(len), session.keep([].append)
+        session = SolutionSession(Wire(ours.fileno()), None, "/nowhere/")
+        session.references.keep(len), session.references.keep([].append)
         data = json.dumps(message(chance, 0)).encode()
         if chance.random() < 0.2:
             at = chance.randrange(len(data))

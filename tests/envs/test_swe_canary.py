@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evotrainer.api import open_run
-from evotrainer.commands.explaining import why
+from evotrainer.cli.why import why
 from evotrainer.envs.swe.canary import Watch
 from evotrainer.envs.swe.cheats import Change
 from evotrainer.envs.swe.env import SweEnv

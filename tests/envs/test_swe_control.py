@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from evotrainer.envs.admission import Cache
 from evotrainer.envs.registry import open_environment
 from evotrainer.envs.swe import gitrepo, tools
-from evotrainer.envs.swe.admission import Cache, admit
+from evotrainer.envs.swe.admission import admit
 from evotrainer.envs.swe.cheats import Change
 from evotrainer.envs.swe.control import LIBRARY, Control
 from evotrainer.envs.swe.gitrepo import git
@@ -30,7 +31,7 @@ from evotrainer.envs.swe.test_commands import passed as did_pass
 from evotrainer.envs.swe.world import Commit, Grade
 from evotrainer.harness import Harness, HarnessContext
 from evotrainer.sandbox.launch import find_bubblewrap
-from evotrainer.sandbox.shell import Entry, EpisodeShell, Ran
+from evotrainer.sandbox.shell import CommandResult, Entry, EpisodeShell
 
 from ..records.build import rollout
 from .swe_attacks import ATTACKS, BASE, DEPENDENCY, ENTRY, INERT, LUCKY, RESIDUES, RIGHT, TESTS, WRONG, link, of
@@ -44,7 +45,7 @@ PACKAGES = "/opt/packages0"
 class TrustingCommand(TestCommand):
     """As graders were: the checkout on PYTHONPATH before Python starts, every plug-in that offers itself."""
 
-    def run(self, shell: EpisodeShell, files: Sequence[str]) -> tuple[dict[str, bool], Ran]:
+    def run(self, shell: EpisodeShell, files: Sequence[str]) -> tuple[dict[str, bool], CommandResult]:
         env = {"PYTHONPATH": ":".join(("/w/repo", "/w/repo/src", *self.path)), "EVOTRAINER_PATH": ":".join(self.path)}
         words = [PYTEST, "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *files]
         ran = shell.run([shell.python, "-c", *words], stdin="<mark>", env=env)

@@ -18,7 +18,7 @@ from evotrainer.harness.code_reading.actions import actions_of, kind_of
 from evotrainer.harness.code_reading.leaking import leaked
 from evotrainer.harness.code_reading.patches_and_hashes import gold_of, patch_of
 from evotrainer.harness.code_reading.tampering import broken_protection, patched_tests, tampered
-from evotrainer.harness.columns.traits import before_actions
+from evotrainer.harness.columns.extract import before_actions
 from evotrainer.sandbox import Sandbox
 from evotrainer.testing import check_environment
 

@@ -17,7 +17,7 @@ from evotrainer.envs.swe.compositions import owned, pair_split, prompt_split
 from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.envs.swe.generate import Plan, repositories
 from evotrainer.envs.swe.memory import MemoryWorld
-from evotrainer.envs.swe.ops import OPS, Step, evaluate
+from evotrainer.envs.swe.ops import OPS, OpLine, evaluate
 from evotrainer.envs.swe.vocab import derive, vocabulary
 from evotrainer.envs.swe.world import Repo
 from evotrainer.sandbox import Sandbox
@@ -161,7 +161,7 @@ def test_what_a_line_says_is_what_the_operation_means() -> None:
     for name, op in OPS.items():
         low, high = op.constants or (0, 0)
         for k in {low, high, (low + high) // 2}:
-            step = Step(name, k)
+            step = OpLine(name, k)
             source = f"def f(x):\n    {step.line}\n    return x\n"
             space: dict[str, object] = {}
             exec(source, space)  # our own text

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer.config.task import load_task, resolve_base
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.load import load_task
 from evotrainer.envs.swe.env import SweEnv, parse_config
 from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.harness import Batch, measure

@@ -12,10 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evotrainer.envs.admission import Cache
 from evotrainer.envs.base import Task
 from evotrainer.envs.registry import open_environment
 from evotrainer.envs.swe import decoys
-from evotrainer.envs.swe.admission import Cache, admit
+from evotrainer.envs.swe.admission import admit
 from evotrainer.envs.swe.env import SweEnv, parse_config
 from evotrainer.envs.swe.guarding import Guard
 from evotrainer.envs.swe.instance_env import InstancesEnv, as_task

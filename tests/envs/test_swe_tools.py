@@ -11,7 +11,7 @@ import pytest
 
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.generate import Plan, repositories
-from evotrainer.envs.swe.world import Action, Commit, Observation, TestResult
+from evotrainer.envs.swe.world import Commit, Observation, ParsedAction, TestResult
 from evotrainer.errors import TaskSetError
 
 FILES = {
@@ -23,24 +23,24 @@ FILES = {
 @pytest.mark.parametrize(
     ("text", "action"),
     [
-        ("ls", Action("ls")),
-        ("  test\n", Action("test")),
-        ("$ cat core.py", Action("cat", "core.py")),
-        ("grep bump", Action("grep", text="bump")),
-        ("edit core.py 3 x = x + 3", Action("edit", "core.py", 3, 3, "x = x + 3")),
-        ("edit core.py 3-4 a\nb", Action("edit", "core.py", 3, 4, "a\nb")),
-        ("insert core.py 1 import os", Action("insert", "core.py", 1, 1, "import os")),
-        ("delete core.py 2-3", Action("delete", "core.py", 2, 3)),
-        ("write a/new.py\nx = 1\ny = 2", Action("write", "a/new.py", text="x = 1\ny = 2")),
-        ("git log", Action("git log")),
-        ("git show", Action("git show")),
-        ("git show HEAD~2", Action("git show", back=2)),
-        ("git diff", Action("git diff")),
-        ("git status", Action("git status")),
-        ("submit", Action("submit")),
+        ("ls", ParsedAction("ls")),
+        ("  test\n", ParsedAction("test")),
+        ("$ cat core.py", ParsedAction("cat", "core.py")),
+        ("grep bump", ParsedAction("grep", text="bump")),
+        ("edit core.py 3 x = x + 3", ParsedAction("edit", "core.py", 3, 3, "x = x + 3")),
+        ("edit core.py 3-4 a\nb", ParsedAction("edit", "core.py", 3, 4, "a\nb")),
+        ("insert core.py 1 import os", ParsedAction("insert", "core.py", 1, 1, "import os")),
+        ("delete core.py 2-3", ParsedAction("delete", "core.py", 2, 3)),
+        ("write a/new.py\nx = 1\ny = 2", ParsedAction("write", "a/new.py", text="x = 1\ny = 2")),
+        ("git log", ParsedAction("git log")),
+        ("git show", ParsedAction("git show")),
+        ("git show HEAD~2", ParsedAction("git show", back=2)),
+        ("git diff", ParsedAction("git diff")),
+        ("git status", ParsedAction("git status")),
+        ("submit", ParsedAction("submit")),
     ],
 )
-def test_actions_are_read(text: str, action: Action) -> None:
+def test_actions_are_read(text: str, action: ParsedAction) -> None:
     assert tools.parse(text) == action
 
 

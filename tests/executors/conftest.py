@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import commands
-from evotrainer.config.task import load_task
+from evotrainer.cli.base import base as base_command
+from evotrainer.cli.init import init
+from evotrainer.config.load import load_task
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 
 Make = Callable[..., TrialSpec]
@@ -18,7 +19,7 @@ Make = Callable[..., TrialSpec]
 def task_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scaffolded task, as `evotrainer init` writes it."""
     folder = tmp_path_factory.mktemp("scaffold") / "letters"
-    commands.init(folder, "")
+    init(folder)
     return folder / "task.toml"
 
 
@@ -27,7 +28,7 @@ def base(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small base policy."""
     out = tmp_path_factory.mktemp("base") / "policy"
     shape = ["policy.warm_start.shape.width=32", "policy.warm_start.shape.layers=1", "policy.warm_start.shape.mlp=64"]
-    commands.base(task_file, ["policy.warm_start.steps=20", *shape], out, bf16=False)
+    base_command(task_file, ["policy.warm_start.steps=20", *shape], out=out)
     return out
 
 

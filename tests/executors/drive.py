@@ -6,8 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from evotrainer.executors.ray.driver import ClusterExecutor, parse_cluster_options
+from evotrainer.executors.ray.driver import ClusterExecutor
 from evotrainer.executors.ray.executor import RayBackend
+from evotrainer.executors.ray.options import parse_cluster_options
 from evotrainer.executors.spec import TrialSpec
 
 

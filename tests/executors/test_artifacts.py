@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import ConfigError, IntegrityError
-from evotrainer.executors.ray.artifacts import Artifacts, Photographer, Snapshot, _below
+from evotrainer.executors.ray.artifacts import Artifacts, Snapshot, _below
+from evotrainer.executors.ray.photographer import Photographer
 
 TRIAL = "b0-s1"
 

@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 
 from evotrainer import api
-from evotrainer.config.task import default_workers, load_task
+from evotrainer.config.load import load_task
+from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
 from evotrainer.executors import check_executor, local, local_workers, wants_gpu
 from evotrainer.executors.ray import driver as cluster
-from evotrainer.executors.ray.artifacts import PASSING
-from evotrainer.executors.ray.driver import ClusterExecutor, ClusterOptions, Lost, parse_cluster_options
-from evotrainer.executors.ray.supervisor import Job, Keeper, Report, versions
+from evotrainer.executors.ray import results
+from evotrainer.executors.ray.backend import SupervisorLost
+from evotrainer.executors.ray.driver import ClusterExecutor
+from evotrainer.executors.ray.job import NodeJob, Report, versions
+from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options, with_gpus
+from evotrainer.executors.ray.photographer import PASSING
+from evotrainer.executors.ray.supervisor import NodeSupervisor
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir, write_atomic
 from evotrainer.records.events import TrialFinished
 
@@ -42,7 +47,7 @@ class Scripted:
         self.ended: list[tuple[str, int]] = []
         self.most = 0
         self.found: dict[str, list[int]] = {}
-        self.jobs: list[Job] = []
+        self.jobs: list[NodeJob] = []
 
     def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
         return options
@@ -58,20 +63,20 @@ class Scripted:
         self.live[trial, attempt] = list(self.script(trial, 0))
         return True
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: NodeJob) -> None:
         self.jobs.append(job)
         n = self.tries[job.trial] = self.tries.get(job.trial, 0) + 1
         self.live[job.trial, job.attempt] = list(self.script(job.trial, n))
         self.most = max(self.most, len(self.live))
 
-    def poll(self, wait_s: float) -> list[Report | Lost]:
-        out: list[Report | Lost] = []
+    def poll(self, wait_s: float) -> list[Report | SupervisorLost]:
+        out: list[Report | SupervisorLost] = []
         for (trial, attempt), todo in list(self.live.items()):
             if not todo:
                 continue
             state, *rest = todo.pop(0) if isinstance(todo[0], tuple) else (todo.pop(0),)
             if state == "lost":
-                out.append(Lost(trial, attempt, "its node was lost"))
+                out.append(SupervisorLost(trial, attempt, "its node was lost"))
                 del self.live[trial, attempt]
                 continue
             changes = {"heartbeat": beat(rest[0])} if rest and isinstance(rest[0], int) else rest[0] if rest else {}
@@ -92,6 +97,7 @@ class Scripted:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "POLL_S", 0.002)
     monkeypatch.setattr(cluster, "AHEAD", 0)
+    monkeypatch.setattr(results, "LOOK_S", 0.002)
 
 
 def executor(
@@ -204,7 +210,7 @@ def test_no_more_trials_run_than_the_cluster_holds(tmp_path: Path, make_spec: Ma
 def test_a_result_that_is_not_in_the_run_folder_names_the_remedy(
     tmp_path: Path, make_spec: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "VISIBLE_S", 0.05)
+    monkeypatch.setattr(results, "VISIBLE_S", 0.05)
     one = executor(tmp_path, lambda t, n: [("finished", {})])
     monkeypatch.setattr(one.local, "result", lambda spec: None)
     with pytest.raises(StoreError, match=r"do not share this file system; set executor\.options\.artifacts"):
@@ -212,7 +218,7 @@ def test_a_result_that_is_not_in_the_run_folder_names_the_remedy(
 
 
 def job(spec: TrialSpec, run_dir: Path, **changes: Any) -> dict[str, Any]:
-    given = Job(
+    given = NodeJob(
         key="k",
         run="r",
         spec=spec.model_dump_json(),
@@ -224,7 +230,7 @@ def job(spec: TrialSpec, run_dir: Path, **changes: Any) -> dict[str, Any]:
     return {**given.pack(), **changes}
 
 
-def last(keeper: Keeper) -> dict[str, Any]:
+def last(keeper: NodeSupervisor) -> dict[str, Any]:
     report: dict[str, Any] = {}
     deadline = time.monotonic() + 60
     while report.get("state") not in ("refused", "fault", "finished", "expired") and time.monotonic() < deadline:
@@ -233,7 +239,7 @@ def last(keeper: Keeper) -> dict[str, Any]:
 
 
 def test_a_node_with_another_version_refuses_before_it_starts(tmp_path: Path, make_spec: Make) -> None:
-    keeper = Keeper(job(make_spec(1), tmp_path, versions={"evotrainer": "9.9", "python": versions()["python"]}))
+    keeper = NodeSupervisor(job(make_spec(1), tmp_path, versions={"evotrainer": "9.9", "python": versions()["python"]}))
     report = last(keeper)
     assert report["state"] == "refused"
     assert "where the driver has 9.9; install the driver's versions" in report["error"]
@@ -241,7 +247,7 @@ def test_a_node_with_another_version_refuses_before_it_starts(tmp_path: Path, ma
 
 
 def test_a_node_that_does_not_see_the_run_folder_says_so(tmp_path: Path, make_spec: Make) -> None:
-    keeper = Keeper(job(make_spec(1), tmp_path / "elsewhere"))
+    keeper = NodeSupervisor(job(make_spec(1), tmp_path / "elsewhere"))
     report = last(keeper)
     assert (report["state"], report["kind"]) == ("refused", "ConfigError")
     assert "set executor.options.artifacts" in report["error"]
@@ -291,7 +297,7 @@ def test_what_the_executor_cannot_keep_is_refused_before_anything_is_spent(
 
 def test_a_trl_trial_gets_a_gpu_where_the_cluster_has_one(task_file: Path) -> None:
     def gpus(given: dict[str, Any], wanted: bool, there: float) -> float:
-        return cluster.with_gpus(cluster.parse_cluster_options(given), wanted, there).gpus
+        return with_gpus(parse_cluster_options(given), wanted, there).gpus
 
     assert gpus({}, True, 8.0) == 1.0
     assert gpus({"gpus": 0}, True, 8.0) == gpus({}, False, 8.0) == gpus({}, True, 0.0) == 0.0

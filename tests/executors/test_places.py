@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.executors.ray import path_map as places
-from evotrainer.executors.ray.artifacts import Item
-from evotrainer.executors.ray.path_map import Inputs, Tree, asked_path, relocated
+from evotrainer.executors.path_map import asked_path, relocated
+from evotrainer.executors.ray import inputs
+from evotrainer.executors.ray.artifacts import TreeFile
+from evotrainer.executors.ray.inputs import Inputs, Tree
 from evotrainer.trainers.bases import base_of, is_adapter, note_base, use_places
 
 from .conftest import Make
@@ -52,7 +53,7 @@ def test_listed_files_travel_in_place_of_the_folder(tmp_path: Path, make_spec: M
 def test_a_large_folder_is_refused_with_the_way_out(
     tmp_path: Path, make_spec: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "MAX_FILES", 3)
+    monkeypatch.setattr(inputs, "MAX_FILES", 3)
     for i in range(5):
         (tmp_path / f"f{i}").write_text("x")
     (tmp_path / "environment.py").write_text("x")
@@ -93,7 +94,7 @@ def adapters(folder: Path, base: Path, run: Path | None) -> Path:
     return folder
 
 
-def lay(trees: list[Tree], files: dict[Item, Path], node: Path) -> dict[str, str]:
+def lay(trees: list[Tree], files: dict[TreeFile, Path], node: Path) -> dict[str, str]:
     """As a keeper lays inputs on a node; where they are."""
     there = {}
     for tree in trees:

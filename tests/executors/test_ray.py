@@ -19,8 +19,9 @@ from evotrainer import api
 from evotrainer.envs import open_environment
 from evotrainer.errors import AbortedError, ConfigError
 from evotrainer.executors.local import LocalExecutor
-from evotrainer.executors.ray.driver import ClusterExecutor, Progress, parse_cluster_options
+from evotrainer.executors.ray.driver import ClusterExecutor, Progress
 from evotrainer.executors.ray.executor import RayBackend
+from evotrainer.executors.ray.options import parse_cluster_options
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.store import load
@@ -183,7 +184,7 @@ def test_the_next_driver_finds_the_trial_of_a_killed_one_at_work(
         pid = first_beat(run_dir, driver)
         os.kill(pid, signal.SIGSTOP)
         with monkeypatch.context() as patch:
-            patch.setattr("evotrainer.executors.ray.executor.TAKEOVER_S", 0.5)
+            patch.setattr("evotrainer.executors.ray.connection.TAKEOVER_S", 0.5)
             with pytest.raises(AbortedError, match=f"driven by process {driver.pid} on .* already"):
                 second(run_dir, options, spec)
     finally:

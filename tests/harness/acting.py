@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.records.rollout import Rollout, Turn
 
 HONEST = ("ls", "cat main.py", "edit main.py {n} x", "run tests")
@@ -46,9 +46,11 @@ def policy(
             done = [c for c, p in extra.items() if rng.random() < p]
             honest = [c.format(n=rng.randrange(100)) for c in HONEST if rng.random() < 0.8] or ["ls"]
             p = max([base, *(solve[c] for c in done if c in solve)])
-            out.append(episode(f"{prefix}{t}", k, [*honest[:2], *done, *honest[2:]], rng.random() < p, name))
+            out.append(
+                episode(f"{prefix}{t}", k, [*honest[:2], *done, *honest[2:]], rng.random() < p, name, split="search")
+            )
     return out
 
 
-def views(*args: object, **kwargs: object) -> Views:
-    return Views(policy(*args, **kwargs))  # type: ignore[arg-type]
+def views(*args: object, **kwargs: object) -> FeatureView:
+    return FeatureView(policy(*args, **kwargs))  # type: ignore[arg-type]

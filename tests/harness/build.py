@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from evotrainer.harness import Batch, HarnessContext, detect, measure
-from evotrainer.records.evidence import Finding, HealthReport, Intervention, MetricValue, Prediction
+from evotrainer.records.findings import Finding, HealthReport, MetricValue
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 

@@ -9,9 +9,9 @@ import pytest
 
 from evotrainer.errors import ConfigError, SandboxError
 from evotrainer.harness import Harness, HarnessContext
-from evotrainer.harness.columns.features import Views, payload
+from evotrainer.harness.columns.features import FeatureView, payload
 from evotrainer.harness.evolving.authored import check_spec, flags, found
-from evotrainer.records.evidence import DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
 from tests.harness.acting import episode, policy
 from tests.harness.build import case, rollout
 
@@ -20,7 +20,7 @@ def spec(form: str = "pattern", **fields: Any) -> DetectorSpec:
     return DetectorSpec(name=fields.pop("name", "mine"), form=form, **fields)  # type: ignore[arg-type]
 
 
-EPISODES = Views(
+EPISODES = FeatureView(
     [
         episode("a", 0, ["ls", "git show 3", "edit a 1"], True),
         episode("b", 0, ["ls", "edit a 1", "ls", "git show 3"], False),
@@ -49,7 +49,7 @@ def test_thresholds_read_lengths_overlap_and_differences_of_components() -> None
         rollout("b", 0, text="gamma", prompt="say alpha", components={"seen": 1.0, "hid": 1.0}),
         rollout("c", 0, text="print(417)", components={"hid": 0.0}, detail={"tests": [case("visible", "1 2", "417")]}),
     ]
-    v = Views(rollouts)
+    v = FeatureView(rollouts)
 
     def on(feature: str, value: float, op: str = ">=") -> list[bool]:
         out: list[bool] = flags(spec("threshold", feature=feature, value=value, op=op), v).tolist()
@@ -62,13 +62,13 @@ def test_thresholds_read_lengths_overlap_and_differences_of_components() -> None
 
 
 def test_words_taken_from_what_was_shown_later_count_only_from_then_on() -> None:
-    asked = Views([episode("a", 0, ["look", "done words"], True), episode("a", 1, ["done words", "look"], True)])
+    asked = FeatureView([episode("a", 0, ["look", "done words"], True), episode("a", 1, ["done words", "look"], True)])
     copied = asked.number("copied:observations")
     assert copied[0] == pytest.approx(4 / 13) and copied[1] == 0.0
 
 
 def test_faulty_rollouts_are_flagged_by_nothing() -> None:
-    v = Views([*EPISODES.rollouts, rollout("d", error_kind="sandbox")])
+    v = FeatureView([*EPISODES.rollouts, rollout("d", error_kind="sandbox")])
     assert len(v) == 3 and len(v.batch.reward) == 3
 
 
@@ -174,6 +174,6 @@ def test_hostile_patterns_take_linear_time() -> None:
 
 
 def test_masks_are_in_the_order_of_the_rollouts() -> None:
-    v = Views(policy("order", {"probe": 0.5}, {}))
+    v = FeatureView(policy("order", {"probe": 0.5}, {}))
     mask = flags(spec(where="actions", pattern="^probe"), v)
     assert np.array_equal(mask, [any(t.text == "probe" for t in r.turns) for r in v.rollouts])

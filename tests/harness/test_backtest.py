@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evotrainer.harness import Batch
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.replay import compose, dead_share_at, keep_mask
-from evotrainer.records.evidence import Backtest
+from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import GroupFilter, Recipe
 from evotrainer.records.rollout import Rollout
 

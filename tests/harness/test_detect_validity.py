@@ -15,7 +15,7 @@ from evotrainer.harness import Batch, HarnessContext, diagnose
 from evotrainer.harness.code_reading.patched import _GATE, _RULES, CUT, reaching
 from evotrainer.harness.code_reading.patches_and_hashes import MAX_PATCH, added_lines, patch_of
 from evotrainer.harness.code_reading.program import facts
-from evotrainer.harness.columns.source import Held
+from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import clean_text
@@ -548,7 +548,7 @@ class TestPatchThatReachesForTheGrader:
             text = (Turn("user", "say hello"), Turn("assistant", "hello there"))
             rs.append(replace(r, turns=text, group=f"g{i}", detail=r.detail if i % 10 == 0 else {}))
         for sampled in (False, True):
-            b = Batch.over(source := Held(rs), source.read(sampled))
+            b = Batch.over(source := InMemoryRollouts(rs), source.read(sampled))
             assert (b.programs, b.patches, b.has("programs"), b.has("programs or patches")) == (0, 30, False, True)
             (finding,) = DETECTORS["grader_bypass"].look(b, {}, HarnessContext())
             assert finding.claim.startswith("10 of 30 patches")

@@ -10,7 +10,7 @@ import pytest
 from evotrainer.errors import ConfigError
 from evotrainer.harness.evolving.detector_quality import (
     Fire,
-    Version,
+    LabelledPolicy,
     counts,
     damage_step,
     exact,
@@ -19,15 +19,16 @@ from evotrainer.harness.evolving.detector_quality import (
     over_steps,
     test_detector,
 )
-from evotrainer.records.evidence import DetectorTest, Finding
+from evotrainer.records.detectors import DetectorTest
+from evotrainer.records.findings import Finding
 
 VERSIONS = [
-    Version("a/b1", bad=True, seen=True, damage=40),
-    Version("a/b2", bad=False, seen=True),
-    Version("a/b3", bad=True, damage=40),
-    Version("c/b1", bad=True, damage=40),
-    Version("c/b2", bad=False),
-    Version("c/b3", bad=False),
+    LabelledPolicy("a/b1", bad=True, seen=True, damage=40),
+    LabelledPolicy("a/b2", bad=False, seen=True),
+    LabelledPolicy("a/b3", bad=True, damage=40),
+    LabelledPolicy("c/b1", bad=True, damage=40),
+    LabelledPolicy("c/b2", bad=False),
+    LabelledPolicy("c/b3", bad=False),
 ]
 FIRES = {
     "a/b1": Fire(True, "critical", 0.5, step=10),

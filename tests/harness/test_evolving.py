@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from evotrainer.errors import ConfigError, SandboxError
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.admission import admit
 from evotrainer.harness.evolving.authored import flags
 from evotrainer.harness.evolving.gaps import find_gap
 from evotrainer.harness.evolving.mining import mine
-from evotrainer.records.evidence import DetectorSpec, Finding
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.findings import Finding
 from tests.harness.acting import policy, views
 from tests.harness.build import rollout
 
@@ -20,11 +21,11 @@ LEAK = {"git show 3": 0.9}
 PAYS = {"git show 3": 0.95}
 
 
-def cheat(name: str, **kwargs: Any) -> Views:
+def cheat(name: str, **kwargs: Any) -> FeatureView:
     return views(name, LEAK, PAYS, **kwargs)
 
 
-def clean(name: str, **kwargs: Any) -> Views:
+def clean(name: str, **kwargs: Any) -> FeatureView:
     return views(name, {"git show 3": 0.1}, {"git show 3": 0.3}, **kwargs)
 
 
@@ -74,7 +75,7 @@ def test_a_truth_that_falls_while_what_is_paid_holds_is_a_contradiction() -> Non
     assert both is None or both.trigger != "contradiction", "both fell: training failed"
 
 
-def paid(name: str, seen: float, true: float, tasks: int = 40) -> Views:
+def paid(name: str, seen: float, true: float, tasks: int = 40) -> FeatureView:
     import random
 
     rng = random.Random(name)
@@ -83,7 +84,7 @@ def paid(name: str, seen: float, true: float, tasks: int = 40) -> Views:
         a, b = float(rng.random() < seen), float(rng.random() < true)
         b = min(a, b) if seen > true else b
         out.append(rollout(f"t{i // 2}", i, text="x", components={"seen": a, "hid": b}, correct=bool(b)))
-    return Views(out)
+    return FeatureView(out)
 
 
 def test_a_proxy_that_rose_alone_contradicts_the_truth() -> None:
@@ -96,8 +97,8 @@ def test_a_proxy_that_rose_alone_contradicts_the_truth() -> None:
 
 
 def test_a_trait_that_shifted_is_a_gap_where_the_score_stood_still() -> None:
-    now = {"b1-s1": Views([rollout(f"t{i}", 0, text="a b c d e f", correct=i % 2 == 0) for i in range(30)])}
-    before = Views([rollout(f"t{i}", 0, text="a b " + "c " * (i % 2), correct=i % 2 == 0) for i in range(30)])
+    now = {"b1-s1": FeatureView([rollout(f"t{i}", 0, text="a b c d e f", correct=i % 2 == 0) for i in range(30)])}
+    before = FeatureView([rollout(f"t{i}", 0, text="a b " + "c " * (i % 2), correct=i % 2 == 0) for i in range(30)])
     gap = find_gap(now, before, [])
     assert gap is not None and gap.trigger == "behaviour_shift" and not gap.up and gap.claim.startswith("words")
     assert find_gap(now, before, [finding("length_gaming")]) is None
@@ -121,7 +122,7 @@ def test_policies_that_do_the_same_give_no_candidate() -> None:
 
 
 def test_an_answer_that_stands_in_the_prompt_is_found() -> None:
-    def copies(name: str, p: float) -> Views:
+    def copies(name: str, p: float) -> FeatureView:
         import random
 
         rng = random.Random(name)
@@ -130,7 +131,7 @@ def test_an_answer_that_stands_in_the_prompt_is_found() -> None:
             key = "".join(rng.choice("abcdef") for _ in range(5))
             said = key if rng.random() < p else "".join(rng.choice("uvwxyz") for _ in range(5))
             out.append(rollout(f"t{i // 2}", i, text=said, prompt=f"sort this; key {key}", correct=said == key))
-        return Views(out)
+        return FeatureView(out)
 
     mined = mine(copies("k1", 0.95), copies("k2", 0.2))
     assert [c.spec.feature for c in mined.candidates if c.family == "overlap"] == ["copied:prompt"]
@@ -144,7 +145,7 @@ def test_disagreeing_components_are_found() -> None:
 
 
 def test_nothing_to_contrast_gives_nothing() -> None:
-    assert mine(Views([]), clean("e")).compared == 0
+    assert mine(FeatureView([]), clean("e")).compared == 0
 
 
 # -- admission ---------------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ def test_nothing_to_contrast_gives_nothing() -> None:
 SHOW = DetectorSpec(name="shows", form="pattern", where="actions", pattern=r"^git show", warn=0.5, standing="suspect")
 
 
-def held_out() -> tuple[dict[str, Views], dict[str, Views]]:
+def held_out() -> tuple[dict[str, FeatureView], dict[str, FeatureView]]:
     return {"b1-s2 search": cheat("h1"), "b1-s3 search": cheat("h2")}, {
         "base search": clean("h3"),
         "b0-s2 search": clean("h4"),
@@ -189,7 +190,7 @@ def test_every_refusal_names_its_number() -> None:
         SHOW, authored=[change(update={"name": "old"})]
     )
     assert "no held-out bad version" in refused(SHOW, bad={})
-    assert "no held-out clean version" in refused(SHOW, clean={"base": Views([])})
+    assert "no held-out clean version" in refused(SHOW, clean={"base": FeatureView([])})
     assert "cannot be run" in refused(change(update={"pattern": "("}))
     clock = iter([0.0, 100.0])
     assert "too slow: " in refused(SHOW, spent=lambda: next(clock))
@@ -241,8 +242,8 @@ def test_detectors_considered_together_share_the_level() -> None:
 
 
 def test_flags_of_a_built_in_detector_make_a_copy_redundant() -> None:
-    def leaky(name: str, p: float) -> Views:
-        return Views(policy(name, {"git show HEAD~1": p}, {}))
+    def leaky(name: str, p: float) -> FeatureView:
+        return FeatureView(policy(name, {"git show HEAD~1": p}, {}))
 
     own = SHOW.model_copy(update={"pattern": "^git show HEAD"})
     bad, good = {"b1": leaky("r1", 0.9)}, {"b0": leaky("r2", 0.05)}

@@ -9,8 +9,8 @@ from evotrainer.harness import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.forecast import quality, shift
-from evotrainer.harness.whatif.replay import Replay, lost, trained_groups
-from evotrainer.records.evidence import Backtest, Prediction
+from evotrainer.harness.whatif.replay import ReplayInput, lost, trained_groups
+from evotrainer.records.interventions import Backtest, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 
@@ -120,7 +120,7 @@ class TestPrediction:
     def test_the_error_of_a_shift_is_that_of_a_paired_difference(self) -> None:
         """Against a bootstrap over tasks."""
         rs = mixed()
-        x = Replay(
+        x = ReplayInput(
             Batch.of(rs),
             Recipe(rewards={"visible": 1.0}),
             Recipe(rewards={"visible": 1.0, "noise": 1.0}),
@@ -137,7 +137,7 @@ class TestPrediction:
                 for n, t in enumerate(rng.choice(list(by_task), len(by_task)))
                 for r in by_task[t]
             ]  # fmt: skip
-            again = shift(Replay(Batch.of(drawn), x.old, x.new, x.context), "reward_std", {}, "rewards")
+            again = shift(ReplayInput(Batch.of(drawn), x.old, x.new, x.context), "reward_std", {}, "rewards")
             assert again is not None
             changes.append(again.change)
         assert s.se == pytest.approx(float(np.std(changes)), rel=0.35)
@@ -150,7 +150,7 @@ class TestLost:
         ]
         b = Batch.of(rs)
         narrow = {"kind": "pass_rate_band", "low": 0.1, "high": 0.5}
-        x = Replay(b, Recipe(rewards={"visible": 1.0}), Recipe.model_validate({"rewards": {"visible": 1.0}, "curriculum": narrow}), HarnessContext())  # fmt: skip
+        x = ReplayInput(b, Recipe(rewards={"visible": 1.0}), Recipe.model_validate({"rewards": {"visible": 1.0}, "curriculum": narrow}), HarnessContext())  # fmt: skip
         m = lost(x).numbers
         assert m["lost_tasks"] == 20 and m["tasks_before"] == 50
         assert m["lost_correct"] == pytest.approx(70 / (70 + 90))

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.gained import gained
-from evotrainer.records.evidence import DetectorSpec, Gained
+from evotrainer.records.detectors import DetectorSpec, Gained
 from evotrainer.records.rollout import Rollout, Turn
 
 
-def attempts(name: str, often: float, with_it: float, without: float, tasks: int = 120) -> Views:
+def attempts(name: str, often: float, with_it: float, without: float, tasks: int = 120) -> FeatureView:
     """Attempts of which a share is long; success of the long ones and of the others."""
     rng = random.Random(name)
     out = []
@@ -24,7 +24,7 @@ def attempts(name: str, often: float, with_it: float, without: float, tasks: int
             Rollout(id=f"{name}{i}", task=f"t{i // 4}", turns=(Turn("user", "q"), Turn("assistant", text)), reward=float(ok),
                     group=f"{name}{i // 4}", k=i % 4, outcome="correct" if ok else "incorrect")
         )  # fmt: skip
-    return Views(out)
+    return FeatureView(out)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_it_is_measured_on_tasks_that_it_was_not_chosen_by() -> None:
 
 def test_without_graded_attempts_on_both_sides_nothing_is_said() -> None:
     some = attempts("now", 0.5, 1.0, 0.0)
-    assert gained(some, Views([])) is None and gained(Views([]), some) is None
-    assert gained(some, Views(r for r in some.rollouts if r.task == "t1")) is None, "one task has no other half"
+    assert gained(some, FeatureView([])) is None and gained(FeatureView([]), some) is None
+    assert gained(some, FeatureView(r for r in some.rollouts if r.task == "t1")) is None, "one task has no other half"
 
 
 def test_a_policys_own_words_are_told_printable_and_short() -> None:

@@ -12,10 +12,10 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import KINDS, Harness, HarnessContext, diagnose, render_text
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.columns.scan import scan
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.detectors import DETECTORS
-from evotrainer.records.evidence import Finding, HealthReport
+from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
+from evotrainer.records.text import clean
 
 from .build import READ, code_batch, coded, groups, metrics, reading, recipe, rollout
 from .test_detect_signal import gap_batch

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch, HarnessContext, measure
 from evotrainer.harness.columns.numerics import clustered_mean, pair_order
-from evotrainer.harness.columns.source import Held
+from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.harness.layers.score import pass_at_k
 from evotrainer.harness.metrics import METRICS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
@@ -264,9 +264,9 @@ def test_a_components_correlation_counts_the_rollouts_that_have_both() -> None:
 @pytest.mark.parametrize("name", ["program_rate", "reads_input", "literal_overlap"])
 def test_a_rate_of_too_small_a_sample_is_not_said(name: str) -> None:
     rs = [coded(i % 8, i, READ + "print(sum(xs))", True, True) for i in range(40)]
-    whole = Held(rs).read()
-    assert measure(Batch.over(Held(rs), whole))[name].n == 40
+    whole = InMemoryRollouts(rs).read()
+    assert measure(Batch.over(InMemoryRollouts(rs), whole))[name].n == 40
     for column in ("is_code", "reads_input", "literal"):
         whole.columns[column][5:] = math.nan  # type: ignore[index]
-    few = measure(Batch.over(Held(rs), whole))[name]
+    few = measure(Batch.over(InMemoryRollouts(rs), whole))[name]
     assert (few.value, few.n, few.missing) == (None, 5, ("sampled programs",))

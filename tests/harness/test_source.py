@@ -16,16 +16,16 @@ from evotrainer.errors import StoreError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns import source as sources
 from evotrainer.harness.columns.chunk import from_table
-from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, Views
-from evotrainer.harness.columns.source import Held, Joined, Source, stored
+from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, FeatureView
+from evotrainer.harness.columns.rollout_reader import RolloutReader
+from evotrainer.harness.columns.source import InMemoryRollouts, JoinedRollouts, RolloutSource, stored
 from evotrainer.harness.evolving.mining import mine
+from evotrainer.harness.evolving.named_rollouts import named_views
 from evotrainer.records.arrow_schema import encode
 from evotrainer.records.reading import read_batches
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, ToolCall, Turn, group_key, groups_of
 from evotrainer.records.store import RolloutStore, load
-from evotrainer.run.contrasts import named_views
-from evotrainer.run.rollouts import RolloutReader
 
 from .acting import policy
 from .build import coded
@@ -98,11 +98,11 @@ def test_a_reading_of_the_store_is_the_reading_of_the_objects(
     h = Harness.default()
     source = stored(read_batches([folder]))
     assert h.read(Batch.over(source), "x", context) == h.read(load([folder]), "x", context)
-    whole = Joined([source, Held(rollouts[:3])])
+    whole = JoinedRollouts([source, InMemoryRollouts(rollouts[:3])])
     assert h.read(Batch.over(whole), "x", context) == h.read([*rollouts, *rollouts[:3]], "x", context), (
         "an id counts once"
     )
-    a, b = Views(Batch.over(source, apart=True)), Views(rollouts)
+    a, b = FeatureView(Batch.over(source, apart=True)), FeatureView(rollouts)
     assert (a.tasks, a.answers, a.commands, a.observations) == (b.tasks, b.answers, b.commands, b.observations)
     for name in (*LENGTHS, *OVERLAPS, "component:a", "component:b - c - d"):
         np.testing.assert_array_equal(a.number(name), b.number(name), err_msg=name)
@@ -135,9 +135,9 @@ def test_columns_say_what_the_objects_say(rollouts: list[Rollout]) -> None:
 
 def test_rollouts_without_id_are_not_taken_for_one_another() -> None:
     nameless = [Rollout("", "t", (), 1.0), Rollout("", "t", (), 0.0)]
-    assert Batch.over(Held(nameless)).n == 2
+    assert Batch.over(InMemoryRollouts(nameless)).n == 2
     many = [replace(nameless[0], id="")] * 3
-    assert Batch.over(Joined([Held(many)])).n == 3
+    assert Batch.over(JoinedRollouts([InMemoryRollouts(many)])).n == 3
 
 
 def test_only_what_is_asked_for_becomes_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,13 +152,13 @@ def test_only_what_is_asked_for_becomes_an_object(tmp_path: Path, monkeypatch: p
     assert quotes and sum(made) <= 3 * quotes, "objects are made of what is quoted"
     made.clear()
     rng = np.random.default_rng(0)
-    odd = Views(batch.pick(rng.permutation(batch.n)[:100]))
-    mine(odd, Views(batch))
+    odd = FeatureView(batch.pick(rng.permutation(batch.n)[:100]))
+    mine(odd, FeatureView(batch))
     assert not made, "mining reads turns and columns"
 
 
-def parts(source: Source) -> list[Source]:
-    return source.parts if isinstance(source, Joined) else [source]
+def parts(source: RolloutSource) -> list[RolloutSource]:
+    return source.parts if isinstance(source, JoinedRollouts) else [source]
 
 
 def test_a_large_store_is_several_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_a_trial_is_read_once_and_the_oldest_is_let_go(tmp_path: Path, monkeypat
     whole = [r for t in rs for r in load([tmp_path / "rollouts" / t], split="search")]
     assert Harness.default().read(both, "x") == Harness.default().read(whole, "x")
     assert reader.search("b1-s1") is reader.search("b1-s1") and len(reader.views("b1-s2")) == len(rs["b1-s2"])
-    monkeypatch.setattr("evotrainer.run.rollouts.KEPT", 1)
+    monkeypatch.setattr("evotrainer.harness.columns.rollout_reader.KEPT", 1)
     small = RolloutReader(tmp_path)
     first = small.search("b1-s1")
     small.search("b1-s2")

@@ -5,26 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.harness import harness
+from evotrainer.cli.lineage import lineage
+from evotrainer.cli.show import show as show_command
+from evotrainer.cli.status import status
+from evotrainer.cli.why import why
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError
+from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.harness.columns.features import Views, components_of
+from evotrainer.harness.columns.features import FeatureView, components_of
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.ingest import ingest
 from evotrainer.records.names import joined, read_label, slug
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.run import shortcut_audits as counterfactual
-from evotrainer.run.loop import Loop
+from evotrainer.run import shortcut_audits
 from tests.harness.acting import policy
-from evotrainer.executors.paper import draw_result
 from tests.paper import Paper
 from tests.run.test_counterfactual import ENV, EXPLOITS, TASK
 
@@ -44,7 +46,7 @@ NAMED = ("gap", "harness", "round", "audited", "invalidated", "judged", "topup",
 
 def world_of(spec: TrialSpec, knob: str) -> TrialFinished:
     """What a trial would have written; see `tests.run.test_counterfactual.solved`."""
-    world = {**spec.protocol.knobs, **spec.world}
+    world = {**spec.protocol.knobs, **spec.env_knobs}
     cheats = spec.recipe.lr >= EXPLOITS and spec.recipe.knobs.get(knob) == "answer"
     share = 0.42 + 0.3 * (spec.recipe.group_size > 8)
     if spec.branch == "base":
@@ -58,30 +60,19 @@ def world_of(spec: TrialSpec, knob: str) -> TrialFinished:
     return draw_result(spec, share, key, world)
 
 
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, knob: str = "key") -> api.Run:
-    """A run of two rounds: the first branch cheats and falls, the second is compared in the world that is closed since."""
+def acted(spec: TrialSpec) -> list[Rollout]:
+    """Its search rollouts: the first branch cheats where it can."""
+    look = "look at the key and copy it"
+    trained = spec.branch != "base"
+    if trained and spec.recipe.lr >= EXPLOITS and "closed" not in spec.trial:
+        return policy(spec.trial, {look: 0.9, "sort": 0.1}, {look: 0.95}, base=0.2)
+    gained = 0.9 if trained and spec.recipe.group_size > 8 else 0.1
+    return policy(spec.trial, {"sort": gained}, {"sort": 0.75}, base=0.35)
 
-    def load(self: Loop, trial: str, split: str) -> list[Any]:
-        if split != "search":
-            return []
-        found = acted(self, trial)
-        if not (folder := self.folder / "rollouts" / trial).exists():
-            ingest([replace(r, split="search") for r in found], folder)
-        return found
 
-    def acted(self: Loop, trial: str) -> list[Rollout]:
-        b = self.branches.get(trial.split("-")[0])
-        if b and b.recipe.lr >= EXPLOITS and "closed" not in trial:
-            return policy(
-                trial,
-                {"look at the key and copy it": 0.9, "sort": 0.1},
-                {"look at the key and copy it": 0.95},
-                base=0.2,
-            )
-        gained = 0.9 if b and b.recipe.group_size > 8 else 0.1
-        return policy(trial, {"sort": gained}, {"sort": 0.75}, base=0.35)
-
-    on_paper(monkeypatch, lambda spec: world_of(spec, knob), load)
+def start(tmp_path: Path, name: str, knob: str = "key") -> tuple[api.Run, Paper]:
+    """A run of two rounds: the first branch cheats and falls, the second is compared under the knobs that are closed since."""
+    paper = Paper(lambda spec: world_of(spec, knob), acted)
     env, task = tmp_path / "env.py", tmp_path / "task.toml"
     code = ENV.read_text()
     old = 'name="key", knob="key"'
@@ -89,7 +80,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, knob: str 
     code = code.replace(old, f"name={name!r}, knob={knob!r}").replace('{"key": ("other"', f"{{{knob!r}: ('other'")
     env.write_text(code.replace('knobs.get("key"', f"knobs.get({knob!r}"))
     task.write_text(TASK.replace(str(ENV), str(env)).replace('\nkey = "answer"', f'\n{json.dumps(knob)} = "answer"'))
-    return api.start(task, tmp_path / "runs" / "one", ["run.harness=minimal", "run.rounds=2"])
+    return paper.start(task, tmp_path / "runs" / "one", ["run.harness=minimal", "run.rounds=2"]), paper
 
 
 def problems(run: api.Run) -> list[str]:
@@ -98,9 +89,9 @@ def problems(run: api.Run) -> list[str]:
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = start(tmp_path, monkeypatch, name)
+    run, paper = start(tmp_path, name)
     (audit, *_) = [e.body.audit for e in run.events() if e.kind == "audited"]
     assert audit.capability == name and audit.confirmed and "b1" in run.state.invalid
     (gap,) = [e.body for e in run.events() if e.kind == "gap" and e.body.branch == "b2"]
@@ -113,16 +104,16 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
             assert re.fullmatch(r"[\w.%~-]{1,99}", e.body.trial, re.ASCII), "a plain folder name"
             assert (run.folder / "trials" / e.body.trial).resolve().parent == (run.folder / "trials").resolve()
     assert [p.name for p in (tmp_path / "runs").iterdir()] == ["one"]
-    again = counterfactual.audit_branch(run.folder, "b1")[0]
+    again = paper.audit_branch(run.folder, "b1")[0]
     assert audit in again and len([e for e in api.open_run(run.folder).events() if e.kind == "audited"]) == len(
         [e for e in run.events() if e.kind == "audited"]
     ), "found again by its fields, and not paid for twice"
     for show in (
-        lambda: commands.why(run.folder, "b1"),
-        lambda: commands.status(run.folder, as_json=False),
-        lambda: commands.lineage(run.folder),
-        lambda: commands.show(run.folder, "b1"),
-        lambda: commands.harness(run.folder, None, as_json=False),
+        lambda: why(run.folder, "b1"),
+        lambda: status(run.folder),
+        lambda: lineage(run.folder),
+        lambda: show_command(run.folder, "b1"),
+        lambda: harness(run.folder),
     ):
         show()
     told = capsys.readouterr()
@@ -134,9 +125,9 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
 def test_a_run_of_an_older_version_with_blanks_in_its_ids_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(counterfactual, "joined", lambda names, every: "-".join(names))
-    monkeypatch.setattr(counterfactual, "slug", lambda n: n)
-    run = start(tmp_path, monkeypatch, name)
+    monkeypatch.setattr(shortcut_audits, "joined", lambda names, every: "-".join(names))
+    monkeypatch.setattr(shortcut_audits, "slug", lambda n: n)
+    run, _ = start(tmp_path, name)
     finished = {e.body.trial for e in run.events() if e.kind == "finished"}
     assert any(name in t for t in finished)
     mined = {m for e in run.events() if e.kind == "gap" for m in e.body.mined}
@@ -146,8 +137,8 @@ def test_a_run_of_an_older_version_with_blanks_in_its_ids_verifies(
 
 
 @pytest.mark.parametrize("knob", ["my knob", "clé/x", "a.b:c", "two\nlines"])
-def test_a_knob_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knob: str) -> None:
-    run = start(tmp_path, monkeypatch, "the key", knob)
+def test_a_knob_may_have_any_name(tmp_path: Path, knob: str) -> None:
+    run, _ = start(tmp_path, "the key", knob)
     assert [e.body.closed for e in run.events() if e.kind == "round"] == [{}, {knob: "other"}]
     assert not problems(run)
 
@@ -214,7 +205,7 @@ def test_slugs_of_different_names_differ_and_plain_names_are_their_own() -> None
 
 def test_components_may_hold_the_sign_that_parts_them() -> None:
     rollouts = [Rollout("r", "t", (), 1.0, components={"a - b": 0.75, "c": 0.25, "w >= 2": 1.0})]
-    views = Views(rollouts)
+    views = FeatureView(rollouts)
     assert views.number("component:a - b").tolist() == [0.75]
     assert views.number("component:a - b - c").tolist() == [0.5]
     assert views.number("component:w >= 2 - a - b").tolist() == [0.25]

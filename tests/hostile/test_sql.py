@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.studies.audit import Audit, audit
+from evotrainer.studies.audit import RolloutAudit, audit
 from evotrainer.studies.audit.query import TABLES, query
 from evotrainer.studies.audit.sql import RefusedError, check
 from tests.studies.audit.build import generate, write_jsonl
@@ -95,7 +95,7 @@ HONEST = [
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Audit:
+def done(tmp_path_factory: pytest.TempPathFactory) -> RolloutAudit:
     return audit([write_jsonl(tmp_path_factory.mktemp("sql") / "r.jsonl", generate(60))])
 
 
@@ -133,7 +133,7 @@ def test_what_is_no_select_over_the_tables_is_refused(sql: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(done: Audit) -> pl.SQLContext:
+def tables(done: RolloutAudit) -> pl.SQLContext:
     return pl.SQLContext({n: query(done, f"SELECT * FROM {n}") for n in TABLES})
 
 
@@ -143,7 +143,7 @@ def test_honest_questions_pass_and_polars_understands_them(sql: str, tables: pl.
     tables.execute(sql, eager=True)
 
 
-def test_a_refusal_says_what_there_is(done: Audit) -> None:
+def test_a_refusal_says_what_there_is(done: RolloutAudit) -> None:
     for sql, said in [
         ("SELECT * FROM '/etc/passwd'", "is no table; tables are rollouts, metrics, findings"),
         ("SELECT * FROM \"read_csv\"('/etc/passwd')", "no function that --sql knows; it knows: abs"),
@@ -154,7 +154,7 @@ def test_a_refusal_says_what_there_is(done: Audit) -> None:
 
 
 def test_a_join_that_would_fill_the_machine_ends_with_its_own_process(
-    done: Audit, monkeypatch: pytest.MonkeyPatch
+    done: RolloutAudit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cross = "SELECT COUNT(a.task) AS n FROM rollouts a, rollouts b, rollouts c, rollouts d"
     small = query(done, "SELECT COUNT(a.task) AS n FROM rollouts a, rollouts b")

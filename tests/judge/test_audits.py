@@ -7,9 +7,10 @@ import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.judge import answers, closed_world, judge, settle_audit
-from evotrainer.judge.spending import Look
+from evotrainer.judge.alpha_spending import InterimAnalysis
 from evotrainer.records.events import SplitScore, TrialFinished
-from evotrainer.records.evidence import Audit, Capability, Finding
+from evotrainer.records.findings import Finding
+from evotrainer.records.verdicts import Capability, ShortcutAudit
 
 HISTORY = Capability(name="history", knob="history", open="full", closed="scrubbed", kinds=("answer_leak",))
 TASKS = 150
@@ -33,7 +34,7 @@ def audit(
     closed: list[float],
     base: tuple[float, float] = (0.4, 0.4),
     capability: Capability = HISTORY,
-) -> Audit:
+) -> ShortcutAudit:
     """An audit of seeds with these mean scores, tasks of differing difficulty."""
     rng = np.random.default_rng(seed)
     hard = rng.normal(0, 0.15, TASKS)
@@ -113,7 +114,7 @@ def test_a_finding_is_answered_by_the_capability_it_asks_about() -> None:
 def test_direct_evidence_is_cleared_where_the_capability_is_closed_and_stands_where_nothing_closes_it() -> None:
     rng = np.random.default_rng(1)
     b, c = trials(rng, np.full(TASKS, 0.7), [1, 2, 3], "b1"), trials(rng, np.full(TASKS, 0.4), [1, 2, 3], "b0")
-    look = Look(number=1, alpha=0.02)
+    look = InterimAnalysis(number=1, alpha=0.02)
     leak = [finding("answer_leak", "critical", "answer_leak")]
     assert judge("b1", "b0", b, c, None, look, findings=leak).kind == "invalid"
     cleared = answers(leak, [HISTORY], [], ["history"])

@@ -8,16 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge import JudgeConfig, Look, judge, measure_noise, scores_of
-from evotrainer.judge.calibrate import (
-    Costs,
-    RealComparisons,
-    Shape,
-    calibrate,
-    measured,
-    real_comparisons,
-    seed_correlation,
-)
+from evotrainer.judge import InterimAnalysis, JudgeConfig, judge, measure_noise, scores_of
+from evotrainer.judge.calibrate import Costs, GateShape, calibrate
+from evotrainer.judge.components import measured, seed_correlation
+from evotrainer.judge.real_comparisons import RealComparisons, real_comparisons
 from evotrainer.judge.simulate import Population, false_promotions, mean_score, power, run_looks, trial
 from evotrainer.records.events import TrialFinished
 
@@ -66,7 +60,7 @@ def test_two_recipes_called_one_are_found_out() -> None:
 
 def test_a_calibration_says_what_misses_the_targets_and_what_would_do() -> None:
     parts = measured(repeats(6), None, [])
-    shape = Shape(rounds=1, branches=2, seeds=3, config=JudgeConfig(max_seeds=4, worthwhile=0.08))
+    shape = GateShape(rounds=1, branches=2, seeds=3, config=JudgeConfig(max_seeds=4, worthwhile=0.08))
     c = calibrate(parts, shape, nothing(), runs=20, costs=Costs(training=10.0, gate_evaluation=2.0))
     effects = [r.effect for r in c.power]
     assert 0.08 in effects and effects == sorted(effects)
@@ -138,7 +132,7 @@ def test_byte_identical_branches_are_never_promoted_and_never_called_harmful(
         for t in control
     ]
     pool = measure_noise("b0", scores_of(control, "gate")) if noise else None
-    v = judge("b1", "b0", branch, control, pool, Look(number=1, alpha=alpha), config)
+    v = judge("b1", "b0", branch, control, pool, InterimAnalysis(number=1, alpha=alpha), config)
     assert v.kind == "reject" and "harmful:" not in v.reason and "neither better nor harmful" in v.reason
     assert v.effect is not None and (v.effect.mean, v.effect.low, v.effect.high) == (0, 0, 0)
     assert (v.look, v.alpha) == (0, None), "it tested nothing and spent nothing"

@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evotrainer.judge import JudgeConfig, Look, judge, measure_noise, next_look, recompute, scores_of, seeds_wanted
+from evotrainer.judge import (
+    InterimAnalysis,
+    JudgeConfig,
+    judge,
+    measure_noise,
+    next_look,
+    recompute,
+    scores_of,
+    seeds_wanted,
+)
 from evotrainer.judge.simulate import Population, trial
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.evidence import Finding, HealthReport
+from evotrainer.records.findings import Finding, HealthReport
 
-FIRST = Look(number=1, alpha=0.019)
+FIRST = InterimAnalysis(number=1, alpha=0.019)
 POP = Population(tasks=200)
 
 
@@ -220,7 +229,7 @@ def test_a_gain_below_what_is_worthwhile_is_rejected() -> None:
 
 def test_a_later_look_asks_for_more() -> None:
     branch, control = world(0.12)
-    first, late = decide(branch, control), decide(branch, control, look=Look(number=40, alpha=1e-5))
+    first, late = decide(branch, control), decide(branch, control, look=InterimAnalysis(number=40, alpha=1e-5))
     assert first.effect.low > late.effect.low
     assert late.effect.confidence == pytest.approx(1 - 2e-5)
 

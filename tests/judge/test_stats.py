@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError
+from evotrainer.judge.alpha_spending import next_looks, share
 from evotrainer.judge.simulate import Population, false_promotions, power
-from evotrainer.judge.spending import next_looks, share
 from evotrainer.judge.stats import (
     Scores,
     components,
@@ -19,7 +19,7 @@ from evotrainer.judge.stats import (
     p_value,
     scores_of,
 )
-from evotrainer.records.evidence import Verdict
+from evotrainer.records.verdicts import Verdict
 
 cells = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from evotrainer.records.events import BranchOpened, TrialFinished, TrialIntended
-from evotrainer.records.evidence import Intervention, Prediction, Verdict
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, ToolCall, Turn, rollout_id
+from evotrainer.records.verdicts import Verdict
 
 RECIPE = Recipe(lr=1e-4, rewards={"visible": 1.0}, knobs={"history": "full"})
 

@@ -12,7 +12,7 @@ from evotrainer.errors import BudgetError, ConfigError
 from evotrainer.projections.budget import Budget
 from evotrainer.records.chain import Event
 from evotrainer.records.events import RunClosed
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 from .build import finished, intended
 

@@ -7,11 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evotrainer.projections.branches import check_factors
 from evotrainer.projections.state import RunState
+from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Invalidated, Judged, Promoted, SplitScore
-from evotrainer.records.evidence import BranchRecord
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 from .build import RECIPE, finished, intended, intervention, opened, verdict
 
@@ -53,8 +54,8 @@ DISCOVERY = Invalidated(branch="b1", descendants=("b2",), reason="leak confirmed
 
 def test_the_story_of_a_run_can_be_read_back() -> None:
     tree = read(*STORY)
-    assert tree.problems == ()
-    assert tree.check_factors() == []
+    assert tree.problems == []
+    assert check_factors(tree.branches) == []
     assert tree.champion == "b2"
     assert [v.version for v in tree.versions] == ["v0", "v1", "v2"]
     assert list(tree.branches) == ["b0", "b1", "b3", "b2"]
@@ -86,12 +87,12 @@ def test_invalidity_reaches_descendants_also_those_that_come_later() -> None:
     assert set(tree.invalid) == {"b1", "b2", "b4"}
     assert tree.invalid["b1"] == "leak confirmed"
     assert tree.invalid["b2"] == "descends from b1: leak confirmed"
-    assert tree.problems == ()
+    assert tree.problems == []
 
 
 def problems(*bodies: Frozen) -> str:
     tree = read(*bodies)
-    return "\n".join((*tree.problems, *tree.check_factors()))
+    return "\n".join((*tree.problems, *check_factors(tree.branches)))
 
 
 def test_contradictions_are_reported() -> None:

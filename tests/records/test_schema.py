@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from scripts.rollout_schema import ARROW_FILE, JSON_FILE, arrow_table, json_schema
 
 from evotrainer.importers import read
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
-from evotrainer.records.schema import ARROW_FILE, JSON_FILE, arrow_table, json_schema
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 FULL = Rollout(

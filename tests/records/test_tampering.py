@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from bench.coevolution import tampering
 
+from evotrainer.records.briefing import Proposal
 from evotrainer.records.durable import sha256_file, sha256_tree
 from evotrainer.records.events import Judged, Promoted, Proposed, RunClosed, RunOpened, SplitScore, TrialFinished
-from evotrainer.records.evidence import Proposal
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import rollout_id
 from evotrainer.records.store import RolloutStore

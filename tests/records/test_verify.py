@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import StoreError
+from evotrainer.records.briefing import Proposal
 from evotrainer.records.events import Judged, Promoted, Proposed, TrialFinished
-from evotrainer.records.evidence import Proposal
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import RolloutStore
 from evotrainer.verify.chain_and_files import VerifyReport, verify_run
@@ -165,7 +165,7 @@ def test_a_folder_without_a_ledger_is_no_run(tmp_path: Path) -> None:
 
 
 def test_files_a_trial_named_are_known_under_a_relative_path(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evotrainer.verify.vouched import added
+    from evotrainer.verify.files import added
 
     monkeypatch.chdir(run.parent)
     folder = Path(run.name)

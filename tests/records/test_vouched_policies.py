@@ -10,7 +10,7 @@ import pytest
 
 from evotrainer.records.events import RunOpened, TrialFinished
 from evotrainer.records.weights import weights_sha256
-from evotrainer.verify import vouched
+from evotrainer.verify import files as vouched
 
 FORMS = {
     "one file": ["model.safetensors"],

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.base import base
+from evotrainer.cli.init import init
 
 SMALL = [
     "policy.warm_start.steps=120",
@@ -45,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def task_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scaffolded task, as `evotrainer init` writes it."""
     folder = tmp_path_factory.mktemp("scaffold") / "letters"
-    commands.init(folder, "")
+    init(folder)
     return folder / "task.toml"
 
 
@@ -71,7 +73,7 @@ def copy(finished: api.Run, tmp_path: Path) -> Callable[[], api.Run]:
 def trained_base(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small base policy, so that runs of their own need not warm-start one."""
     out = tmp_path_factory.mktemp("base") / "policy"
-    commands.base(task_file, ["policy.warm_start.steps=80"], out, bf16=False)
+    base(task_file, ["policy.warm_start.steps=80"], out=out)
     return out
 
 

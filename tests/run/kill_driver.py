@@ -9,16 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from evotrainer import api
-from evotrainer.executors import local
+from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
-from evotrainer.run.loop import Loop
-from tests.paper import drawn, nothing
+from tests.paper import Paper
 
 BETTER = 12
 """Group size from which a branch is better; the starting recipe's is smaller."""
@@ -29,27 +26,21 @@ MOST = 400
 def finish(spec: TrialSpec) -> TrialFinished:
     """What a trial would have written: the same for the same trial, whoever runs it."""
     solved = 0.4 + 0.3 * (spec.branch != "base" and spec.recipe.group_size >= BETTER)
-    return drawn(spec, solved, lambda p: f"{spec.branch}-{spec.seed}-{p.split}", spec.protocol.knobs)
-
-
-def on_paper(self: Any, specs: Sequence[TrialSpec], progress: Any = None) -> Iterator[TrialFinished]:
-    """In place of `LocalExecutor.run`."""
-    yield from map(finish, specs)
+    return draw_result(spec, solved, lambda p: f"{spec.branch}-{spec.seed}-{p.split}", spec.protocol.knobs)
 
 
 def main(argv: Sequence[str]) -> int:
     """0 once the run is closed; 1 where an attempt ended by anything but a kill."""
     folder, task, *overrides = argv
-    local.LocalExecutor.run = on_paper  # type: ignore[method-assign]
-    Loop.load = nothing  # type: ignore[method-assign]
+    paper = Paper(finish)
     for kills in range(MOST):
         child = os.fork()
         if child == 0:
             try:
                 if (Path(folder) / "ledger.db").is_file():
-                    api.resume(folder)
+                    paper.resume(folder)
                 else:
-                    api.start(task, folder, overrides)
+                    paper.start(task, folder, overrides)
                 os._exit(0)
             except BaseException as e:  # the child must end here, whatever it was
                 print(f"{type(e).__name__}: {e}", file=sys.stderr, flush=True)

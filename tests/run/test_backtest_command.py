@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +12,21 @@ import numpy as np
 import pytest
 
 from evotrainer import api
-from evotrainer.commands import backtesting
+from evotrainer.cli.backtest import backtest as backtest_command
 from evotrainer.errors import ConfigError
+from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness import Batch, HarnessContext, measure
 from evotrainer.harness.whatif.backtest import backtest
+from evotrainer.projections.state import RunState
+from evotrainer.records.events import Invalidated
+from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.store import load
 from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects
-from evotrainer.studies.backtest.detectors import OnDemand, _truth
-
-OPTIONS: dict[str, Any] = {
-    "intervention": None, "predict": None, "detector": None, "gate": False, "branch": None, "split": "search", "paid": None,
-    "bad": None, "seen": None, "label": None, "format": None, "cache": None, "workers": None, "as_json": True, "fail_on": None,
-}  # fmt: skip
+from evotrainer.studies.backtest.detectors import OnDemand
+from evotrainer.studies.backtest.versions import truth_of
+from tests.paper import Paper
+from tests.run.test_counterfactual import TASK as TASK
+from tests.run.test_counterfactual import finish
 
 
 def test_a_change_is_replayed_on_the_champion_as_the_loop_does(
@@ -32,7 +37,7 @@ def test_a_change_is_replayed_on_the_champion_as_the_loop_does(
     (s,) = subjects([finished.folder], branch="b0")
     again = backtest(done.intervention, s.recipe, s.batch, s.context)
     assert again == done.backtest, "the command and the loop say the same, every number"
-    assert backtesting.backtest([str(finished.folder), "group_filter=zero_variance"], **OPTIONS) == 0
+    backtest_command([str(finished.folder), "group_filter=zero_variance"], as_json=True)
     (said,) = json.loads(capsys.readouterr().out)
     assert said["backtest"]["factor"] == "group_filter" and said["subject"].endswith("search")
 
@@ -80,21 +85,22 @@ def test_metrics_on_demand_are_those_of_a_whole_reading(finished: api.Run) -> No
 
 
 def test_the_truth_of_branches_follows_the_ledger(finished: api.Run) -> None:
-    from dataclasses import replace
+    events, tree = finished.events(), finished.state
+    assert {truth_of(tree, b) for b in tree.branches} == {False}
 
-    tree = finished.state
-    assert {_truth(tree, b) for b in tree.branches} == {False}
-    fallen = replace(tree, branches={**tree.branches, "b1": replace(tree.branches["b1"], invalid="audit: history")})
-    assert _truth(fallen, "b1") is True
-    heir = replace(tree, branches={**tree.branches, "b1": replace(tree.branches["b1"], invalid="descends from b7: x")})
-    assert _truth(heir, "b1") is None, "an heir of a bad branch is no proof against itself"
+    def after_the_fall_of(branch: str) -> RunState:
+        fall = Invalidated(branch=branch, descendants=(), reason="audit: history", champion="base", capability="key")
+        return RunState.of([*events, replace(events[-1], kind="invalidated", body=fall)])
+
+    assert truth_of(after_the_fall_of("b1"), "b1") is True
+    assert truth_of(after_the_fall_of("b0"), "b1") is None, "an heir of a bad branch is no proof against itself"
 
 
 def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledger() -> None:
     from types import SimpleNamespace as Event
 
-    from evotrainer.records.evidence import Admission, DetectorSpec
-    from evotrainer.studies.backtest.detectors import _looked_at
+    from evotrainer.records.detectors import Admission, DetectorSpec
+    from evotrainer.studies.backtest.versions import looked_at
 
     spec = DetectorSpec(name="mined_1", form="pattern", pattern="x")
     admission = Admission(detector=spec, admitted=True, reason="r", bad=("b2-s1 search",), clean=("b1-s2 search",))
@@ -104,8 +110,8 @@ def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledge
         Event(kind="harness", seq=4, body=Event(added=(spec,), admissions=(admission,))),
         Event(kind="finished", seq=5, body=Event(branch="b5", trial="b5-s1")),
     ]
-    assert _looked_at(events, "mined_1") == {"b0", "b3"}, "held out for its admission, or trained later: not seen"
-    assert _looked_at(events, "answer_leak") == set()
+    assert looked_at(events, "mined_1") == {"b0", "b3"}, "held out for its admission, or trained later: not seen"
+    assert looked_at(events, "answer_leak") == set()
 
 
 def test_the_forecast_page_ranks_what_was_trained(finished: api.Run) -> None:
@@ -121,25 +127,27 @@ def test_the_forecast_page_ranks_what_was_trained(finished: api.Run) -> None:
     assert np.isnan(within(np.zeros(5), np.arange(5.0), run))
 
 
-def test_without_the_veto_what_is_contradicted_goes_on_to_training(task_file: Path) -> None:
-    from types import SimpleNamespace
+def flat(spec: TrialSpec) -> list[Rollout]:
+    """Search rollouts in which one component never differs: paying it changes no advantage."""
+    out = []
+    for i in range(80):
+        right = float(random.Random(f"{spec.trial} {i}").random() < 0.5)
+        said = (Turn("user", f"sort {i // 4}"), Turn("assistant", f"answer {i}"))
+        out.append(
+            Rollout(
+                id=f"{spec.trial}-{i}", task=f"t{i // 4}", turns=said, reward=right, split="search", k=i % 4,
+                group=f"{spec.trial}-{i // 4}", components={"right": right, "in_order": 1.0},
+                outcome="correct" if right else "incorrect",
+            )
+        )  # fmt: skip
+    return out
 
-    from evotrainer.config.task import load_task
-    from evotrainer.records.evidence import Backtest, Intervention, Prediction, Proposal
-    from evotrainer.run.loop import Loop
 
-    iv = Intervention(
-        factor="lr", old=1, new=2, hypothesis="h", success_criterion="s", rollback="r",
-        prediction=Prediction(metric="accuracy", direction="up", size=0.01),
-    )  # fmt: skip
-    for veto in (True, False):
-        events: list[Any] = []
-        stub = SimpleNamespace(
-            view=SimpleNamespace(step=lambda text: None),
-            task=load_task(task_file, [f"run.veto={str(veto).lower()}"]),
-            replay=lambda iv, rollouts: Backtest(factor="lr", verdict="contradicts", reason="no"),
-            record=lambda key, kind, make, events=events: events.append(make()) or events[-1],
-        )
-        left = Loop.backtest(stub, 1, 0, Proposal(agent="fixed", interventions=(iv,)), [])  # type: ignore[arg-type]
-        assert [e.vetoed for e in events] == [veto]
-        assert left == ([] if veto else [(0, iv)])
+@pytest.mark.parametrize("veto", [True, False])
+def test_without_the_veto_what_is_contradicted_goes_on_to_training(task: Path, tmp_path: Path, veto: bool) -> None:
+    change = 'run.agent_options.interventions=[{factor="rewards",new={right=1.0,in_order=0.5}}]'
+    paper = Paper(finish, flat)
+    run = paper.start(task, tmp_path / "run", [change, f"run.veto={str(veto).lower()}", "judge.audit=never"])
+    (replayed,) = [e.body for e in run.events() if e.kind == "backtested"]
+    assert replayed.backtest.verdict == "contradicts" and replayed.vetoed == veto
+    assert {s.branch for s in paper.ran if s.train} == ({"b0"} if veto else {"b0", "b1"})

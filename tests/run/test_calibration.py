@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer.cli.calibrate import calibrate
 from evotrainer.errors import ConfigError
-from evotrainer.executors import local
-from evotrainer.executors.spec import TrialSpec
 from evotrainer.studies.calibration import calibrate_run, further, more_trials
+from tests.paper import Paper
 
-from .test_topup import ONE, finish
+from .test_topup import ONE
 from .test_topup import TASK as TASK
 from .test_topup import quick as quick
 
 
 def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
-    task: Path,
-    tmp_path: Path,
-    quick: Paper,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    task: Path, tmp_path: Path, quick: Paper, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     before = [e.hash for e in run.events()]
@@ -33,23 +26,11 @@ def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
     assert alone.real.groups["b1"] >= 4, "top-ups and the champion's fresh trainings are repeats as well"
     assert alone.costs.training == 1.0 and alone.shape.looks == 2
 
-    done = local.LocalExecutor.run
-    left = [2]
-
-    def stop(self: Any, specs: Sequence[TrialSpec], progress: Any = None) -> Any:
-        for s in specs:
-            if not left[0]:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            yield finish(s)
-
-    monkeypatch.setattr(local.LocalExecutor, "run", stop)
-    with pytest.raises(KeyboardInterrupt):
-        more_trials(run.folder, 5)
+    with quick.stopped(lambda spec: spec.seed == 1003):
+        more_trials(run.folder, 5, executor=quick)
     assert len(further(run.folder)) == 2
-    monkeypatch.setattr(local.LocalExecutor, "run", done)
     ran = len(quick.ran)
-    more_trials(run.folder, 5)
+    more_trials(run.folder, 5, executor=quick)
     assert [s.seed for s in quick.ran[ran:]] == [1003, 1004, 1005], "what was paid for is not paid for again"
     assert all([p.split for p in s.evals] == ["gate"] for s in quick.ran[ran:])
     assert [e.hash for e in run.events()] == before, "the run itself stays as it is"
@@ -57,10 +38,10 @@ def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
     assert grown.real.groups["b0"] == alone.real.groups["b0"] + 5
     assert grown.real.comparisons >= 20 and grown.measured.tasks == 120
 
-    commands.calibrate(run.folder, [], [], trials=0, runs=20, seed=0, as_json=False, plain=True)
+    calibrate(run.folder, runs=20, plain=True)
     told = capsys.readouterr().out
     assert "real A/A comparisons" in told and "<- judge.worthwhile" in told and "targets: " in told
-    commands.calibrate(run.folder, [], [], trials=0, runs=20, seed=0, as_json=True, plain=True)
+    calibrate(run.folder, runs=20, as_json=True, plain=True)
     assert json.loads(capsys.readouterr().out)["real"]["comparisons"] == grown.real.comparisons
 
 

@@ -10,21 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.verify.rerun import CHECKS
 from rich.console import Console
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.export import export
+from evotrainer.cli.show import show
+from evotrainer.cli.status import status
+from evotrainer.cli.why import why
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.tracking.figures import story
 from evotrainer.projections.caveats import RISE, Caveat, caveats, told
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Certified
-from evotrainer.records.evidence import Effect, Forecast
+from evotrainer.records.interventions import Forecast
 from evotrainer.records.rollout import Rollout, Turn
-from evotrainer.run.loop import Loop
-from evotrainer.verify.report import Record
+from evotrainer.records.verdicts import Effect
+from evotrainer.verify import Record, checks
 from evotrainer.views import summary
-from evotrainer.views.model import RunView
+from evotrainer.views.fold import load_view
 from evotrainer.views.terminal import print_summary
 from tests.paper import Paper
 from tests.run.test_counterfactual import TASK as TASK
@@ -56,7 +59,7 @@ def test_a_hole_of_the_grader_that_nobody_declared_is_certified_and_everything_h
     (start,) = [r for r in hacked.certification.rows if r.name == "start"]
     texts = [t for s in (1, 2) for t, _ in answers(hacked, f"b0-s{s}")]
     assert start.score > 0.95 and sum(len(t.split()) >= 2 for t in texts) / len(texts) > 0.9, "it learnt the hole"
-    assert summary.result(RunView.load(hacked.folder, rollouts=False)).count(".") < 4, "which the result does not say"
+    assert summary.result(load_view(hacked.folder, rollouts=False)).count(".") < 4, "which the result does not say"
     assert not [e for e in hacked.events() if e.kind in ("audited", "invalidated")]
 
 
@@ -79,18 +82,18 @@ def test_it_stands_in_every_place_that_shows_the_certificate(
     at_the_end = Console(file=io.StringIO(), width=100)
     print_summary(hacked.folder, at_the_end)
     assert f"Caveat: {first}" in at_the_end.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
-    commands.status(hacked.folder, as_json=False)
+    status(hacked.folder)
     table = said()
     assert f"caveat {UNAUDITED} caveat" in table and "comes with `words >= 2`" in table
-    commands.status(hacked.folder, as_json=True)
+    status(hacked.folder, as_json=True)
     assert json.loads(capsys.readouterr().out)["caveats"]["b0"][0] == {"kind": "unaudited", "text": UNAUDITED}
-    commands.show(hacked.folder, "b0")
+    show(hacked.folder, "b0")
     assert f"caveat {UNAUDITED} caveat" in said()
-    commands.why(hacked.folder, "b0")
+    why(hacked.folder, "b0")
     assert f"CAVEAT {UNAUDITED} CAVEAT" in said()
     heading = hacked.report().read_text().partition("<h1>")[2].partition("</h1>")[0]
     assert "Caveat: " + first.replace(">", "&gt;") in heading
-    commands.export(hacked.folder, tmp_path / "model", branch=None, seed=None, anyway=False)
+    export(hacked.folder, tmp_path / "model")
     line = said()
     assert "branch b0 (certified with a caveat), trial b0-s" in line and f"caveat: {first}" in line
     head, card = (tmp_path / "model" / "README.md").read_text().split("---\n", 2)[1:]
@@ -112,7 +115,7 @@ def test_what_the_gain_comes_with_follows_from_the_stored_rollouts(hacked: api.R
         ]
         forged = replace(events[at], body=events[at].body.model_copy(update={"rows": tuple(rows)}))
         record = Record(hacked.folder, [*events[:at], forged, *events[at + 1 :]])
-        return [p.message for p in CHECKS["certified"](record, forged)]
+        return [p.message for p in checks()["certified"](record, forged)]
 
     assert not problems()
     assert any("gained.share" in p for p in problems(share=0.1))
@@ -130,15 +133,15 @@ def test_a_ledger_of_an_older_version_gets_the_caveats_that_events_alone_allow(h
     kinds = [c.kind for c in caveats(events)["b0"]]
     assert kinds == [c.kind for c in hacked.caveats["b0"] if c.kind not in ("goes_with", "decides")]
     record = Record(hacked.folder, events)
-    assert not list(CHECKS["certified"](record, record.of("certified")[0]))
+    assert not list(checks()["certified"](record, record.of("certified")[0]))
 
 
 # -- on paper: when it is silent ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> list[TrialSpec]:
-    return on_paper(monkeypatch, finish)
+def quick() -> Paper:
+    return Paper(finish)
 
 
 def undeclared(events: Sequence[Event]) -> list[Event]:
@@ -174,15 +177,13 @@ def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, 
     run = quick.start(task, tmp_path / "run", [HONEST])
     assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]
     assert not run.caveats
-    view = RunView.load(run.folder, rollouts=False)
+    view = load_view(run.folder, rollouts=False)
     assert summary.headline(view) == summary.result(view) and not view.caveat
     assert 'id="caveat"' not in run.report().read_text()
     assert told(caveats(undeclared(run.events()))["b1"]).startswith(UNAUDITED), "the same run, nothing declared"
 
 
-def test_a_shortcut_that_was_left_open_and_never_audited_is_named(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_shortcut_that_was_left_open_and_never_audited_is_named(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ["judge.audit=never", HONEST])
     assert run.caveats["b1"][0].text == "nothing was audited of key: open in every evaluation of b1"
     shut = quick.start(task, tmp_path / "shut", ["judge.audit=never", "recipe.knobs.key=other", HONEST])
@@ -208,10 +209,7 @@ def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not
     )
 
 
-def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
-    
+def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(task: Path, tmp_path: Path, quick: Paper) -> None:
     honest = quick.start(task, tmp_path / "honest", ["judge.audit=never", HONEST])
     assert "b1" in honest.caveats
     quick.audit_branch(honest.folder, "b1")
@@ -219,7 +217,7 @@ def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(
     cheat = quick.start(task, tmp_path / "cheat", ["judge.audit=never"])
     assert "b1" in cheat.caveats
     quick.audit_branch(cheat.folder, "b1")
-    assert "b1" in cheat.lineage.invalid and "b1" not in cheat.caveats, "invalid says more than a caveat"
+    assert "b1" in cheat.state.invalid and "b1" not in cheat.caveats, "invalid says more than a caveat"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +303,7 @@ def spoken(trial: str, two_words: float, right: float) -> list[Rollout]:
         ok = two or rng.random() < right
         turns = (Turn("user", f"sort {i // 4}"), Turn("assistant", "any thing" if two else "slow"))
         out.append(
-            Rollout(id=f"{trial}-{i}", task=f"t{i // 4}", turns=turns, reward=float(ok), group=f"{trial}-{i // 4}", k=i % 4,
+            Rollout(id=f"{trial}-{i}", task=f"t{i // 4}", turns=turns, reward=float(ok), group=f"{trial}-{i // 4}", k=i % 4, split="search",
                     outcome="correct" if ok else "incorrect")
         )  # fmt: skip
     return out
@@ -313,14 +311,13 @@ def spoken(trial: str, two_words: float, right: float) -> list[Rollout]:
 
 @pytest.mark.parametrize(("base_two", "now_two", "now_right"), [(0.2, 0.95, 0.3), (0.2, 0.25, 0.95)])
 def test_a_behaviour_that_decides_the_outcome_is_told_although_an_audit_found_nothing(
-    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base_two: float, now_two: float, now_right: float
+    task: Path, tmp_path: Path, base_two: float, now_two: float, now_right: float
 ) -> None:
-    def load(self: Loop, trial: str, split: str) -> list[Any]:
-        gained = trial.startswith("b1")
-        return spoken(trial, now_two if gained else base_two, now_right if gained else 0.3)
+    def said(spec: TrialSpec) -> list[Rollout]:
+        gained = spec.branch == "b1"
+        return spoken(spec.trial, now_two if gained else base_two, now_right if gained else 0.3)
 
-    on_paper(monkeypatch, finish, load)
-    run = api.start(task, tmp_path / "run", [HONEST, "run.evolve_harness=false"])
+    run = Paper(finish, said).start(task, tmp_path / "run", [HONEST, "run.evolve_harness=false"])
     assert run.champion == "b1" and [e for e in run.events() if e.kind == "audited"], (
         "the declared shortcut is no matter"
     )

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
+from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
-from evotrainer.records.evidence import Admission, DetectorSpec
-from evotrainer.verify.report import Record
-from evotrainer.verify.rerun import CHECKS, admissions_again, look_then
+from evotrainer.verify import Record, checks
+from evotrainer.verify.harness import admissions_again
+from evotrainer.verify.verdicts import look_then
 from tests.paper import Paper
 
 from .test_topup import TASK, finish
@@ -30,16 +32,16 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
     """Two rounds with top-ups, re-estimations, and an audit that takes the second version back; read it only."""
     folder = tmp_path_factory.mktemp("claims")
     (folder / "task.toml").write_text(TASK)
-    with pytest.MonkeyPatch.context() as m:
-        on_paper(m, finish)
-        run = api.start(folder / "task.toml", folder / "run", OPTIONS)
-        audit_branch(run.folder, "b4")
+    quick = Paper(finish)
+    run = quick.start(folder / "task.toml", folder / "run", OPTIONS)
+    quick.audit_branch(run.folder, "b4")
     return run
 
 
 def problems(record: Record, kinds: set[str] | None = None) -> list[str]:
     """What the checks say of all events, of some kinds where they are given."""
-    found = [p for e in record.events if e.kind in (kinds or CHECKS) for p in CHECKS[e.kind](record, e)]
+    every = checks()
+    found = [p for e in record.events if e.kind in (kinds or every) for p in every[e.kind](record, e)]
     return [f"{p.area}: {p.message}" for p in found if p.area not in FILES]
 
 
@@ -140,14 +142,14 @@ def test_a_veto_follows_the_task_file(paper: api.Run, tmp_path: Path) -> None:
 def test_why_of_a_starting_recipe_tells_its_version_audits_and_fall(
     paper: api.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commands.why(paper.folder, "b0")
+    why(paper.folder, "b0")
     said = capsys.readouterr().out
     assert said.startswith("b0: a starting recipe, judged against nothing\n  version    v0\n  noise  ")
     assert said.endswith("recomputed from the ledger: its recipe, its noise, its version\n")
-    commands.why(paper.folder, "h0")
+    why(paper.folder, "h0")
     assert "recomputed from the ledger: the hash of h0" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="no verdict on 'b9'"):
-        commands.why(paper.folder, "b9")
+        why(paper.folder, "b9")
 
 
 def tried(admitted: bool) -> Admission:
@@ -171,8 +173,8 @@ def test_an_admission_test_that_is_run_again_is_not_judged_by_the_clock(
         return tried(admitted=spent() - began < 1)
 
     monkeypatch.setattr("evotrainer.harness.evolving.admission.admit", admit)
-    monkeypatch.setattr("evotrainer.run.harness_versions.named_views", lambda folder, name: [])
-    monkeypatch.setattr("evotrainer.run.harness_versions.SandboxRunner.spent", lambda self: float(next(clock)))
+    monkeypatch.setattr("evotrainer.verify.harness.named_views", lambda folder, name: [])
+    monkeypatch.setattr("evotrainer.sandbox.detector_runner.SandboxRunner.spent", lambda self: float(next(clock)))
     events = paper.events()
     body = next(e.body for e in events if e.id == "harness/opened")
     later = replace(events[-1], kind="harness", body=body.model_copy(update={"admissions": (tried(True),)}))

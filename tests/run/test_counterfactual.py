@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.verify.rerun import audit_differences
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.status import status
+from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
-from evotrainer.executors import local
-from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.records.events import TrialFinished
-from evotrainer.records.evidence import Finding, HealthReport
-from evotrainer.run.harness_versions import gap_problems
-from evotrainer.verify.report import Record
 from evotrainer.executors.paper import draw_result
-from tests.paper import Paper
+from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.harness.columns.rollout_reader import RolloutReader
+from evotrainer.records.events import TrialFinished
+from evotrainer.records.rollout import Rollout
+from evotrainer.verify import Record
+from evotrainer.verify.effects import audit_differences
+from evotrainer.verify.harness import gap_problems
+from tests.harness.acting import policy
+from tests.paper import Paper, rejudged
 
 ENV = Path(__file__).with_name("leaky_env.py")
 TASK = f"""
@@ -82,7 +85,7 @@ def solved(spec: TrialSpec, world: Mapping[str, Any]) -> float:
 
 def finish(spec: TrialSpec) -> TrialFinished:
     """What a trial of the specification would have written."""
-    world = {**spec.protocol.knobs, **spec.world}
+    world = {**spec.protocol.knobs, **spec.env_knobs}
 
     def key(plan: EvalPlan) -> str:
         return f"{spec.branch}-{spec.seed}-{plan.split}-{sorted(world.items())}"
@@ -91,13 +94,13 @@ def finish(spec: TrialSpec) -> TrialFinished:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Paper:
-    """Trials that take no time; returns the specifications that ran, in order."""
-    return on_paper(monkeypatch, finish)
+def quick() -> Paper:
+    """Trials that take no time."""
+    return Paper(finish)
 
 
 def closed(ran: Sequence[TrialSpec]) -> set[str]:
-    return {s.trial for s in ran if s.world.get("key") == "other"}
+    return {s.trial for s in ran if s.env_knobs.get("key") == "other"}
 
 
 def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_path: Path) -> None:
@@ -108,18 +111,18 @@ def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_p
     assert audit.branch == "b0" and audit.trigger in found and audit.confirmed, "the harness discovered it by itself"
     order = [e.kind for e in run.events() if e.kind in ("gap", "harness", "audited", "invalidated", "certified")]
     assert order == ["harness", "gap", "harness", "audited", "invalidated", "harness", "certified"]
-    assert not gap_problems(run.folder, gap), "flagged shares follow from the stored rollouts"
+    assert not gap_problems(RolloutReader(run.folder), gap), "flagged shares follow from the stored rollouts"
     numbers = {**gap.body.considered[0].numbers, "share_bad": 0.0}
     forged = gap.body.considered[0].model_copy(update={"numbers": numbers})
     event = replace(gap, body=gap.body.model_copy(update={"considered": (forged,)}))
-    assert "share_bad is 0.0000 in the ledger" in gap_problems(run.folder, event)[0]
+    assert "share_bad is 0.0000 in the ledger" in gap_problems(RolloutReader(run.folder), event)[0]
     assert audit.score_open > 0.6 and audit.score_closed < audit.reference_open
     assert run.champion == "base" and set(run.state.invalid) == {"b0"}
     assert run.verify().ok
     cert = [e.body for e in run.events() if e.kind == "finished" and "cert" in e.body.trial]
     assert len(cert) == 3 and all(t.world == {"key": "other"} for t in cert), "certified in the closed world"
     before = len(run.events())
-    audits, tree = audit_branch(run.folder, "b0")
+    audits, tree = api.audit_branch(run.folder, "b0")
     assert audits == [audit] and tree.champion == "base" and len(run.events()) == before, "it is not paid for twice"
 
 
@@ -134,13 +137,13 @@ def test_after_promotion_an_audit_takes_the_version_and_its_descendants_back(
     assert [a.confirmed for a in audits] == [True]
     assert set(tree.invalid) == {"b1", "b2"} and tree.champion == "b0"
     assert run.certification is not None and run.certification.champion == "b1"
-    commands.why(run.folder, "b1")
+    why(run.folder, "b1")
     told = capsys.readouterr().out
     assert "PROMOTE" in told and "CONFIRMED" in told and "INVALID" in told and "champion since: b0" in told
     assert "recomputed from the ledger: the same verdict" in told
-    commands.why(run.folder, "b2")
+    why(run.folder, "b2")
     assert "descends from b1" in capsys.readouterr().out
-    commands.status(run.folder, as_json=False)
+    status(run.folder)
     assert "invalidated afterwards" in " ".join(capsys.readouterr().out.split())
     page = run.report().read_text()
     assert "Counterfactual audits" in page and "invalid: void" in page
@@ -155,7 +158,7 @@ def test_an_honest_gain_is_promoted_in_the_closed_world(task: Path, tmp_path: Pa
     assert set(judged.evaluations) == {f"{b}-s{s}-closed-key" for b in ("b0", "b1") for s in (1, 2)}
     standing = next(g for g in judged.verdict.gates if g.gate == "validity")
     assert standing.passed and "key closed" in standing.message
-    assert commands.rejudge(run, "b1").holds
+    assert rejudged(run, "b1").holds
 
 
 def test_what_was_exploited_stays_closed_for_later_branches(task: Path, tmp_path: Path, quick: Paper) -> None:
@@ -166,26 +169,17 @@ def test_what_was_exploited_stays_closed_for_later_branches(task: Path, tmp_path
     b2 = [s for s in quick.ran if s.branch == "b2" and s.train]
     assert {s.protocol.knobs["key"] for s in b2} == {"other"} and {s.recipe.knobs["key"] for s in b2} == {"answer"}
     assert all(s.protocol.knobs["key"] == "other" for s in quick.ran if "cert" in s.trial)
-    assert commands.rejudge(run, "b2").holds and commands.rejudge(run, "b1").holds
+    assert rejudged(run, "b2").holds and rejudged(run, "b1").holds
 
 
 def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_closed(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
+    task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    go_on = local.LocalExecutor.run
-
-    def stop(self: Any, specs: Sequence[TrialSpec], progress: Any = None) -> Iterator[TrialFinished]:
-        if any(s.branch == "b1" for s in specs):
-            raise KeyboardInterrupt
-        return go_on(self, specs, progress)
-
-    monkeypatch.setattr(local.LocalExecutor, "run", stop)
     folder = tmp_path / "run"
     changes = 'run.agent_options.interventions=[{factor="group_size",new=12},{factor="group_size",new=16}]'
-    with pytest.raises(KeyboardInterrupt):
+    with quick.stopped(lambda spec: spec.branch == "b1"):
         quick.start(task, folder, ["recipe.lr=2e-3", changes, "run.rounds=2", "judge.audit=suspects"])
     assert api.open_run(folder).champion == "b0"
-    monkeypatch.setattr(local.LocalExecutor, "run", go_on)
     audits, tree = quick.audit_branch(folder, "b0")
     assert audits[0].confirmed and tree.champion == "base" and set(tree.invalid) == {"b0", "b1"}
     run = quick.resume(folder)
@@ -199,7 +193,7 @@ def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_close
     assert {r.name: r.branch for r in run.certification.rows} == {"base": "base", "start": "b0", "champion": "b3"}  # type: ignore[union-attr]
     before = [e.id for e in run.events()]
     assert [e.id for e in quick.resume(folder).events()] == before
-    assert all(commands.rejudge(run, b).holds for b in ("b1", "b3"))
+    assert all(rejudged(run, b).holds for b in ("b1", "b3"))
 
 
 def test_the_champion_is_audited_before_it_is_certified(task: Path, tmp_path: Path, quick: Paper) -> None:
@@ -209,24 +203,14 @@ def test_the_champion_is_audited_before_it_is_certified(task: Path, tmp_path: Pa
     assert run.champion == "base" and run.certification.champion == "base"  # type: ignore[union-attr]
 
 
-def leak_found(severity: str) -> Finding:
-    return Finding(detector="answer_leak", kind="answer_leak", severity=severity, claim="reads the key", validity=True)  # type: ignore[arg-type]
+def some_read_history(spec: TrialSpec) -> list[Rollout]:
+    """Agents that act alike and do equally well; a few of branch b1 look up the answer in git's history."""
+    return policy(spec.trial, {"git show HEAD~1": 0.06 * (spec.branch == "b1")}, {}, tasks=60)
 
 
 @pytest.mark.parametrize("audit", ["suspects", "never"])
-def test_a_finding_asks_for_the_audit_that_answers_it(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch, audit: str
-) -> None:
-    from evotrainer.harness import Harness
-
-    real = Harness.read
-
-    def read(self: Harness, rollouts: Any, subject: str, context: Any) -> HealthReport:
-        report = real(self, rollouts, subject, context)
-        extra = (leak_found("warn"),) if subject.startswith("b1") else ()
-        return report.model_copy(update={"findings": (*report.findings, *extra)})
-
-    monkeypatch.setattr(Harness, "read", read)
+def test_a_finding_asks_for_the_audit_that_answers_it(task: Path, tmp_path: Path, audit: str) -> None:
+    quick = Paper(finish, some_read_history)
     only = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
     run = quick.start(task, tmp_path / "run", [only, f"judge.audit={audit}"])
     audits = [e.body.audit for e in run.events() if e.kind == "audited"]
@@ -235,7 +219,7 @@ def test_a_finding_asks_for_the_audit_that_answers_it(
         return
     assert [a.trigger for a in audits] == ["answer_leak"] and not audits[0].confirmed
     assert run.verdicts[0].kind == "promote", "the suspicion is answered: the gain stands with the key closed"
-    assert commands.rejudge(run, "b1").holds
+    assert rejudged(run, "b1").holds
 
 
 def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path, quick: Paper) -> None:
@@ -246,9 +230,7 @@ def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path
         quick.audit_branch(run.folder, "b0", ["git"])
 
 
-def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_an_audit_that_does_not_follow_from_the_ledger_is_told(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run")
     record = Record(run.folder, run.events())
     (event,) = record.of("audited")
@@ -263,28 +245,15 @@ def test_an_audit_that_does_not_follow_from_the_ledger_is_told(
     assert differing(per_seed_low=dict.fromkeys(audit.per_seed_low, 0.5)) == {"per_seed_low.1", "per_seed_low.2"}
 
 
-def test_stopped_anywhere_the_story_ends_the_same(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_anywhere_the_story_ends_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:
     whole = quick.start(task, tmp_path / "whole", ["run.rounds=2"])
     story, champion = [e.id for e in whole.events()], whole.champion
-    go_on = local.LocalExecutor.run
     audits = [i for i, s in enumerate(quick.ran) if s.purpose in ("audit", "certify")]
     for k in audits[::3]:
-        left = [k]
-
-        def stop(self: Any, specs: Sequence[TrialSpec], progress: Any = None, left: list[int] = left) -> Any:
-            for x in specs:
-                if not left[0]:
-                    raise KeyboardInterrupt
-                left[0] -= 1
-                yield finish(x)
-
-        monkeypatch.setattr(local.LocalExecutor, "run", stop)
         folder = tmp_path / f"cut-{k}" / "whole"
-        with pytest.raises(KeyboardInterrupt):
+        quick.ran.clear()
+        with quick.stopped(lambda spec, k=k: len(quick.ran) > k):
             quick.start(task, folder, ["run.rounds=2"])
-        monkeypatch.setattr(local.LocalExecutor, "run", go_on)
         run = quick.resume(folder)
         assert sorted(e.id for e in run.events() if e.kind != "resumed") == sorted(story)
         assert run.champion == champion and not run.state.problems
@@ -292,21 +261,12 @@ def test_stopped_anywhere_the_story_ends_the_same(
 
 @pytest.mark.parametrize("mode", ["never", "suspects"])
 def test_a_version_taken_back_in_mid_run_keeps_its_number_and_later_ones_are_promoted(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch, mode: str
+    task: Path, tmp_path: Path, quick: Paper, mode: str
 ) -> None:
-    go_on = local.LocalExecutor.run
-
-    def stop(self: Any, specs: Sequence[TrialSpec], progress: Any = None) -> Iterator[TrialFinished]:
-        if any(s.branch == "b2" for s in specs):
-            raise KeyboardInterrupt
-        return go_on(self, specs, progress)
-
-    monkeypatch.setattr(local.LocalExecutor, "run", stop)
     folder = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
+    with quick.stopped(lambda spec: spec.branch == "b2"):
         quick.start(task, folder, [f"judge.audit={mode}", "run.rounds=3"])
     assert api.open_run(folder).champion == "b1"
-    monkeypatch.setattr(local.LocalExecutor, "run", go_on)
     audits, tree = quick.audit_branch(folder, "b1")
     assert audits[0].confirmed and tree.champion == "b0"
     run = quick.resume(folder)
@@ -321,19 +281,15 @@ def test_a_version_taken_back_in_mid_run_keeps_its_number_and_later_ones_are_pro
 def test_agents_are_offered_neither_shortcuts_to_open_nor_honest_tools_to_close(
     task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    from evotrainer.records.evidence import Capability
-    from evotrainer.records.ledger import Ledger
-    from evotrainer.records.recipe import Recipe
+    from evotrainer.projections.shortcuts import Shortcuts
+    from evotrainer.records.verdicts import Capability
 
-    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
-    with Ledger.open(run.folder / "ledger.db") as ledger:
-        loop = api.make_loop(run.folder, run.task, ledger)
-        loop.recall()
-        tests = Capability(name="tests", knob="tests", open="shown", closed="hidden", honest=True)
-        loop.env["capabilities"] = [*loop.env["capabilities"], tests.model_dump(mode="json")]
-        loop.env["knobs"] = {**loop.env["knobs"], "tests": "shown, hidden"}
-        shut, wide = (Recipe(rewards={"right": 1.0}, knobs={"key": v}) for v in ("other", "answer"))
-        assert loop.auditor.offered(shut) == {"key": "other"}
-        assert loop.auditor.offered(wide) == {"key": "other, answer"}
-        opened = loop.auditor.opened_by(shut, wide)
-        assert opened is not None and opened.name == "key" and loop.auditor.opened_by(wide, shut) is None
+    env = quick.start(task, tmp_path / "run", ["run.rounds=0"]).state.environment
+    tests = Capability(name="tests", knob="tests", open="shown", closed="hidden", honest=True)
+    declared = [*env["capabilities"], tests.model_dump(mode="json")]
+    shortcuts = Shortcuts.of(env | {"capabilities": declared, "knobs": {**env["knobs"], "tests": "shown, hidden"}})
+    shut, wide = {"key": "other"}, {"key": "answer"}
+    assert shortcuts.offered(shut) == {"key": "other"}
+    assert shortcuts.offered(wide) == {"key": "other, answer"}
+    opened = shortcuts.opened_by(shut, wide)
+    assert opened is not None and opened.name == "key" and shortcuts.opened_by(wide, shut) is None

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.health import health
+from evotrainer.cli.lineage import lineage
+from evotrainer.cli.status import status
 from evotrainer.errors import EvoTrainerError
 from evotrainer.executors.spec import read_spec, trial_dir
 
@@ -52,9 +55,9 @@ def test_a_users_own_tasks_are_evaluated_and_the_run_can_be_read(tmp_path: Path)
     assert all(s.errors == 0 and len(s.per_task) == 2 for s in base.scores)
     assert run.closed is not None
     assert run.verify().ok
-    commands.status(run.folder, as_json=False)
-    commands.lineage(run.folder)
-    commands.health(run.folder, None, as_json=False)
+    status(run.folder)
+    lineage(run.folder)
+    health(run.folder)
     assert run.report().stat().st_size > 10_000
 
 

@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.agents.base import Tools
+from evotrainer.agents.fixed import FixedAgent, FixedOptions
+from evotrainer.cli.admit_detector import admit_detector
+from evotrainer.cli.harness import harness
+from evotrainer.cli.why import why
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
-from evotrainer.executors import local
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.records.events import GapSeen, HarnessEvolved
-from evotrainer.records.evidence import DetectorSpec, Finding
-from evotrainer.records.ledger import Ledger
-from evotrainer.records.recipe import Recipe
-from evotrainer.run.harness_versions import Evolver, SandboxRunner, rise_step
-from evotrainer.run.loop import Loop
+from evotrainer.records import keys
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.events import Diagnosed, GapSeen, HarnessEvolved, TrialFinished
+from evotrainer.records.findings import Finding
+from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.run import shortcut_audits
+from evotrainer.run.contrasts import rise_step
+from evotrainer.sandbox.detector_runner import SandboxRunner
 from tests.harness.acting import policy
-from tests.paper import Paper
-from tests.run.test_counterfactual import EXPLOITS, TASK, finish
+from tests.paper import Paper, rejudged, stopped_before
+from tests.run.test_counterfactual import ENV, EXPLOITS, TASK, finish
 
 MINIMAL = "run.harness=minimal"
 SORTS, LOOKS = "sort fast", "look key"
 HONEST = 'run.agent_options.interventions=[{factor="group_size",new=12}]'
 
 
+def as_trained(spec: TrialSpec, looks: str = LOOKS) -> list[Rollout]:
+    """Search rollouts as the policies of a specification would have acted; `looks`: how those that cheat do it."""
+    trained, trial = spec.branch != "base", spec.trial
+    if trained and spec.recipe.lr >= EXPLOITS and "closed" not in trial:
+        return policy(trial, {looks: 0.9, SORTS: 0.1}, {looks: 0.95}, base=0.2)
+    gained = 0.9 if trained and spec.recipe.group_size > 8 else 0.1
+    return policy(trial, {LOOKS: 0.1, SORTS: gained}, {SORTS: 0.75}, base=0.35)
+
+
 @pytest.fixture
-def acted(monkeypatch: pytest.MonkeyPatch) -> Paper:
-    """Trials that take no time, with rollouts as their policies would have acted; the specifications that ran, in order."""
-
-    def load(self: Loop, trial: str, split: str) -> list[Any]:
-        if split != "search":
-            return []
-        b = self.branches.get(trial.split("-")[0])
-        recipe = b.recipe if b else self.task.recipe
-        if b and recipe.lr >= EXPLOITS and "closed" not in trial:
-            return policy(trial, {LOOKS: 0.9, SORTS: 0.1}, {LOOKS: 0.95}, base=0.2)
-        gained = 0.9 if recipe.group_size > 8 and b else 0.1
-        return policy(trial, {LOOKS: 0.1, SORTS: gained}, {SORTS: 0.75}, base=0.35)
-
-    return on_paper(monkeypatch, finish, load)
+def acted() -> Paper:
+    """Trials that take no time, with rollouts."""
+    return Paper(finish, as_trained)
 
 
 def versions(run: api.Run) -> list[HarnessEvolved]:
@@ -54,9 +62,9 @@ def gaps(run: api.Run) -> list[GapSeen]:
 
 
 def test_a_leak_is_discovered_mined_audited_and_confirmed_before_any_promotion(
-    task: Path, tmp_path: Path, acted: list[TrialSpec], capsys: pytest.CaptureFixture[str]
+    task: Path, tmp_path: Path, acted: Paper, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = api.start(task, tmp_path / "run", [MINIMAL, "run.rounds=2"])
+    run = acted.start(task, tmp_path / "run", [MINIMAL, "run.rounds=2"])
     (gap,) = [g for g in gaps(run) if g.branch == "b1"]
     assert gap.trigger == "score_move" and gap.against == "b0" and gap.harness == "h0"
     assert gap.mined == ("b1-s1 search", "b0-s1 search"), "the second seed of each is held out"
@@ -79,22 +87,22 @@ def test_a_leak_is_discovered_mined_audited_and_confirmed_before_any_promotion(
     rounds = {e.body.round: e.body.harness for e in run.events() if e.kind == "round"}
     assert rounds == {1: "h0", 2: "h2"}
     assert not [p for p in run.verify().problems if p.area in ("harness", "round", "audited", "judged")]
-    assert all(commands.rejudge(run, v.branch).holds for v in run.verdicts)
+    assert all(rejudged(run, v.branch).holds for v in run.verdicts)
 
-    commands.harness(run.folder, None, as_json=False)
+    harness(run.folder)
     told = capsys.readouterr().out
     assert "gap (score move) in b1" in told and "CONFIRMED" in told and "h2 from h1" in told
-    commands.harness(run.folder, "h1", as_json=False)
+    harness(run.folder, "h1")
     told = capsys.readouterr().out
     assert "held out: bad b1-s2 search" in told and "rollouts it speaks of" in told and LOOKS in told
     with pytest.raises(ConfigError, match="no harness 'h9'.*h0, h1"):
-        commands.harness(run.folder, "h9", as_json=False)
+        harness(run.folder, "h9")
 
 
 def test_honest_learning_condemns_nobody_and_its_detectors_only_inform(
-    task: Path, tmp_path: Path, acted: list[TrialSpec]
+    task: Path, tmp_path: Path, acted: Paper
 ) -> None:
-    run = api.start(task, tmp_path / "run", [MINIMAL, HONEST])
+    run = acted.start(task, tmp_path / "run", [MINIMAL, HONEST])
     (gap,) = [g for g in gaps(run) if g.branch == "b1"]
     found = {a.detector.name for a in gap.considered if a.admitted}
     assert any("sort" in name for name in found), "what was learnt separates as well as any cheat"
@@ -102,60 +110,35 @@ def test_honest_learning_condemns_nobody_and_its_detectors_only_inform(
     last = versions(run)[-1]
     assert last.trigger == "audit" and last.changed == dict.fromkeys(found, "informational")
     assert {s["standing"] for s in last.harness["authored"]} == {"informational"}
-    assert commands.rejudge(run, "b1").holds
+    assert rejudged(run, "b1").holds
 
 
 @pytest.mark.parametrize("change", ["judge.audit=never", "run.evolve_harness=false"])
 def test_where_nothing_could_clear_a_suspect_there_is_none(
-    task: Path, tmp_path: Path, acted: list[TrialSpec], change: str
+    task: Path, tmp_path: Path, acted: Paper, change: str
 ) -> None:
-    run = api.start(task, tmp_path / "run", [MINIMAL, HONEST, change])
+    run = acted.start(task, tmp_path / "run", [MINIMAL, HONEST, change])
     assert run.verdicts[0].kind == "promote"
     specs = [s for v in versions(run) for s in v.added]
     assert all(s.standing == "informational" for s in specs) and bool(specs) == ("never" in change)
 
 
-def test_the_default_harness_evolves_too_and_an_explained_jump_is_no_gap(
-    task: Path, tmp_path: Path, acted: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from evotrainer.harness import Harness
-    from evotrainer.records.evidence import Finding
-
-    real = Harness.read
-
-    def read(self: Harness, rollouts: Any, subject: str, context: Any) -> Any:
-        leak = Finding(detector="answer_leak", kind="answer_leak", severity="warn", claim="reads it", validity=True)
-        report = real(self, rollouts, subject, context)
-        extra = (leak,) if subject.startswith("b1") else ()
-        return report.model_copy(update={"findings": (*report.findings, *extra)})
-
-    monkeypatch.setattr(Harness, "read", read)
-    run = api.start(task, tmp_path / "run")
+def test_the_default_harness_evolves_too_and_an_explained_jump_is_no_gap(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish, lambda spec: as_trained(spec, looks="git show HEAD~1")).start(task, tmp_path / "run")
     assert not [g for g in gaps(run) if g.branch == "b1"] and len(versions(run)[0].harness["detectors"]) > 20
     (audit,) = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == "b1"]
     assert audit.trigger == "answer_leak" and audit.confirmed
 
 
-def test_stopped_anywhere_the_harness_ends_the_same(
-    task: Path, tmp_path: Path, acted: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_anywhere_the_harness_ends_the_same(task: Path, tmp_path: Path, acted: Paper) -> None:
     args = [MINIMAL, "run.rounds=2"]
-    whole = api.start(task, tmp_path / "whole", args)
+    whole = acted.start(task, tmp_path / "whole", args)
     story = [e.id for e in whole.events()]
-    append = Ledger.append
     for at in [i for i, x in enumerate(story) if x.startswith(("gap/", "harness/")) or "/read/" in x][::4]:
-
-        def stop(self: Ledger, kind: str, id: str, body: Any, at: int = at) -> Any:
-            if id == story[at]:
-                raise KeyboardInterrupt
-            return append(self, kind, id, body)
-
-        monkeypatch.setattr(Ledger, "append", stop)
         folder = tmp_path / f"cut-{at}" / "whole"
-        with pytest.raises(KeyboardInterrupt):
-            api.start(task, folder, args)
-        monkeypatch.setattr(Ledger, "append", append)
-        run = api.resume(folder)
+        with stopped_before(story[at]):
+            acted.start(task, folder, args)
+        run = acted.resume(folder)
         assert [e.id for e in run.events() if e.kind != "resumed"] == story
         assert [v.hash for v in versions(run)] == [v.hash for v in versions(whole)]
 
@@ -171,22 +154,36 @@ def edits(*add: dict[str, Any], retire: Sequence[str] = (), round: int = 2) -> d
     return {"add": list(add), "retire": list(retire), "reason": "an agent's idea", "round": round}
 
 
-def start_with(task: Path, folder: Path, entries: Sequence[dict[str, Any]], overrides: Sequence[str] = ()) -> api.Run:
-    from evotrainer.config.task import load_task
+class Curious(FixedAgent):
+    """Reads rollouts of b1 before it proposes for round 2."""
 
-    resolved = load_task(task, ["run.rounds=2", *overrides])
-    options = {**resolved.run.agent_options, "harness_edits": list(entries)}
-    changed = resolved.model_copy(update={"run": resolved.run.model_copy(update={"agent_options": options})})
-    return api.start(changed, folder)
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        if briefing.round == 2:
+            assert len({r.id for r in tools.rollouts("b1", 10**6)}) > len(tools.rollouts("b1", 10)) == 10
+        return super().propose(briefing, tools)
+
+
+def start_with(
+    acted: Paper,
+    task: Path,
+    folder: Path,
+    entries: Sequence[dict[str, Any]],
+    overrides: Sequence[str] = (),
+    agent: type[FixedAgent] = FixedAgent,
+) -> api.Run:
+    options = {**load_task(task, overrides).run.agent_options, "harness_edits": list(entries)}
+    asked = agent(FixedOptions.model_validate(options))
+    return acted.start(task, folder, ["run.rounds=2", *overrides], agent=asked)
 
 
 def test_an_agents_detectors_pass_the_same_admission(
-    task: Path, tmp_path: Path, acted: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
+    task: Path, tmp_path: Path, acted: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SandboxRunner, "CPU_S", 0.2)
     useless = {"name": "lists", "form": "pattern", "where": "actions", "pattern": "^ls", "warn": 0.5}
     broken = {"name": "hangs", "form": "python", "source": "def flag(rollouts):\n    while True: pass\n"}
     run = start_with(
+        acted,
         task,
         tmp_path / "run",
         [edits(LOOKING, useless, broken, retire=["answer_leak", "dead_groups", "nobody", "my_dead_groups"])],
@@ -207,28 +204,16 @@ def test_an_agents_detectors_pass_the_same_admission(
 
 
 def test_before_anything_is_bad_an_agents_detector_has_nothing_to_be_tried_on(
-    task: Path, tmp_path: Path, acted: list[TrialSpec]
+    task: Path, tmp_path: Path, acted: Paper
 ) -> None:
-    run = start_with(task, tmp_path / "run", [edits(LOOKING, round=1)], [HONEST])
+    run = start_with(acted, task, tmp_path / "run", [edits(LOOKING, round=1)], [HONEST])
     (seen,) = [g for g in gaps(run) if g.trigger == "agent"]
     assert [a.reason for a in seen.considered] == ["no held-out bad version to try it on"]
     assert not [v for v in versions(run) if v.trigger == "agent"]
 
 
-def test_what_an_agent_was_shown_is_not_held_out(
-    task: Path, tmp_path: Path, acted: list[TrialSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from evotrainer.agents.fixed import FixedAgent
-
-    think = FixedAgent.propose
-
-    def propose(self: FixedAgent, briefing: Any, tools: Any) -> Any:
-        if briefing.round == 2:
-            assert len({r.id for r in tools.rollouts("b1", 10**6)}) > len(tools.rollouts("b1", 10)) == 10
-        return think(self, briefing, tools)
-
-    monkeypatch.setattr(FixedAgent, "propose", propose)
-    run = start_with(task, tmp_path / "run", [edits(LOOKING)])
+def test_what_an_agent_was_shown_is_not_held_out(task: Path, tmp_path: Path, acted: Paper) -> None:
+    run = start_with(acted, task, tmp_path / "run", [edits(LOOKING)], agent=Curious)
     first, second = [e.body for e in run.events() if e.kind == "proposed"]
     assert not {"b1-s1", "b1-s2"} & set(first.shown) and {"b1-s1", "b1-s2"} <= set(second.shown)
     (seen,) = [g for g in gaps(run) if g.trigger == "agent"]
@@ -236,54 +221,32 @@ def test_what_an_agent_was_shown_is_not_held_out(
 
 
 def test_a_detector_of_ones_own_is_tried_on_a_recorded_run(
-    task: Path,
-    tmp_path: Path,
-    acted: list[TrialSpec],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    task: Path, tmp_path: Path, acted: Paper, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = api.start(task, tmp_path / "run", ["run.evolve_harness=false"])
+    run = acted.start(task, tmp_path / "run", ["run.evolve_harness=false"])
     assert "b1" in run.state.invalid
-    loop = api.make_loop(run.folder, run.task, Ledger.open(run.folder / "ledger.db", readonly=True))
-    loop.recall()
-    monkeypatch.setattr("evotrainer.records.store.load", lambda stores, split: loop.load(stores[0].name, split))
     own = tmp_path / "looks.toml"
     own.write_text('name = "looks"\nform = "pattern"\nwhere = "actions"\npattern = "^look key"\nwarn = 0.5\n')
-    assert commands.admit_detector(own, [run.folder], [], [], as_json=False) == 0
+    admit_detector(own, [run.folder])
     told = capsys.readouterr().out
     assert "looks: admitted" in told and "every seed counts as held out here" in told
     assert "bad run/b1-s1 search, run/b1-s2 search; clean run/b0-s1 search, run/b0-s2 search, run/base search" in told
     (tmp_path / "sorts.py").write_text(FUNCTION)
     own.write_text('name = "sorts"\nform = "python"\nsource_file = "sorts.py"\nwarn = 0.5\n')
-    assert commands.admit_detector(own, [run.folder], ["b1"], ["b0"], as_json=False) == 1
+    with pytest.raises(typer.Exit, match="^1$"):
+        admit_detector(own, [run.folder], bad=["b1"], clean=["b0"])
     assert "sorts: refused" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="no finished branch b9"):
-        commands.admit_detector(own, [run.folder], ["b9"], [], as_json=False)
+        admit_detector(own, [run.folder], bad=["b9"])
     own.write_text('form = "pattern"\n')
     with pytest.raises(ConfigError, match="name: Field required"):
-        commands.admit_detector(own, [run.folder], [], [], as_json=False)
+        admit_detector(own, [run.folder])
 
 
-def test_functions_run_in_the_sandbox_and_failures_have_a_cause() -> None:
-    from evotrainer.harness.columns.features import payload
-
-    given = [payload(r) for r in policy("sandboxed", {SORTS: 0.5}, {}, tasks=60)]
-    runner = SandboxRunner()
-    flagged = runner(FUNCTION, given)
-    assert len(flagged) == 120 and 20 < sum(map(bool, flagged)) < 100, "block by block, one answer each"
-    for source, said in (
-        ("def flag(r):\n    raise KeyError('x')\n", "ended with error .KeyError"),
-        ("def flag(r):\n    return [True]\n", "it returned 1 values"),
-        ("import os\ndef flag(r):\n    return os.listdir('/work')\n", "ended with error|returned"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            runner(source, given[:3])
-
-
-def test_detectors_that_never_fire_are_retired_by_rule(task: Path, tmp_path: Path, acted: list[TrialSpec]) -> None:
+def test_detectors_that_never_fire_are_retired_by_rule(task: Path, tmp_path: Path, acted: Paper) -> None:
     changes = ", ".join(f'{{factor="weight_decay",new={x}}}' for x in (0.01, 0.02, 0.03, 0.04))
     only = f'run.agent_options.interventions=[{{factor="group_size",new=12}}, {changes}]'
-    run = api.start(task, tmp_path / "run", [MINIMAL, only, "run.rounds=5"])
+    run = acted.start(task, tmp_path / "run", [MINIMAL, only, "run.rounds=5"])
     dropped = {name: v for v in versions(run) for name in v.dropped}
     mined = {s.name for v in versions(run) for s in v.added}
     assert mined and dropped.keys() == mined
@@ -309,40 +272,36 @@ def environment():
 """
 
 
+def proxied_task(folder: Path, paid: str) -> Path:
+    """The task with an environment that names a proxy, and a recipe that pays one component."""
+    (folder / "proxied.py").write_text(PROXIED)
+    task = folder / "task.toml"
+    task.write_text(TASK.replace(str(ENV), str(folder / "proxied.py")).replace("right = 1.0", f"{paid} = 1.0"))
+    return task
+
+
 def test_where_only_the_proxy_rose_the_audit_compares_the_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import random
-
-    from evotrainer.records.rollout import Rollout, Turn
-    from tests.run.test_counterfactual import ENV
-
-    (tmp_path / "proxied.py").write_text(PROXIED)
-    task = tmp_path / "task.toml"
-    task.write_text(TASK.replace(str(ENV), str(tmp_path / "proxied.py")).replace("right = 1.0", "in_order = 1.0"))
-
     def share(branch: str, lr: float, world: dict[str, Any]) -> float:
         """How often the proxy is earned; the outcome never moves."""
         if branch == "base" or lr < EXPLOITS:
             return 0.4
         return 0.9 if world.get("key") == "answer" else 0.42
 
-    def run(self: Any, specs: Sequence[TrialSpec], progress: Any = None) -> Iterator[Any]:
-        for spec in specs:
-            done = finish(spec.model_copy(update={"recipe": spec.recipe.model_copy(update={"lr": 1e-5})}))
-            scores = []
-            for s in done.scores:
-                rng = random.Random(f"{spec.trial} {s.split}")
-                p = share(spec.branch, spec.recipe.lr, done.world)
-                per = {t: sum(rng.random() < p for _ in range(4)) / 4 for t in s.per_task}
-                scores.append(s.model_copy(update={"proxy_per_task": per}))
-            yield done.model_copy(update={"scores": tuple(scores)})
+    def proxied(spec: TrialSpec) -> TrialFinished:
+        done = finish(spec.model_copy(update={"recipe": spec.recipe.model_copy(update={"lr": 1e-5})}))
+        scores = []
+        for s in done.scores:
+            rng = random.Random(f"{spec.trial} {s.split}")
+            p = share(spec.branch, spec.recipe.lr, done.world)
+            per = {t: sum(rng.random() < p for _ in range(4)) / 4 for t in s.per_task}
+            scores.append(s.model_copy(update={"proxy_per_task": per}))
+        return done.model_copy(update={"scores": tuple(scores)})
 
-    def load(self: Loop, trial: str, split: str) -> list[Rollout]:
-        if split != "search":
-            return []
-        b, rng = self.branches.get(trial.split("-")[0]), random.Random(trial)
-        p = share("x" if b else "base", b.recipe.lr if b else 0.0, {} if "closed" in trial else {"key": "answer"})
+    def said(spec: TrialSpec) -> list[Rollout]:
+        trial, rng = spec.trial, random.Random(spec.trial)
+        p = share(spec.branch, spec.recipe.lr, {} if "closed" in trial else {"key": "answer"})
         out = []
         for i in range(100):
             right = rng.random() < 0.35
@@ -350,50 +309,45 @@ def test_where_only_the_proxy_rose_the_audit_compares_the_proxy(
             turns = (Turn("user", f"sort {i}"), Turn("assistant", "quick guess" if paid and not right else "slow work"))
             out.append(
                 Rollout(
-                    id=f"{trial}-{i}", task=f"t{i // 2}", turns=turns, reward=float(paid), group=f"{trial}-{i // 2}", k=i % 2,
+                    id=f"{trial}-{i}", task=f"t{i // 2}", turns=turns, reward=float(paid), group=f"{trial}-{i // 2}", k=i % 2, split="search",
                     components={"in_order": float(paid), "right": float(right)}, outcome="correct" if right else "incorrect",
                 )
             )  # fmt: skip
         return out
 
-    monkeypatch.setattr(local.LocalExecutor, "run", run)
-    monkeypatch.setattr(Loop, "load", load)
-    run_ = api.start(task, tmp_path / "run", [MINIMAL])
-    (gap,) = gaps(run_)
+    run = Paper(proxied, said).start(proxied_task(tmp_path, "in_order"), tmp_path / "run", [MINIMAL])
+    (gap,) = gaps(run)
     assert gap.branch == "b1" and gap.trigger == "contradiction" and "contradict each other" in gap.claim
-    (audit,) = [e.body.audit for e in run_.events() if e.kind == "audited" and e.body.audit.branch == "b1"]
+    (audit,) = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == "b1"]
     assert audit.measure == "in_order" and audit.confirmed and audit.confidence == pytest.approx(0.995)
     assert audit.score_open > 0.8 and audit.score_closed < 0.5 and audit.reason.startswith("measured by in_order")
     assert audit.trigger in {a.detector.name for a in gap.considered if a.admitted}
-    assert run_.verdicts[0].kind == "invalid" and "b1" in run_.lineage.invalid
-    commands.why(run_.folder, "b1")
+    assert run.verdicts[0].kind == "invalid" and "b1" in run.state.invalid
+    why(run.folder, "b1")
     told = capsys.readouterr().out
     assert "in_order on the gate split" in told and "the same verdict" in told
-    assert not [p for p in run_.verify().problems if p.area == "audited"]
+    assert not [p for p in run.verify().problems if p.area == "audited"]
 
 
 @pytest.mark.parametrize(
     ("kind", "paid", "measured"),
     [
-        ("special_casing", "visible", "visible"),
-        ("special_casing", "hidden", ""),
-        ("answer_leak", "visible", ""),
+        ("special_casing", "in_order", "in_order"),
+        ("special_casing", "right", ""),
+        ("answer_leak", "in_order", ""),
     ],
 )
 def test_a_finding_that_parts_the_proxy_from_the_truth_is_answered_by_the_proxy(
-    kind: str, paid: str, measured: str
+    tmp_path: Path, kind: str, paid: str, measured: str
 ) -> None:
+    paper = Paper(finish)
+    run = paper.start(proxied_task(tmp_path, paid), tmp_path / "run", ["run.rounds=0", "judge.audit=never"])
     said = Finding(detector="says_so", kind=kind, severity="critical", claim="it is so")
-    recipe = Recipe.model_validate({"rewards": {paid: 1.0}})
-    branch = SimpleNamespace(recipe=recipe, complete=[], health=SimpleNamespace(findings=(said,)))
-    loop: Any = SimpleNamespace(
-        task=SimpleNamespace(sandbox=SimpleNamespace(accept_tier_e=True)),
-        proxy=lambda: ("visible", "hidden"),
-        branches={"b0": branch},
-        ledger=SimpleNamespace(get=lambda key: None),
-    )
-    asked = Evolver(loop).proxy_questioned
-    assert asked("b0", "says_so", 0.2) == measured
-    assert asked("b0", "promotion", 0.2) == "", "an outcome that rose is what is audited"
-    unpaid = "" if paid != "visible" else "visible"
-    assert asked("b0", "promotion", 0.0) == asked("b0", "certification", -0.1) == unpaid
+    with paper.context(run) as ctx:
+        health = ctx.state.readings["b0"].model_copy(update={"findings": (said,)})
+        ctx.record(keys.reading("b0", 2), Diagnosed, lambda: Diagnosed(round=0, health=health))
+        asked = partial(shortcut_audits.proxy_questioned, ctx, "b0")
+        assert asked("says_so", 0.2) == measured
+        assert asked("promotion", 0.2) == "", "an outcome that rose is what is audited"
+        unpaid = "" if paid != "in_order" else "in_order"
+        assert asked("promotion", 0.0) == asked("certification", -0.1) == unpaid

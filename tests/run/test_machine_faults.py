@@ -17,12 +17,12 @@ from evotrainer import api
 from evotrainer.errors import FaultsError, IntegrityError, StoreError, TaskSetError, TrainerError
 from evotrainer.executors import local
 from evotrainer.executors.local import LocalExecutor, Running
+from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import TrialSpec, trial_dir
-from evotrainer.executors.worker import check_faults, split_score
 from evotrainer.records.durable import disk_trouble
 from evotrainer.records.faults import VARIABLE
 from evotrainer.records.rollout import Rollout, Turn
-from evotrainer.run.context import Quiet
+from evotrainer.run.observer import Quiet
 
 from .conftest import TINY
 

@@ -12,8 +12,10 @@ import pytest
 from bench.coevolution import tampering
 
 from evotrainer import api
+from evotrainer.cli.verify import verify as verify_command
+from evotrainer.cli.why import why
 from evotrainer.records.chain import Event
-from evotrainer.verify.rerun import verify
+from evotrainer.verify import verify
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -103,43 +105,40 @@ def test_a_check_that_cannot_be_computed_is_a_problem_and_no_traceback(copy: Cal
 def test_the_noted_head_of_a_run_is_confirmed_and_a_foreign_one_refused(
     finished: api.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from evotrainer import commands
     from evotrainer.errors import IntegrityError
 
     events: list[Event] = finished.events()
-    commands.verify(finished.folder, events[-1].hash)
+    verify_command(finished.folder, head=events[-1].hash)
     said = capsys.readouterr().out
     assert f"head {len(events)} {events[-1].hash}, and the noted one is in it" in said
     assert "vouched for by the chain alone: " in said
     with pytest.raises(IntegrityError, match="1 problem"):
-        commands.verify(finished.folder, "ab" * 32)
+        verify_command(finished.folder, head="ab" * 32)
     assert "[FAIL] head: no event has the noted hash" in capsys.readouterr().out
 
 
 def test_why_explains_a_skill_and_a_harness_version_and_names_what_there_is(
     finished: api.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from evotrainer import commands
     from evotrainer.errors import ConfigError
 
     (taught, *_) = [e.body for e in finished.events() if e.kind == "skill"]
-    commands.why(finished.folder, taught.skill)
+    why(finished.folder, taught.skill)
     said = capsys.readouterr().out
     assert said.splitlines()[0].startswith(f"{taught.skill}: ")
     assert f"/{taught.branch} ({taught.trial.kind})" in said
     assert said.endswith("recomputed from the ledger: the same trials, pooled effect and files\n")
-    commands.why(finished.folder, "h0")
+    why(finished.folder, "h0")
     said = capsys.readouterr().out
     assert said.startswith("h0 (opened")
     assert said.endswith("recomputed from the ledger: the hash of h0\n")
     with pytest.raises(ConfigError, match=rf"no verdict on 'h9'.*harness versions: h0.*skills: .*{taught.skill}"):
-        commands.why(finished.folder, "h9")
+        why(finished.folder, "h9")
 
 
 def test_why_of_a_changed_skill_says_what_differs(
     copy: Callable[[], api.Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from evotrainer import commands
     from evotrainer.errors import ConfigError
 
     run = copy()
@@ -147,7 +146,7 @@ def test_why_of_a_changed_skill_says_what_differs(
     text = (skill / "SKILL.md").read_text()
     (skill / "SKILL.md").write_text(text.replace("points", "percent", 1))
     with pytest.raises(ConfigError, match=f"skill {skill.name} does not follow"):
-        commands.why(run.folder, skill.name)
+        why(run.folder, skill.name)
     assert "differs: " in capsys.readouterr().out
     assert any(p.area == "skill" for p in run.verify().problems)
 

@@ -259,10 +259,8 @@ def test_a_second_run_does_not_overwrite_the_first(finished: api.Run, task_file:
 
 
 @pytest.mark.xdist_group("loop")
-def test_a_human_can_send_back_abort_and_go_on(
-    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_paper(monkeypatch, finish)
+def test_a_human_can_send_back_abort_and_go_on(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "run.autonomy=human_gated"]
     asked: list[str] = []
 
@@ -273,9 +271,9 @@ def test_a_human_can_send_back_abort_and_go_on(
         return ("ABORT", "") if where == "backtest" else ("APPROVE", "")
 
     with pytest.raises(AbortedError, match="aborted at the backtest gate"):
-        api.start(task_file, tmp_path / "r", overrides, ask=ask)
+        quick.start(task_file, tmp_path / "r", overrides, ask=ask)
     assert asked == ["diagnosis", "intervention", "intervention", "backtest"]
-    run = api.resume(tmp_path / "r", ask=lambda where, text: ("APPROVE", ""))
+    run = quick.resume(tmp_path / "r", ask=lambda where, text: ("APPROVE", ""))
     gates = [(e.body.where, e.body.answer, e.body.feedback) for e in run.events() if e.kind == "gate"]
     assert gates[:4] == [
         ("diagnosis", "APPROVE", ""),

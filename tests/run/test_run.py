@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.health import health
+from evotrainer.cli.lineage import lineage as lineage_command
+from evotrainer.cli.show import show
+from evotrainer.cli.status import status
+from evotrainer.cli.verify import verify
+from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
-from evotrainer.records.evidence import Briefing, Intervention, Prediction, Proposal
+from evotrainer.projections.branches import check_factors
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.store import load
-from tests.paper import Paper
+from tests.paper import Paper, rejudged
 
 from .conftest import TINY
 from .kill_driver import finish
@@ -51,7 +59,7 @@ def test_rl_on_the_real_policy_learns_something(finished: api.Run) -> None:
 def test_every_branch_changes_exactly_one_factor(finished: api.Run) -> None:
     lineage = finished.state
     assert len(lineage.branches) > 1
-    assert lineage.check_factors() == []
+    assert check_factors(lineage.branches) == []
 
 
 def test_everything_recorded_holds(finished: api.Run) -> None:
@@ -63,7 +71,7 @@ def test_everything_recorded_holds(finished: api.Run) -> None:
 def test_every_verdict_follows_from_the_ledger(finished: api.Run) -> None:
     assert finished.verdicts
     for v in finished.verdicts:
-        assert commands.rejudge(finished, v.branch).holds
+        assert rejudged(finished, v.branch).holds
 
 
 def test_agents_and_harness_saw_no_gate_or_cert_rollout(finished: api.Run) -> None:
@@ -86,7 +94,7 @@ def test_a_changed_event_is_found(copy: Callable[[], api.Run]) -> None:
     db.commit()
     db.close()
     with pytest.raises(IntegrityError):
-        commands.verify(run.folder)
+        verify(run.folder)
 
 
 def test_a_changed_policy_is_found(copy: Callable[[], api.Run]) -> None:
@@ -100,7 +108,7 @@ def test_a_changed_policy_is_found(copy: Callable[[], api.Run]) -> None:
 
 def test_why_of_an_unknown_branch_names_the_known_ones(finished: api.Run) -> None:
     with pytest.raises(ConfigError, match="there are verdicts on: b1"):
-        commands.why(finished.folder, "b77")
+        why(finished.folder, "b77")
 
 
 class Stubborn:
@@ -136,34 +144,30 @@ class Stubborn:
         )
 
 
-def test_bad_branches_are_refused_with_the_reason(
-    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran = on_paper(monkeypatch, finish)
+def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "run.branches=2"]
-    run = api.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
+    run = quick.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
     vetoed = {e.body.index: e.body.backtest.reason for e in run.events() if e.kind == "backtested" and e.body.vetoed}
     refused = {e.body.index: e.body.reason for e in run.events() if e.kind == "refused"} | vetoed
     assert refused.keys() == {0, 1, 2, 3, 4}
     assert "2 moves in the reward composition" in refused[0]
     assert "learning_rate" in refused[1]
-    assert "no" in refused[2]
+    assert refused[2] == "lr already has this value: nothing would change"
     assert "group_filter" in refused[3]
     assert "kindness" in refused[4]
     opened = [e.body for e in run.events() if e.kind == "branch"]
     assert [b.intervention.factor for b in opened if b.intervention] == ["temperature", "kl_beta"]
-    colder = next(s for s in ran if s.trial == "b1-s1")
+    colder = next(s for s in quick.ran if s.trial == "b1-s1")
     assert colder.recipe.temperature == 0.4
     assert colder.protocol.temperature == 1.0, "a branch that samples colder is evaluated like all others"
     assert {v.control for v in run.verdicts} == {"b0"}, "each branch is judged against what it was branched from"
 
 
-def test_a_budget_that_runs_out_ends_in_certification(
-    task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_paper(monkeypatch, finish)
+def test_a_budget_that_runs_out_ends_in_certification(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+    quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "budget.trials=5", "run.rounds=3"]
-    run = api.start(task_file, tmp_path / "run", overrides)
+    run = quick.start(task_file, tmp_path / "run", overrides)
     assert run.certification is not None
     assert run.closed is not None
     trained = [e for e in run.events() if e.kind == "intended" and e.body.train]
@@ -177,7 +181,7 @@ def test_a_corrupt_ledger_is_one_clear_line(copy: Callable[[], api.Run], capsys:
     (run.folder / "ledger.db").write_bytes(b"this is not a database, it is a poem" * 100)
     for wal in run.folder.glob("ledger.db-*"):
         wal.unlink()
-    for command in (lambda: commands.status(run.folder, as_json=True), lambda: api.resume(run.folder)):
+    for command in (lambda: status(run.folder, as_json=True), lambda: api.resume(run.folder)):
         with pytest.raises(StoreError, match="ledger"):
             command()
     assert (run.folder / "ledger.db").read_bytes().startswith(b"this is not a database"), "left as it was found"
@@ -193,21 +197,21 @@ def test_a_damaged_rollout_part_is_named(copy: Callable[[], api.Run]) -> None:
 
 
 def test_status_lineage_health_and_show_tell_the_story(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
-    commands.status(finished.folder, as_json=True)
+    status(finished.folder, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["state"] == "closed"
     assert set(told["trials"].values()) == {"complete"}
     assert told["verdicts"].keys() == {"b1", "b2"}
-    commands.lineage(finished.folder)
+    lineage_command(finished.folder)
     assert "b1" in capsys.readouterr().out
-    commands.health(finished.folder, "b1", as_json=False)
+    health(finished.folder, "b1")
     assert "Diagnosis" in capsys.readouterr().out
     rollout = load([finished.folder / "rollouts" / "b1-s1"], split="search", limit=1)[0]
     for what, expect in (("b1", "rewards"), ("b1-s1", "complete"), (rollout.id[:12], rollout.task)):
-        commands.show(finished.folder, what)
+        show(finished.folder, what)
         assert expect in capsys.readouterr().out
     with pytest.raises(ConfigError):
-        commands.show(finished.folder, "nothing-of-that-name")
+        show(finished.folder, "nothing-of-that-name")
 
 
 def test_every_trial_is_read_during_training_and_at_its_evaluation(
@@ -226,16 +230,16 @@ def test_every_trial_is_read_during_training_and_at_its_evaluation(
     moved = [b1.metric(f"transition/{k}") for k in ("kept", "lost", "gained", "unsolved")]
     assert None not in moved
     assert sum(x or 0.0 for x in moved) == pytest.approx(1.0), "every search task, against the parent"
-    commands.health(finished.folder, "b1", trend=True, as_json=True)
+    health(finished.folder, "b1", trend=True, as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert [r["step"] for r in rows] == sorted({*range(2, steps + 1, 2), steps})
     assert all(r["seeds"] == len(finished.task.run.seeds) for r in rows)
-    commands.health(finished.folder, "b1-s1", step=2)
+    health(finished.folder, "b1-s1", step=2)
     assert "# Health of b1/1@2 train" in capsys.readouterr().out
-    commands.health(finished.folder, "b1", trend=True)
+    health(finished.folder, "b1", trend=True)
     assert "accuracy" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="nothing was read of b1-s1 at step 99"):
-        commands.health(finished.folder, "b1-s1", step=99)
+        health(finished.folder, "b1-s1", step=99)
 
 
 def test_the_report_of_a_real_run_shows_every_branch(finished: api.Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.commands import parse_answer
+from evotrainer.cli._running import parse_answer
 
 from .conftest import TINY
 

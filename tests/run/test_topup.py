@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.lineage import lineage
+from evotrainer.cli.status import status_json
+from evotrainer.cli.why import why
 from evotrainer.errors import IntegrityError
-from evotrainer.executors.spec import TrialSpec
-from evotrainer.records import ledger as ledger_module
-from evotrainer.records.events import TrialFinished
-from evotrainer.views.model import RunView
-from evotrainer.views.report import render
 from evotrainer.executors.paper import draw_result
-from tests.paper import Paper
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.events import TrialFinished
+from evotrainer.run import trial_specs
+from evotrainer.views.fold import load_view
+from evotrainer.views.report import render
+from tests.paper import Paper, stopped_before
 
-from .test_counterfactual import ENV, leak_found
+from .test_counterfactual import ENV, some_read_history
 
 TASK = f"""
 [task]
@@ -64,16 +67,16 @@ def finish(spec: TrialSpec) -> TrialFinished:
     gain = GAINS["lr"] * (r.lr > 1e-5) + GAINS["prompts_per_step"] * (r.prompts_per_step > 16)
     luck = random.Random(f"{SALT}-{r.hash}-{spec.seed}").gauss(0, SPREAD) if spec.branch != "base" else 0.0
     p = 0.5 + gain + luck - 0.2 * (spec.branch == "base")
-    world = {**spec.protocol.knobs, **spec.world}
+    world = {**spec.protocol.knobs, **spec.env_knobs}
     # the second kind of policy rests on the key: an audit takes it back
     p -= 0.6 * (r.prompts_per_step > 16 and world.get("key") == "other")
     return draw_result(spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", world)
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Paper:
-    """Trials that take no time; returns the specifications that ran, in order."""
-    return on_paper(monkeypatch, finish)
+def quick() -> Paper:
+    """Trials that take no time."""
+    return Paper(finish)
 
 
 def ids(run: api.Run) -> list[str]:
@@ -105,19 +108,17 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     assert {f"b{i}-s{s}" for i in (0, 1) for s in top.seeds} <= trained
     assert "b1/judged" in ids(run) and "b1/judged/2" in ids(run)
     assert not run.state.problems and run.state.branches["b1"].verdict == looks[1] and run.champion == "b1"
-    commands.why(run.folder, "b1")
+    why(run.folder, "b1")
     told = capsys.readouterr().out
     assert "b1 against b0: PROMOTE" in told and "look 1     inconclusive" in told and "more seeds" in told
     assert "recomputed from the ledger: the same verdict, every number" in told
-    commands.lineage(run.folder)
+    lineage(run.folder)
     assert "at selection" in capsys.readouterr().out
-    page = render(RunView.load(run.folder))
+    page = render(load_view(run.folder))
     assert "More seeds" in page and "on fresh seeds" in page
 
 
-def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "few", [*ONE, "judge.max_seeds=3"])
     assert not bodies(run, "topup") and run.champion == "b0"
     run = quick.start(task, tmp_path / "poor", [*ONE, "budget.trials=13"])
@@ -126,9 +127,7 @@ def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(
     assert run.champion == "b0" and run.closed is not None, "the run ends, undecided"
 
 
-def test_stopped_before_any_event_the_story_ends_the_same(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_before_any_event_the_story_ends_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:
     overrides = [*ONE, "judge.reestimate=promotions"]
     whole = quick.start(task, tmp_path / "whole" / "run", overrides)
     story = ids(whole)
@@ -140,17 +139,9 @@ def test_stopped_before_any_event_the_story_ends_the_same(
     points = [x for i, x in enumerate(story[first:]) if not x.endswith(often) or i % 8 == 0]
 
     for k, point in enumerate(points):
-
-        def stop(name: str, point: str = point) -> None:
-            if name == f"before:{point}":
-                raise KeyboardInterrupt
-
         folder = tmp_path / f"cut-{k}" / "run"
-        with monkeypatch.context() as m:
-            m.setattr(ledger_module, "fault_point", stop)
-            m.setattr("evotrainer.run.context.fault_point", stop)
-            with pytest.raises(KeyboardInterrupt):
-                quick.start(task, folder, overrides)
+        with stopped_before(point):
+            quick.start(task, folder, overrides)
         run = quick.resume(folder)
         assert sorted(ids(run)) == sorted(story), point
         again = {e.id: e.body for e in run.events()}
@@ -173,37 +164,27 @@ def test_promotions_are_measured_again_with_fresh_controls(
     assert {f"{last}-s5-cert", f"{last}-s102-cert"} <= set(read), "policies that are there are only evaluated"
     assert not any(x.startswith("b1") for x in read), "cert is read for the champion alone"
     for b in fresh:
-        commands.why(run.folder, b)
+        why(run.folder, b)
     assert "on fresh seeds" in capsys.readouterr().out
 
 
-def test_the_champion_is_measured_again_without_further_training(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_the_champion_is_measured_again_without_further_training(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     (r,) = bodies(run, "reestimated")
     assert r.branch == run.champion == "b1" and not r.control_fresh and r.start is None
     assert r.selected == run.state.branches["b1"].verdict.effect and r.effect != r.selected
     assert sum(s.train for s in quick.ran if s.seed > 100 or s.seed == 5) == 3, "the trainings of certification"
-    view = RunView.load(run.folder, rollouts=False)
+    view = load_view(run.folder, rollouts=False)
     b = view.branches["b1"]
     assert b.effect == r.effect and b.at_selection == r.selected
-    told = commands.status_json(run)["effects"]["b1"]
+    told = status_json(run)["effects"]["b1"]
     assert told["fresh"] and told["looks"] == 2 and told["effect"]["mean"] == r.effect.mean
 
 
-def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(name: str) -> None:
-        if name == "before:closed":
-            raise KeyboardInterrupt
-
+def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(task: Path, tmp_path: Path, quick: Paper) -> None:
     folder = tmp_path / "run"
-    with monkeypatch.context() as m:
-        m.setattr(ledger_module, "fault_point", stop)
-        with pytest.raises(KeyboardInterrupt):
-            quick.start(task, folder, ["judge.audit=never"])
+    with stopped_before("closed"):
+        quick.start(task, folder, ["judge.audit=never"])
     before = api.open_run(folder)
     assert [p.branch for p in bodies(before, "promoted")] == ["b0", "b1", "b4"] and before.certification is not None
     audits, tree = quick.audit_branch(folder, "b4")
@@ -215,42 +196,25 @@ def test_cert_is_read_once_also_after_an_audit_took_the_champion_back(
     assert len(quick.ran) == ran, "nothing is evaluated on cert for the one that is champion now"
 
 
-def test_a_trial_that_would_read_cert_a_second_time_is_refused(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_trial_that_would_read_cert_a_second_time_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
-    with ledger_module.Ledger.open(run.folder / "ledger.db") as ledger:
-        loop = api.make_loop(run.folder, run.task, ledger)
-        loop.recall()
-        cert = loop.plan_eval("cert")
-        assert cert is not None
-        spec = loop.eval_spec("b2-s1-cert", loop.branches["b2"], 1, "trials/b2-s1/policy", (cert,), "certify")
+    with quick.context(run) as ctx:
+        (cert,) = trial_specs.plans(ctx, "cert")
+        spec = trial_specs.evaluation(
+            ctx, "b2-s1-cert", ctx.branches["b2"], 1, "trials/b2-s1/policy", (cert,), "certify"
+        )
         with pytest.raises(IntegrityError, match="would read the cert split"):
-            loop.run_trials([spec])
+            ctx.run_trials([spec])
 
 
-def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ONE)
     (top,) = [t for t in bodies(run, "topup") if t.branch == "b1"]
     audits, _ = quick.audit_branch(run.folder, "b1")
     assert set(audits[0].per_seed) == {str(s) for s in (1, 2, 3, *top.seeds)}
 
 
-def test_seeds_that_were_added_are_audited_too(
-    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from evotrainer.harness import Harness
-    from evotrainer.records.evidence import HealthReport
-
-    real = Harness.read
-
-    def read(self: Harness, rollouts: Any, subject: str, context: Any) -> HealthReport:
-        report = real(self, rollouts, subject, context)
-        extra = (leak_found("warn"),) if subject.startswith("b1") else ()
-        return report.model_copy(update={"findings": (*report.findings, *extra)})
-
+def test_seeds_that_were_added_are_audited_too(task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def later_seeds_cheat(spec: TrialSpec) -> TrialFinished:
         done = finish(spec)
         if spec.recipe.lr == 1e-5 or spec.seed < 4 or done.world.get("key") != "other":
@@ -258,9 +222,8 @@ def test_seeds_that_were_added_are_audited_too(
         nothing = [s.model_copy(update={"per_task": dict.fromkeys(s.per_task, 0.0), "score": 0.0}) for s in done.scores]
         return done.model_copy(update={"scores": tuple(nothing)})
 
-    monkeypatch.setattr(Harness, "read", read)
-    on_paper(monkeypatch, later_seeds_cheat)
-    run = api.start(task, tmp_path / "run", ["run.rounds=1", "judge.audit=suspects"])
+    quick = Paper(later_seeds_cheat, some_read_history)
+    run = quick.start(task, tmp_path / "run", ["run.rounds=1", "judge.audit=suspects"])
     first, second = [a.audit for a in bodies(run, "audited") if a.audit.branch == "b1"]
     assert not first.confirmed and set(first.per_seed) == {"1", "2", "3"}
     assert second.confirmed and set(second.per_seed) > set(first.per_seed)
@@ -268,8 +231,8 @@ def test_seeds_that_were_added_are_audited_too(
     assert order == ["b1/audited/key", "b1/judged", "b1/audited/key/2", "b1/judged/2"]
     assert [v.kind for v in run.verdicts if v.branch == "b1"] == ["inconclusive", "invalid"]
     assert "b1" in run.state.invalid and run.state.audits_of("b1") == [second]
-    commands.why(run.folder, "b1")
+    why(run.folder, "b1")
     assert "recomputed from the ledger: the same verdict" in capsys.readouterr().out
     before = ids(run)
-    audit_branch(run.folder, "b1")
+    quick.audit_branch(run.folder, "b1")
     assert ids(api.open_run(run.folder)) == before, "it is not paid for twice"

@@ -12,15 +12,16 @@ import pytest
 
 from evotrainer.executors import local
 from evotrainer.executors.local import LocalExecutor, Running
+from evotrainer.executors.process import ProcessCpuClock, descendants_cpu_s
+from evotrainer.executors.scores import split_score
 from evotrainer.executors.spec import TrialSpec, trial_dir
-from evotrainer.executors.worker import Clock, descendants_cpu_s, split_score
 from evotrainer.records.rollout import Rollout, Turn
 
 BURN = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.4: pass\n"
 
 
 def test_cpu_of_live_descendants_is_counted_and_never_taken_back() -> None:
-    clock = Clock(earlier=5.0)
+    clock = ProcessCpuClock(earlier=5.0)
     nested = (
         f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); print(flush=True); sys.stdin.read()"
     )

@@ -12,11 +12,13 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import CaseResult, Limits, Program, Sandbox, shell_launch
-from evotrainer.sandbox.attacks import ESCAPES, RESIDUES, attack_shell
+from evotrainer.sandbox.arena import mounts_of, scene
+from evotrainer.sandbox.attacks import ESCAPES, attack_shell
 from evotrainer.sandbox.cgroups import make_group
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.model import TIERS, Tier
-from evotrainer.sandbox.probes import Probe, mounts_of, scene
+from evotrainer.sandbox.probes import Probe
+from evotrainer.sandbox.residues import RESIDUES
 from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
 from evotrainer.sandbox.tricks import LIMITS, TRICKS
 

@@ -24,7 +24,7 @@ from evotrainer.sandbox.answers import (
 from evotrainer.sandbox.inside import relay
 from evotrainer.sandbox.inside.cases import describe
 from evotrainer.sandbox.model import CaseResult
-from evotrainer.sandbox.values import Budget
+from evotrainer.sandbox.values import NodeLimit
 
 from .frames import DEAR, FRAMES, OUTPUT_BYTES, VERDICTS, Frame, filled
 from .fuzz import mutated
@@ -113,7 +113,7 @@ def test_the_dearest_frames_are_read(name: str) -> None:
 
 
 def test_all_answers_of_a_program_share_one_budget() -> None:
-    mine, line = AnswerLimits(True, OUTPUT_BYTES, MOST_CPU_S, Budget(1000)), filled("[]", 300)
+    mine, line = AnswerLimits(True, OUTPUT_BYTES, MOST_CPU_S, NodeLimit(1000)), filled("[]", 300)
     assert [type(parse_answer(line, mine)) for _ in range(4)] == [CaseResult] * 3 + [Malformed]
     assert isinstance(parse_answer(filled("[]", 300_000), limits()), CaseResult)
     assert isinstance(parse_answer(filled("[]", 330_000), limits()), Malformed), "one answer may not use it all"

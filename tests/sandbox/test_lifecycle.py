@@ -15,12 +15,12 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import Program, Sandbox
+from evotrainer.sandbox.arena import scene
 from evotrainer.sandbox.cgroups import SlotGroup
 from evotrainer.sandbox.interpreter import copy_runtime, readable_by
 from evotrainer.sandbox.jobs import RunJob
 from evotrainer.sandbox.launch import Mechanism
 from evotrainer.sandbox.pool import Lane, run_jobs
-from evotrainer.sandbox.probes import scene
 from evotrainer.sandbox.slot import start_slot
 
 PRINT = Program("print(input())", stdins=("a",))

@@ -126,8 +126,8 @@ def test_git_and_python_work_inside(shell: EpisodeShell) -> None:
 
 def test_a_machine_that_is_killed_is_a_fault_and_never_a_result() -> None:
     shell = EpisodeShell.open()
-    assert shell._started is not None
-    shell._started.process.kill()
+    assert shell._channel.started is not None
+    shell._channel.started.process.kill()
     with pytest.raises(SandboxError, match="episode is lost"):
         shell.run(["true"])
     assert shell.closed
@@ -146,8 +146,8 @@ def test_a_message_that_cannot_be_sent_leaves_no_descriptor_open(shell: EpisodeS
 
 def test_closing_ends_everything() -> None:
     shell = EpisodeShell.open()
-    assert shell._started is not None
-    uid, group = shell._started.uid, shell._started.group
+    assert shell._channel.started is not None
+    uid, group = shell._channel.started.uid, shell._channel.started.group
     shell.run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
     shell.close()
     if os.geteuid() == 0:
@@ -175,7 +175,7 @@ def _processes_of(uid: int) -> int:
 def test_a_shell_dies_with_its_parent() -> None:
     code = (
         "import os, time\nfrom evotrainer.sandbox.shell import EpisodeShell\n"
-        "s = EpisodeShell.open()\nprint(s._started.process.pid, flush=True)\ntime.sleep(60)\n"
+        "s = EpisodeShell.open()\nprint(s._channel.started.process.pid, flush=True)\ntime.sleep(60)\n"
     )
     import sys
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from evotrainer import api, commands
-from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.harness import Harness
-from evotrainer.records.events import TrialFinished
-from evotrainer.records.evidence import Bottleneck, Finding, HealthReport
+from evotrainer import api
+from evotrainer.cli.init import init
 from evotrainer.executors.paper import draw_result
+from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.records.events import TrialFinished
+from evotrainer.records.rollout import Rollout, Turn
 from tests.paper import Paper
 
 QUICK = ["run.rounds=1", "run.branches=1", "judge.max_seeds=3", "run.evolve_harness=false"]
@@ -36,34 +37,37 @@ def finish(spec: TrialSpec) -> TrialFinished:
     return draw_result(spec, solved(spec), key, spec.protocol.knobs, steps=15, tasks=150)
 
 
-def reading(subject: str) -> HealthReport:
-    """A diagnosis of dead groups, with the numbers behind it."""
-    found = Finding(
-        detector="dead_groups",
-        kind="dead_groups",
-        severity="warn",
-        claim="half of the groups are dead",
-        numbers={"dead": 0.5},
-        thresholds={"dead": 0.3},
-    )
-    worst = Bottleneck(name="dead_groups", score=0.7, explanation="no signal", findings=("dead_groups",))
-    return HealthReport(
-        harness="h0", subject=subject, rollouts=0, groups=0, metrics=(), findings=(found,), bottlenecks=(worst,)
-    )
+def rollouts(spec: TrialSpec) -> list[Rollout]:
+    """Search rollouts of words sorted or not: half of the groups fail as one; of the others half is right, of warm ones more."""
+    rng = random.Random(f"{spec.branch}-{spec.seed}")
+    warm = spec.branch != "base" and spec.recipe.temperature > 1
+    out = []
+    for task in range(40):
+        right = [False] * 4 if task % 2 else rng.sample([True, True, warm, False], 4)
+        for k, ok in enumerate(right):
+            said = "".join(rng.choice("abcdefgh") for _ in range(4))
+            out.append(
+                Rollout(
+                    id=f"{spec.trial}-{task}-{k}", task=f"search-{task}", group=f"{spec.trial}-{task}", k=k, split="search",
+                    turns=(Turn("user", f"sort {task}\n"), Turn("assistant", said)), reward=float(ok), tokens=5, finish="stop",
+                    components={"sorted_word": float(ok), "right_letters": float(ok), "brevity": 0.6},
+                    outcome="correct" if ok else "incorrect",
+                )
+            )  # fmt: skip
+    return out
 
 
 @pytest.fixture
-def paper(monkeypatch: pytest.MonkeyPatch) -> list[TrialSpec]:
-    """Trials on paper; returns the specifications that ran, in order."""
-    monkeypatch.setattr(Harness, "read", lambda self, rollouts, subject, context=None: reading(subject))
-    return on_paper(monkeypatch, finish)
+def paper() -> Paper:
+    """Trials on paper, whose readings find dead groups."""
+    return Paper(finish, rollouts)
 
 
 @pytest.fixture(scope="session")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scaffolded task, as `evotrainer init` writes it."""
     folder = tmp_path_factory.mktemp("scaffold") / "letters"
-    commands.init(folder, "")
+    init(folder)
     return folder / "task.toml"
 
 
@@ -71,12 +75,12 @@ Go = Callable[..., api.Run]
 
 
 @pytest.fixture
-def go(paper: list[TrialSpec], letters: Path, tmp_path: Path) -> Go:
+def go(paper: Paper, letters: Path, tmp_path: Path) -> Go:
     """Start a run on paper; `changes`: the fixed agent's list, none: the statistical agent."""
 
     def start(name: str, *overrides: str, changes: str = "") -> api.Run:
         agent = ["run.agent=fixed", f"run.agent_options.interventions=[{changes}]"] if changes else []
-        return api.start(letters, tmp_path / name, [*QUICK, *agent, *overrides])
+        return paper.start(letters, tmp_path / name, [*QUICK, *agent, *overrides])
 
     return start
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evotrainer import commands
 from evotrainer.agents.forecasting import promotion_chances
+from evotrainer.cli.forecasts import forecasts as forecasts_command
 from evotrainer.projections.forecasts import Forecasted, crps, forecasts, score, score_one
-from evotrainer.records.evidence import Bar
+from evotrainer.records.briefing import PromotionThreshold
 
 from .conftest import Go
 
@@ -67,7 +67,7 @@ def test_nothing_measured_is_said_so() -> None:
 
 
 def test_promotion_chances_follow_bar_and_rivals() -> None:
-    bar = Bar(gain=0.03, se=0.01)
+    bar = PromotionThreshold(gain=0.03, se=0.01)
     (alone,) = promotion_chances([(0.03, 0.01)], bar, 1)
     assert alone == pytest.approx(0.5, abs=0.03)
     twins = promotion_chances([(0.03, 0.01), (0.03, 0.01)], bar, 2)
@@ -80,10 +80,10 @@ def test_a_run_with_the_statistical_agent_is_scored(go: Go, capsys: pytest.Captu
     rows = forecasts(run.events())
     assert {r.branch for r in rows} == {b for b, x in run.state.branches.items() if x.intervention and x.verdict}
     assert all(r.promote is not None and 0 <= r.promote <= 1 and r.sd > 0 for r in rows)
-    commands.forecasts([run.folder, run.folder], as_json=True)
+    forecasts_command([run.folder, run.folder], as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["scores"][0]["agent"] == "statistical" and told["scores"][0]["branches"] == 2 * len(rows)
-    commands.forecasts([run.folder], as_json=False)
+    forecasts_command([run.folder])
     assert "Brier" in capsys.readouterr().out
     page = run.report().read_text()
     assert 'class="calibration"' in page and "Forecasts of the statistical agent" in page

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api, commands
+from evotrainer import api
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import repeated
+from evotrainer.cli.cases import cases as cases_command
 from evotrainer.projections.history import Now, cases, changed_since, likeness, trace
-from evotrainer.records.evidence import Briefing, Finding, Intervention, Prediction, Proposal
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.findings import Finding
+from evotrainer.records.interventions import Intervention, Prediction
 
-from .conftest import COLD, QUICK, WARM, Go
+from .conftest import QUICK, WARM, Go
 
 
 def iv(recipe: Any, factor: str, new: Any, **more: str) -> Intervention:
@@ -62,7 +65,7 @@ def again(letters: Any, paper: Any, tmp_path: Any) -> tuple[api.Run, Scripted]:
         ],
     )
     more = ["run.rounds=2", "run.branches=2", "run.veto=false"]
-    return api.start(letters, tmp_path / "run", [*QUICK, *more], agent=agent), agent
+    return paper.start(letters, tmp_path / "run", [*QUICK, *more], agent=agent), agent
 
 
 def test_a_repetition_is_refused_unless_what_it_cites_has_changed(again: tuple[api.Run, Scripted]) -> None:
@@ -98,7 +101,7 @@ def test_cases_tell_seen_tried_expected_happened(again: tuple[api.Run, Scripted]
     run, agent = again
     told = cases(run.events())
     assert [c.branch for c in told] == ["b1", "b2", "b3"]
-    assert told[1].seen == {"dead_groups": 0.7} and told[1].kind == "promote" and told[1].effect is not None
+    assert told[1].seen == {"dead_groups": 0.47} and told[1].kind == "promote" and told[1].effect is not None
     assert told[1].came_true is True and told[2].reopens == "b1"
     assert [c.likeness for c in agent.briefings[2].cases] == [1.0, 1.0]
 
@@ -116,10 +119,10 @@ def test_the_trace_has_every_proposal_with_its_fate(
         (2, "refused", ""),
     ]
     assert all(t.reason for t in rows)
-    commands.cases(run.folder, trace=True, as_json=True)
+    cases_command(run.folder, trace=True, as_json=True)
     assert len(json.loads(capsys.readouterr().out)) == len(rows)
     for way in (True, False):
-        commands.cases(run.folder, trace=way, as_json=False)
+        cases_command(run.folder, trace=way)
     out = capsys.readouterr().out
     assert "refused" in out and "came true" in out
 
@@ -131,15 +134,11 @@ def test_what_a_statistical_agent_considered_is_in_the_trace(go: Go) -> None:
     assert not any(t.index is not None for t in rows)
 
 
-def test_vetoed_proposals_say_what_the_backtest_said(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evotrainer.records.evidence import Backtest
-    from evotrainer.run.loop import Loop
-
-    no = Backtest(factor="temperature", verdict="contradicts", reason="the replay says no")
-    monkeypatch.setattr(Loop, "replay", lambda self, iv, rollouts: no)
-    run = go("run", changes=COLD)
+def test_vetoed_proposals_say_what_the_backtest_said(go: Go) -> None:
+    run = go("run", changes='{factor="rewards",new={right_letters=1.0,brevity=0.5}}')
+    (said,) = [e.body.backtest for e in run.events() if e.kind == "backtested"]
     (row,) = trace(run.events())
-    assert (row.fate, row.reason) == ("vetoed", "the replay says no")
+    assert (row.fate, row.reason) == ("vetoed", said.reason) and "same gradient" in said.reason
 
 
 def test_a_closed_world_and_another_harness_are_assumptions(go: Go) -> None:

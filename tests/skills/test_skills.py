@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from evotrainer import commands
 from evotrainer.agents.belief import informed
-from evotrainer.agents.moves import Candidate, Move, Variant
+from evotrainer.agents.moves import CandidateMove, Move, Variant
+from evotrainer.cli.skills_export import skills_export
+from evotrainer.cli.skills_validate import skills_validate
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.projections.skills import Proof, Skill, SkillTrial, advise, direction, pool, skill_name
+from evotrainer.projections.skills import Skill, advise, direction, pool, skill_name
 from evotrainer.records.chain import chain_hash
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.skills import Proof, SkillTrial
 from evotrainer.skills import check_format, check_skill, content_hash, merge, read_skill, rendered_hash, write_skill
 
 NOW = "2026-11-01T00:00:00.000+00:00"
@@ -170,10 +172,10 @@ def test_merging_is_the_same_in_any_order() -> None:
     assert a.without("a" * 64) is None
 
 
-def candidate(recipe: Recipe, mean: float = 0.01, sd: float = 0.02) -> Candidate:
+def candidate(recipe: Recipe, mean: float = 0.01, sd: float = 0.02) -> CandidateMove:
     move = Move("warm", "temperature", "signal", {}, lambda _: (), "")
     child = recipe.with_factor("temperature", 1.3)
-    return Candidate(move, Variant(1.3), "temperature", child, "dead_groups", mean, sd, 1.0)
+    return CandidateMove(move, Variant(1.3), "temperature", child, "dead_groups", mean, sd, 1.0)
 
 
 def told(**context: str) -> Any:
@@ -234,7 +236,7 @@ def test_invalid_trials_count_as_losses() -> None:
 def test_where_there_is_no_skill_nothing_is_valid_and_nothing_is_copied(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="no skills in"):
-        commands.skills_validate(tmp_path / "empty", [], as_json=False)
+        skills_validate(tmp_path / "empty")
     with pytest.raises(StoreError, match="no skill in"):
-        commands.skills_export(tmp_path / "empty", [], tmp_path / "out")
+        skills_export(tmp_path / "empty", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

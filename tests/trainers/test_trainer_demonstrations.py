@@ -10,19 +10,19 @@ import pytest
 import torch
 from reverse_world import GuessWorld, ReverseWorld, prompt
 
-from evotrainer.config.task import Shape, WarmStart
+from evotrainer.config.task import PolicyShape, WarmStart
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.executors.warm import make_base
 from evotrainer.testing import check_environment
 from evotrainer.trainers.embedded import load_policy, warm_start
 from evotrainer.trainers.embedded.attempts import run_attempts
 from evotrainer.trainers.embedded.forward import score
-from evotrainer.trainers.embedded.packing import Row, pack
+from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, build_tokenizer
 from evotrainer.trainers.embedded.update import demo_rows, sft_backward
 
-TINY = Shape(width=36, layers=1, heads=3, mlp=32, context=64)
+TINY = PolicyShape(width=36, layers=1, heads=3, mlp=32, context=64)
 
 
 class DrilledWorld(GuessWorld):
@@ -54,7 +54,7 @@ def test_a_demonstration_has_the_tokens_of_the_sampled_transcript(base: Path) ->
         canonical = [i for x in demo[1::2] for i in loaded.tokenizer.encode(x)] == [i for i in a.sampled if i != EOS]
         if whole and canonical:
             (row,) = demo_rows([demo], loaded.tokenizer)
-            assert row == Row(0, *(getattr(a.row(0), k) for k in ("prompt", "tokens", "loss")))
+            assert row == TrainRow(0, *(getattr(a.row(0), k) for k in ("prompt", "tokens", "loss")))
             compared += 1
     assert compared > 60, "most transcripts end both actions with <eos>"
 
@@ -75,7 +75,7 @@ def test_the_sft_loss_is_the_mean_over_action_tokens(base: Path) -> None:
     rows = demo_rows([(prompt("123"), "321", "again: 321 -> ", "321"), (prompt("45"), "54")], loaded.tokenizer)
     sampled = []
     for r in rows:
-        lp, _ = score(load_policy(base).policy, pack([Row(0, r.prompt, r.tokens)], loaded.policy.shape))
+        lp, _ = score(load_policy(base).policy, pack([TrainRow(0, r.prompt, r.tokens)], loaded.policy.shape))
         sampled += [x for x, b in zip(lp.tolist(), r.loss or [True] * len(r.tokens), strict=True) if b]
     assert sft_backward(loaded.policy, rows) == pytest.approx(-sum(sampled) / len(sampled), abs=1e-5)
 

@@ -13,9 +13,9 @@ import torch
 from evotrainer.errors import TrainerError
 from evotrainer.trainers.embedded.folder import load_policy, save_policy
 from evotrainer.trainers.embedded.forward import logits, score
-from evotrainer.trainers.embedded.packing import Row, batches, pack
+from evotrainer.trainers.embedded.packing import TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, CHARS, Tokenizer, build_tokenizer
 
 WORDS = ["print(", "print", "int(input())", "for x in ", "\n    ", "100", "<eos>"]
@@ -24,7 +24,9 @@ TEXT = 'for x in range(100):\n    print(int(input()), "<eos> <pad>")\n'
 
 def make(tmp: Path, dtype: str = "float32", seed: int = 0) -> tuple[Policy, Tokenizer, Path]:
     tokenizer = build_tokenizer(WORDS, "test-1")
-    policy = Policy(Shape(len(tokenizer), d=48, layers=3, heads=6, kv_heads=2, hidden=72, context=128)).init(seed)
+    policy = Policy(DecoderShape(len(tokenizer), d=48, layers=3, heads=6, kv_heads=2, hidden=72, context=128)).init(
+        seed
+    )
     for name, w in policy.weights.items():
         if "norm" in name:
             w.uniform_(0.5, 1.5)
@@ -124,12 +126,12 @@ def test_a_policy_with_nan_is_refused(tmp_path: Path) -> None:
 
 def test_a_bad_shape_is_one_line() -> None:
     with pytest.raises(TrainerError, match="multiple of kv_heads"):
-        Shape(100, d=64, heads=4, kv_heads=3)
+        DecoderShape(100, d=64, heads=4, kv_heads=3)
     with pytest.raises(TrainerError, match="even multiple of heads"):
-        Shape(100, d=65, heads=4, kv_heads=2)
+        DecoderShape(100, d=65, heads=4, kv_heads=2)
 
 
-def _rows(n: int) -> list[Row]:
+def _rows(n: int) -> list[TrainRow]:
     gen = torch.Generator().manual_seed(n)
 
     def ids(k: int) -> tuple[int, ...]:
@@ -138,15 +140,15 @@ def _rows(n: int) -> list[Row]:
     out = []
     for g in range(n):
         prompt = (BOS, *ids(3 * g))
-        out += [Row(len(out) + k, prompt, ids(1 + (5 * g + 7 * k) % 11)) for k in range(1 + 2 * g)]
-        out.append(Row(len(out), prompt, out[-1].tokens))
+        out += [TrainRow(len(out) + k, prompt, ids(1 + (5 * g + 7 * k) % 11)) for k in range(1 + 2 * g)]
+        out.append(TrainRow(len(out), prompt, out[-1].tokens))
     return out
 
 
 def test_sharing_prompts_and_splitting_batches_changes_no_logprob_and_no_gradient() -> None:
     """One pack, micro-batches, and every row alone give the same numbers."""
     tokenizer = build_tokenizer(WORDS, "v")
-    shape = Shape(len(tokenizer), d=32, layers=2, heads=4, kv_heads=2, hidden=48, context=64)
+    shape = DecoderShape(len(tokenizer), d=32, layers=2, heads=4, kv_heads=2, hidden=48, context=64)
     rows = _rows(5)
     results = []
     for chunks in ([rows], list(batches(rows, 24)), [[r] for r in rows]):
@@ -167,10 +169,10 @@ def test_sharing_prompts_and_splitting_batches_changes_no_logprob_and_no_gradien
 
 
 def test_only_masked_tokens_count_in_a_transcript() -> None:
-    shape = Shape(99, d=32, layers=2, heads=2, kv_heads=1, hidden=48, context=64)
+    shape = DecoderShape(99, d=32, layers=2, heads=2, kv_heads=1, hidden=48, context=64)
     policy = Policy(shape).init(0)
-    row = Row(0, (2, 7, 8), (9, 10, 11, 12, 13))
-    masked = Row(0, row.prompt, row.tokens, (True, False, False, True, True))
+    row = TrainRow(0, (2, 7, 8), (9, 10, 11, 12, 13))
+    masked = TrainRow(0, row.prompt, row.tokens, (True, False, False, True, True))
     whole, _ = score(policy, pack([row], shape))
     part, _ = score(policy, pack([masked], shape))
     assert torch.allclose(part, whole[[0, 3, 4]], atol=1e-6)

@@ -7,13 +7,13 @@ import torch
 
 from evotrainer.errors import TrainerError
 from evotrainer.trainers.embedded.forward import logits, score
-from evotrainer.trainers.embedded.packing import Row, pack
+from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import Samples, SamplingParams, sample
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD
 
-SHAPE = Shape(20, d=32, layers=3, heads=4, kv_heads=2, hidden=48, context=96)
+SHAPE = DecoderShape(20, d=32, layers=3, heads=4, kv_heads=2, hidden=48, context=96)
 PROMPTS = [(BOS, *range(5, 5 + n)) for n in (7, 1, 0, 12, 4)]
 
 
@@ -38,7 +38,7 @@ def test_recomputed_logprobs_and_entropies_match_the_samplers(policy: Policy, te
     s = draw(policy, SamplingParams(40, temperature), group)
     assert len(set(s.lengths.tolist())) > 5, "rows must finish at different steps"
     for r, n in enumerate(s.lengths.tolist()):
-        row = Row(r, PROMPTS[r // group], tuple(s.tokens[r, :n].tolist()))
+        row = TrainRow(r, PROMPTS[r // group], tuple(s.tokens[r, :n].tolist()))
         lp, ent = score(policy, pack([row], SHAPE), temperature)
         assert (lp - s.logprobs[r, :n]).abs().max() < 1e-4
         assert (ent - s.entropies[r, :n]).abs().max() < 1e-4
@@ -124,7 +124,7 @@ def test_greedy_equals_transformers_greedy(policy: Policy) -> None:
 def test_bf16_sampling_stays_near_the_fp32_distribution(policy: Policy) -> None:
     s = draw(policy, SamplingParams(10, dtype=torch.bfloat16))
     n = int(s.lengths[0])
-    lp, _ = score(policy, pack([Row(0, PROMPTS[0], tuple(s.tokens[0, :n].tolist()))], SHAPE))
+    lp, _ = score(policy, pack([TrainRow(0, PROMPTS[0], tuple(s.tokens[0, :n].tolist()))], SHAPE))
     gap = (lp - s.logprobs[0, :n]).abs().max()
     assert 0 < gap < 0.2
 

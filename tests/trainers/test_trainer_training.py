@@ -258,7 +258,7 @@ def test_evaluations_pair_by_seed_and_never_share_ids_by_accident(base: Path) ->
     assert all(len(r.token_ids or ()) == len(r.logprobs or ()) == r.tokens for r in one)
     other_branch = evaluate(identity=replace(ME, branch="b1"))
     assert [r.completion for r in other_branch] == [r.completion for r in one]
-    variants = [one, other_branch, evaluate(greedy=True), evaluate(knobs={"length": 2}), evaluate(step=3)]
+    variants = [one, other_branch, evaluate(greedy=True), evaluate(env_knobs={"length": 2}), evaluate(step=3)]
     ids = [r.id for v in variants for r in v]
     assert len(set(ids)) == len(ids)
     greedy = variants[2]

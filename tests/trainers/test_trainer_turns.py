@@ -12,9 +12,9 @@ from talk_world import MoodyWorld, TalkWorld
 
 from evotrainer.trainers.embedded import attempts as module
 from evotrainer.trainers.embedded import decoder, load_policy, sampler
-from evotrainer.trainers.embedded.attempts import Attempt, run_attempts
+from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
 from evotrainer.trainers.embedded.forward import score
-from evotrainer.trainers.embedded.packing import Row, pack
+from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import EOS, Tokenizer
@@ -38,7 +38,7 @@ def wide(toy: tuple[Policy, Tokenizer]) -> tuple[Policy, Tokenizer]:
 
 def attempt(
     model: tuple[Policy, Tokenizer], params: SamplingParams, group: int = 5, world: ReverseWorld | None = None
-) -> list[Attempt]:
+) -> list[EmbeddedAttempt]:
     world = world or TalkWorld()
     plan = [(t, range(group)) for t in world.tasks("train")]
     return run_attempts(
@@ -46,7 +46,7 @@ def attempt(
     )
 
 
-def same(a: list[Attempt], b: list[Attempt], tolerance: float = 1e-5) -> None:
+def same(a: list[EmbeddedAttempt], b: list[EmbeddedAttempt], tolerance: float = 1e-5) -> None:
     assert len(a) == len(b)
     for x, y in zip(a, b, strict=True):
         assert (x.task.id, x.k, x.prompt, x.ids, x.loss, x.finish) == (
@@ -62,7 +62,7 @@ def same(a: list[Attempt], b: list[Attempt], tolerance: float = 1e-5) -> None:
         assert x.entropies == pytest.approx(y.entropies, abs=tolerance)
 
 
-def turns(a: Attempt) -> int:
+def turns(a: EmbeddedAttempt) -> int:
     return len(a.episode.turns) // 2
 
 
@@ -158,7 +158,7 @@ def test_packed_transcripts_have_the_loss_and_gradients_of_separate_rows(base: P
     rows = [a.row(i) for i, a in enumerate(attempt((policy, loaded.tokenizer), SamplingParams(9, 0.6), 6))]
     weight = torch.randn(len(rows), generator=torch.Generator().manual_seed(1))
 
-    def gradients(parts: list[list[Row]]) -> tuple[dict[int, list[float]], torch.Tensor]:
+    def gradients(parts: list[list[TrainRow]]) -> tuple[dict[int, list[float]], torch.Tensor]:
         assert policy.grad is not None
         policy.grad.zero_()
         found: dict[int, list[float]] = {}

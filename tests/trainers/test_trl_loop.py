@@ -9,7 +9,7 @@ import pytest
 from trl_base import fork_trials
 
 from evotrainer.api import Run, start
-from evotrainer.executors.ray.supervisor import ENDED
+from evotrainer.executors.ray.job import ENDED
 from evotrainer.records.events import TrialFinished
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")
@@ -49,8 +49,9 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from evotrainer.executors.ray.artifacts import Artifacts
-    from evotrainer.executors.ray.path_map import Inputs
-    from evotrainer.executors.ray.supervisor import Job, Keeper, versions
+    from evotrainer.executors.ray.inputs import Inputs
+    from evotrainer.executors.ray.job import NodeJob, versions
+    from evotrainer.executors.ray.supervisor import NodeSupervisor
     from evotrainer.executors.spec import read_spec
     from evotrainer.trainers.trl import load_model
 
@@ -72,10 +73,10 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
         trees, files = Inputs(moved, ()).of(spec)
         url = f"file://{tmp_path}/bucket"
         Artifacts(url, "k").put_inputs(files)
-        job = Job(
+        job = NodeJob(
             key="k", run=spec.run, spec=spec.model_dump_json(), trial=spec.trial, attempt=1, run_dir="", artifacts=url,
             inputs=tuple(trees), scratch=str(tmp_path / "node"), versions=versions())  # fmt: skip
-        keeper = Keeper(job.pack())
+        keeper = NodeSupervisor(job.pack())
         report: dict[str, Any] = {}
         while report.get("state") not in ENDED:
             report = keeper.watch(report.get("number", -1), 5.0)

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from evotrainer.api import preflight
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.load import load_task
 from evotrainer.config.preflight import base_identity, fingerprints
-from evotrainer.config.task import load_task, resolve_base
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.hub import looks_like_id, parse_pinned, pinned
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers import check_recipes
 from evotrainer.trainers.trl import mapping, options
-from evotrainer.trainers.trl.chat import Transcript, messages
+from evotrainer.trainers.trl.chat import ChatCodec, messages
 from evotrainer.trainers.trl.mapping import MAPPING, OWN, config_fields
 from evotrainer.trainers.trl.options import TrlOptions
 
@@ -215,7 +216,7 @@ def text(ids: list[int]) -> str:
 def test_prompts_observations_and_demonstrations_are_the_templates() -> None:
     from evotrainer.records.rollout import Turn
 
-    t = Transcript(Turns(), [ord("]")])
+    t = ChatCodec(Turns(), [ord("]")])
     assert text(t.prompt([Turn("system", "s"), Turn("user", "q"), Turn("tool", "r")])) == "[s:s][u:q\nr][a:"
     assert text(t.observation([Turn("tool", "seen")], ended=True)) == "[u:seen][a:"
     assert text(t.observation([Turn("tool", "seen")], ended=False)) == "][u:seen][a:"
@@ -231,14 +232,14 @@ def test_prompts_observations_and_demonstrations_are_the_templates() -> None:
 def test_without_a_template_texts_follow_one_another() -> None:
     from evotrainer.records.rollout import Turn
 
-    t = Transcript(Turns(), [ord("]")], chat=False)
+    t = ChatCodec(Turns(), [ord("]")], chat=False)
     assert text(t.prompt([Turn("user", "q")])) == "^q" and text(t.observation([Turn("tool", "seen")], True)) == "^seen"
 
 
 def test_a_template_that_forgets_earlier_turns_is_read_behind_the_action() -> None:
     from evotrainer.records.rollout import Turn
 
-    t = Transcript(Turns(forgetful=True), [ord("]")])
+    t = ChatCodec(Turns(forgetful=True), [ord("]")])
     assert text(t.observation([Turn("tool", "seen")], True)) == "[u:seen][a:"
     assert text(t.observation([Turn("tool", "seen")], False)) == "][u:seen][a:"
     assert not t.note
@@ -247,7 +248,7 @@ def test_a_template_that_forgets_earlier_turns_is_read_behind_the_action() -> No
 def test_a_template_that_cannot_carry_turns_is_refused() -> None:
     from evotrainer.records.rollout import Turn
 
-    for bad in (Transcript(Turns(silent=True), [ord("]")]), Transcript(Turns(forgetful=True), [ord("$")])):
+    for bad in (ChatCodec(Turns(silent=True), [ord("]")]), ChatCodec(Turns(forgetful=True), [ord("$")])):
         with pytest.raises(
             TrainerError, match="turns cannot be appended; give the policy a prefix-preserving template"
         ):
@@ -256,4 +257,4 @@ def test_a_template_that_cannot_carry_turns_is_refused() -> None:
     plain = Turns()
     plain.chat_template = ""
     with pytest.raises(ConfigError, match="has no chat template; set it to auto or false"):
-        Transcript(plain, [1], chat=True)
+        ChatCodec(plain, [1], chat=True)

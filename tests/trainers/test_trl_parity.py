@@ -14,11 +14,11 @@ import torch
 
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.trainers.embedded import update as update_module
-from evotrainer.trainers.embedded.attempts import Attempt
+from evotrainer.trainers.embedded.attempts import EmbeddedAttempt
 from evotrainer.trainers.embedded.folder import save_policy
 from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, build_tokenizer
 from evotrainer.trainers.embedded.update import Example, Sums, _accumulate, _micros, normaliser
 
@@ -38,7 +38,7 @@ TRL_LOSS: dict[str, dict[str, Any]] = {
 
 
 def _policy(seed: int, vocab: int) -> Policy:
-    policy = Policy(Shape(vocab, d=32, layers=2, heads=4, kv_heads=2, hidden=48, context=64), True).init(seed)
+    policy = Policy(DecoderShape(vocab, d=32, layers=2, heads=4, kv_heads=2, hidden=48, context=64), True).init(seed)
     gen = torch.Generator().manual_seed(seed)
     for name, w in policy.weights.items():
         if "norm" in name:
@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def _attempts(vocab: int) -> list[Attempt]:
+def _attempts(vocab: int) -> list[EmbeddedAttempt]:
     """Three groups; one attempt is cut at MAX_TOKENS; sampling log-probabilities are a little off."""
     rng = random.Random(5)
     out = []
@@ -73,7 +73,7 @@ def _attempts(vocab: int) -> list[Attempt]:
             ids = [rng.randrange(4, vocab) for _ in range(n)]
             if not cut:
                 ids[-1] = EOS
-            a = Attempt(None, k, None, prompt, ids, [True] * n, finish="length" if cut else "stop")
+            a = EmbeddedAttempt(None, k, None, prompt, ids, [True] * n, finish="length" if cut else "stop")
             a.logprobs = [-rng.uniform(3, 6) for _ in range(n)]
             out.append(a)
     return out

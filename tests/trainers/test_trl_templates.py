@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from evotrainer.api import preflight
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.trainers import check_turns
-from evotrainer.trainers.trl.chat import SWAPPED, Transcript, check_policy_turns
+from evotrainer.trainers.trl.chat import SWAPPED, ChatCodec, check_policy_turns
 from evotrainer.trainers.trl.options import TrlOptions
 
 trl = pytest.importorskip("trl")
@@ -52,10 +52,10 @@ def bundled(name: str) -> str:
     return (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
 
 
-def transcript(name: str, **kwargs: Any) -> Transcript:
+def transcript(name: str, **kwargs: Any) -> ChatCodec:
     tokenizer = tokenizer_of(bundled(name))
     stops = [tokenizer.convert_tokens_to_ids(t) for t in SPECIAL[1:]]
-    return Transcript(tokenizer, stops, kwargs=kwargs)
+    return ChatCodec(tokenizer, stops, kwargs=kwargs)
 
 
 @pytest.mark.parametrize("name", ["qwen3", "qwen3_5_nothink", "qwen3_5_think", "qwen3_6"])

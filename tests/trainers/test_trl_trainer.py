@@ -19,7 +19,7 @@ from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.testing import check_trainer
-from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest, TrainResult, World
+from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.trl import TrlTrainer
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")
@@ -41,7 +41,7 @@ def recipe(**factors: Any) -> Recipe:
 def run(
     base: Path,
     work: Path,
-    world: World = WORLD,
+    world: TrainerEnvironment = WORLD,
     seed: int = 1,
     options: dict[str, Any] | None = None,
     checkpoint_every: int = 1,
@@ -327,7 +327,7 @@ def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(b
 
 def test_an_evaluation_is_the_same_twice_and_in_task_order(base: Path) -> None:
     ask = EvalRequest(Identity("r", "b3", 7), recipe(max_turns=2), base, "gate", 0, attempts=3, tasks=5)
-    world: World = GuessWorld(n=16, length=1)
+    world: TrainerEnvironment = GuessWorld(n=16, length=1)
     one, two = ([*chain(*TrlTrainer().evaluate(ask, world, lambda _: None))] for _ in range(2))
     assert [r.turns for r in one] == [r.turns for r in two] and len({r.id for r in one}) == 15
     assert [r.task for r in one[::3]] == [f"gate-{i}" for i in range(5)]
@@ -337,7 +337,7 @@ def test_an_evaluation_is_the_same_twice_and_in_task_order(base: Path) -> None:
 
 def test_a_policy_of_the_embedded_trainer_says_the_same_through_transformers(tmp_path: Path) -> None:
     """Several turns, no chat template: greedy rollouts are equal to the token, and TRL trains from there."""
-    from evotrainer.config.task import resolve_base
+    from evotrainer.config.bases import resolve_base
     from evotrainer.envs import open_environment
     from evotrainer.trainers import get_trainer
 

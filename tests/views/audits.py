@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evotrainer.harness.columns.source import Held
+from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.importers.base import Skipped
-from evotrainer.records.evidence import Bottleneck, Finding, HealthReport, MetricValue, Quote
+from evotrainer.records.findings import Bottleneck, Finding, HealthReport, MetricValue, Quote
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
-from evotrainer.studies.audit import Audit, Reading, SourceReport, audit
+from evotrainer.studies.audit import RolloutAudit, SourceReport, SubjectReading, audit
 from evotrainer.studies.audit.quoted import quoted_name
 from evotrainer.studies.audit.units import Opened
 
@@ -52,7 +52,7 @@ def write_steps(path: Path, steps: int = 6, tasks: int = 8, k: int = 8) -> Path:
     return path
 
 
-def read(path: Path) -> Audit:
+def read(path: Path) -> RolloutAudit:
     return audit([path], workers=1)
 
 
@@ -89,7 +89,7 @@ def nested(depth: int) -> Any:
     return out
 
 
-def hostile() -> Audit:
+def hostile() -> RolloutAudit:
     """Attack text in every string of an audit."""
     held = [hostile_rollout(i) for i in IDS]
     quotes = tuple(Quote(rollout=quoted_name(r), text="window.pwned=1" + CLAIM, note=CLAIM) for r in held[:-1])
@@ -121,7 +121,7 @@ def hostile() -> Audit:
     )
     curve = tuple({"step": float(i), "reward": i / 9, f"rewards/{NAMES[0]}/mean": 0.5, CLAIM: 1.0} for i in range(9))
     assumed = {"proxy": [CLAIM, NAMES[1]], "paid": dict.fromkeys(NAMES[:2], 1.0), CLAIM: CLAIM}
-    clean_id = Reading(CLAIM, health, curve, assumed)
+    clean_id = SubjectReading(CLAIM, health, curve, assumed)
     skipped = tuple(Skipped(f"line {i} {CLAIM}", CLAIM) for i in range(1000))
     report = SourceReport(f"/logs/{CLAIM}.jsonl", "jsonl", len(held), {CLAIM: 3}, skipped, (clean_id, clean_id))
-    return Audit((report,), (Skipped(CLAIM, CLAIM),), (Opened([Held(held)]),))
+    return RolloutAudit((report,), (Skipped(CLAIM, CLAIM),), (Opened([InMemoryRollouts(held)]),))

@@ -14,22 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.records import events as ev
-from evotrainer.records.evidence import (
-    Backtest,
-    Bottleneck,
-    Effect,
-    Finding,
-    GateResult,
-    HealthReport,
-    Intervention,
-    MetricValue,
-    Prediction,
-    Proposal,
-    Quote,
-    Verdict,
-)
-from evotrainer.records.recipe import Frozen, Recipe
-from evotrainer.records.rollout import Rollout, Turn, rollout_id
+from evotrainer.records.briefing import Proposal
+from evotrainer.records.findings import Bottleneck, Finding, HealthReport, MetricValue, Quote
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.interventions import Backtest, Intervention, Prediction
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Rollout, Turn, groups_of, rollout_id
+from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
 RUN = "quickstart"
 STEPS = 30
@@ -438,7 +429,7 @@ def story() -> list[tuple[str, str, Frozen]]:
             add("backtested", "r1/backtested/3", ev.Backtested(round=1, index=3, intervention=extra[0], vetoed=True,
                 backtest=Backtest(factor="length", verdict="contradicts", reason="97% of the rollouts would earn the "
                 "bonus: it is a constant and gives no signal", numbers={"coverage": 0.97}, rollouts=288)))  # fmt: skip
-            add("gate", "r1/gate/intervention", ev.HumanGate(round=1, where="intervention", answer="APPROVE",
+            add("gate", "r1/gate/intervention", ev.HumanApproval(round=1, where="intervention", answer="APPROVE",
                 feedback="Go ahead, but watch the format component."))  # fmt: skip
         if n == 2:
             add("refused", "r2/refused/3", ev.Refused(round=2, index=3, intervention=extra[0],
@@ -503,7 +494,6 @@ def build_run(
 ) -> Path:
     """Write the run. `until`: id of the last event (a killed run); `body`, `rollout`: what to write in their place."""
     from evotrainer.records.ledger import Ledger
-    from evotrainer.records.rollout import groups_of
     from evotrainer.records.store import RolloutStore
 
     specs = {s.name: s for s in (BASE, *SPECS)}

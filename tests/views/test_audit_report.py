@@ -14,9 +14,10 @@ import pytest
 from evotrainer.errors import StoreError
 from evotrainer.records.ingest import ingest
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
-from evotrainer.studies.audit import Audit, audit, sources, units
+from evotrainer.studies.audit import RolloutAudit, audit, sources, units
 from evotrainer.studies.audit.quoted import fetch, quoted_name, write_html
 from evotrainer.views import audit as page
+from evotrainer.views.audit_model import view_of
 from evotrainer.views.rollouts import fitted_entry
 
 from .audits import IDS, hostile, hostile_rollout, read, write_steps
@@ -24,7 +25,7 @@ from .conftest import ATTACK
 
 
 @pytest.fixture(scope="module")
-def steps(tmp_path_factory: pytest.TempPathFactory) -> Audit:
+def steps(tmp_path_factory: pytest.TempPathFactory) -> RolloutAudit:
     return read(write_steps(tmp_path_factory.mktemp("steps") / "steps.jsonl"))
 
 
@@ -38,7 +39,7 @@ def visible(text: str) -> str:
     return re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
 
 
-def test_the_page_says_what_was_found_and_what_was_not(steps: Audit, tmp_path: Path) -> None:
+def test_the_page_says_what_was_found_and_what_was_not(steps: RolloutAudit, tmp_path: Path) -> None:
     out = write_html(steps, tmp_path / "a.html")
     text = visible(out.read_text())
     assert out == tmp_path / "a.html"
@@ -52,7 +53,7 @@ def test_the_page_says_what_was_found_and_what_was_not(steps: Audit, tmp_path: P
     assert "None" not in text.replace("None of them", "")
 
 
-def test_every_quote_of_an_ordinary_audit_can_be_read(steps: Audit, tmp_path: Path) -> None:
+def test_every_quote_of_an_ordinary_audit_can_be_read(steps: RolloutAudit, tmp_path: Path) -> None:
     text = write_html(steps, tmp_path / "a.html").read_text()
     data = data_of(text)
     assert "not in this file" not in visible(text)
@@ -64,7 +65,7 @@ def test_every_quote_of_an_ordinary_audit_can_be_read(steps: Audit, tmp_path: Pa
     assert data["weights"]["s0-0"] == {"visible": 1.0}
 
 
-def test_curves_over_steps_with_the_proxy_pair_first(steps: Audit, tmp_path: Path) -> None:
+def test_curves_over_steps_with_the_proxy_pair_first(steps: RolloutAudit, tmp_path: Path) -> None:
     curve = data_of(write_html(steps, tmp_path / "a.html").read_text())["curves"]["s0-0"]
     assert curve["trials"][0]["x"] == [0, 1, 2, 3, 4, 5]
     want = ["reward", "score", "rewards/visible/mean", "rewards/hidden/mean", "frac_reward_zero_std"]
@@ -73,17 +74,19 @@ def test_curves_over_steps_with_the_proxy_pair_first(steps: Audit, tmp_path: Pat
     assert page.curves([{"x": 1.0}, {"x": 2.0}]) is None
 
 
-def test_without_a_fetcher_quotes_are_shown_and_say_that_the_rollout_is_not_there(steps: Audit, tmp_path: Path) -> None:
+def test_without_a_fetcher_quotes_are_shown_and_say_that_the_rollout_is_not_there(
+    steps: RolloutAudit, tmp_path: Path
+) -> None:
     text = page.write_audit(steps, tmp_path / "a.html").read_text()
     assert "not in this file" in text
     assert data_of(text)["rollouts"] == {}
 
 
-def test_the_same_audit_gives_the_same_bytes(steps: Audit, tmp_path: Path) -> None:
+def test_the_same_audit_gives_the_same_bytes(steps: RolloutAudit, tmp_path: Path) -> None:
     assert write_html(steps, tmp_path / "a.html").read_bytes() == write_html(steps, tmp_path / "b.html").read_bytes()
 
 
-def test_a_bad_place_is_an_error_with_advice(steps: Audit, tmp_path: Path) -> None:
+def test_a_bad_place_is_an_error_with_advice(steps: RolloutAudit, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="--html"):
         write_html(steps, tmp_path / "no" / "folder.html")
 
@@ -164,25 +167,25 @@ def test_what_was_read_stays_readable_while_the_audit_is_held(tmp_path: Path, mo
 
 
 def test_at_most_so_many_rollouts_and_the_most_severe_first(
-    steps: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps: RolloutAudit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "ROLLOUTS", 2)
     text = write_html(steps, tmp_path / "a.html").read_text()
     data = data_of(text)["rollouts"]
     assert len(data) == 2
-    worst = page.view_of(steps, {}, {}).readings[0].findings[0]
+    worst = view_of(steps, {}, {}).readings[0].findings[0]
     assert data["r0"]["id"] == worst.quotes[0].rollout
     assert "not in this file" in text
 
 
 def test_many_sources_are_listed_and_the_worst_are_shown(
-    steps: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps: RolloutAudit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "DETAILED", 3)
     health = steps.sources[0].readings[0].health.model_copy(update={"findings": (), "bottlenecks": ()})
     dull = replace(steps.sources[0], readings=(replace(steps.sources[0].readings[0], health=health),))
     sources = (*(replace(dull, source=f"/logs/run/{i}/x.jsonl") for i in range(9)), steps.sources[0])
-    text = visible(write_html(Audit(sources, (), ()), tmp_path / "a.html").read_text())
+    text = visible(write_html(RolloutAudit(sources, (), ()), tmp_path / "a.html").read_text())
     assert text.count('<details class="card branch') == 3
     assert text.index('id="s9-0"') < text.index('id="s0-0"'), "the worst first"
     assert "The 3 most severe of 11 readings" in text

@@ -11,21 +11,13 @@ import pytest
 
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import (
-    Admission,
-    Audit,
-    Bottleneck,
-    DetectorSpec,
-    Effect,
-    Flip,
-    HealthReport,
-    Quote,
-    Verdict,
-)
+from evotrainer.records.detectors import Admission, DetectorSpec, VerdictChange
+from evotrainer.records.findings import Bottleneck, HealthReport, Quote
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
 from evotrainer.views.coevolution import Coevolution
-from evotrainer.views.model import RunView
+from evotrainer.views.fold import view_of
 from evotrainer.views.report import check_report, generator, render, write_report
 from tests.records.build import RECIPE, intervention, opened
 
@@ -54,8 +46,8 @@ def reading(branch: str, harness: str, *bottlenecks: Bottleneck) -> HealthReport
     )
 
 
-def audit(branch: str, trigger: str, confirmed: bool) -> Audit:
-    return Audit(
+def audit(branch: str, trigger: str, confirmed: bool) -> ShortcutAudit:
+    return ShortcutAudit(
         branch=branch, reference="base", capability="key", knob="key", open="answer", closed="other", trigger=trigger,
         verdict="confirmed" if confirmed else "not_confirmed", reason="measured", split="gate", score_open=0.9,
         score_closed=0.2, reference_open=0.4, reference_closed=0.4, excess=0.7, low=0.6, high=0.8, confidence=0.99, tasks=20,
@@ -95,7 +87,7 @@ def story() -> list[Event]:
         ("harness/b1/gap", "harness", version(
             "h1", "h0", "score_move", (LOOK,), round=1, added=(LOOK,), gap="gap/b1", branches=("b1",), admissions=ADMISSIONS,
             quotes=(Quote(rollout="r" * 8, text="look <script>"),),
-            flips=(Flip(branch="b0", was="promote", would="suspected", detector="mined_look", share=0.4),),
+            flips=(VerdictChange(branch="b0", was="promote", would="suspected", detector="mined_look", share=0.4),),
         )),
         ("b1/audited/key", "audited", ev.Audited(round=1, audit=audit("b1", "mined_look", True))),
         ("b1/judged", "judged", ev.Judged(round=1, verdict=verdict("b1", "invalid"))),
@@ -115,7 +107,7 @@ def story() -> list[Event]:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render(RunView.from_events(story()))
+    return render(view_of(story()))
 
 
 def test_links_say_who_made_whom_and_who_stopped_whom() -> None:
@@ -184,7 +176,7 @@ def test_what_detectors_and_rollouts_say_is_escaped(page: str) -> None:
 
 def test_a_run_without_recorded_versions_says_so() -> None:
     events = [e for e in story() if e.kind in ("branch", "promoted")]
-    assert "records no harness versions" in render(RunView.from_events(events))
+    assert "records no harness versions" in render(view_of(events))
 
 
 def test_a_report_that_was_edited_is_found_and_another_versions_is_not_compared(

@@ -8,10 +8,12 @@ import pytest
 
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import Prediction
+from evotrainer.records.interventions import Prediction
 from evotrainer.records.rollout import Rollout
-from evotrainer.views import picks, summary
+from evotrainer.views import rollout_samples as picks
+from evotrainer.views import summary
 from evotrainer.views.evidence import outcome_of
+from evotrainer.views.fold import load_view, view_of
 from evotrainer.views.model import RunView
 
 from .build import BASE, SPECS, rollout, rollouts_of, story
@@ -19,7 +21,7 @@ from .build import BASE, SPECS, rollout, rollouts_of, story
 
 @pytest.fixture(scope="module")
 def view(finished_run: Path) -> RunView:
-    return RunView.load(finished_run)
+    return load_view(finished_run)
 
 
 def events(*extra: tuple[str, str, object]) -> list[Event]:
@@ -69,7 +71,7 @@ def test_predictions_are_held_against_what_happened(view: RunView) -> None:
 
 
 def test_a_shipped_champion_can_still_fall(view: RunView) -> None:
-    fallen = RunView.from_events(
+    fallen = view_of(
         events(
             (
                 "invalidated",
@@ -92,17 +94,19 @@ def test_a_promotion_sent_back_by_a_human_is_withheld_not_promoted() -> None:
         (
             "gate",
             "r3/gate/verdict/b1",
-            ev.HumanGate(round=3, where="verdict", answer="REVISE", feedback="read its programs first", branch="b1"),
+            ev.HumanApproval(
+                round=3, where="verdict", answer="REVISE", feedback="read its programs first", branch="b1"
+            ),
         )
     )
     told = [e for e in told if not (e.kind == "promoted" and e.body.branch == "b1")]
-    view = RunView.from_events(told)
+    view = view_of(told)
     assert view.branches["b1"].standing == "withheld"
     assert view.verdict_counts()["withheld"] == 1
 
 
 def test_a_killed_run_shows_its_open_trials(killed_run: Path) -> None:
-    view = RunView.load(killed_run)
+    view = load_view(killed_run)
     by_id = {t.id: t for t in view.trials}
     assert by_id["b1-s0"].status == "complete"
     assert (by_id["b1-s1"].status, by_id["b1-s1"].heartbeat["step"]) == ("started", 8)
@@ -116,10 +120,10 @@ def test_a_killed_run_shows_its_open_trials(killed_run: Path) -> None:
 
 def test_the_headline_claims_no_more_than_there_is(view: RunView, killed_run: Path) -> None:
     assert summary.headline(view).startswith("The champion solves 79.7%")
-    assert "not certified" in summary.headline(RunView.load(killed_run))
+    assert "not certified" in summary.headline(load_view(killed_run))
     certified = next(b for k, _, b in story() if k == "certified")
     rows = tuple(r for r in certified.rows if r.name != "champion")  # type: ignore[attr-defined]
-    none_better = RunView.from_events(
+    none_better = view_of(
         [
             e
             if e.kind != "certified"
@@ -170,7 +174,7 @@ def test_seeds_read_one_by_one_are_shown_one_by_one() -> None:
             named = health.model_copy(update={"subject": f"b0/{body.seed}@30 search"})
             body = body.model_copy(update={"health": (named,)})
         lines.append(Event(e.seq, e.id, e.kind, e.time, body, e.hash))
-    row = next(m for m in RunView.from_events(lines).branches["b0"].metrics if m.name == "proxy_gap")
+    row = next(m for m in view_of(lines).branches["b0"].metrics if m.name == "proxy_gap")
     assert sorted(row.values) == [0, 1, 2]
     assert row.overall is not None
     assert row.mean == row.overall.value, "one reading over all rollouts beats a mean of means"

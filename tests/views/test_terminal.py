@@ -16,7 +16,7 @@ from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import Judged, NoiseMeasured, RunOpened, TrialFinished
 from evotrainer.run.context import Observer
 from evotrainer.views import summary, terminal
-from evotrainer.views.model import RunView
+from evotrainer.views.fold import load_view
 from evotrainer.views.terminal import LiveView
 
 from .build import START, story
@@ -169,7 +169,7 @@ def test_show_a_branch_a_trial_and_a_rollout(finished_run: Path) -> None:
     trial = rendered(terminal.render_trial(finished_run, "b1-s2"))
     assert "resumed" in trial
     assert "77.8%" in trial
-    quote = RunView.load(finished_run).branches["b0"].findings[0].quotes[0]
+    quote = load_view(finished_run).branches["b0"].findings[0].quotes[0]
     rollout = rendered(terminal.render_rollout(finished_run, quote.rollout[:10]))
     assert quote.rollout in rollout
     assert "print(max(ys))" in rollout
@@ -184,7 +184,7 @@ def test_an_unknown_name_is_an_error_that_says_what_there_is(finished_run: Path,
 
 
 def test_hostile_rollouts_cannot_steer_the_terminal(hostile_run: Path) -> None:
-    view = RunView.load(hostile_run)
+    view = load_view(hostile_run)
     out = rendered(terminal.render_rollout(hostile_run, view.branches["b1"].samples[0][0]))
     out += rendered(terminal.render_branch(hostile_run, "b1"))
     assert "␛[31mred" in out
@@ -221,7 +221,7 @@ def test_status_has_the_sandbox_tier_and_says_what_each_noise_floor_was_measured
 
 
 def test_a_pooled_noise_floor_stands_beside_the_first_one(finished_run: Path) -> None:
-    view = RunView.load(finished_run, rollouts=False)
+    view = load_view(finished_run, rollouts=False)
     first = view.noise[0]
     later = [NoiseMeasured(**first.model_dump() | {"branch": b, "noise_floor": 0.031}) for b in ("b1", "b2")]
     view.noise[1:] = later

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from evotrainer import api
-from evotrainer.commands.reading import health
-from evotrainer.records.evidence import HealthReport, MetricValue
+from evotrainer.cli.health import health
+from evotrainer.records.findings import HealthReport, MetricValue
 
 
 def report(subject: str, accuracy: float) -> HealthReport:

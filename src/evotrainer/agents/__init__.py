@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from evotrainer.agents.base import Agent, Tools
 from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.frozen import Frozen, explain
 
 __all__ = ["AGENTS", "Agent", "Tools", "make_agent"]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from evotrainer.records.evidence import Backtest, Briefing, Intervention, Proposal
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.rollout import Rollout
 
 

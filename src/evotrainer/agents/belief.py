@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evotrainer.agents.changes import same
-from evotrainer.agents.moves import Candidate
-from evotrainer.projections.skills import SkillAdvice, SkillUse, direction
-from evotrainer.records.evidence import BranchRecord
+from evotrainer.agents.moves import CandidateMove
+from evotrainer.projections.skills import direction
+from evotrainer.records.briefing import BranchRecord
+from evotrainer.records.skills import SkillAdvice, SkillUse
 
 SAME_VALUE, SAME_MOVE, SAME_FACTOR = 0.01, 0.03, 0.08
 """Standard deviations (score units) by which an effect may differ between a tried change and a like one."""
@@ -28,7 +29,7 @@ VERDICTS_WITHOUT_EFFECT = {"invalid": -0.05, "failed": -0.03}
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class MoveOutcome:
     """One judged branch as evidence about moves."""
 
     move: str
@@ -40,7 +41,7 @@ class Observation:
     se: float
 
 
-def observations(branches: Sequence[BranchRecord]) -> list[Observation]:
+def observations(branches: Sequence[BranchRecord]) -> list[MoveOutcome]:
     """Judged branches, oldest first; an inconclusive verdict without an effect teaches nothing."""
     out = []
     for b in branches:
@@ -53,17 +54,18 @@ def observations(branches: Sequence[BranchRecord]) -> list[Observation]:
             gain, se = v.effect.mean, v.effect.se
         else:
             continue
-        out.append(Observation(iv.move, iv.factor, iv.new, b.parent, iv.bottleneck, gain, se))
+        out.append(MoveOutcome(iv.move, iv.factor, iv.new, b.parent, iv.bottleneck, gain, se))
     return out
 
 
 def informed(
-    c: Candidate, advice: Sequence[SkillAdvice], old: Mapping[str, Any]
-) -> tuple[Candidate, tuple[SkillUse, ...]]:
+    c: CandidateMove, advice: Sequence[SkillAdvice], old: Mapping[str, Any]
+) -> tuple[CandidateMove, tuple[SkillUse, ...]]:
     """The candidate with its prior moved by the skills that speak of it, and how far each moved it.
 
     A skill is an observation of the gain with its pooled error; what sets its evidence apart from the case at hand adds
-    variance. `old`: the champion's factors. Skills that ended invalid or failed count as losses, as branches of the run do.
+    variance. `old`: the champion's factors. Skills that ended invalid or failed count as losses, as branches of the run
+    do.
     """
     uses: list[SkillUse] = []
     way = direction(c.factor, old.get(c.factor), c.child.factors().get(c.factor))
@@ -81,7 +83,9 @@ def informed(
     return c, tuple(uses)
 
 
-def _weigh(c: Candidate, skill: str, mean: float, var: float, doubts: Sequence[str]) -> tuple[Candidate, SkillUse]:
+def _weigh(
+    c: CandidateMove, skill: str, mean: float, var: float, doubts: Sequence[str]
+) -> tuple[CandidateMove, SkillUse]:
     """One conjugate step. Evidence that the prior would call all but impossible widens the prior first."""
     prior = max(c.sd**2, (mean - c.mean) ** 2 / SURPRISE**2 - var)
     if prior > c.sd**2:
@@ -101,7 +105,7 @@ def _weigh(c: Candidate, skill: str, mean: float, var: float, doubts: Sequence[s
     return replace(c, mean=after, sd=precision**-0.5), use
 
 
-def _doubt(a: SkillAdvice, c: Candidate) -> tuple[float, tuple[str, ...]]:
+def _doubt(a: SkillAdvice, c: CandidateMove) -> tuple[float, tuple[str, ...]]:
     """(variance to add to a skill's effect, why)."""
     known = any(same(v, c.child.factors().get(c.factor)) for v in a.values)
     var = SAME_VALUE**2 if known else SAME_MOVE**2
@@ -119,7 +123,7 @@ def _doubt(a: SkillAdvice, c: Candidate) -> tuple[float, tuple[str, ...]]:
     return var, tuple(why)
 
 
-def distance(o: Observation, c: Candidate, champion: str) -> float | None:
+def distance(o: MoveOutcome, c: CandidateMove, champion: str) -> float | None:
     """Variance to add to an observation before it speaks of the candidate; None: it does not speak of it."""
     if o.factor != c.factor:
         return None
@@ -133,7 +137,7 @@ def distance(o: Observation, c: Candidate, champion: str) -> float | None:
     return var + OTHER_BOTTLENECK**2 * (o.bottleneck != c.bottleneck)
 
 
-def posterior(c: Candidate, seen: Sequence[Observation], champion: str) -> tuple[float, float]:
+def posterior(c: CandidateMove, seen: Sequence[MoveOutcome], champion: str) -> tuple[float, float]:
     """(mean, standard deviation) of the candidate's gain given the run's verdicts."""
     precision, weighted = 1 / c.sd**2, c.mean / c.sd**2
     for o in seen:

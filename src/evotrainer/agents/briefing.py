@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evotrainer.records.evidence import BranchRecord, Briefing, Finding, MetricValue
+from evotrainer.records.briefing import BranchRecord, Briefing
+from evotrainer.records.findings import Finding, MetricValue
 from evotrainer.records.recipe import diff, format_diff
 
 QUOTE = 400
@@ -164,8 +165,8 @@ def _cases(b: Briefing) -> list[str]:
     again = [f"- {k}: {', '.join(v)}" for k, v in b.reopenable.items()]
     rule = [
         "",
-        "A value of a factor that was tried is refused, unless `reopens` names the branch and `changed` an assumption that "
-        "changed since" + (":" if again else "; nothing did."),
+        "A value of a factor that was tried is refused, unless `reopens` names the branch and `changed` an "
+        "assumption that changed since" + (":" if again else "; nothing did."),
         *again,
     ]
     return ["## Cases", "", *head, *rows, *rule]
@@ -182,8 +183,8 @@ def _skills(b: Briefing) -> list[str]:
         doubts += [f"to be validated again: {a.expired}"] if a.expired else []
         doubts += [f"{a.losses} ended invalid or failed"] if a.losses else []
         rows.append(
-            f"- **{a.name}** ({a.scope}, {', '.join(a.domains)}): {a.factor} {a.direction} when {a.bottleneck}: {a.claim}, "
-            f"{effect}" + (f" ({'; '.join(doubts)})" if doubts else "")
+            f"- **{a.name}** ({a.scope}, {', '.join(a.domains)}): {a.factor} {a.direction} when {a.bottleneck}: "
+            f"{a.claim}, {effect}" + (f" ({'; '.join(doubts)})" if doubts else "")
         )
     return ["## Skills", "", *rows] if rows else []
 

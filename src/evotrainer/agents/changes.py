@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.records.evidence import Briefing
+from evotrainer.records.briefing import Briefing
 from evotrainer.records.recipe import Recipe, lint, single_factor
 
 

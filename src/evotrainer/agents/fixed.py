@@ -9,8 +9,11 @@ from pydantic import Field
 from evotrainer.agents.base import Tools
 from evotrainer.agents.changes import changed, same, tried
 from evotrainer.errors import AgentError, ConfigError
-from evotrainer.records.evidence import Briefing, HarnessEdit, Intervention, Prediction, Proposal
-from evotrainer.records.recipe import Frozen, Recipe, diff, format_diff, lint, single_factor
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.detectors import HarnessEdit
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.interventions import Intervention, Prediction
+from evotrainer.records.recipe import Recipe, diff, format_diff, lint, single_factor
 
 
 class FixedChange(Frozen):
@@ -44,7 +47,8 @@ class FixedAgent:
         self.options = options
 
     def recipes(self, start: Recipe) -> list[Recipe]:
-        """What each entry makes of the starting recipe; ConfigError, with the diff, for one that changes not one factor."""
+        """What each entry makes of the starting recipe;
+        ConfigError, with the diff, for one that changes not one factor."""
         out = []
         for i, c in enumerate(self.options.interventions):
             where = f"run.agent_options.interventions[{i}]"
@@ -74,8 +78,8 @@ class FixedAgent:
             child = changed(recipe, c.factor, c.new)
             if child is None:
                 raise AgentError(
-                    f"fixed agent: {c.factor} = {c.new!r} is no valid single-factor change of {briefing.champion.branch}; "
-                    "correct run.agent_options.interventions"
+                    f"fixed agent: {c.factor} = {c.new!r} is no valid single-factor change of "
+                    f"{briefing.champion.branch}; correct run.agent_options.interventions"
                 )
             if child.hash not in seen:
                 out.append(

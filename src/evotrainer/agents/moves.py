@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evotrainer.agents.symptoms import RewardEvidence
-from evotrainer.records.evidence import Intervention, Prediction
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import shown
 
-Layer = Literal["reward", "signal", "data", "algorithm"]
+Family = Literal["reward", "signal", "data", "algorithm"]
 Direction = Literal["up", "down"]
-LAYERS: tuple[Layer, ...] = ("reward", "signal", "data", "algorithm")
+FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm")
 """The order in which escalation changes layer (METHOD.md section 1)."""
 
 
@@ -71,7 +71,7 @@ class Move:
 
     name: str
     factor: str
-    layer: Layer
+    layer: Family
     remedies: Mapping[str, float]
     """Bottleneck -> how well this remedy answers it, in [0, 1]."""
     values: Callable[[Situation], Iterable[Variant]]
@@ -94,7 +94,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateMove:
     """A move made concrete in a situation."""
 
     move: Move

@@ -7,7 +7,8 @@ import numpy as np
 from evotrainer.agents.base import Tools
 from evotrainer.agents.changes import changed, neighbourhood, repeated, tried
 from evotrainer.agents.fixed import plain
-from evotrainer.records.evidence import Briefing, Intervention, Proposal
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.interventions import Intervention
 
 
 class RandomAgent:

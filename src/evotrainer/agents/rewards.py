@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from evotrainer.agents.changes import changed, reward_changes
-from evotrainer.agents.moves import Candidate, Direction, Move, Situation, Variant, relevance
+from evotrainer.agents.moves import CandidateMove, Direction, Move, Situation, Variant, relevance
 from evotrainer.agents.symptoms import Fit
 
 ASKING = {
@@ -50,7 +50,7 @@ BLIND_GAIN = 0.03
 """Gain of an unmeasured reward change per unit of fit to the diagnosis."""
 
 
-def reward_candidates(s: Situation, seen: set[str]) -> Iterator[Candidate]:
+def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
     """Every elementary reward move, with a prior from the evidence."""
     ev = s.evidence
     informed = bool(ev)
@@ -68,7 +68,7 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[Candidate]:
         shift, sd, why = _blind(fit) if before is None else _measured(s, before, old, new)
         metric, direction, size = AIMS.get(bottleneck, ("accuracy", "up", 0.01))
         move = Move(name, "rewards", "reward", ASKING, lambda _: (), why, metric, direction, size, subtracts=subtracts)
-        yield Candidate(move, Variant(new, detail, why=why), "rewards", child, bottleneck, shift, sd, 1.0)
+        yield CandidateMove(move, Variant(new, detail, why=why), "rewards", child, bottleneck, shift, sd, 1.0)
 
 
 def _relevance(name: str, s: Situation) -> tuple[float, str]:

@@ -15,16 +15,17 @@ import numpy as np
 from pydantic import Field
 
 from evotrainer.agents.base import Tools
-from evotrainer.agents.belief import Observation, informed, observations, posterior
+from evotrainer.agents.belief import MoveOutcome, informed, observations, posterior
 from evotrainer.agents.catalogue import candidates, reverts
 from evotrainer.agents.changes import repeated, tried
 from evotrainer.agents.forecasting import promotion_chances
-from evotrainer.agents.moves import LAYERS, Candidate, Layer, Situation
+from evotrainer.agents.moves import FAMILIES, CandidateMove, Family, Situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
-from evotrainer.projections.skills import SkillUse
-from evotrainer.records.evidence import Backtest, Briefing, Considered, Forecast, Intervention, Proposal
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.interventions import Backtest, Considered, Forecast, Intervention
+from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
 """Rounds without promotion after which a subtraction is offered, and the layer changed (METHOD.md section 1)."""
@@ -50,14 +51,15 @@ class Options(Frozen):
     """Most compute of a proposed branch, as a multiple of the champion's: a recipe must win by itself, not by more
     steps or samples."""
     stop_chance: float = Field(0.1, ge=0, le=1)
-    """Least probability of exceeding `min_effect` at which a change is tried; the agent advises to stop where none is."""
+    """Least probability of exceeding `min_effect` at which a change is tried;
+    the agent advises to stop where none is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """A candidate with what is believed, drawn and replayed about it."""
 
-    candidate: Candidate
+    candidate: CandidateMove
     mean: float
     sd: float
     drawn: float
@@ -110,7 +112,9 @@ class StatisticalAgent:
 
     def _interventions(self, chosen: Sequence[Ranked], s: Situation, briefing: Briefing) -> tuple[Intervention, ...]:
         """What is proposed, each with its forecast, the skills behind it and what it reopens."""
-        chances = promotion_chances([(r.mean, r.sd) for r in chosen], briefing.bar, briefing.branches_wanted)
+        chances = promotion_chances(
+            [(r.mean, r.sd) for r in chosen], briefing.promotion_threshold, briefing.branches_wanted
+        )
         return tuple(
             r.candidate.intervention(
                 s,
@@ -186,7 +190,7 @@ class StatisticalAgent:
         return sorted((r for r in ranked if r is not None), key=lambda r: (-r.value, r.candidate.name))
 
     def _draw(
-        self, c: Candidate, past: Sequence[Observation], briefing: Briefing, rng: np.random.Generator
+        self, c: CandidateMove, past: Sequence[MoveOutcome], briefing: Briefing, rng: np.random.Generator
     ) -> Ranked | None:
         """Prior, skills, verdicts, and one draw; None where it was tried before and nothing changed since."""
         noise = float(rng.standard_normal())
@@ -245,7 +249,7 @@ class StatisticalAgent:
         return Proposal(agent=self.name, interventions=(), reasoning="\n".join(lines), stop=why)
 
 
-def next_layer(briefing: Briefing) -> Layer:
+def next_layer(briefing: Briefing) -> Family:
     """The layer to turn to: the first in the order that the present streak of failures has not tried.
 
     Where it has tried all, the one after the latest.
@@ -254,12 +258,12 @@ def next_layer(briefing: Briefing) -> Layer:
     failed = [b for b in briefing.branches if b.intervention and b.round >= streak]
     layers = [layer_of(b.intervention.factor) for b in failed if b.intervention]
     if not layers:
-        return LAYERS[0]
-    fresh = [x for x in LAYERS if x not in layers]
-    return fresh[0] if fresh else LAYERS[(LAYERS.index(layers[-1]) + 1) % len(LAYERS)]
+        return FAMILIES[0]
+    fresh = [x for x in FAMILIES if x not in layers]
+    return fresh[0] if fresh else FAMILIES[(FAMILIES.index(layers[-1]) + 1) % len(FAMILIES)]
 
 
-def layer_of(factor: str) -> Layer:
+def layer_of(factor: str) -> Family:
     """The layer a factor belongs to."""
     from evotrainer.agents.catalogue import MOVES
 
@@ -281,9 +285,9 @@ def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
     return first
 
 
-def _unique(found: Iterable[Candidate]) -> list[Candidate]:
+def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:
     """One candidate per resulting recipe: the one with the better prior."""
-    best: dict[str, Candidate] = {}
+    best: dict[str, CandidateMove] = {}
     for c in found:
         have = best.get(c.child.hash)
         if have is None or c.mean > have.mean:
@@ -291,13 +295,13 @@ def _unique(found: Iterable[Candidate]) -> list[Candidate]:
     return sorted(best.values(), key=lambda c: (c.name, c.child.hash))
 
 
-def _affordable(pool: Sequence[Candidate], briefing: Briefing) -> list[Candidate]:
+def _affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[CandidateMove]:
     """Candidates of which at least one trial still fits the budget."""
     left = briefing.budget_left.get("cpu_s")
     return [c for c in pool if left is None or c.cost * briefing.trial_cost <= left]
 
 
-def _wanted_by_human(pool: list[Candidate], feedback: str) -> list[Candidate]:
+def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[CandidateMove]:
     """A human's REVISE in plain words: factors named after no / not / avoid / without are left out; factors named
     otherwise are the only ones kept."""
     words = [w.strip(".,;:!?()'\"`").lower() for w in feedback.split()]

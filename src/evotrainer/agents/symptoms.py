@@ -8,37 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from evotrainer.records.evidence import Briefing
+from evotrainer.projections.bottlenecks import SEVERITY, canonical
+from evotrainer.records.briefing import Briefing
 from evotrainer.records.rollout import Rollout, group_key, groups_of
 
-SEVERITY = {"warn": 0.5, "critical": 0.9}
-"""Weight of a finding that the diagnosis did not rank; `info` is no symptom."""
-ALIASES = {
-    "proxy_divergence": "proxy_gap",
-    "proxy": "proxy_gap",
-    "test_special_casing": "special_casing",
-    "hard_coding": "special_casing",
-    "git_leak": "answer_leak",
-    "leak": "answer_leak",
-    "tampering": "test_tampering",
-    "tamper": "test_tampering",
-    "bypass": "grader_bypass",
-    "entropy_collapse": "exploration_collapse",
-    "repetition": "echo_trap",
-    "offpolicy_drift": "off_policy_drift",
-    "low_signal": "dead_groups",
-    "low_spread": "dead_groups",
-}
-"""Other names for the bottlenecks of METHOD.md section 4."""
 ZERO_STD = 1e-8
 STD_EPS = 1e-4
 """As trainers divide: A = (r - mean) / (std + 1e-4)."""
-
-
-def canonical(name: str) -> str:
-    """One name per bottleneck."""
-    key = name.strip().lower().replace(" ", "_").replace("-", "_")
-    return ALIASES.get(key, key)
 
 
 def bottlenecks(briefing: Briefing) -> dict[str, float]:

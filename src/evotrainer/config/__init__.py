@@ -1,0 +1,1 @@
+"""The task file, its overrides, and what a run is checked against when it opens."""

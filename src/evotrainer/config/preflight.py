@@ -66,14 +66,15 @@ def weights_sha256(policy: Path) -> str:
 
     if (sha := weights.weights_sha256(policy)) is None:
         raise ConfigError(
-            f"policy.base {policy}: no model.safetensors there; give a folder written by `evotrainer base`, or one that "
-            "transformers' save_pretrained wrote"
+            f"policy.base {policy}: no model.safetensors there; give a folder written by `evotrainer base`, "
+            "or one that transformers' save_pretrained wrote"
         )
     return sha
 
 
 def base_identity(base: str, policy: Path | None) -> dict[str, str]:
-    """Where the base policy is from, for the ledger: path and SHA-256 of its weights; of a Hugging Face id, its commit too."""
+    """Where the base policy is from, for the ledger: path and SHA-256 of its weights;
+    of a Hugging Face id, its commit too."""
     from evotrainer.records.hub import parse_pinned
 
     if policy is None:

@@ -5,18 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tomllib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Frozen, Recipe, explain, lint
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.recipe import Recipe
 
-ANCHORED = ("environment", "policy")
-"""Sections that may hold paths."""
 LATER = (
     ("judge", "worthwhile"),
     ("judge", "max_seeds"),
@@ -36,7 +31,7 @@ class TaskInfo(Frozen):
     about: str = ""
 
 
-class Shape(Frozen):
+class PolicyShape(Frozen):
     """Shape of a policy trained from scratch."""
 
     width: int = Field(128, ge=16)
@@ -49,7 +44,7 @@ class Shape(Frozen):
     """Tokens of prompt and completion together."""
 
     @model_validator(mode="after")
-    def _heads(self) -> Shape:
+    def _heads(self) -> PolicyShape:
         if self.width % self.heads or (self.width // self.heads) % 2:
             raise ValueError("width must be a multiple of heads, with an even number of channels per head")
         return self
@@ -69,7 +64,7 @@ class WarmStart(Frozen):
     drill_lr: float | None = Field(None, gt=0)
     """None: `lr`."""
     seed: int = 0
-    shape: Shape = Shape()
+    shape: PolicyShape = PolicyShape()
 
     @property
     def all_steps(self) -> int:
@@ -115,9 +110,9 @@ class Judgement(Frozen):
     max_error_share: float = Field(0.05, ge=0, le=1)
     """Share of rollouts lost to infrastructure faults above which nothing is decided."""
     audit: Literal["promotions", "suspects", "never"] = "promotions"
-    """Counterfactual audits: evaluate again with the environment's capabilities closed. suspects: a branch whose findings
-    question its validity, or whose score jumped. promotions: also every branch before it is promoted, and the champion
-    before certification. never: a suspected branch stays undecided."""
+    """Counterfactual audits: evaluate again with the environment's capabilities closed. suspects: a branch whose
+    findings question its validity, or whose score jumped. promotions: also every branch before it is promoted, and
+    the champion before certification. never: a suspected branch stays undecided."""
 
 
 class RunConfig(Frozen):
@@ -145,13 +140,14 @@ class RunConfig(Frozen):
     harness: Literal["default", "minimal"] = "default"
     """h0, what interprets training from the start. default: all built-in detectors. minimal: the score layer only."""
     evolve_harness: bool = True
-    """New detectors are mined where something moves and no finding says why, and admitted, confirmed or retired by rule;
-    false: h0 stays as it is."""
+    """New detectors are mined where something moves and no finding says why, and admitted, confirmed or retired by
+    rule; false: h0 stays as it is."""
     restarts: int = Field(2, ge=0)
     """A trial process that was killed is started again so often; it continues from its checkpoint."""
     sampler_dtype: Literal["fp32", "bf16", "auto"] = "fp32"
     """Numbers that sampling computes in; the update always recomputes in fp32. `auto`: bf16 where the processor
-    multiplies it natively, decided once, when the run begins. Only fp32 gives the same run on processors that differ."""
+    multiplies it natively, decided once, when the run begins. Only fp32 gives the same run on processors that
+    differ."""
     veto: bool = True
     """Refuse interventions whose backtest contradicts them. false: train them all the same, as a control arm that shows
     what the veto is worth (`python -m bench.backtest.forecast`)."""
@@ -264,138 +260,6 @@ def _without_none(v: Any) -> Any:
     if isinstance(v, (list, tuple)):
         return [_without_none(x) for x in v]
     return v
-
-
-def _parse_value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Apply `a.b.c=value` overrides; values are TOML, or else plain strings. Relative paths are the caller's."""
-    out: dict[str, Any] = json.loads(json.dumps(values))
-    for item in overrides:
-        key, eq, text = item.partition("=")
-        path = [p for p in key.strip().split(".") if p]
-        if not eq or not path:
-            raise ConfigError(f"override {item!r} is not of the form section.name=value, e.g. recipe.lr=1e-4")
-        node = out
-        for p in path[:-1]:
-            node = node.setdefault(p, {})
-            if not isinstance(node, dict):
-                raise ConfigError(f"override {item!r}: {p!r} is a value, not a section")
-        value = _parse_value(text.strip())
-        node[path[-1]] = _absolute(value, Path.cwd()) if path[0] in ANCHORED else value
-        if path == ["run", "skills"]:
-            node["skills"] = _libraries(value, Path.cwd())
-    return out
-
-
-def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
-    """Read, override, validate and lint a task file; ConfigError names cause and remedy.
-
-    Relative paths in `environment` and `policy` are taken from the task file's folder, those of overrides from the caller's.
-    """
-    p = Path(path)
-    if p.is_dir():
-        raise ConfigError(f"{p} is a folder; give the task file, e.g. {p / 'task.toml'}")
-    try:
-        raw = tomllib.loads(p.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(
-            f"no task file {p}; `evotrainer init DIR` makes one, the shipped one is tasks/code.toml"
-        ) from None
-    except tomllib.TOMLDecodeError as e:
-        raise ConfigError(f"{p} is not valid TOML: {e}") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"cannot read {p}: {e}") from None
-    anchored = {k: _absolute(v, p.resolve().parent) if k in ANCHORED else v for k, v in raw.items()}
-    if isinstance(raw.get("run"), dict) and "skills" in raw["run"]:
-        anchored["run"] = raw["run"] | {"skills": _libraries(raw["run"]["skills"], p.resolve().parent)}
-    return resolve(apply_overrides(anchored, overrides), source=str(p))
-
-
-def _libraries(v: Any, folder: Path) -> Any:
-    """Skill libraries with their paths made absolute; `builtin` is none."""
-    if not isinstance(v, list):
-        return v
-    return [x if not isinstance(x, str) or x == "builtin" else os.path.normpath(folder / x) for x in v]
-
-
-def _absolute(v: Any, folder: Path) -> Any:
-    """Paths relative to `folder` made absolute, so that the resolved copy runs from anywhere.
-
-    A path is what starts with `./` or `../`, also behind `python:`, `trl:` or `trl-rewards:`, or what names something that exists there.
-    """
-    if isinstance(v, dict):
-        return {k: _absolute(x, folder) for k, x in v.items()}
-    if isinstance(v, list):
-        return [_absolute(x, folder) for x in v]
-    if not isinstance(v, str) or not v:
-        return v
-    for prefix in ("python:", "trl:", "trl-rewards:"):
-        if v.startswith(prefix):
-            return prefix + str(_absolute(v.removeprefix(prefix), folder))
-    file, colon, rest = v.partition(":") if ".py:" in v else (v, "", "")
-    here = folder / file
-    if file.startswith(("./", "../")) or (
-        ("/" in file or "." in file) and not Path(file).is_absolute() and here.exists()
-    ):
-        return os.path.normpath(here) + colon + rest
-    return v
-
-
-def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
-    """Validate and lint; raises ConfigError."""
-    try:
-        task = TaskFile.model_validate(dict(values))
-    except ValidationError as e:
-        raise ConfigError(f"{source}: {explain(e, TaskFile)}") from None
-    errors = [i for i in lint(task.recipe) if i.level == "error"]
-    if errors and not task.run.evaluate_only:
-        raise ConfigError(f"{source}: recipe " + "; ".join(f"{i.factor}: {i.message}" for i in errors))
-    if len(task.run.seeds) < task.judge.min_seeds and not task.run.evaluate_only and task.run.rounds:
-        raise ConfigError(
-            f"{source}: run.seeds has {len(task.run.seeds)} seeds but judge.min_seeds is {task.judge.min_seeds}; "
-            "no branch could ever be promoted; add seeds"
-        )
-    if limit := task.budget.trials:
-        need = len(task.run.seeds) + len(task.run.certify_seeds)
-        if limit < need and not task.run.evaluate_only:
-            raise ConfigError(
-                f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
-                "certification take; raise it"
-            )
-    if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:
-        raise ConfigError(
-            f"{source}: budget.cpu_s={cpu:g} is too small for one trial (budget.trial_cpu_s={task.budget.trial_cpu_s:g}); "
-            "raise the budget or lower recipe.steps and trial_cpu_s"
-        )
-    return task
-
-
-def resolve_base(base: str) -> Path | None:
-    """Folder of a base policy; None for `warm-start`; ConfigError where there is none."""
-    if base == "warm-start":
-        return None
-    if base.startswith("builtin:"):
-        p = Path(__file__).parents[1] / "assets" / base.removeprefix("builtin:")
-        if not (p / "config.json").is_file():
-            known = sorted(x.name for x in p.parent.glob("*") if (x / "config.json").is_file())
-            raise ConfigError(f"no base policy {base!r} ships with the package; there are: {known or 'none'}")
-        return p
-    from evotrainer.records.hub import looks_like_id, parse_pinned, snapshot
-
-    if (pinned := parse_pinned(base)) is not None:
-        return snapshot(*pinned)
-    p = Path(base).expanduser().resolve()
-    if not (p / "config.json").is_file():
-        if (found := looks_like_id(base)) is not None:
-            return snapshot(*found)
-        raise ConfigError(f"policy.base {base!r}: no config.json there; give a folder transformers can load")
-    return p
 
 
 def default_workers() -> int:

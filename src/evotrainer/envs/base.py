@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from evotrainer.errors import TaskSetError
-from evotrainer.records.evidence import Capability as Capability
 from evotrainer.records.rollout import Finish, Outcome, Turn
+from evotrainer.records.verdicts import Capability as Capability
 
 SPLITS = ("train", "search", "gate", "cert")
 
@@ -53,7 +53,7 @@ class Score:
 
 @runtime_checkable
 class Environment(Protocol):
-    """A task set with its world. One instance serves one process."""
+    """A task set with its environment. One instance serves one process."""
 
     name: str
     version: str

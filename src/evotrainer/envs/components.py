@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from evotrainer.envs.user_files import load_module
 from evotrainer.errors import EvoTrainerError, TaskSetError
+
+Component = Callable[[Any], float | None]
+"""Of a finished attempt of some domain; None where it does not apply."""
 
 
 def describe_component(f: Callable[..., Any]) -> str:
@@ -14,9 +19,7 @@ def describe_component(f: Callable[..., Any]) -> str:
     return (inspect.getdoc(f) or "").split("\n")[0]
 
 
-def compute(
-    components: Mapping[str, Callable[[Any], float | None]], attempt: Any, task: str
-) -> dict[str, float | None]:
+def compute(components: Mapping[str, Component], attempt: Any, task: str) -> dict[str, float | None]:
     """Every component's value, None where it does not apply; TaskSetError names one that raises, and the task's id.
 
     Errors of ours travel: they have their own cause.
@@ -40,3 +43,25 @@ def with_own(built_in: Mapping[str, Any], own: Mapping[str, Any] | None) -> dict
     if twice := sorted(set(own or {}) & set(built_in)):
         raise TaskSetError(f"reward function {twice[0]} has the name of a built-in component; choose another")
     return {**built_in, **(own or {})}
+
+
+def load_components(path: Path) -> dict[str, Component]:
+    """A user's reward functions: every public function of the file with one parameter (an `Attempt`).
+
+    TaskSetError where the file has none, or one has no docstring.
+    """
+    module = load_module(path)
+    found: dict[str, Component] = {
+        name: f
+        for name, f in vars(module).items()
+        if inspect.isfunction(f)
+        and f.__module__ == module.__name__
+        and not name.startswith("_")
+        and len(inspect.signature(f).parameters) == 1
+    }
+    if not found:
+        raise TaskSetError(f"{path} defines no reward function; write `def my_reward(attempt) -> float`")
+    for name, f in found.items():
+        if not (inspect.getdoc(f) or "").strip():
+            raise TaskSetError(f"{path}: reward function {name} needs a docstring that says what it measures")
+    return found

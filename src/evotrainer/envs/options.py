@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.frozen import Frozen, explain
 
 M = TypeVar("M", bound=Frozen)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,52 +10,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from evotrainer.envs.base import Environment
+from evotrainer.envs.components import Component, load_components
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.user_files import load_module
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from evotrainer.envs.code.env import CodeEnv
-    from evotrainer.envs.code.rewards import Component
-
-
-def load_module(path: Path) -> ModuleType:
-    """Import a user's own Python file; TaskSetError with the cause where that fails."""
-    if not path.is_file():
-        raise TaskSetError(f"no file {path}; give the path of a Python file, relative ones start with ./")
-    spec = importlib.util.spec_from_file_location(f"evotrainer_user_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise TaskSetError(f"{path} is not a Python file; its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as e:
-        raise TaskSetError(f"{path} fails on import: {type(e).__name__}: {e}") from e
-    return module
-
-
-def load_components(path: Path) -> dict[str, Component]:
-    """A user's reward functions: every public function of the file with one parameter (an `Attempt`).
-
-    TaskSetError where the file has none, or one has no docstring.
-    """
-    module = load_module(path)
-    found: dict[str, Component] = {
-        name: f
-        for name, f in vars(module).items()
-        if inspect.isfunction(f)
-        and f.__module__ == module.__name__
-        and not name.startswith("_")
-        and len(inspect.signature(f).parameters) == 1
-    }
-    if not found:
-        raise TaskSetError(f"{path} defines no reward function; write `def my_reward(attempt) -> float`")
-    for name, f in found.items():
-        if not (inspect.getdoc(f) or "").strip():
-            raise TaskSetError(f"{path}: reward function {name} needs a docstring that says what it measures")
-    return found
 
 
 def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
@@ -68,15 +29,16 @@ def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
     if not callable(make):
         raise TaskSetError(f"{path} has no function {factory!r}; define it, it must return an environment")
     try:
-        world = make(**options)
+        environment = make(**options)
     except TypeError as e:
         raise TaskSetError(f"{path}: {factory}({', '.join(options)}): {e}") from e
-    if not isinstance(world, Environment):
-        missing = sorted(a for a in _members() if not hasattr(world, a))
+    if not isinstance(environment, Environment):
+        missing = sorted(a for a in _members() if not hasattr(environment, a))
         raise TaskSetError(
-            f"{path}: {factory} returned {type(world).__name__}, which is no environment: it lacks {', '.join(missing)}"
+            f"{path}: {factory} returned {type(environment).__name__}, which is no environment: "
+            f"it lacks {', '.join(missing)}"
         )
-    return world
+    return environment
 
 
 def _members() -> set[str]:
@@ -98,17 +60,17 @@ def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, C
     )
 
 
-def _admitted(world: CodeEnv, wanted: bool) -> Environment:
+def _admitted(environment: CodeEnv, wanted: bool) -> Environment:
     """The environment, without tasks that their own solutions do not solve."""
     if wanted:
         from evotrainer.envs.code.admission import keep_admitted
 
         try:
-            keep_admitted(world)
+            keep_admitted(environment)
         except BaseException:
-            world.close()
+            environment.close()
             raise
-    return world
+    return environment
 
 
 class _DatasetConfig(Frozen):
@@ -142,7 +104,7 @@ class _JsonlConfig(Frozen):
 
 def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
     from evotrainer.envs.code.env import CodeEnv
-    from evotrainer.envs.data.datasets import dataset_source
+    from evotrainer.envs.code.functions import dataset_source
 
     o = parse_options(_DatasetConfig, options, options["name"]).model_dump()
     wanted = o.pop("admit")
@@ -152,7 +114,7 @@ def _dataset(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str
 
 def _jsonl(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
     from evotrainer.envs.code.env import CodeEnv
-    from evotrainer.envs.data.datasets import jsonl_source
+    from evotrainer.envs.code.jsonl import jsonl_source
 
     o = parse_options(_JsonlConfig, options, options["name"]).model_dump()
     wanted = o.pop("admit")
@@ -185,7 +147,7 @@ def _instances(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[s
     return open_instances(options, extra)
 
 
-Factory = Callable[[Mapping[str, Any], bool, "Mapping[str, Component]"], Environment]
+Factory = Callable[[Mapping[str, Any], bool, Mapping[str, Component]], Environment]
 FACTORIES: dict[str, Factory] = {
     "code": _code,
     "mbpp": _dataset,

@@ -1,6 +1,7 @@
 """Users' own TRL environments and reward functions, unchanged, over a file of tasks.
 
-TRL's own tool loop plays them, so they need trainer.name = "trl"; here are their tasks, splits, components and checksums.
+TRL's own tool loop plays them, so they need trainer.name = "trl";
+here are their tasks, splits, components and checksums.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
 from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.user_files import load_module
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
 
 CLASS, FUNCTION = "trl:", "trl-rewards:"
@@ -30,8 +32,8 @@ class TrlConfig(Frozen):
 
     name: str
     path: str
-    """Rows: .jsonl, or a Hugging Face data set. Every column goes to `reset` and to reward functions; `prompt` is text or
-    messages, empty where `reset` says what the task is."""
+    """Rows: .jsonl, or a Hugging Face data set. Every column goes to `reset` and to reward functions; `prompt` is
+    text or messages, empty where `reset` says what the task is."""
     rewards: tuple[str, ...] = ()
     """Further TRL reward functions, FILE.py:function each."""
     truth: str | None = None
@@ -39,7 +41,8 @@ class TrlConfig(Frozen):
     correct_at: float = 1.0
     """Value of `truth` from which an attempt counts as correct."""
     split_column: str | None = None
-    """Column that names the split (train, search, gate, cert); None: by a hash of the row, in the shares of `splits`."""
+    """Column that names the split (train, search, gate, cert);
+    None: by a hash of the row, in the shares of `splits`."""
     splits: dict[str, float] | None = None
     id_column: str | None = None
     """Column that names the task; None: a hash of the row."""
@@ -48,7 +51,8 @@ class TrlConfig(Frozen):
 
 
 class TrlEnv:
-    """What the trl trainer needs of them. `environment_factory`: the class, None where there are reward functions only."""
+    """What the trl trainer needs of them. `environment_factory`: the class,
+    None where there are reward functions only."""
 
     version = "1"
     capabilities: Sequence[Capability] = ()
@@ -71,7 +75,8 @@ class TrlEnv:
         self.components: Mapping[str, str] = {k: _doc(f, k) for k, f in {**own, **functions}.items()}
         if not self.components:
             raise TaskSetError(
-                f"environment {name}: no reward; give the class a get_reward() method, or environment.rewards a function"
+                f"environment {name}: no reward; give the class a get_reward() method, "
+                "or environment.rewards a function"
             )
         self.truth = options.truth or next(iter(self.components))
         if self.truth not in self.components:
@@ -157,8 +162,6 @@ def prompt_text(prompt: Any, where: str) -> str:
 
 def open_trl(config: Mapping[str, Any]) -> TrlEnv:
     """`trl:FILE.py:Class` or `trl-rewards:FILE.py:function`; TaskSetError names what is missing."""
-    from evotrainer.envs.registry import load_module
-
     o = parse_options(TrlConfig, config, str(config["name"]).partition(":")[0])
     files: list[Path] = []
 

@@ -43,8 +43,9 @@ def make_executor(folder: Path, task: TaskFile) -> Executor:
 
     check_executor(task)
     if task.executor.name == "ray":
-        from evotrainer.executors.ray.driver import ClusterExecutor, parse_cluster_options
+        from evotrainer.executors.ray.driver import ClusterExecutor
         from evotrainer.executors.ray.executor import RayBackend
+        from evotrainer.executors.ray.options import parse_cluster_options
 
         return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend(wants_gpu(task)))
     return LocalExecutor(folder, local_workers(task), task.run.restarts)
@@ -68,7 +69,8 @@ def wants_gpu(task: TaskFile) -> bool:
 def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
     """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library lacks.
 
-    `children`: recipes of branches that are known already. Imports no library but, for `artifacts`, its fsspec file system.
+    `children`: recipes of branches that are known already.
+    Imports no library but, for `artifacts`, its fsspec file system.
     """
     from importlib.util import find_spec
 
@@ -84,11 +86,12 @@ def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
             )
         if cuda and not gpu_visible():
             raise ConfigError(
-                "trainer.options.device=cuda, but this machine shows no GPU (no driver, or CUDA_VISIBLE_DEVICES hides it); set "
-                "it to auto, or executor.name=ray with executor.options.address of a cluster that has GPUs"
+                "trainer.options.device=cuda, but this machine shows no GPU (no driver, "
+                "or CUDA_VISIBLE_DEVICES hides it); set it to auto, "
+                "or executor.name=ray with executor.options.address of a cluster that has GPUs"
             )
         return
-    from evotrainer.executors.ray.driver import parse_cluster_options
+    from evotrainer.executors.ray.options import parse_cluster_options
 
     options = parse_cluster_options(task.executor.options)
     if find_spec("ray") is None:
@@ -97,12 +100,13 @@ def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
         )
     if options.workers_per_trial > 1 and task.trainer.name == "embedded":
         raise ConfigError(
-            f"executor.options.workers_per_trial={options.workers_per_trial}: the embedded trainer trains in one process; "
-            "set it to 1, or trainer.name=trl"
+            f"executor.options.workers_per_trial={options.workers_per_trial}: "
+            "the embedded trainer trains in one process; set it to 1, or trainer.name=trl"
         )
     if cuda and "gpus" in options.model_fields_set and not options.gpus:
         raise ConfigError(
-            "trainer.options.device=cuda, but executor.options.gpus=0 gives trials no GPU; set gpus to 1, or device to auto"
+            "trainer.options.device=cuda, but executor.options.gpus=0 gives trials no GPU; set gpus to 1, "
+            "or device to auto"
         )
     workers = options.workers_per_trial
     for recipe in (task.recipe, *children):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 
 WINDOW = 2
 """Steps of rollouts in one reading of a training."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
+from evotrainer.executors.process import EXIT_BUSY, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
-from evotrainer.executors.worker import EXIT_BUSY, descendants_cpu_s
 from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
 from evotrainer.records.reading import LOCK
@@ -35,7 +35,8 @@ DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/kf
 
 
 def gpu_visible(drivers: Sequence[str] = DRIVERS) -> bool:
-    """Whether this machine has a GPU that CUDA_VISIBLE_DEVICES does not hide, as far as files tell; loads no library."""
+    """Whether this machine has a GPU that CUDA_VISIBLE_DEVICES does not hide, as far as files tell;
+    loads no library."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     if shown is not None and (not shown.strip() or shown.strip().startswith("-1")):
         return False
@@ -186,7 +187,8 @@ class LocalExecutor:
             raise AbortedError(f"trial {r.spec.trial} is held by another process; end that one first, then resume")
         if (code < 0 or not (r.folder / "error").is_file()) and (full := disk_full(r.folder)):
             raise StoreError(
-                f"trial {r.spec.trial} ended (exit code {code}) while {full}; free some space and `evotrainer resume` goes on"
+                f"trial {r.spec.trial} ended (exit code {code}) while {full}; "
+                "free some space and `evotrainer resume` goes on"
             )
         if code == StoreError.exit_code:
             raise StoreError(f"trial {r.spec.trial}: {why}; fix it and `evotrainer resume` goes on")

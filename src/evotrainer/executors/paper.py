@@ -1,4 +1,5 @@
-"""Trials on paper: scores are drawn instead of trained, so that the decisions of a whole run can be tested in a second."""
+"""Trials on paper: scores are drawn instead of trained,
+so that the decisions of a whole run can be tested in a second."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class PaperExecutor:
     """An executor that trains nothing: `api.start(task, out, executor=PaperExecutor(finish))`.
 
-    `finish(spec)` says what a trial would have come to (`draw_result` draws one); `rollouts(spec)` what it would have stored,
-    of splits `train` and `search`. Loop, judge, agents, harness, ledger and stores are the real ones.
+    `finish(spec)` says what a trial would have come to (`draw_result` draws one); `rollouts(spec)` what it would have
+    stored, of splits `train` and `search`. Loop, judge, agents, harness, ledger and stores are the real ones.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class PaperExecutor:
         from evotrainer.records.rollout import groups_of
         from evotrainer.records.store import RolloutStore
 
+        store_dir = self.folder / "rollouts" / spec.trial
+        store_dir.mkdir(parents=True, exist_ok=True)  # also where nothing is stored: a complete trial has its folder
         if found := self.rollouts(spec):
-            with RolloutStore(self.folder / "rollouts" / spec.trial) as store:
+            with RolloutStore(store_dir) as store:
                 store.append(groups_of(found))
                 store.seal()
 

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from evotrainer.config.task import WarmStart
 from evotrainer.errors import StoreError
-from evotrainer.records.recipe import Frozen, Recipe, explain
+from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.recipe import Recipe
 
 SEALED = ("gate", "cert")
 """Splits whose rollouts only the judge may read."""
@@ -42,8 +43,8 @@ class TrialSpec(Frozen):
     """Start policy; relative paths are relative to the run folder. Empty: warm start first."""
     warm_start: WarmStart | None = None
     evals: tuple[EvalPlan, ...] = ()
-    world: dict[str, Any] = {}
-    """Environment knobs of the evaluations that override the protocol's (counterfactual audits)."""
+    env_knobs: dict[str, Any] = {}
+    """Environment knobs of the evaluations, over the protocol's (counterfactual audits)."""
     policy_step: int = 0
     """Training steps of the policy that is only evaluated."""
     checkpoint_every: int = 5

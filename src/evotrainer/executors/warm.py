@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,9 +14,11 @@ from evotrainer.errors import ConfigError
 if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
 
+Precision = Literal["float32", "bfloat16"]
+
 
 def make_base(
-    world: Environment,
+    environment: Environment,
     options: WarmStart,
     out: Path,
     on_step: Callable[[dict[str, float]], None],
@@ -30,70 +33,83 @@ def make_base(
 
     ConfigError where the environment has no demonstrations, or no drills and `options.drill_steps` asks for them.
     """
-    from evotrainer.trainers.embedded import warm_start
-
-    demos = world.demonstrations(options.demonstrations, options.seed)
+    demos = environment.demonstrations(options.demonstrations, options.seed)
     if not demos:
         raise ConfigError(
-            f"environment {world.name} offers no demonstrations to warm-start from; set policy.base to a folder"
+            f"environment {environment.name} offers no demonstrations to warm-start from; set policy.base to a folder"
         )
-    s = options.shape
-    kv_heads = s.heads if s.heads % 2 else 2
-    shape = {"d": s.width, "layers": s.layers, "heads": s.heads, "kv_heads": kv_heads, "hidden": s.mlp,
-             "context": s.context}  # fmt: skip
+    phase = _Phase(environment, options, on_step, trainer, (trainer_options or {}).get("chat", "auto"))
+    last: Precision = "bfloat16" if bf16 else "float32"
+    if not options.drill_steps:
+        phase.train(demos, options.steps, options.lr, out, last)
+        return
+    texts = drills(environment, options)
+    with tempfile.TemporaryDirectory() as tmp:
+        drilled = Path(tmp) / "drilled"
+        phase.train(texts, options.drill_steps, options.drill_lr or options.lr, drilled)
+        phase.train(demos, options.steps, options.lr, out, last, after=options.drill_steps, start=drilled)
 
-    def phase(
+
+@dataclass(frozen=True)
+class _Phase:
+    """Supervised training on texts, by either trainer's own warm start."""
+
+    environment: Environment
+    options: WarmStart
+    on_step: Callable[[dict[str, float]], None]
+    trainer: str
+    chat: str
+
+    def train(
+        self,
         texts: Sequence[tuple[str, ...]],
         steps: int,
         lr: float,
-        folder: Path,
-        done: int,
-        start: Path | None,
-        dtype: Literal["float32", "bfloat16"],
+        out: Path,
+        dtype: Precision = "float32",
+        *,
+        after: int = 0,
+        start: Path | None = None,
     ) -> None:
-        def report(row: dict[str, float]) -> None:
-            on_step(row | {"step": row["step"] + done})
+        """From scratch, or from the policy in `start`; `after`: steps done before, which its entries count on."""
 
-        if trainer == "trl":
+        def report(row: dict[str, float]) -> None:
+            self.on_step(row | {"step": row["step"] + after})
+
+        s, o, words = self._shape(), self.options, self.environment.vocabulary()
+        if self.trainer == "trl":
             from evotrainer.trainers.trl import warm_start as chat_start
 
-            chat = (trainer_options or {}).get("chat", "auto")
-            words = world.vocabulary()
-            chat_start(texts, words, shape, steps, options.batch, lr, options.seed, folder, report, start, chat)
+            chat_start(texts, words, s, steps, o.batch, lr, o.seed, out, report, start, self.chat)
             return
+        from evotrainer.trainers.embedded import warm_start
+
+        vocabulary = str(self.environment.describe().get("vocabulary") or self.environment.name)
         warm_start(
-            texts,
-            world.vocabulary(),
-            shape,
-            steps,
-            options.batch,
-            lr,
-            options.seed,
-            folder,
-            report,
-            vocabulary=str(world.describe().get("vocabulary") or world.name),
-            start=start,
-            dtype=dtype,
+            texts, words, s, steps, o.batch, lr, o.seed, out, report, vocabulary=vocabulary, start=start, dtype=dtype
         )
 
-    last: Literal["float32", "bfloat16"] = "bfloat16" if bf16 else "float32"
-    if not options.drill_steps:
-        phase(demos, options.steps, options.lr, out, 0, None, last)
-        return
-    texts = drills(world, options)
-    with tempfile.TemporaryDirectory() as tmp:
-        drilled = Path(tmp) / "drilled"
-        phase(texts, options.drill_steps, options.drill_lr or options.lr, drilled, 0, None, "float32")
-        phase(demos, options.steps, options.lr, out, options.drill_steps, drilled, last)
+    def _shape(self) -> dict[str, int]:
+        s = self.options.shape
+        kv_heads = s.heads if s.heads % 2 else 2
+        return {
+            "d": s.width,
+            "layers": s.layers,
+            "heads": s.heads,
+            "kv_heads": kv_heads,
+            "hidden": s.mlp,
+            "context": s.context,
+        }
 
 
-def drills(world: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
+def drills(environment: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
     """The environment's drills; ConfigError where it has none."""
     from evotrainer.envs.base import Drilled
 
-    texts = world.drills(options.drills, options.seed) if isinstance(world, Drilled) else []
+    texts = environment.drills(options.drills, options.seed) if isinstance(environment, Drilled) else []
     if not texts:
         raise ConfigError(
-            f"environment {world.name} offers no drills; set policy.warm_start.drill_steps = 0, or give it drills(n, seed)"
+            f"environment {environment.name} offers no drills; set policy.warm_start.drill_steps = 0, "
+            "or give it drills(n, seed)"
         )
     return texts

@@ -7,21 +7,20 @@ kill it continues from its checkpoint to the same result; started again after it
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import os
 import resource
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from evotrainer.errors import BudgetError, EvoTrainerError, FaultsError, StoreError
+from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
 from evotrainer.executors.health import read_health
-from evotrainer.executors.ray.path_map import asked_path, read_places, relocated_spec
+from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
+from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock
+from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import (
     SEALED,
     EvalPlan,
@@ -45,77 +44,6 @@ if TYPE_CHECKING:
 
     Groups = Sequence[Sequence[Rollout]]
 
-PR_SET_PDEATHSIG = 1
-BESIDE = "cpu-"
-"""Beginning of the names of files in which data-parallel processes but the first note their CPU-seconds."""
-EXIT_BUSY = 17
-"""Another process works on this trial."""
-
-
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill us when `parent` dies; exit at once if it is gone already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent and os.getppid() != parent:
-        os._exit(EXIT_BUSY)
-
-
-@contextlib.contextmanager
-def folder_lock(folder: Path) -> Iterator[bool]:
-    """Exclusive lock on a trial's folder, released by the kernel when the process ends; yields False if held."""
-    with open(folder / "lock", "a") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
-
-
-class Clock:
-    """CPU-seconds of this process and of all below it (the sandbox's included), plus those of earlier attempts."""
-
-    def __init__(self, earlier: float, folder: Path | None = None) -> None:
-        """`folder`: of a trial, where other processes of a data-parallel training note what they use."""
-        self.folder = folder
-        self.earlier = earlier - self.beside()
-        self.below = 0.0
-
-    def beside(self) -> float:
-        """CPU-seconds of the other data-parallel processes, of all attempts."""
-        total = 0.0
-        for p in self.folder.glob(f"{BESIDE}*") if self.folder else ():
-            with contextlib.suppress(OSError, ValueError):
-                total += float(p.read_text(encoding="utf-8"))
-        return total
-
-    def cpu_s(self) -> float:
-        own, kids = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        # Live descendants are not in RUSAGE_CHILDREN yet; one that ended unseen must not turn the clock back.
-        self.below = max(self.below, kids.ru_utime + kids.ru_stime + descendants_cpu_s(os.getpid()))
-        return self.earlier + own.ru_utime + own.ru_stime + self.below + self.beside()
-
-
-def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:
-    """CPU-seconds of the live descendants of a process (and its own) and of what they reaped; 0 without /proc."""
-    rows: dict[int, tuple[int, int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        fields = text[text.rindex(")") + 2 :].split()
-        rows[int(text.split(" ", 1)[0])] = (int(fields[1]), sum(int(x) for x in fields[11:15]))
-    children: dict[int, list[int]] = {}
-    for child, (parent, _) in rows.items():
-        children.setdefault(parent, []).append(child)
-    ticks, todo = 0, [pid] if itself and pid in rows else list(children.get(pid, []))
-    while todo:
-        p = todo.pop()
-        ticks += rows[p][1]
-        todo += children.get(p, [])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
 
 class TrialProcess:
     """Runs one trial in its folder."""
@@ -128,7 +56,7 @@ class TrialProcess:
         use_places(self.places)
         before = read_heartbeat(folder)
         self.resumed = before is not None
-        self.clock = Clock(before.cpu_s if before else 0.0, folder)
+        self.clock = ProcessCpuClock(before.cpu_s if before else 0.0, folder)
         self.started = time.time()
         self.step, self.phase = 0, "starting"
         self.score: float | None = None
@@ -163,26 +91,26 @@ class TrialProcess:
 
         spec = self.spec
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
-            start = self.start_policy(world)
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
+            start = self.start_policy(environment)
             parts: list[SealedPart] = []
             curve: list[dict[str, float]] = []
             policy = start
             with contextlib.closing(RolloutStore(self.run_dir / "rollouts" / spec.trial)) as store:
                 if spec.train:
-                    policy, curve = self.train(trainer, world, start, store)
+                    policy, curve = self.train(trainer, environment, start, store)
                 scores = [
-                    self.evaluate(trainer, world, policy, plan, store)
+                    self.evaluate(trainer, environment, policy, plan, store)
                     for plan in spec.evals
                     if plan.split not in SEALED
                 ]
                 self.beat("sealing")
                 parts += store.seal()
             self.beat("reading")
-            health = read_health(spec, self.run_dir / "rollouts" / spec.trial, world.proxy, curve)
+            health = read_health(spec, self.run_dir / "rollouts" / spec.trial, environment.proxy, curve)
             if closed := [p for p in spec.evals if p.split in SEALED]:
                 with contextlib.closing(RolloutStore(self.run_dir / "sealed" / spec.trial)) as store:
-                    scores += [self.evaluate(trainer, world, policy, plan, store) for plan in closed]
+                    scores += [self.evaluate(trainer, environment, policy, plan, store) for plan in closed]
                     parts += store.seal()
             flips = canary_flips([self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed")])
             sha = trainer.policy_sha256(policy)
@@ -205,7 +133,7 @@ class TrialProcess:
             parts=tuple(str(p.path.relative_to(self.run_dir)) for p in parts),
             parts_sha256=tuple(p.sha256 for p in parts),
             files=self.fingerprints(policy),
-            world={**spec.protocol.knobs, **spec.world},
+            world={**spec.protocol.knobs, **spec.env_knobs},
             canary_flips=flips,
         )
 
@@ -214,7 +142,7 @@ class TrialProcess:
         own = [self.folder / "spec.json", *([policy] if policy.is_relative_to(self.folder) else [])]
         return {k: v for p in own for k, v in sha256_tree(p, self.run_dir).items()}
 
-    def start_policy(self, world: Environment) -> Path:
+    def start_policy(self, environment: Environment) -> Path:
         """The start policy's folder; trains it first where the task asks for a warm start."""
         if self.spec.policy_dir:
             return self.policy_path()
@@ -225,7 +153,7 @@ class TrialProcess:
         if not (out / "model.safetensors").is_file():
             self.beat("warm start")
             make_base(
-                world,
+                environment,
                 w,
                 out,
                 lambda row: self.beat("warm start", int(row["step"])),
@@ -235,7 +163,8 @@ class TrialProcess:
         return out
 
     def train_only(self) -> None:
-        """The training without what comes after it: checkpoint and rollouts are there, an ordinary start goes on from them."""
+        """The training without what comes after it: checkpoint and rollouts are there,
+        an ordinary start goes on from them."""
         from evotrainer.envs import open_environment
         from evotrainer.records.store import RolloutStore
         from evotrainer.trainers import get_trainer
@@ -243,9 +172,9 @@ class TrialProcess:
         spec = self.spec
         self.beat("starting")
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
             with contextlib.closing(RolloutStore(self.run_dir / "rollouts" / spec.trial)) as store:
-                self.train(trainer, world, self.start_policy(world), store)
+                self.train(trainer, environment, self.start_policy(environment), store)
         self.beat("trained")
 
     def assist(self) -> None:
@@ -255,8 +184,8 @@ class TrialProcess:
 
         spec = self.spec
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as world:
-            trainer.train(self.request(self.policy_path()), world, lambda _: None, lambda _: None)
+        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
+            trainer.train(self.request(self.policy_path()), environment, lambda _: None, lambda _: None)
 
     def request(self, start: Path) -> TrainRequest:
         from evotrainer.trainers.base import Identity, TrainRequest
@@ -272,7 +201,7 @@ class TrialProcess:
         )
 
     def train(
-        self, trainer: Trainer, world: Environment, start: Path, store: Any
+        self, trainer: Trainer, environment: Environment, start: Path, store: Any
     ) -> tuple[Path, list[dict[str, float]]]:
         spec = self.spec
         limit = spec.cpu_limit_s
@@ -282,8 +211,8 @@ class TrialProcess:
             fault_point(f"trial:step:{int(row['step'])}")
             if limit is not None and self.clock.cpu_s() > limit:
                 raise BudgetError(
-                    f"trial {spec.trial} used {self.clock.cpu_s():.0f} CPU-s of {limit:.0f} at step {int(row['step'])}; "
-                    "raise budget.trial_cpu_s or lower recipe.steps"
+                    f"trial {spec.trial} used {self.clock.cpu_s():.0f} CPU-s of {limit:.0f} at step "
+                    f"{int(row['step'])}; raise budget.trial_cpu_s or lower recipe.steps"
                 )
 
         request = self.request(start)
@@ -293,10 +222,12 @@ class TrialProcess:
             check_faults(spec.trial, "train", [r for g in groups for r in g])
             store.append(groups)
 
-        result = trainer.train(request, world, sink, on_step)
+        result = trainer.train(request, environment, sink, on_step)
         return result.policy_dir, list(result.curve)
 
-    def evaluate(self, trainer: Trainer, world: Environment, policy: Path, plan: EvalPlan, store: Any) -> SplitScore:
+    def evaluate(
+        self, trainer: Trainer, environment: Environment, policy: Path, plan: EvalPlan, store: Any
+    ) -> SplitScore:
         from evotrainer.trainers.base import EvalRequest, Identity
 
         spec = self.spec
@@ -309,7 +240,7 @@ class TrialProcess:
             step=spec.recipe.steps if spec.train else spec.policy_step,
             attempts=plan.attempts,
             tasks=plan.tasks,
-            knobs=spec.world,
+            env_knobs=spec.env_knobs,
         )
 
         def sink(groups: Groups) -> None:
@@ -317,48 +248,11 @@ class TrialProcess:
             store.append(groups)
             self.beat()
 
-        rollouts = [r for g in trainer.evaluate(request, world, sink) for r in g]
+        rollouts = [r for g in trainer.evaluate(request, environment, sink) for r in g]
         fault_point(f"trial:evaluated:{plan.split}")
-        return split_score(rollouts, plan.split, request.step, plan.attempts, world.proxy[0] if world.proxy else "")
-
-
-def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
-    """FaultsError where more than half of one step's or evaluation's attempts were lost; none of them is stored then."""
-    lost = [r for r in rollouts if r.error_kind is not None]
-    if 2 * len(lost) > len(rollouts):
-        raise FaultsError(
-            f"{len(lost)} of {len(rollouts)} attempts of {trial} on {split} were lost to infrastructure faults; the first: "
-            f"{lost[0].error_kind}: {' '.join((lost[0].error or 'no message').split())[:300]}"
+        return split_score(
+            rollouts, plan.split, request.step, plan.attempts, environment.proxy[0] if environment.proxy else ""
         )
-
-
-def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
-    """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean, None without any."""
-    per: dict[str, list[float]] = {}
-    comps: dict[str, list[float]] = {}
-    paid: dict[str, list[float]] = {}
-    errors = 0
-    for r in rollouts:
-        if r.error_kind is not None or r.outcome == "unknown":
-            errors += 1
-            continue
-        per.setdefault(r.task, []).append(float(r.outcome == "correct"))
-        for k, v in r.components.items():
-            if v is not None:
-                comps.setdefault(k, []).append(v)
-        if (x := r.components.get(proxy)) is not None:
-            paid.setdefault(r.task, []).append(x)
-    per_task = {t: sum(v) / len(v) for t, v in per.items()}
-    return SplitScore(
-        split=split,
-        step=step,
-        score=sum(per_task.values()) / len(per_task) if per_task else None,
-        attempts=attempts,
-        per_task=per_task,
-        components={k: sum(v) / len(v) for k, v in comps.items()},
-        errors=errors,
-        proxy_per_task={t: sum(v) / len(v) for t, v in paid.items()},
-    )
 
 
 def _relative(p: Path, base: Path) -> str:
@@ -418,7 +312,8 @@ def tell(folder: Path, e: Exception) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End a process whose work is done and durable; taking PyTorch down in order would cost 0.5 to 0.8 CPU-s a trial."""
+    """End a process whose work is done and durable;
+    taking PyTorch down in order would cost 0.5 to 0.8 CPU-s a trial."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,0 +1,1 @@
+"""Rooms that only cli and api enter, and only when asked: export to Hugging Face, trackers, verl."""

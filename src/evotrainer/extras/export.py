@@ -1,4 +1,5 @@
-"""A branch's policy as a Hugging Face folder: chosen by rule, compared with the ledger's hashes, copied or merged whole."""
+"""A branch's policy as a Hugging Face folder: chosen by rule, compared with the ledger's hashes,
+copied or merged whole."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
     found = tree.branches[name]
     if found.invalid is not None and not anyway:
         raise ConfigError(
-            f"branch {name} is invalid: {found.invalid}; choose another one, or give --anyway: the model card will say INVALID"
+            f"branch {name} is invalid: {found.invalid}; choose another one, or give --anyway: "
+            "the model card will say INVALID"
         )
     row = _row(certificate, name)
     trained = [t.finished for t in found.trials if t.finished and t.finished.status == "complete" and t.finished.steps]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evotrainer.records.evidence import HealthReport, MetricValue
+from evotrainer.records.findings import HealthReport, MetricValue
 from evotrainer.records.recipe import Recipe
 
 
@@ -34,7 +34,8 @@ class HarnessContext:
     ngram_repetition, kept_groups, completions/mean_length, completions/clipped_ratio, rewards/<component>/mean."""
 
     sandboxed: Callable[[str, list[dict[str, object]]], Any] | None = None
-    """Runs a Python detector's source over rollouts as JSON (harness/evolving/authored.py); None: such detectors cannot look."""
+    """Runs a Python detector's source over rollouts as JSON (harness/evolving/authored.py);
+    None: such detectors cannot look."""
 
     @property
     def token_budget(self) -> int | None:

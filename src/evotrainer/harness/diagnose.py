@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from evotrainer.harness.bottlenecks import KINDS, Kind
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.kinds import KINDS, Kind
 from evotrainer.harness.registry import DETECTORS
-from evotrainer.records.evidence import Bottleneck, Finding, MetricValue
+from evotrainer.records.findings import Bottleneck, Finding, MetricValue
 
 SEVERITY = {"info": 0.0, "warn": 0.35, "critical": 0.65}
 SCORE_ONLY_CAP = 0.5
 
 
 @dataclass
-class Draft:
+class BottleneckDraft:
     """A bottleneck while the rules work on it."""
 
     name: str
@@ -38,10 +38,10 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Case:
+class Diagnosis:
     """All that the rules see; they edit `drafts` in place."""
 
-    drafts: dict[str, Draft]
+    drafts: dict[str, BottleneckDraft]
     metrics: Mapping[str, MetricValue]
     context: HarnessContext
 
@@ -56,7 +56,7 @@ class Case:
             self.drafts[whole].add(delta, remark)
 
 
-Rule = Callable[[Case], None]
+Rule = Callable[[Diagnosis], None]
 RULES: list[Rule] = []
 
 
@@ -70,7 +70,7 @@ def diagnose(
     metrics: Mapping[str, MetricValue], findings: Sequence[Finding], context: HarnessContext | None = None
 ) -> tuple[Bottleneck, ...]:
     """Ranked bottlenecks, worst first; empty where nothing is wrong."""
-    case = Case(_drafts(findings), metrics, context or HarnessContext())
+    case = Diagnosis(_drafts(findings), metrics, context or HarnessContext())
     for r in RULES:
         r(case)
     ranked = sorted(case.drafts.values(), key=lambda d: (-d.score, d.name))
@@ -85,13 +85,13 @@ def diagnose(
     )
 
 
-def _drafts(findings: Sequence[Finding]) -> dict[str, Draft]:
-    out: dict[str, Draft] = {}
+def _drafts(findings: Sequence[Finding]) -> dict[str, BottleneckDraft]:
+    out: dict[str, BottleneckDraft] = {}
     for f in findings:
         if f.severity == "info":
             continue
         score = SEVERITY[f.severity] + 0.2 * _kind(f.kind).priority + 0.1 * _excess(f)
-        d = out.setdefault(f.kind, Draft(f.kind, 0.0, []))
+        d = out.setdefault(f.kind, BottleneckDraft(f.kind, 0.0, []))
         d.findings.append(f)
         d.score = max(d.score, score)
     return out
@@ -111,7 +111,7 @@ def _excess(f: Finding) -> float:
     return min(1.0, max(0.0, abs(x - limit) / (abs(x - limit) + scale)))
 
 
-def _explain(d: Draft) -> str:
+def _explain(d: BottleneckDraft) -> str:
     """Kind, claims, remarks, and where remedies lie."""
     kind = _kind(d.name)
     text = f"{kind.about}: " + "; ".join(f.claim for f in d.findings)
@@ -121,7 +121,7 @@ def _explain(d: Draft) -> str:
 
 
 @rule
-def validity_comes_first(case: Case) -> None:
+def validity_comes_first(case: Diagnosis) -> None:
     """A leaked or forged score cannot be judged by any other number."""
     for d in case.drafts.values():
         if any(f.validity for f in d.findings):
@@ -131,7 +131,7 @@ def validity_comes_first(case: Case) -> None:
 
 
 @rule
-def a_jump_has_its_cause(case: Case) -> None:
+def a_jump_has_its_cause(case: Diagnosis) -> None:
     """A score that jumped beside a leak, changed tests or a bypass: the jump is what it earned."""
     for cause, what in (
         ("answer_leak", "the answer is read"),
@@ -145,13 +145,13 @@ def a_jump_has_its_cause(case: Case) -> None:
 
 
 @rule
-def crashes_explain_a_proxy_gap(case: Case) -> None:
+def crashes_explain_a_proxy_gap(case: Diagnosis) -> None:
     """Programs that crash on unseen inputs are how a proxy gap comes about: one bottleneck, better explained."""
     case.fold("edge_crash", "proxy_gap", 0.05, "the reward never sees the inputs on which these programs crash")
 
 
 @rule
-def special_casing_explains_a_proxy_gap(case: Case) -> None:
+def special_casing_explains_a_proxy_gap(case: Diagnosis) -> None:
     """Special-cased tests and the gap corroborate each other; the larger share names the bottleneck."""
     gap, special = case.drafts.get("proxy_gap"), case.drafts.get("special_casing")
     if gap is None or special is None:
@@ -165,7 +165,7 @@ def special_casing_explains_a_proxy_gap(case: Case) -> None:
 
 
 @rule
-def a_widening_gap_is_worse(case: Case) -> None:
+def a_widening_gap_is_worse(case: Diagnosis) -> None:
     """The standing gap and its slope over training are two readings of one failure."""
     gap = case.drafts.get("proxy_gap")
     if gap and {"proxy_divergence", "proxy_slopes"} <= {f.detector for f in gap.findings}:
@@ -173,7 +173,7 @@ def a_widening_gap_is_worse(case: Case) -> None:
 
 
 @rule
-def an_unpaid_proxy_misleads_nobody(case: Case) -> None:
+def an_unpaid_proxy_misleads_nobody(case: Diagnosis) -> None:
     """The gap is there, but the recipe pays something else: a warning for whoever reads the proxy, no cause to act."""
     gap = case.drafts.get("proxy_gap")
     weights, pair = case.context.weights, case.context.proxy
@@ -182,7 +182,7 @@ def an_unpaid_proxy_misleads_nobody(case: Case) -> None:
 
 
 @rule
-def a_paid_proxy_saturates_early(case: Case) -> None:
+def a_paid_proxy_saturates_early(case: Diagnosis) -> None:
     """Groups count as solved because the proxy says so: the gap is the cause, the saturation its symptom."""
     gap, full = case.drafts.get("proxy_gap"), case.drafts.get("saturation")
     accuracy = case.value("accuracy")
@@ -191,13 +191,13 @@ def a_paid_proxy_saturates_early(case: Case) -> None:
 
 
 @rule
-def a_blind_constant_is_one_failure(case: Case) -> None:
+def a_blind_constant_is_one_failure(case: Diagnosis) -> None:
     """A constant bonus whose rest of variance is blind to correctness is false revival."""
     case.fold("constant_bonus", "false_revival", 0.0, "the same component is nearly constant")
 
 
 @rule
-def no_gradient_explains_everything(case: Case) -> None:
+def no_gradient_explains_everything(case: Diagnosis) -> None:
     """With all advantages 0, dead groups are a symptom."""
     case.fold("dead_groups", "dead_training", 0.1, "no group has reward spread")
     case.fold("saturation", "dead_training", 0.0, "every group is solved")
@@ -205,13 +205,13 @@ def no_gradient_explains_everything(case: Case) -> None:
 
 
 @rule
-def cut_answers_that_grew(case: Case) -> None:
+def cut_answers_that_grew(case: Diagnosis) -> None:
     """Length that is rewarded runs into the budget."""
     case.fold("truncation", "length_gaming", 0.05, "answers already hit the budget")
 
 
 @rule
-def echo_with_falling_entropy(case: Case) -> None:
+def echo_with_falling_entropy(case: Diagnosis) -> None:
     """Repetition, entropy and variety falling together are the echo trap, not three failures."""
     case.fold("entropy_collapse", "echo_trap", 0.1, "entropy falls with it")
     case.fold("exploration_collapse", "echo_trap", 0.05, "samples no longer differ")
@@ -219,7 +219,7 @@ def echo_with_falling_entropy(case: Case) -> None:
 
 
 @rule
-def collapse_shows_in_the_other_layers(case: Case) -> None:
+def collapse_shows_in_the_other_layers(case: Diagnosis) -> None:
     """A fallen score with its mechanism named: the mechanism is the bottleneck to work on."""
     fall = case.drafts.get("policy_collapse")
     if fall is None:
@@ -231,7 +231,7 @@ def collapse_shows_in_the_other_layers(case: Case) -> None:
 
 
 @rule
-def score_alone_is_never_enough(case: Case) -> None:
+def score_alone_is_never_enough(case: Diagnosis) -> None:
     """A bottleneck known from the score layer only is capped, unless it compares two scores of the same rollouts."""
     for d in case.drafts.values():
         if d.layers == {"score"} and not any("gap" in f.numbers or "gap_change" in f.numbers for f in d.findings):
@@ -241,7 +241,7 @@ def score_alone_is_never_enough(case: Case) -> None:
 
 
 @rule
-def a_moved_score_wants_an_explanation(case: Case) -> None:
+def a_moved_score_wants_an_explanation(case: Diagnosis) -> None:
     """Accuracy moved by more than 3 standard errors against the last reading and no finding says why: a diagnostic
     gap."""
     if not case.context.previous or case.drafts:
@@ -254,4 +254,4 @@ def a_moved_score_wants_an_explanation(case: Case) -> None:
     move = now.value - last.value
     if error > 0 and abs(move) > 3 * error and abs(move) > 0.03:
         text = f"accuracy moved by {100 * move:+.1f} points since the last reading; no detector has a finding"
-        case.drafts["unexplained"] = Draft("unexplained", 0.3, [], [text])
+        case.drafts["unexplained"] = BottleneckDraft("unexplained", 0.3, [], [text])

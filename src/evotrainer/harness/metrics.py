@@ -9,7 +9,7 @@ from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.layers import behaviour, score, signal
 from evotrainer.harness.registry import METRICS, Metric, metric
-from evotrainer.records.evidence import MetricValue
+from evotrainer.records.findings import MetricValue
 
 __all__ = ["METRICS", "Metric", "behaviour", "measure", "metric", "score", "signal"]
 

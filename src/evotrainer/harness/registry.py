@@ -10,17 +10,17 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, finite
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.context import HarnessContext
-from evotrainer.records.evidence import Finding, Layer, MetricValue, Quote, Severity
+from evotrainer.records.findings import Finding, Layer, MetricValue, Quote, Severity
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import clean
 
 Range = tuple[float | None, float | None]
-MetricFunction = Callable[[Batch, HarnessContext], "Reading | Mapping[str, Reading]"]
+MetricFunction = Callable[[Batch, HarnessContext], "MetricValues | Mapping[str, MetricValues]"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MetricValues:
     """What a metric function answers; several by name for a family such as `rewards/<component>/mean`."""
 
     value: float | None
@@ -41,7 +41,7 @@ class Metric:
     def read(self, batch: Batch, context: HarnessContext) -> list[MetricValue]:
         """Its values over a batch; None with the missing fields where it cannot see."""
         missing = tuple(f for f in self.needs if not batch.has(f))
-        out = Reading(None, missing=missing) if missing else self.function(batch, context)
+        out = MetricValues(None, missing=missing) if missing else self.function(batch, context)
         named = out if isinstance(out, Mapping) else {self.name: out}
         return [
             MetricValue(
@@ -76,7 +76,7 @@ def metric(
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DetectorInput:
     """What a detector looks at."""
 
     batch: Batch
@@ -155,7 +155,7 @@ def name_of(r: Rollout) -> str:
     return r.id or f"{r.task}#{r.k}"
 
 
-DetectorFunction = Callable[[Look], list[Finding]]
+DetectorFunction = Callable[[DetectorInput], list[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Detector:
             claim = f"cannot look: rollouts carry no {', '.join(missing)}"
             return [Finding(detector=self.name, kind=self.kind, severity="info", claim=claim, missing=missing)]
         limits = {**self.thresholds, **(thresholds or {})}
-        return self.function(Look(batch, metrics, context, limits, self))
+        return self.function(DetectorInput(batch, metrics, context, limits, self))
 
 
 DETECTORS: dict[str, Detector] = {}
@@ -209,9 +209,9 @@ def detector(
     return register
 
 
-def clustered_reading(values: Floats, batch: Batch) -> Reading:
+def clustered_reading(values: Floats, batch: Batch) -> MetricValues:
     """Mean over rollouts with its task-clustered standard error."""
     from evotrainer.harness.columns.numerics import clustered_mean
 
     m, se, n = clustered_mean(values, batch.task)
-    return Reading(m, n, se)
+    return MetricValues(m, n, se)

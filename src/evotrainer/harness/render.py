@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evotrainer.harness.kinds import KINDS
-from evotrainer.records.evidence import Finding, HealthReport, MetricValue
+from evotrainer.harness.bottlenecks import KINDS
+from evotrainer.records.findings import Finding, HealthReport, MetricValue
 from evotrainer.records.output import line
 
 LAYERS = ("score", "signal", "behaviour")

@@ -10,14 +10,15 @@ from pydantic import Field
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors import DETECTORS, detect
 from evotrainer.harness.diagnose import diagnose
 from evotrainer.harness.evolving.authored import check_spec, read_authored
 from evotrainer.harness.metrics import METRICS, measure
-from evotrainer.records.evidence import DetectorSpec, HealthReport
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Rollout
 
 
@@ -41,8 +42,8 @@ class Harness(Frozen):
 
     @classmethod
     def minimal(cls) -> Harness:
-        """The score layer only, no detector, no diagnosis: a control arm, and where evolution begins with `run.harness =
-        "minimal"`."""
+        """The score layer only, no detector, no diagnosis: a control arm,
+        and where evolution begins with `run.harness = "minimal"`."""
         return cls(metrics=tuple(n for n, m in METRICS.items() if m.layer == "score"))
 
     @property
@@ -61,8 +62,8 @@ class Harness(Frozen):
         thresholds: Mapping[str, float] | None = None,
         authored: Iterable[DetectorSpec] = (),
     ) -> Harness:
-        """A derived version: detectors added (by registered name, or as `authored` specifications, in place of one of the
-        same name) or dropped, thresholds changed; ConfigError if unknown."""
+        """A derived version: detectors added (by registered name, or as `authored` specifications, in place of one
+        of the same name) or dropped, thresholds changed; ConfigError if unknown."""
         add, drop, limits = tuple(add), set(drop), dict(thresholds or {})
         specs = {s.name: s for s in (*self.authored, *authored)}
         own = tuple(s for name, s in specs.items() if name not in drop)
@@ -107,7 +108,7 @@ class Harness(Frozen):
         metrics = measure(batch, context, self.metrics)
         findings = detect(batch, metrics, context, self.detectors, self.thresholds)
         if self.authored:
-            views = Views(batch)
+            views = FeatureView(batch)
             findings += [f for s in self.authored for f in read_authored(s, batch, metrics, context, views)]
         return HealthReport(
             harness=self.version,

@@ -107,8 +107,9 @@ def check_readable(path: Path) -> None:
 def find_sources(paths: Iterable[Path | str]) -> Iterator[Path]:
     """Files and store folders under `paths`, each once: the paths in the order given, folders in sorted order.
 
-    A run folder or a store is one source; of a folder that `evotrainer verl render` wrote, the dumps are. Hidden files and files that lie beside data (LICENSE, README,
-    metadata.json, ...) are passed over, unless given by name. ConfigError for a path that does not exist.
+    A run folder or a store is one source; of a folder that `evotrainer verl render` wrote, the dumps are. Hidden files
+    and files that lie beside data (LICENSE, README, metadata.json, ...) are passed over, unless given by name.
+    ConfigError for a path that does not exist.
     """
     listed = [Path(p) for p in paths]
     for p in listed:

@@ -1,10 +1,10 @@
 """ATIF, Harbor's Agent Trajectory Interchange Format (v1.0 to v1.7), with the trial's `result.json` where there is one.
 
-A trajectory is one JSON object: schema_version, agent, steps (source, message, reasoning_content, tool_calls, observation,
-metrics with token ids and logprobs), final_metrics. It holds no reward. Harbor writes it to `<trial>/agent/trajectory.json`
-and the verifier's rewards to `<trial>/result.json`; continuations of a conversation that was compacted lie beside it and
-are read with it, not counted as further attempts. A trial that ended before its agent wrote anything is read from its
-result alone.
+A trajectory is one JSON object: schema_version, agent, steps (source, message, reasoning_content, tool_calls,
+observation, metrics with token ids and logprobs), final_metrics. It holds no reward. Harbor writes it to
+`<trial>/agent/trajectory.json` and the verifier's rewards to `<trial>/result.json`; continuations of a conversation
+that was compacted lie beside it and are read with it, not counted as further attempts. A trial that ended before its
+agent wrote anything is read from its result alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from evotrainer.importers.foreign import (
     word,
 )
 from evotrainer.importers.tolerant import number, text, whole
-from evotrainer.importers.transcript import Transcript, as_text
+from evotrainer.importers.transcript import TranscriptBuilder, as_text
 from evotrainer.records.rollout import Finish, Outcome, Rollout, Turn
 
 MAIN = "trajectory.json"
@@ -213,7 +213,7 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
 def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str, Any]]]:
     """Turns of all parts, and the metrics of each step that the policy sampled in this attempt. A step marked as copied
     context was sampled before: in a continuation it is left out, in a first part it is what the policy was shown."""
-    t = Transcript()
+    t = TranscriptBuilder()
     sampled: list[dict[str, Any]] = []
     for n, part in enumerate(parts):
         for step in listing(part.get("steps")):

@@ -22,8 +22,8 @@ HEAD = 65536
 Fault = Literal["timeout", "container", "judge", "model_api", "cancelled", "masked", "other"]
 """Values of `Rollout.error_kind` given by importers. timeout: of the infrastructure, not a program's own; container:
 sandbox, image, environment; judge: the grader or judge model did not answer; model_api: the policy's server failed;
-cancelled: the run or sample was stopped; masked: the producer excludes it (`mask_sample`) without saying why; other: the
-producer reports an error of another class."""
+cancelled: the run or sample was stopped; masked: the producer excludes it (`mask_sample`) without saying why; other:
+the producer reports an error of another class."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""What every reader of others' logs needs: classes of faults, safe detail, ids over content, a net under each record."""
+"""What every reader of others' logs needs: classes of faults, safe detail, ids over content,
+a net under each record."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _KINDS: tuple[tuple[Fault, str], ...] = (
     ),
     (
         "model_api",
-        r"\bapi|api(error|connection|timeout|status)|rate.?limit|error code: ?[45]\d\d|status code|litellm|openai|anthropic"
-        r"|connection|overloaded|context.?window|context.?length|authentication|quota|service ?unavailable"
+        r"\bapi|api(error|connection|timeout|status)|rate.?limit|error code: ?[45]\d\d|status code|litellm|openai"
+        r"|anthropic|connection|overloaded|context.?window|context.?length|authentication|quota|service ?unavailable"
         r"|internal ?server|bad ?gateway|bad ?request|model_",
     ),
     ("timeout", r"time.?out|timed out|time limit|deadline"),

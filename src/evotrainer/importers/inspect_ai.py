@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 WORDS = {"yes": 1.0, "true": 1.0, "correct": 1.0, "no": 0.0, "false": 0.0, "incorrect": 0.0}
 STOPS: dict[str, Finish] = {"stop": "stop", "tool_calls": "stop", "max_tokens": "length", "model_length": "length"}
 LENGTHS = {"token", "context"}
-"""Kinds of sample limit that are about length; message, turn, time, cost and the rest end the attempt like a turn limit."""
+"""Kinds of sample limit that are about length;
+message, turn, time, cost and the rest end the attempt like a turn limit."""
 MAX_CALLS = 200
 """Sandbox calls of a sample kept in `detail`."""
 _ATTACHED = re.compile(r"attachment://([0-9a-zA-Z]+)")
@@ -74,7 +76,7 @@ class Inspect:
         samples = listing(log.get("samples"))
         for n, sample in enumerate(samples):
             place = f"samples[{n}]"
-            yield attempt(f"{path.name}:{place}", lambda s=sample, p=place: rollout(path, p, log, s))  # type: ignore[misc]
+            yield attempt(f"{path.name}:{place}", partial(rollout, path, place, log, sample))
         yield from _missing(path, log, [_key(s) for s in samples])
 
     def _zip(self, path: Path) -> Iterator[Rollout | Skipped]:

@@ -15,8 +15,8 @@ Optional, each field of `Rollout` by its own name: group, k, step, seed, attempt
 ({name: number or null}), finish, tokens, advantage, mean_logprob, entropy, token_ids, logprobs, sandbox_tier, knobs,
 env_hash, error, error_kind, detail, and `tool_calls` of a one-turn completion. A record with `error` or `error_kind` is
 an infrastructure fault: it has no reward. `error_kind` is taken in any letter case and by its usual synonyms
-(`TimeoutError`, `docker`, ...); any other word is kind `other`, the word kept in `error`. `mask_sample: true` is a fault
-of kind masked. Values of a wrong type, NaN and infinities, and counts below 0 are left out and listed in
+(`TimeoutError`, `docker`, ...); any other word is kind `other`, the word kept in `error`. `mask_sample: true` is a
+fault of kind masked. Values of a wrong type, NaN and infinities, and counts below 0 are left out and listed in
 `detail["unread"]`; unknown fields are kept in `detail`. Without `group`, attempts at one task by one policy of one run,
 branch and seed at one step in one file are a group.
 

@@ -158,7 +158,8 @@ def _converted(value: Any, n: int, convert: Convert) -> Rollout | Skipped | str:
 
 
 def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str | None]) -> Iterator[Rollout | Skipped]:
-    """Rows of a Parquet file through `convert`; `columns_of` tells from the column names why it is not of the format."""
+    """Rows of a Parquet file through `convert`;
+    `columns_of` tells from the column names why it is not of the format."""
     import pyarrow.parquet as pq
 
     try:

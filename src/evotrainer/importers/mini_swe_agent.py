@@ -16,7 +16,7 @@ from typing import Any
 from evotrainer.importers.base import Fault, Skipped, Source
 from evotrainer.importers.foreign import attempt, digest, ident, kind_of, last_line, listing, mapping, plain, word
 from evotrainer.importers.tolerant import number, text, whole
-from evotrainer.importers.transcript import Transcript, as_text, call_id, calls_of, role_of, said
+from evotrainer.importers.transcript import TranscriptBuilder, as_text, call_id, calls_of, role_of, said
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\r?\n")
@@ -119,7 +119,7 @@ def ending(status: str, trace: str) -> tuple[Finish | None, Fault | None]:
 
 
 def _turns(messages: list[Any]) -> tuple[Turn, ...]:
-    t = Transcript()
+    t = TranscriptBuilder()
     waiting = 0
     for m in messages:
         if not isinstance(m, dict):

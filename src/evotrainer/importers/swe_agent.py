@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, Skipped, Source
 from evotrainer.importers.foreign import attempt, digest, ident, kind_of, listing, mapping, plain, short, word
 from evotrainer.importers.tolerant import parse, text, whole
-from evotrainer.importers.transcript import Transcript, role_of, said
+from evotrainer.importers.transcript import TranscriptBuilder, role_of, said
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 FAULTS: dict[str, Fault] = {
@@ -80,7 +81,7 @@ class SweAgent:
         for k, one in enumerate(attempts or [run]):
             place = f"attempts[{k}]" if attempts else "trajectory"
             merged = {**run, **one}
-            yield attempt(f"{path.name}:{place}", lambda r=merged, n=k, p=place: rollout(path, r, n, p))  # type: ignore[misc]
+            yield attempt(f"{path.name}:{place}", partial(rollout, path, merged, k, place))
 
 
 def _steps_of(run: dict[str, Any]) -> bool:
@@ -150,7 +151,7 @@ def _config(raw: Any) -> dict[str, Any]:
 
 
 def _turns(run: dict[str, Any]) -> tuple[Turn, ...]:
-    t = Transcript()
+    t = TranscriptBuilder()
     steps = [s for s in run["trajectory"] if isinstance(s, dict)]
     for m in _opening(run, steps):
         # demonstrations shown to the policy are not what it did

@@ -1,8 +1,8 @@
 """tau-bench and tau2-bench results.
 
-tau-bench: a JSON list of {task_id, trial, reward, info, traj}; a run that raised is written with reward 0, no messages and
-`info.error`, which here is a fault, not a zero. tau2-bench: an object with `info`, `tasks` and `simulations`, each with
-`termination_reason` and `reward_info`; its user simulator may call tools too, which are no doing of the policy.
+tau-bench: a JSON list of {task_id, trial, reward, info, traj}; a run that raised is written with reward 0, no messages
+and `info.error`, which here is a fault, not a zero. tau2-bench: an object with `info`, `tasks` and `simulations`, each
+with `termination_reason` and `reward_info`; its user simulator may call tools too, which are no doing of the policy.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def error_flag_or_prefix(message: dict[str, Any]) -> bool | None:
 
 
 def _one_sided(messages: Any) -> list[Any]:
-    """The conversation as the policy took part in it: what the simulated user did with its own tools becomes text of the
-    user; several replies in one message become several."""
+    """The conversation as the policy took part in it: what the simulated user did with its own tools becomes text of
+    the user; several replies in one message become several."""
     out: list[Any] = []
     for m in listing(messages):
         if isinstance(m, dict) and m.get("role") == "tool" and isinstance(m.get("tool_messages"), list):

@@ -53,7 +53,8 @@ def packed(path: Path) -> str | None:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """The file for reading, through gzip where it is compressed so; reading then may raise one of TORN, or TooLargeError."""
+    """The file for reading, through gzip where it is compressed so;
+    reading then may raise one of TORN, or TooLargeError."""
     return open_gzip(path) if is_compressed(path) else path.open("rb")
 
 

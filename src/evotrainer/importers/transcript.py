@@ -1,4 +1,5 @@
-"""Others' chat messages as `Turn`s: roles, texts, tool calls in any of the usual shapes, and whether each call succeeded."""
+"""Others' chat messages as `Turn`s: roles, texts, tool calls in any of the usual shapes,
+and whether each call succeeded."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def as_text(value: Any) -> str:
 
 
 def tool_call(raw: Any, ok: bool | None = None) -> ToolCall:
-    """One call from `{function: {name, arguments}}`, `{function | name | function_name, arguments}` or anything else."""
+    """One call from `{function: {name, arguments}}`,
+    `{function | name | function_name, arguments}` or anything else."""
     if not isinstance(raw, dict):
         return ToolCall(as_text(raw), "", ok)
     inner = raw.get("function")
@@ -91,7 +93,7 @@ def error_prefix(message: dict[str, Any]) -> bool | None:
     return not text(message.get("content")).lstrip().lower().startswith("error")
 
 
-class Transcript:
+class TranscriptBuilder:
     """Turns in the making. Replies find their call by id, else in order; time is linear in calls and replies."""
 
     def __init__(self) -> None:
@@ -137,7 +139,7 @@ class Transcript:
 
 def turns(messages: Any, verdict: Verdict = error_flag) -> tuple[Turn, ...]:
     """Chat messages as turns; what is no list of messages gives none, what is no message is kept as text."""
-    t = Transcript()
+    t = TranscriptBuilder()
     for m in messages if isinstance(messages, list) else []:
         if not isinstance(m, dict):
             t.say("user", as_text(m))

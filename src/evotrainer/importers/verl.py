@@ -1,11 +1,12 @@
 """verl's dumps of generations: `trainer.rollout_data_dir` and `validation_data_dir`, one `<step>.jsonl` a step.
 
 Each line: input and output (texts as decoded, with the chat template), gts (ground truth; older dumps lack it), score,
-step, and whatever the reward function returned beside the score (`reward_extra_info`). `acc` there is verl's own verdict.
+step, and whatever the reward function returned beside the score (`reward_extra_info`). `acc` there is verl's own
+verdict.
 
-verl 0.9's trainer adds `uid`, `<group>_<session>_<output>`, and of training rollouts nothing else the reward function returned.
-Below a folder that `evotrainer verl render` wrote, that is read from the evidence which its reward plug-in left, including
-the rollouts that were lost to faults of the infrastructure and never reached a dump.
+verl 0.9's trainer adds `uid`, `<group>_<session>_<output>`, and of training rollouts nothing else the reward function
+returned. Below a folder that `evotrainer verl render` wrote, that is read from the evidence which its reward plug-in
+left, including the rollouts that were lost to faults of the infrastructure and never reached a dump.
 """
 
 from __future__ import annotations

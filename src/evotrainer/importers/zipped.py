@@ -16,8 +16,8 @@ CHUNK = 2**20
 ZSTD = 93
 """Compression method of Zstandard members, which the standard library reads from Python 3.14 on only."""
 READ = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD})
-"""What Inspect writes. The standard library's readers of bzip2 and LZMA members expand 4 KiB of input whole, whatever is
-asked of them: a member of 2 KB takes gigabytes before its first byte is seen."""
+"""What Inspect writes. The standard library's readers of bzip2 and LZMA members expand 4 KiB of input whole,
+whatever is asked of them: a member of 2 KB takes gigabytes before its first byte is seen."""
 BROKEN = (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, LookupError, OverflowError, struct.error)
 """What the standard library raises on archives that are none, or are damaged."""
 LOCAL_HEADER = 30

@@ -1,17 +1,18 @@
 """What decides: statistics, gates, alpha spending, certification. Never learns who proposed a change."""
 
+from evotrainer.judge.alpha_spending import InterimAnalysis, next_look, next_looks
 from evotrainer.judge.audits import answers, closed_world, settle_audit
 from evotrainer.judge.certify import CertEntry, certify
-from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
+from evotrainer.judge.decide import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
+from evotrainer.judge.fresh_seeds import reestimated
 from evotrainer.judge.inputs import JudgeInput
-from evotrainer.judge.spending import Look, next_look, next_looks
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, measure_noise, scores_of
 
 __all__ = [
     "CertEntry",
+    "InterimAnalysis",
     "JudgeConfig",
     "JudgeInput",
-    "Look",
     "Recomputed",
     "answers",
     "certify",
@@ -23,6 +24,7 @@ __all__ = [
     "next_look",
     "next_looks",
     "recompute",
+    "reestimated",
     "scores_of",
     "seeds_wanted",
     "settle_audit",

@@ -10,7 +10,7 @@ from pydantic import Field
 from evotrainer.errors import ConfigError
 from evotrainer.judge.stats import Spread, common_tasks, spread, t_quantile, t_tail, table
 from evotrainer.records.events import Certified, CertRow, NoiseMeasured, SplitScore
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 
 class CertEntry(Frozen):

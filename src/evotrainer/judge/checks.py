@@ -8,7 +8,8 @@ import numpy as np
 
 from evotrainer.judge.stats import common_tasks, scores_of, split_score, t_quantile
 from evotrainer.records.events import SplitScore, TrialFinished
-from evotrainer.records.evidence import Audit, Effect, Finding, GateResult
+from evotrainer.records.findings import Finding
+from evotrainer.records.verdicts import Effect, GateResult, ShortcutAudit
 
 PROXY_CONFIDENCE = 0.95
 """One-sided confidence at which a proxy counts as risen. It can only block a promotion, so no alpha is spent."""
@@ -24,7 +25,7 @@ def validity(
     findings: Sequence[Finding],
     control: Sequence[Finding],
     audits: Mapping[str, bool],
-    shortcuts: Sequence[Audit] = (),
+    shortcuts: Sequence[ShortcutAudit] = (),
 ) -> GateResult:
     """Leaks, tampering and bypasses question the branch itself, whatever its score.
 

@@ -1,14 +1,16 @@
-"""All that a verdict rests on, put together once: by the loop before it judges, by `verify`, `why` and gate replays afterwards."""
+"""All that a verdict rests on, put together once: by the loop before it judges, by `verify`,
+`why` and gate replays afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evotrainer.judge.gates import JudgeConfig, Recomputed, judge, recompute
-from evotrainer.judge.spending import Look
+from evotrainer.judge.alpha_spending import InterimAnalysis
+from evotrainer.judge.decide import JudgeConfig, Recomputed, judge, recompute
 from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.evidence import Audit, Finding, Verdict
+from evotrainer.records.findings import Finding
+from evotrainer.records.verdicts import ShortcutAudit, Verdict
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,13 @@ class JudgeInput:
     control_findings: Sequence[Finding] = ()
     audits: Mapping[str, bool] = field(default_factory=dict)
     """Detector -> confirmed (True) or cleared (False)."""
-    shortcuts: Sequence[Audit] = ()
+    shortcuts: Sequence[ShortcutAudit] = ()
     proxy: tuple[str, str] | None = None
     """The environment's (proxy, true) reward components."""
     ahead: str = ""
     """The champion, where it is another than the control."""
 
-    def verdict(self, look: Look) -> Verdict:
+    def verdict(self, look: InterimAnalysis) -> Verdict:
         """What the judge says at this look."""
         return judge(
             self.branch,
@@ -50,8 +52,9 @@ class JudgeInput:
             ahead=self.ahead,
         )
 
-    def compare(self, stored: Verdict, look: Look | None = None) -> Recomputed:
-        """A recorded verdict beside the one that follows from this; `look`: the one it was owed, None: as it says itself."""
+    def compare(self, stored: Verdict, look: InterimAnalysis | None = None) -> Recomputed:
+        """A recorded verdict beside the one that follows from this;
+        `look`: the one it was owed, None: as it says itself."""
         return recompute(
             stored,
             self.branch_trials,

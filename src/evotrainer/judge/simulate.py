@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from evotrainer.judge.gates import JudgeConfig, judge, seeds_wanted
-from evotrainer.judge.spending import next_looks
+from evotrainer.judge.alpha_spending import next_looks
+from evotrainer.judge.decide import JudgeConfig, judge, seeds_wanted
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
-from evotrainer.records.evidence import Verdict
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,59 +110,75 @@ def run_looks(
 ) -> list[Verdict]:
     """One run: A/A trials of the control, then rounds of branches, one per entry of `effects`, best first.
 
-    Every branch begins with `seeds` trials (0: `config.min_seeds`). Branches that need more seeds get them in their round,
-    and so does the control; each further look spends as the first did. The control stays the same, also after a
-    promotion, so that every look tests the effect that was planted; a run stops topping a round up once it promoted,
-    so it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
+    Every branch begins with `seeds` trials (0: `config.min_seeds`). Branches that need more seeds get them in their
+    round, and so does the control; each further look spends as the first did. The control stays the same, also after a
+    promotion, so that every look tests the effect that was planted; a run stops topping a round up once it promoted, so
+    it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
     """
     config = config or JudgeConfig()
     seeds = seeds or config.min_seeds
-    p_T = population.difficulties(rng)
-    trials = {"b0": population.trials("b0", p_T, range(1, noise_seeds + 1), rng)}
-    noise: NoiseMeasured = measure_noise("b0", scores_of(trials["b0"], config.split))
-    verdicts: list[Verdict] = []
-    planted = {f"b{i}": e for i, e in enumerate(effects, 1)}
-    sds = dict(zip(planted, branch_sds, strict=True)) if branch_sds else {}
-
-    spreads = {name: population.spread(rng) for name, effect in planted.items() if effect or moving}
-
-    def grow(name: str, seeds: int) -> None:
-        have = trials.get(name, [])
-        fresh = range(len(have) + 1, seeds + 1)
-        effect = planted.get(name, 0.0)
-        more = population.trials(
-            name, p_T, fresh, rng, effect=effect, seed_sd=sds.get(name), spread_T=spreads.get(name)
-        )
-        trials[name] = have + more
-
-    def decide(names: Sequence[str]) -> list[Verdict]:
-        nonlocal noise
-        for name in dict.fromkeys(["b0", *names]):
-            noise = measure_noise(name, scores_of(trials[name], config.split), earlier=noise)
-        looks = next_looks(verdicts, config.alpha, len(names))
-        found = [
-            judge(name, "b0", trials[name], trials["b0"], noise, look, config)
-            for name, look in zip(sorted(names, key=lambda n: -mean_score(trials[n])), looks, strict=True)
-        ]
-        verdicts.extend(found)
-        return found
-
+    run = _SimulatedRun(population, effects, rng, config, noise_seeds, branch_sds, moving)
     for start in range(1, len(effects) + 1, per_round):
         names = [f"b{i}" for i in range(start, min(start + per_round, len(effects) + 1))]
         for name in names:
-            grow(name, seeds)
-        wanted = _wanted(decide(names))
+            run.grow(name, seeds)
+        wanted = run.decide(names)
         while wanted and top_up:
             for name, n in wanted.items():
-                grow(name, n)
-                grow("b0", n)
-            wanted = _wanted(decide(list(wanted)))
-    return verdicts
+                run.grow(name, n)
+                run.grow("b0", n)
+            wanted = run.decide(list(wanted))
+    return run.verdicts
 
 
-def _wanted(verdicts: Sequence[Verdict]) -> dict[str, int]:
-    """Branch -> seeds that its verdict asks for, where it does."""
-    return {v.branch: n for v in verdicts if (n := seeds_wanted(v)) is not None}
+class _SimulatedRun:
+    """Trials of the control and of planted branches, with the verdicts and the pooled noise so far."""
+
+    def __init__(
+        self,
+        population: Population,
+        effects: Sequence[float],
+        rng: np.random.Generator,
+        config: JudgeConfig,
+        noise_seeds: int,
+        branch_sds: Sequence[float] | None,
+        moving: bool,
+    ) -> None:
+        self.population, self.rng, self.config = population, rng, config
+        self.p_T = population.difficulties(rng)
+        self.trials = {"b0": population.trials("b0", self.p_T, range(1, noise_seeds + 1), rng)}
+        self.noise: NoiseMeasured = measure_noise("b0", scores_of(self.trials["b0"], config.split))
+        self.verdicts: list[Verdict] = []
+        self.planted = {f"b{i}": e for i, e in enumerate(effects, 1)}
+        self.sds = dict(zip(self.planted, branch_sds, strict=True)) if branch_sds else {}
+        self.spreads = {name: population.spread(rng) for name, e in self.planted.items() if e or moving}
+
+    def grow(self, name: str, seeds: int) -> None:
+        """Give a branch as many trials as `seeds`, those it has included."""
+        have = self.trials.get(name, [])
+        self.trials[name] = have + self.population.trials(
+            name,
+            self.p_T,
+            range(len(have) + 1, seeds + 1),
+            self.rng,
+            effect=self.planted.get(name, 0.0),
+            seed_sd=self.sds.get(name),
+            spread_T=self.spreads.get(name),
+        )
+
+    def decide(self, names: Sequence[str]) -> dict[str, int]:
+        """Judge branches against the control, best first; those that ask for more seeds, and for how many."""
+        split = self.config.split
+        for name in dict.fromkeys(["b0", *names]):
+            self.noise = measure_noise(name, scores_of(self.trials[name], split), earlier=self.noise)
+        looks = next_looks(self.verdicts, self.config.alpha, len(names))
+        found = [
+            judge(name, "b0", self.trials[name], self.trials["b0"], self.noise, look, self.config)
+            for name, look in zip(sorted(names, key=lambda n: -mean_score(self.trials[n])), looks, strict=True)
+        ]
+        self.verdicts.extend(found)
+        wanted = {v.branch: seeds_wanted(v) for v in found}
+        return {name: n for name, n in wanted.items() if n is not None}
 
 
 def mean_score(trials: Sequence[TrialFinished]) -> float:
@@ -190,6 +207,21 @@ class Rate:
         low = 0.0 if k == 0 else float(betaincinv(k, n - k + 1, 0.025))
         high = 1.0 if k == n else float(betaincinv(k + 1, n - k, 0.975))
         return low, high
+
+
+class Share(Frozen):
+    """A share with its exact (Clopper-Pearson) 95% interval."""
+
+    hits: int
+    runs: int
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, rate: Rate) -> Share:
+        low, high = rate.interval
+        return cls(hits=rate.hits, runs=rate.runs, value=rate.value, low=low, high=high)
 
 
 def false_promotions(

@@ -23,7 +23,7 @@ import numpy as np
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
-from evotrainer.records.evidence import Effect
+from evotrainer.records.verdicts import Effect
 
 Scores = Mapping[int, Mapping[str, float]]
 """Seed -> task id -> share of correct attempts."""

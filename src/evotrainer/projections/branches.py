@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
+from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.events import TrialFinished, TrialIntended
-from evotrainer.records.evidence import BranchRecord, Finding, HealthReport, Intervention, Verdict
+from evotrainer.records.findings import Finding, HealthReport
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe, single_factor
+from evotrainer.records.verdicts import Verdict
 
 BASE = "base"
 """Branch name of trials that only evaluate the base policy; no branch is opened for it."""
@@ -135,3 +138,14 @@ def check_factor(parent: Recipe, b: Branch) -> list[str]:
     except ConfigError as e:
         return [f"{name}: {e}"]
     return []
+
+
+def check_factors(branches: Mapping[str, Branch]) -> list[str]:
+    """Recompute from the recipes that each branch differs from its parent in the one factor it declares."""
+    problems = []
+    for b in branches.values():
+        if (b.parent is None) != (b.intervention is None):
+            problems.append(f"branch {b.branch}: a branch has a parent if and only if it has an intervention")
+        elif b.parent is not None and b.parent in branches:
+            problems += check_factor(branches[b.parent].recipe, b)
+    return problems

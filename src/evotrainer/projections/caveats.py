@@ -1,7 +1,9 @@
-"""What stands beside a certificate: a gain that nothing has explained. Read from the ledger's events and from nothing else.
+"""What stands beside a certificate: a gain that nothing has explained.
+Read from the ledger's events and from nothing else.
 
-A gain is settled where the environment declares what can be used as a shortcut, and each of these was closed in the evaluations,
-or closed by an audit that the gain survived. Elsewhere a reader must know what was not looked at, and what the gain goes with.
+A gain is settled where the environment declares what can be used as a shortcut, and each of these was closed in the
+evaluations, or closed by an audit that the gain survived. Elsewhere a reader must know what was not looked at, and what
+the gain goes with.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
+from evotrainer.records.detectors import Gained
 from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
-from evotrainer.records.evidence import Gained
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 RISE = 0.05
-"""Smallest gain, and smallest excess over what was predicted, that wants an explanation; score units. As `harness.gaps.MOVE`."""
+"""Smallest gain, and smallest excess over what was predicted, that wants an explanation; score units.
+As `harness.gaps.MOVE`."""
 ERRORS = 3.0
 """Standard errors that an excess over the base policy's reach must have."""
 DOUBT = 2.0
@@ -98,8 +101,8 @@ def unaudited(events: Sequence[Event], run: RunOpened, branch: str) -> str:
         told_of = "declared" if "capabilities" in run.environment else "recorded"
         used = f" but what honest work uses ({', '.join(c.name for c in declared)})" if declared else ""
         return f"nothing could be audited: no capability {told_of}{used}"
-    worlds = [t.world for t in _finished(events) if t.branch == branch and any(s.split == "cert" for s in t.scores)]
-    there = in_force(run, worlds[0] if worlds else {})
+    knobs = [t.env_knobs for t in _finished(events) if t.branch == branch and any(s.split == "cert" for s in t.scores)]
+    there = in_force(run, knobs[0] if knobs else {})
     audited = {a.capability for a in RunState.of(events).audits_of(branch)}
     left = [c.name for c in closable if there[c.name] != str(c.closed) and c.name not in audited]
     return f"nothing was audited of {', '.join(left)}: open in every evaluation of {branch}" if left else ""
@@ -156,11 +159,12 @@ def rising(g: GapSeen) -> bool:
 
 
 def _reach(events: Sequence[Event], run: RunOpened, start: Branch) -> str:
-    """Does a start solve more than the policy before training did in any of its attempts? Search split, paired by task."""
+    """Does a start solve more than the policy before training did in any of its attempts? Search split,
+    paired by task."""
     own = [t.finished for t in start.trainings if t.finished and t.finished.status == "complete"]
     scores = [s for t in own for s in _searched(t)]
-    world = in_force(run, own[0].world) if own else {}
-    before = [t for t in _finished(events) if t.branch == BASE and in_force(run, t.world) == world]
+    knobs = in_force(run, own[0].env_knobs) if own else {}
+    before = [t for t in _finished(events) if t.branch == BASE and in_force(run, t.env_knobs) == knobs]
     base = next((s for t in before for s in _searched(t)), None)
     tasks = sorted(set.intersection(*(set(s.per_task) for s in scores), set(base.per_task))) if scores and base else []
     if base is None or len(tasks) < 2:

@@ -14,7 +14,7 @@ from statistics import NormalDist
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Judged, Proposed
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 LEVELS = (0.5, 0.8, 0.95)
 """Of the central intervals that are counted."""
@@ -44,7 +44,8 @@ class Forecasted(Frozen):
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the predictive distribution of the observed gain: the agent's doubt and the judge's error."""
+        """Standard deviation of the predictive distribution of the observed gain:
+        the agent's doubt and the judge's error."""
         return max(1e-9, sqrt(self.sd**2 + (self.se or 0.0) ** 2))
 
 
@@ -158,7 +159,8 @@ def crps(mean: float, sd: float, x: float) -> float:
 
 
 def _climatology(xs: Sequence[float]) -> float | None:
-    """Mean CRPS of the empirical distribution of what was observed, as a forecast of itself (its own value left out)."""
+    """Mean CRPS of the empirical distribution of what was observed, as a forecast of itself
+    (its own value left out)."""
     if len(xs) < 3:
         return None
     n = len(xs) - 1

@@ -13,20 +13,22 @@ from typing import Any, Literal
 
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
+from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
 from evotrainer.records.events import (
     Backtested,
     BranchOpened,
     Diagnosed,
     HarnessEvolved,
-    HumanGate,
+    HumanApproval,
     NoiseMeasured,
     Planned,
     Proposed,
     Refused,
     RoundOpened,
 )
-from evotrainer.records.evidence import Case, Forecast, HealthReport, Intervention, Prediction
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Forecast, Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 
 NOISE_RATIO = 1.25
@@ -133,7 +135,7 @@ def trace(events: Sequence[Event]) -> list[Traced]:
     }
     refused = {(e.body.round, e.body.index): e.body for e in events if isinstance(e.body, Refused)}
     planned = {e.body.round: e.body for e in events if isinstance(e.body, Planned)}
-    gates = {e.id: e.body for e in events if isinstance(e.body, HumanGate)}
+    gates = {e.id: e.body for e in events if isinstance(e.body, HumanApproval)}
     last = {e.body.round: _revision(e.id, 2) for e in events if isinstance(e.body, Proposed)}
     out: list[Traced] = []
     for e in events:
@@ -192,7 +194,7 @@ def _revision(id: str, at: int) -> int:
     return int(parts[at]) if len(parts) > at and parts[at].isdigit() else 0
 
 
-def _feedback(gates: Mapping[str, HumanGate], n: int, k: int) -> str:
+def _feedback(gates: Mapping[str, HumanApproval], n: int, k: int) -> str:
     """What a human said when a proposal was sent back."""
     tail = f"/{k}" if k else ""
     for where in ("intervention", "backtest"):
@@ -231,11 +233,11 @@ def changed_since(events: Iterable[Event], branch: str, now: Now, factor: str = 
     if parent is not None:
         a, b = parent.body.recipe.factors(), now.recipe.factors()
         out += [f"recipe.{f}" for f in sorted(a.keys() | b.keys()) if f != factor and a.get(f) != b.get(f)]
-    world = [e.body for e in seen if isinstance(e.body, RoundOpened) and e.body.round == then.body.round]
-    if world:
-        c = world[0].closed
+    then_opened = [e.body for e in seen if isinstance(e.body, RoundOpened) and e.body.round == then.body.round]
+    if then_opened:
+        c = then_opened[0].closed
         out += [f"closed.{k}" for k in sorted(c.keys() | now.closed.keys()) if c.get(k) != now.closed.get(k)]
-        out += ["harness"] if _reads_otherwise(seen, branch, world[0].harness, now.harness) else []
+        out += ["harness"] if _reads_otherwise(seen, branch, then_opened[0].harness, now.harness) else []
     verdict = RunState.of(seen).branches[branch].verdict
     if verdict is not None and verdict.effect is not None:
         if now.seeds > verdict.effect.seeds:
@@ -297,7 +299,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
-    """Why a change that was tried before may not be tried again; empty where it is new, or what it cites has changed."""
+    """Why a change that was tried before may not be tried again;
+    empty where it is new, or what it cites has changed."""
     value = now.recipe.with_factor(iv.factor, iv.new).factors().get(iv.factor)
     earlier = tried_before(events, iv.factor, value)
     if not earlier:

@@ -1,4 +1,5 @@
-"""What an environment declares as closable, and whether it is open under given environment knobs. Answered here and nowhere else."""
+"""What an environment declares as closable, and whether it is open under given environment knobs.
+Answered here and nowhere else."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evotrainer.records.evidence import Capability
+from evotrainer.records.verdicts import Capability
 
 Knobs = Mapping[str, Any]
 """Environment knob -> value, as recipes, protocols and evaluations hold them."""
@@ -63,8 +64,8 @@ class Shortcuts:
         return None
 
     def offered(self, knobs: Knobs) -> dict[str, str]:
-        """Environment knobs as agents see them: a shortcut that is closed in training is not offered for opening, nor what
-        honest work uses for closing."""
+        """Environment knobs as agents see them: a shortcut that is closed in training is not offered for opening,
+        nor what honest work uses for closing."""
         out = dict(self.described)
         for c in self.capabilities:
             if c.honest:

@@ -1,4 +1,5 @@
-"""What a run knows: one fold of its events. The loop, `verify`, agents and views all read this, and only events change it."""
+"""What a run knows: one fold of its events.
+The loop, `verify`, agents and views all read this, and only events change it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from evotrainer.projections.branches import BASE, Branch, Trial, check_factor
+from evotrainer.projections.branches import BASE, Branch, Trial
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
@@ -16,7 +17,7 @@ from evotrainer.records.events import (
     Certified,
     Diagnosed,
     HarnessEvolved,
-    HumanGate,
+    HumanApproval,
     Invalidated,
     Judged,
     NoiseMeasured,
@@ -28,7 +29,8 @@ from evotrainer.records.events import (
     TrialFinished,
     TrialIntended,
 )
-from evotrainer.records.evidence import Audit, HealthReport, Verdict
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.verdicts import ShortcutAudit, Verdict
 
 
 class RunState:
@@ -48,7 +50,7 @@ class RunState:
         """Environment knobs closed in every evaluation, since a shortcut was confirmed."""
         self.confirmed: dict[str, Any] = {}
         """Knobs of all confirmed audits, closed: those of `closed` from the next round on."""
-        self.audits: list[Audit] = []
+        self.audits: list[ShortcutAudit] = []
         self.noise: NoiseMeasured | None = None
         self.noises: dict[str, NoiseMeasured] = {}
         """Event key -> measurement, in order; the last one is `noise`."""
@@ -114,7 +116,7 @@ class RunState:
         """Branches without standing: name -> reason."""
         return {b.branch: b.invalid for b in self.branches.values() if b.invalid is not None}
 
-    def audits_of(self, branch: str) -> list[Audit]:
+    def audits_of(self, branch: str) -> list[ShortcutAudit]:
         """Audits of a branch, the last of each capability: it covers the seeds that were added since the one before."""
         return list({a.capability: a for a in self.audits if a.branch == branch}.values())
 
@@ -143,16 +145,6 @@ class RunState:
             out.append(parent)
             parent = self.branches[parent].parent if parent in self.branches else None
         return out
-
-    def check_factors(self) -> list[str]:
-        """Recompute from the recipes that each branch differs from its parent in the one factor it declares."""
-        problems = []
-        for b in self.branches.values():
-            if (b.parent is None) != (b.intervention is None):
-                problems.append(f"branch {b.branch}: a branch has a parent if and only if it has an intervention")
-            elif b.parent is not None and b.parent in self.branches:
-                problems += check_factor(self.branches[b.parent].recipe, b)
-        return problems
 
     # -- the fold --------------------------------------------------------------------------------------------------
 
@@ -228,7 +220,7 @@ class RunState:
         self._change(verdict.branch, "judged", lambda b: replace(b, verdicts=(*b.verdicts, verdict)))
 
     def _audited(self, event: Event) -> None:
-        audit: Audit = event.body.audit
+        audit: ShortcutAudit = event.body.audit
         self.audits.append(audit)
         if audit.confirmed:
             self.confirmed[audit.knob] = audit.closed
@@ -269,7 +261,7 @@ class RunState:
         self.harness = event.body
 
     def _gate(self, event: Event) -> None:
-        body: HumanGate = event.body
+        body: HumanApproval = event.body
         if body.answer == "REVISE":
             self.feedback = body.feedback
         elif body.where == "backtest":
@@ -298,7 +290,7 @@ _FOLDS: dict[type, Callable[[RunState, Event], None]] = {
     Promoted: RunState._promoted,
     Invalidated: RunState._invalidated,
     HarnessEvolved: RunState._harness,
-    HumanGate: RunState._gate,
+    HumanApproval: RunState._gate,
     Reestimated: RunState._reestimated,
     SkillDistilled: RunState._taught,
     Certified: RunState._certified,

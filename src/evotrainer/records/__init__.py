@@ -1,0 +1,1 @@
+"""What is written down: rollouts, recipes, events, ledger, stores. Imports nothing of ours but errors."""

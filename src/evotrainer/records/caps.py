@@ -1,7 +1,9 @@
-"""How much a file that somebody else wrote may expand to: bytes, rows, values. Every decompressor here asks this module.
+"""How much a file that somebody else wrote may expand to: bytes, rows, values.
+Every decompressor here asks this module.
 
-A few kilobytes can name terabytes: gzip packs 1,000 to 1, bzip2 and Zstandard 20,000, a Parquet column of one repeated value
-has no bound. Reading stops at a cap with a `TooLargeError` that says how much there was and which environment variable raises it.
+A few kilobytes can name terabytes: gzip packs 1,000 to 1, bzip2 and Zstandard 20,000, a Parquet column of one repeated
+value has no bound. Reading stops at a cap with a `TooLargeError` that says how much there was and which environment
+variable raises it.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ RATIO = Cap("EVOTRAINER_CAP_RATIO", 200)
 ROWS = Cap("EVOTRAINER_CAP_ROWS", 200_000)
 """Rows that any Parquet file may hold; a larger one may hold as many as it has bytes."""
 VALUES = Cap("EVOTRAINER_CAP_JSON_VALUES", 32_000_000)
-"""Values of one JSON document, and of one data set: as Python objects each takes 60 to 200 bytes, whatever its text takes."""
+"""Values of one JSON document, and of one data set: as Python objects each takes 60 to 200 bytes,
+whatever its text takes."""
 SQL_MB = Cap("EVOTRAINER_CAP_SQL_MB", 4096)
 """MiB that a query of `audit --sql` may take beside its tables."""
 SQL_SECONDS = Cap("EVOTRAINER_CAP_SQL_SECONDS", 120)
@@ -105,7 +108,8 @@ def open_gzip(path: Path) -> IO[bytes]:
 
 
 def check_json(text: bytes | str, before: int = 0) -> int:
-    """Upper bound of the values in a JSON text, and of `before` others; TooLargeError where they are too many to hold."""
+    """Upper bound of the values in a JSON text, and of `before` others;
+    TooLargeError where they are too many to hold."""
     marks: Sequence[Any] = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
     values = before + 1 + sum(text.count(m) for m in marks)
     VALUES.check(values, VALUES.value, f"JSON of up to {values:,} values")
@@ -113,8 +117,8 @@ def check_json(text: bytes | str, before: int = 0) -> int:
 
 
 def check_parquet(path: Path) -> None:
-    """TooLargeError for a Parquet file whose own directory promises more than a file of its size may hold; ValueError where the
-    directory is damaged."""
+    """TooLargeError for a Parquet file whose own directory promises more than a file of its size may hold;
+    ValueError where the directory is damaged."""
     size, found = path.stat().st_size, groups(path)
     rows, values = sum(g.rows for g in found), sum(g.values for g in found)
     ROWS.check(rows, max(ROWS.value, size), f"a Parquet file of {size:,} bytes with {rows:,} rows")
@@ -131,8 +135,8 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of an open Parquet file, up to `most` a batch; TooLargeError where they take more memory than they may.
 
-    A value that stands once in a dictionary, or is the prefix of all others, takes no room in the file and all the more in
-    memory. It is no longer than its column chunk, so batches are as short as the longest such chunk demands.
+    A value that stands once in a dictionary, or is the prefix of all others, takes no room in the file and all the more
+    in memory. It is no longer than its column chunk, so batches are as short as the longest such chunk demands.
     """
     check_parquet(path)
     size, total = path.stat().st_size, 0

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from evotrainer.errors import StoreError
 from evotrainer.records.events import BODIES
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.text import clean_text
 
 GENESIS = {1: "0" * 64, 2: hashlib.sha256(b"evotrainer ledger 2").hexdigest()}
@@ -32,7 +32,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EventRow:
     """An event as stored, unparsed."""
 
     seq: int
@@ -73,7 +73,7 @@ def chain_hash(prev_hash: str, seq: int, id: str, kind: str, time: str, body: st
     return hashlib.sha256(line.encode()).hexdigest()
 
 
-def broken(row: Row, seq: int, prev_hash: str) -> str | None:
+def broken(row: EventRow, seq: int, prev_hash: str) -> str | None:
     """What is wrong with a row's place in the chain or its hash, None if nothing."""
     where = f"event {row.seq} ({row.id})"
     if row.seq != seq:
@@ -85,7 +85,7 @@ def broken(row: Row, seq: int, prev_hash: str) -> str | None:
     return None
 
 
-def parse(row: Row) -> tuple[Event | None, str | None]:
+def parse(row: EventRow) -> tuple[Event | None, str | None]:
     """The typed event, or what keeps it from being one."""
     where = f"event {row.seq} ({row.id})"
     model = BODIES.get(row.kind)

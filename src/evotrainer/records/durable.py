@@ -139,9 +139,9 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def fsync_folder(folder: Path) -> None:
-    """Make renames and new names in `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def fsync(path: Path) -> None:
+    """Flush a file to the disk, or the names in a folder: renames and new files."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
@@ -156,7 +156,7 @@ def write_all(fd: int, data: bytes | bytearray) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write `path` and fsync it; its name is durable only after `fsync_folder`."""
+    """Write `path` and fsync it; its name is durable only after `fsync`."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         write_all(fd, data)
@@ -170,7 +170,7 @@ def replace_synced(path: Path, data: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     write_synced(temporary, data)
     os.replace(temporary, path)
-    fsync_folder(path.parent)
+    fsync(path.parent)
 
 
 def sha256_tree(folder: Path, base: Path) -> dict[str, str]:
@@ -183,3 +183,23 @@ def sha256_file(path: Path) -> str:
     """SHA-256 of a file, 64 hex digits."""
     with path.open("rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Put `new` in the place of `folder`: a crash leaves the old one, the new one, or the old one as `.<name>.old`."""
+    fsync(new)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    fsync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def recover_folder(folder: Path) -> None:
+    """Undo a crash in the middle of `replace_folder`."""
+    old = folder.with_name(f".{folder.name}.old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)

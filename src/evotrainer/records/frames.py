@@ -125,7 +125,8 @@ MAX_TAIL = 1 << 30
 
 
 def _plain_bytes(path: Path) -> bytes:
-    """Contents of a regular file that is no larger than a writer leaves one: others' folders may hold a device in its place."""
+    """Contents of a regular file that is no larger than a writer leaves one:
+    others' folders may hold a device in its place."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
         info = os.fstat(fd)

@@ -1,13 +1,14 @@
 """How far a ledger reached, noted beside it: what makes a ledger that was cut short, or put back, recognisable.
 
-A hash chain proves that nothing inside it was changed, and says nothing about what was cut off its end. Two small files do:
+A hash chain proves that nothing inside it was changed, and says nothing about what was cut off its end.
+Two small files do:
 
     ledger.head         number of events and hash of the last one; replaced, durably, after every event
     ledger.db.sha256    checksum of the closed ledger file, in the format of `sha256sum -c`; gone while it is written
 
-The first lags by one event where a writer was killed between the two writes, never by more. The second covers every byte of
-the file, also those that hold no event. Who can write both and the ledger can rewrite all of it: against that helps only a
-head noted elsewhere (`evotrainer verify RUN --head HASH`).
+The first lags by one event where a writer was killed between the two writes, never by more. The second covers every
+byte of the file, also those that hold no event. Who can write both and the ledger can rewrite all of it: against that
+helps only a head noted elsewhere (`evotrainer verify RUN --head HASH`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evotrainer.errors import IntegrityError
-from evotrainer.records.durable import fsync_folder, os_errors, os_trouble, replace_synced, sha256_file
+from evotrainer.records.durable import fsync, os_errors, os_trouble, replace_synced, sha256_file
 
 SHORTEST = 16
 """Digits of a noted head that are needed to compare it."""
@@ -64,18 +65,24 @@ def head_problem(noted: Head | None, hashes: Sequence[str], genesis: str) -> str
     n, digest = noted
     if n > len(hashes):
         cut = n - len(hashes)
-        return f"it ends at event {len(hashes)}, its head file at {n}: {cut} event(s) were cut off, or an older copy was put back"
+        return (
+            f"it ends at event {len(hashes)}, its head file at {n}: {cut} event(s) were cut off, "
+            "or an older copy was put back"
+        )
     if (hashes[n - 1] if n else genesis) != digest:
         return f"event {n} is not the one its head file names: the ledger, or its head file, was replaced"
     return None
 
 
 def lag_problem(noted: Head | None, events: int, closed: bool) -> str | None:
-    """That a head file read *after* the events is further behind them than a killed writer leaves it: one event, and none
-    where the ledger was closed."""
+    """That a head file read *after* the events is further behind them than a killed writer leaves it: one event, and
+    none where the ledger was closed."""
     if noted is None or events - noted[0] <= (0 if closed else 1):
         return None
-    return f"its head file stops at event {noted[0]} of {events}: an older copy was put back, or events were added by others"
+    return (
+        f"its head file stops at event {noted[0]} of {events}: an older copy was put back, "
+        "or events were added by others"
+    )
 
 
 def sealed_bytes(ledger: Path) -> str | None:
@@ -121,4 +128,4 @@ def unseal_bytes(ledger: Path) -> None:
     if note_path(ledger).exists():
         with os_errors(f"cannot write beside {ledger}"):
             note_path(ledger).unlink()
-            fsync_folder(ledger.parent)
+            fsync(ledger.parent)

@@ -35,7 +35,8 @@ def looks_like_id(base: str) -> tuple[str, str | None] | None:
 def snapshot(repo: str, revision: str | None = None) -> Path:
     """Folder of a model in the local cache, fetched first where it is not there.
 
-    ConfigError where there is neither a copy nor a network, or no such model. A commit that is in the cache needs no network.
+    ConfigError where there is neither a copy nor a network, or no such model.
+    A commit that is in the cache needs no network.
     """
     try:
         from huggingface_hub import snapshot_download
@@ -54,8 +55,8 @@ def snapshot(repo: str, revision: str | None = None) -> Path:
     except Exception as e:  # offline, unknown, gated, disk full: the library raises many types
         cause = " ".join(str(e).split())[:200]
         raise ConfigError(
-            f"policy.base {repo}{'@' + revision if revision else ''}: cannot be fetched ({type(e).__name__}: {cause}); check the "
-            "id, the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
+            f"policy.base {repo}{'@' + revision if revision else ''}: cannot be fetched ({type(e).__name__}: "
+            f"{cause}); check the id, the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
         ) from None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import StoreError
 from evotrainer.records.arrow_schema import arrow_schema, encode, scrub
-from evotrainer.records.durable import fsync_folder, os_errors, replace_synced, sha256_file
+from evotrainer.records.durable import fsync, os_errors, replace_synced, sha256_file
 from evotrainer.records.reading import stored_parts
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.store import ROW_GROUP, parquet_options
@@ -84,5 +84,5 @@ def _write_part(path: Path, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch
             raise StoreError(f"cannot write {path}: {e}; the records do not fit the rollout schema") from e
         replace_synced(path.with_name(path.name + ".sha256"), f"{sha256_file(temporary)}  {path.name}\n".encode())
         os.replace(temporary, path)
-        fsync_folder(path.parent)
+        fsync(path.parent)
     return rows, following

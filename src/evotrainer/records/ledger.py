@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import TypeVar
 
 from evotrainer.errors import IntegrityError, StoreError
-from evotrainer.records.chain import GENESIS, Event, Row, broken, canonical, chain_hash, parse
+from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, parse
 from evotrainer.records.durable import WriterLock, os_errors
 from evotrainer.records.events import BODIES
 from evotrainer.records.faults import fault_point
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.head import (
     bytes_problem,
     head_problem,
@@ -30,7 +31,6 @@ from evotrainer.records.head import (
     unseal_bytes,
     write_head,
 )
-from evotrainer.records.recipe import Frozen
 from evotrainer.records.sqlite_file import missing, open_database, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
@@ -171,13 +171,16 @@ class Ledger:
             self._refresh()
             return self._by_id.get(id)
 
-    def events(self, kind: str | None = None) -> list[Event]:
-        """All events in order, or those of one kind. Raises IntegrityError where the chain does not hold."""
+    def events(self, kind: str | None = None, after: int = 0) -> list[Event]:
+        """All events in order, or those of one kind; `after`: only those behind event number `after`.
+
+        Raises IntegrityError where the chain does not hold.
+        """
         with self._mutex:
             self._refresh()
-            return [e for e in self._events if kind is None or e.kind == kind]
+            return [e for e in self._events[after:] if kind is None or e.kind == kind]
 
-    def row(self, id: str) -> Row | None:
+    def row(self, id: str) -> EventRow | None:
         """The event of this id as stored, with the hash of the one before; None where it is not recorded."""
         event = self.get(id)
         return self._rows(after=event.seq - 1)[0] if event else None
@@ -201,10 +204,10 @@ class Ledger:
             self._by_id[event.id] = event
             self._head = event.hash
 
-    def _rows(self, after: int = 0) -> list[Row]:
+    def _rows(self, after: int = 0) -> list[EventRow]:
         query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? ORDER BY seq"
         with sqlite_errors(self.path):
-            rows = [Row(*r) for r in self._db.execute(query, (after,))]
+            rows = [EventRow(*r) for r in self._db.execute(query, (after,))]
         for r in rows:
             if any(not isinstance(v, str) for v in (r.id, r.kind, r.time, r.body, r.prev_hash, r.hash)):
                 raise IntegrityError(f"ledger {self.path} is corrupt (event {r.seq} holds no text); restore a copy")

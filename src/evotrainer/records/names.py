@@ -1,8 +1,8 @@
 """Foreign names in ids, and the one reader of the labels that ledgers hold.
 
-Ids of trials and keys of events are made here and taken apart nowhere: what they are of stands in the event's own fields. A
-label is a trial with a part of its rollouts (`b1-s2 search, odd tasks`). The trial may hold any character, the part
-only those below, so that it is found from the end.
+Ids of trials and keys of events are made here and taken apart nowhere: what they are of stands in the event's own
+fields. A label is a trial with a part of its rollouts (`b1-s2 search, odd tasks`). The trial may hold any character,
+the part only those below, so that it is found from the end.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 _LABEL = re.compile(
-    r"(?P<trial>.*) (?:search(?:, (?P<half>even|odd) tasks)?|step (?P<step>\d+)|(?P<end>first|last) (?P<steps>\d+) steps)",
+    r"(?P<trial>.*) "
+    r"(?:search(?:, (?P<half>even|odd) tasks)?|step (?P<step>\d+)|(?P<end>first|last) (?P<steps>\d+) steps)",
     re.DOTALL,
 )
 _LONGEST = 60
 
 
 class Label(NamedTuple):
-    """Which rollouts of which trial; `half`, `step`, or `end` and `steps`, where it is not the whole search evaluation."""
+    """Which rollouts of which trial; `half`, `step`, or `end` and `steps`,
+    where it is not the whole search evaluation."""
 
     trial: str
     half: str = ""
@@ -31,8 +33,8 @@ class Label(NamedTuple):
 
 
 def slug(name: str) -> str:
-    """A foreign name as part of an id that names a folder as well: letters, digits, `.`, `_`, `-` stay; a name of nothing
-    else is itself. Different names have different slugs."""
+    """A foreign name as part of an id that names a folder as well: letters, digits, `.`, `_`, `-` stay; a name of
+    nothing else is itself. Different names have different slugs."""
     quoted = quote(name.encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
     if quoted.strip(".") == "":
         quoted = quoted.replace(".", "%2E")
@@ -42,7 +44,8 @@ def slug(name: str) -> str:
 
 
 def joined(names: Collection[str], every: Collection[str]) -> str:
-    """Slugs of some of the names there are, as one part of an id; a dash that could be read as two names is written out."""
+    """Slugs of some of the names there are, as one part of an id;
+    a dash that could be read as two names is written out."""
     parts = (
         slug(n).replace("-", "%2D") if any(n.startswith(f"{other}-") for other in every) else slug(n) for n in names
     )
@@ -50,8 +53,8 @@ def joined(names: Collection[str], every: Collection[str]) -> str:
 
 
 def measured(event: str, first: str) -> str:
-    """Branch whose spread between seeds a noise event joined: of `noise/<branch>` and `noise/<branch>/<trials>` the branch (a
-    name of ours), of the A/A measurement `noise/<n>` the one it is about, `first`."""
+    """Branch whose spread between seeds a noise event joined: of `noise/<branch>` and `noise/<branch>/<trials>` the
+    branch (a name of ours), of the A/A measurement `noise/<n>` the one it is about, `first`."""
     name = event.split("/")[1]
     return first if name.isdigit() else name
 

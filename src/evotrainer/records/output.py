@@ -1,8 +1,8 @@
 """What reaches a terminal: the one place where text is made harmless before it is written.
 
-Names and texts of rollouts, logs, run folders and ledgers may hold control sequences that move the cursor, set the title
-or the clipboard, or hide and reorder what stands beside them. Every module that prints imports `print` from here, and every
-rich console is `records.console.Console`; `tests/test_architecture.py` finds those that do not.
+Names and texts of rollouts, logs, run folders and ledgers may hold control sequences that move the cursor, set the
+title or the clipboard, or hide and reorder what stands beside them. Every module that prints imports `print` from here,
+and every rich console is `records.console.Console`; `tests/test_architecture.py` finds those that do not.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _UNSAFE = re.compile(
 def visible(text: str) -> str:
     """`text` with every character that a terminal obeys or hides made visible; newlines and tabs stay.
 
-    C0 controls become their pictures (ESC is ␛); all others their escape (`\\u202e`), which means the same character inside
-    a JSON string: JSON stays what it was. Applying it twice changes nothing.
+    C0 controls become their pictures (ESC is ␛); all others their escape (`\\u202e`), which means the same character
+    inside a JSON string: JSON stays what it was. Applying it twice changes nothing.
     """
     return _UNSAFE.sub(_shown, text)
 

@@ -1,7 +1,7 @@
 """What a Parquet file's own directory promises, read without pyarrow: a damaged directory ends the process there.
 
-The directory is a Thrift structure in the compact protocol (https://parquet.apache.org/docs/file-format/metadata/); of it, row
-counts, value counts, sizes and encodings are taken. ValueError for what is no such structure.
+The directory is a Thrift structure in the compact protocol (https://parquet.apache.org/docs/file-format/metadata/); of
+it, row counts, value counts, sizes and encodings are taken. ValueError for what is no such structure.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _AS_LONG = {0, 3, 4, 6, 9}
 """Encodings of values that are as long in the file as in memory: plain, lengths apart, bytes split; levels (3, 4)."""
 
 
-class Group(NamedTuple):
-    """A row group. `values`: of all columns; `size`: bytes after decompression; `repeated`: bytes of the longest column chunk
-    whose values may be longer in memory than there."""
+class RowGroup(NamedTuple):
+    """A row group. `values`: of all columns; `size`: bytes after decompression; `repeated`: bytes of the longest
+    column chunk whose values may be longer in memory than there."""
 
     rows: int
     values: int
@@ -28,14 +28,14 @@ class Group(NamedTuple):
     repeated: int
 
 
-def groups(path: Path) -> tuple[Group, ...]:
+def groups(path: Path) -> tuple[RowGroup, ...]:
     """The row groups of a Parquet file, in order."""
     stat = path.stat()
     return _groups(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
 @lru_cache(maxsize=4096)
-def _groups(path: str, size: int, mtime_ns: int, inode: int) -> tuple[Group, ...]:
+def _groups(path: str, size: int, mtime_ns: int, inode: int) -> tuple[RowGroup, ...]:
     with open(path, "rb") as f:
         f.seek(max(0, size - 8))
         tail = f.read(8)
@@ -51,13 +51,13 @@ def _groups(path: str, size: int, mtime_ns: int, inode: int) -> tuple[Group, ...
         raise ValueError(f"the directory of the Parquet file is damaged ({type(e).__name__})") from None
 
 
-def _group(fields: dict[int, Any]) -> Group:
+def _group(fields: dict[int, Any]) -> RowGroup:
     columns = [c[3] for c in fields[1]]
     counts = [fields[3], *(c[5] for c in columns), *(c[6] for c in columns)]
     if not all(type(n) is int and n >= 0 for n in counts):
         raise TypeError
     longest = max((c[6] for c in columns if not set(c[2]) <= _AS_LONG), default=0)
-    return Group(fields[3], sum(c[5] for c in columns), sum(c[6] for c in columns), longest)
+    return RowGroup(fields[3], sum(c[5] for c in columns), sum(c[6] for c in columns), longest)
 
 
 class _Compact:

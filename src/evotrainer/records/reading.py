@@ -159,8 +159,8 @@ def columns_of(folder: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def noted_rows(folder: Path, column: str, text: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The rows of a store folder in whose `column` a text stands, as plain values of `columns`. A trial reads its own rollouts
-    with this: Polars starts threads, which a process that was forked does not have."""
+    """The rows of a store folder in whose `column` a text stands, as plain values of `columns`. A trial reads its
+    own rollouts with this: Polars starts threads, which a process that was forked does not have."""
     import pyarrow.compute as pc
 
     for table in columns_of(folder, columns):

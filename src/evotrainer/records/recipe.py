@@ -6,23 +6,17 @@ One top-level field is one *factor*; `knobs` contributes one factor per key. A b
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from evotrainer.errors import ConfigError, SingleFactorError
+from evotrainer.records.frozen import Frozen, explain
 
 Knob = bool | int | float | str
-
-
-class Frozen(BaseModel):
-    """Base of all records: immutable, unknown fields refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Schedule(Frozen):
@@ -49,8 +43,9 @@ class LengthRule(Frozen):
     """Reward shaping by completion length.
 
     `token_penalty`: reward - weight * tokens. `overlong`: DAPO's soft penalty, 0 up to `soft` * max_tokens, falling
-    linearly to -weight at max_tokens. `correct_bonus`: weight * (1 - tokens/max_tokens) times the reward the recipe's own components give
-    (at least 0): right by the recipe's own measure, so that no rule sees a truth the recipe does not pay for.
+    linearly to -weight at max_tokens. `correct_bonus`: weight * (1 - tokens/max_tokens) times the reward the recipe's
+    own components give (at least 0): right by the recipe's own measure, so that no rule sees a truth the recipe does
+    not pay for.
     """
 
     kind: Literal["none", "token_penalty", "overlong", "correct_bonus"] = "none"
@@ -164,31 +159,6 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
         return Recipe.model_validate(dict(values))
     except ValidationError as e:
         raise ConfigError("recipe: " + explain(e, Recipe)) from None
-
-
-def explain(e: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """One line per pydantic complaint: `field: message (got value)`; of `model`, unknown names with the near ones."""
-    parts = []
-    for x in e.errors():
-        loc = ".".join(str(p) for p in x["loc"]) or "value"
-        msg = "unknown name" + _near(model, x["loc"]) if x["type"] == "extra_forbidden" else x["msg"]
-        parts.append(f"{loc}: {msg} (got {str(x['input'])[:60]!r})")
-    return "; ".join(parts)
-
-
-def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:
-    """`, did you mean a or b?` for an unknown field of a model, else what there is; empty where that is not known."""
-    for part in loc[:-1]:
-        field = model.model_fields.get(str(part)) if model else None
-        model = field.annotation if field and isinstance(field.annotation, type) else None
-        if model is None or not issubclass(model, BaseModel):
-            return ""
-    if model is None:
-        return ""
-    names = list(model.model_fields)
-    if near := difflib.get_close_matches(str(loc[-1]), names, n=3, cutoff=0.6):
-        return f", did you mean {' or '.join(near)}?"
-    return f"; there are: {', '.join(names)}"
 
 
 def diff(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evotrainer.errors import IntegrityError, StoreError
-from evotrainer.records.durable import fsync_folder, os_errors
+from evotrainer.records.durable import fsync, os_errors
 
 SCHEMA_VERSION = 2
 """1: without `ledger.head`."""
@@ -77,7 +77,7 @@ def open_database(path: Path, readonly: bool, create: bool) -> sqlite3.Connectio
             if create and not _has_tables(db):
                 db.execute("PRAGMA journal_mode=WAL")
                 db.executescript(_SCHEMA)
-                fsync_folder(path.parent)
+                fsync(path.parent)
             _check_schema(db, path)
             if not readonly:
                 db.execute("PRAGMA journal_mode=WAL")

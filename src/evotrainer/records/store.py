@@ -22,7 +22,7 @@ from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.arrow_schema import arrow_schema, encode, scrub
 from evotrainer.records.durable import (
     WriterLock,
-    fsync_folder,
+    fsync,
     os_errors,
     replace_synced,
     sha256_file,
@@ -144,7 +144,7 @@ class RolloutStore:
         if tail.damaged or tail.complete:
             saved = next(p for n in range(10**6) if not (p := self.folder / f"torn-{n}.bin").exists())
             write_synced(saved, tail.data if tail.damaged else tail.data[tail.end :])
-            fsync_folder(self.folder)
+            fsync(self.folder)
         if tail.damaged:
             good = b"".join(tail.data[s.start : s.end] for s in tail.frames)
             replace_synced(tail.path, good if tail.frames[0].start == 0 else schema_frame() + good)
@@ -256,7 +256,7 @@ class RolloutStore:
         replace_synced(path.with_name(path.name + ".sha256"), f"{sha256}  {path.name}\n".encode())
         fault_point("store:checksum-written")
         os.replace(temporary, path)
-        fsync_folder(self.folder)
+        fsync(self.folder)
         return SealedPart(path, table.num_rows, sha256)
 
     def _check_open(self) -> None:

@@ -10,8 +10,10 @@ from fractions import Fraction
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LONG_INT_BITS = 12_000
-"""Longer integers are shown as hexadecimal: decimal conversion is quadratic, and refused by the interpreter from 4,300 digits on."""
+"""Longer integers are shown as hexadecimal: decimal conversion is quadratic,
+and refused by the interpreter from 4,300 digits on."""
 _MAX_DEPTH = 100
 _FALLBACK_CHARS = 4_000
 _BRACKETS: dict[type, tuple[str, str]] = {
@@ -56,8 +58,17 @@ def as_text(value: Any) -> str:
         return shown(value, _FALLBACK_CHARS)
 
 
+def clean(text: object, limit: int = 240) -> str:
+    """Text fit for a report: control and direction characters made visible, surrogates replaced, cut at `limit`."""
+    s = as_text(text)[: limit + 1]
+    s = s.encode("utf-8", "replace").decode("utf-8")
+    s = _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", s)
+    return s if len(s) <= limit else s[: limit - 1] + "…"
+
+
 def plain(value: Any, limit: int) -> Any:
-    """What JSON holds for every reader: None, a boolean, a finite number of 64 bits, else text of at most `limit` characters."""
+    """What JSON holds for every reader: None, a boolean, a finite number of 64 bits,
+    else text of at most `limit` characters."""
     if isinstance(value, str):
         return clean_text(value if len(value) <= limit else value[: limit - 3] + "...")
     if value is None or isinstance(value, bool):

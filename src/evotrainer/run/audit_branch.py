@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
-from evotrainer.records.evidence import Audit
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.run import shortcut_audits
 from evotrainer.run.loop import check_unchanged
 from evotrainer.run.opening import open_context
@@ -28,7 +28,7 @@ def audit_branch(
     capabilities: Sequence[str] = (),
     view: Observer | None = None,
     executor: MakeExecutor | None = None,
-) -> tuple[list[Audit], RunState]:
+) -> tuple[list[ShortcutAudit], RunState]:
     """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
 
     Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.
@@ -49,7 +49,7 @@ def audit_branch(
         if unknown := [n for n in capabilities if n not in every]:
             known = ", ".join(every) or "none: its environment declares nothing that can be closed"
             raise ConfigError(f"no capability {unknown[0]!r}; there are: {known}")
-        knobs = done[0].world if done else ctx.env_knobs
+        knobs = done[0].env_knobs if done else ctx.env_knobs
         chosen = [every[n] for n in capabilities] or [c for c in shortcuts.closable if shortcuts.is_open(c, knobs)]
         if not chosen:
             raise ConfigError(

@@ -11,9 +11,9 @@ from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.caveats import caveats, told
 from evotrainer.records import keys
 from evotrainer.records.events import Certified, TrialFinished
-from evotrainer.run import fresh_seeds, harness_versions, shortcut_audits
+from evotrainer.rules.gains import with_gains
+from evotrainer.run import detector_outcomes, fresh_seeds, shortcut_audits, trial_specs
 from evotrainer.run.context import RunContext
-from evotrainer.run.gains import with_gains
 
 BASE_CERTIFICATION = keys.certification(keys.BASE_TRIAL)
 
@@ -26,16 +26,21 @@ def certify(ctx: RunContext) -> Certified:
         body: Certified = known.body
         return body
     audit_champion(ctx)
-    harness_versions.settle(ctx, ctx.task.run.rounds, "end")
+    detector_outcomes.settle(ctx, ctx.task.run.rounds, "end")
     ctx.observer.step("certify")
-    (cert,) = ctx.plans("cert")
+    (cert,) = trial_specs.plans(ctx, "cert")
     champion = ctx.branches.get(ctx.champion) if ctx.champion != START else None
     start = ctx.branches[START]
     # the long ones first, so that all cores stay busy to the end
     own = fresh_seeds.certification_specs(ctx, champion, cert) if champion else []
-    specs = [*own, ctx.evaluation(BASE_CERTIFICATION, None, 0, ctx.base_dir, (cert,), "certify")]
+    specs = [
+        *own,
+        trial_specs.evaluation(ctx, BASE_CERTIFICATION, None, 0, trial_specs.base_dir(ctx), (cert,), "certify"),
+    ]
     again = [(keys.certification(t.trial), t) for t in start.complete]
-    specs += [ctx.evaluation(trial, start, t.seed, t.policy_path, (cert,), "certify") for trial, t in again]
+    specs += [
+        trial_specs.evaluation(ctx, trial, start, t.seed, t.policy_path, (cert,), "certify") for trial, t in again
+    ]
     done = {t.trial: t for t in ctx.run_trials(specs)}
     if champion:
         fresh_seeds.reestimate(ctx, champion.name)

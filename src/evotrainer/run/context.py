@@ -1,4 +1,5 @@
-"""What every step of a run may use: the task, the ledger, the executor, stored rollouts, and the state that events alone change."""
+"""What every step of a run may use: the task, the ledger, the executor, stored rollouts,
+and the state that events alone change."""
 
 from __future__ import annotations
 
@@ -7,22 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from evotrainer.config.task import TaskFile, resolve_base
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
-from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
-from evotrainer.records.recipe import Frozen, Recipe
-from evotrainer.run.detector_runner import SandboxRunner
+from evotrainer.rules.judge_input import env_knobs
 from evotrainer.run.observer import Observer, Quiet, Running
-from evotrainer.run.rollouts import RolloutReader
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -34,9 +35,8 @@ T = TypeVar("T", bound=Frozen)
 KINDS: dict[type[Frozen], str] = {model: kind for kind, model in BODIES.items()}
 """Body model -> kind of event."""
 NEEDED = ("base", "noise", "confirm", "certify", "audit")
-"""Purposes of trials that a run cannot do without: their failure is not recorded as a result, a resume tries them again."""
-PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
-"""Factors of the starting recipe under which every policy of the run is evaluated."""
+"""Purposes of trials that a run cannot do without: their failure is not recorded as a result,
+a resume tries them again."""
 BUDGET_EVERY_S = 2.0
 """Seconds between two looks at the budget while trials run."""
 
@@ -68,6 +68,8 @@ class RunContext:
     started: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
+        from evotrainer.sandbox.detector_runner import SandboxRunner
+
         self.journal = Journal(self.ledger)
         self.rollouts = RolloutReader(self.folder)
         self.detector_runner = SandboxRunner(self.task.sandbox.accept_tier_e)
@@ -79,10 +81,11 @@ class RunContext:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def record(self, key: str, model: type[T], make: Callable[[], T]) -> T:
-        """The recorded body of this key, made and recorded first where there is none; `state` holds all up to it from here on.
+        """The recorded body of this key, made and recorded first where there is none;
+        `state` holds all up to it from here on.
 
-        A run that was killed walks the same steps again: what is recorded is taken up in its order. The first thing that
-        is not recorded rests on all events there are, as in a run that was never killed, and as `verify` has it.
+        A run that was killed walks the same steps again: what is recorded is taken up in its order. The first thing
+        that is not recorded rests on all events there are, as in a run that was never killed, and as `verify` has it.
         """
         if self.ledger.get(key) is None:
             self.take_up()
@@ -98,11 +101,11 @@ class RunContext:
 
     def take_up(self) -> None:
         """Walk to the last event: also what was recorded while the run stood still."""
-        if events := self.ledger.events():
+        if events := self.ledger.events(after=self._walked):
             self._walk_to(events[-1])
 
     def _walk_to(self, event: Event) -> None:
-        for e in self.ledger.events()[self._walked : event.seq]:
+        for e in self.ledger.events(after=self._walked)[: max(0, event.seq - self._walked)]:
             self.state.apply(e)
         self._walked = max(self._walked, event.seq)
 
@@ -139,118 +142,13 @@ class RunContext:
         """What is spent and reserved."""
         return Budget.from_events(self.ledger.events(), self.task.budget.limits())
 
-    # -- specifications of trials ----------------------------------------------------------------------------------
-
-    def plan_eval(self, split: str) -> EvalPlan | None:
-        """How a split is evaluated; None where the environment has none of that name."""
-        if split not in self.state.environment.get("splits", {split: 1}):
-            return None
-        e = self.task.evaluation
-        return EvalPlan(split=split, attempts=getattr(e, f"{split}_attempts"), tasks=getattr(e, f"{split}_tasks"))
-
-    def plans(self, *splits: str) -> tuple[EvalPlan, ...]:
-        """Evaluations on those of the splits that there are."""
-        return tuple(p for s in splits if (p := self.plan_eval(s)))
-
-    def protocol(self, recipe: Recipe) -> Recipe:
-        """The frozen protocol of every evaluation: how the run's own recipe samples, under its own environment knobs.
-
-        A branch that samples colder, longer or under easier knobs in training gains nothing by that in its evaluation.
-        """
-        frozen = {f: getattr(self.task.recipe, f) for f in PROTOCOL}
-        return recipe.model_copy(update=frozen | {"knobs": self.env_knobs})
-
-    def base_spec(self, *splits: str) -> TrialSpec:
-        """The base policy's evaluation, and its SFT cold start where the task asks for one."""
-        base = resolve_base(self.task.policy.base)
-        return self._spec(
-            keys.BASE_TRIAL,
-            None,
-            0,
-            "base",
-            protocol=self.task.recipe,
-            policy_dir=str(base) if base else "",
-            warm_start=None if base else self.task.policy.warm_start,
-            evals=self.plans(*splits),
-        )
-
-    def training(
-        self, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = (), policy_dir: str = ""
-    ) -> TrialSpec:
-        """One training of a branch, evaluated on search, gate and `extra`; policy_dir: in place of the run's base policy."""
-        from evotrainer.harness import Harness
-
-        h = self.harness.plain
-        return self._spec(
-            keys.training(b.name, seed),
-            b,
-            seed,
-            purpose,
-            train=True,
-            policy_dir=policy_dir or self.base_dir,
-            evals=(*self.plans("search", "gate"), *extra),
-            checkpoint_every=self.task.run.checkpoint_every,
-            health_every=self.task.run.health_every,
-            harness={} if h == Harness.default() else h.model_dump(mode="json"),
-            cpu_limit_s=2 * self.task.budget.trial_cpu_s,
-        )
-
-    def evaluation(
-        self,
-        trial: str,
-        b: Branch | None,
-        seed: int,
-        policy: str,
-        evals: Sequence[EvalPlan],
-        purpose: str,
-        knobs: Mapping[str, Any] | None = None,
-    ) -> TrialSpec:
-        """One evaluation of a stored policy; b: None for the base policy; knobs: in place of the protocol's."""
-        # A policy of another step is another policy: only the repetition of an evaluation keeps the step of its trial's
-        # specification, 0, as ledgers of earlier versions have it.
-        step = b.recipe.steps if b and (knobs or purpose != "audit") else 0
-        return self._spec(
-            trial, b, seed, purpose, policy_dir=policy, evals=tuple(evals), world=dict(knobs or {}), policy_step=step
-        )
-
-    @property
-    def base_dir(self) -> str:
-        """Folder of the base policy, relative to the run folder where the run made it."""
-        base = resolve_base(self.task.policy.base)
-        assert base is not None or self.state.base is not None
-        return str(base) if base else self.state.base.policy_path if self.state.base else ""
-
-    def _spec(
-        self, trial: str, b: Branch | None, seed: int, purpose: str, *, train: bool = False, **more: Any
-    ) -> TrialSpec:
-        recipe = b.recipe if b else self.task.recipe
-        sampler: Literal["fp32", "bf16"] = "fp32"
-        if self.state.opened and self.state.opened.machine.get("sampler_dtype") == "bf16":
-            sampler = "bf16"
-        told = {
-            "run": self.folder.name,
-            "trial": trial,
-            "branch": b.name if b else BASE,
-            "seed": seed,
-            "purpose": purpose,
-            "train": train,
-            "recipe": recipe,
-            "protocol": self.protocol(recipe),
-            "environment": self.task.environment,
-            "accept_tier_e": self.task.sandbox.accept_tier_e,
-            "sampler_dtype": sampler,
-            "trainer": self.task.trainer.name,
-            "trainer_options": self.task.trainer.options,
-        }
-        return TrialSpec(**told | more)
-
     # -- trials ----------------------------------------------------------------------------------------------------
 
     def run_trials(self, specs: Sequence[TrialSpec]) -> list[TrialFinished]:
         """Results in the order of `specs`. Intent, effect, outcome: nothing finished is paid for twice."""
         done: dict[str, TrialFinished] = {}
         todo: list[TrialSpec] = []
-        budget = None
+        budget, training = None, 0.0
         for spec in specs:
             if (event := self.recorded(keys.finished(spec.trial))) is not None:
                 self._walk_to(event)
@@ -258,21 +156,22 @@ class RunContext:
                 continue
             if any(p.split == "cert" for p in spec.evals) and self.recorded(keys.CERTIFIED) is not None:
                 raise IntegrityError(
-                    f"trial {spec.trial} would read the cert split of {self.folder} a second time; it is read once, for the "
-                    "run's certificate: start a new run to certify another policy"
+                    f"trial {spec.trial} would read the cert split of {self.folder} a second time; it is read once, "
+                    "for the run's certificate: start a new run to certify another policy"
                 )
             todo.append(spec)
-            budget = budget or self.budget()
-            self._intend(spec, budget)
+            if budget is None:
+                budget, training = self.budget(), self.trial_reserve()
+            self._intend(spec, budget, training if spec.train else training / 4)
         purpose = {s.trial: s.purpose for s in todo}
         self._waiting_since = time.monotonic()
         for result in self.executor.run(todo, self._progress):
             if result.status == "failed" and purpose[result.trial] in NEEDED:
                 self.executor.forget(result.trial)
                 raise TrainerError(
-                    f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run cannot do without it: "
-                    f"mend the cause and `evotrainer resume {self.folder}` tries it again; where it lies in the task file "
-                    "(trainer, policy, environment), start a new run"
+                    f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; "
+                    f"the run cannot do without it: mend the cause and `evotrainer resume {self.folder}` tries it "
+                    "again; where it lies in the task file (trainer, policy, environment), start a new run"
                 )
             event = self.ledger.append("finished", keys.finished(result.trial), result)
             self._walk_to(event)
@@ -282,9 +181,8 @@ class RunContext:
             self._waiting_since = time.monotonic()
         return [done[s.trial] for s in specs]
 
-    def _intend(self, spec: TrialSpec, budget: Budget) -> None:
-        """Reserve what a trial may cost, once, and note that it starts."""
-        reserve = self.trial_reserve() * (1 if spec.train else 0.25)
+    def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:
+        """Set CPU-seconds aside for a trial, once, and note that it starts."""
         if self.recorded(keys.intended(spec.trial)) is None:
             budget.reserve(spec.trial, cpu_s=reserve, trials=float(spec.train))
         self.record(
@@ -323,8 +221,3 @@ class RunContext:
         """CPU-seconds to set aside for one training: the largest seen so far, or the task file's figure."""
         seen = [e.body.cpu_s for e in self.ledger.events("finished") if e.body.steps and e.body.status == "complete"]
         return max(seen) if seen else self.task.budget.trial_cpu_s
-
-
-def env_knobs(task: TaskFile, state: RunState) -> dict[str, Any]:
-    """Environment knobs of every evaluation of a run as it stands."""
-    return {**task.recipe.knobs, **state.closed}

@@ -1,4 +1,5 @@
-"""Contrasts that gaps are mined from: a branch's rollouts against those of what it came from, what is mined and what is held out.
+"""Contrasts that gaps are mined from: a branch's rollouts against those of what it came from,
+what is mined and what is held out.
 
 Only search and train rollouts are read.
 """
@@ -9,18 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.caveats import rising
 from evotrainer.records import keys
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.names import read_label
 from evotrainer.run.context import RunContext
-from evotrainer.run.rollouts import RolloutReader
 
 if TYPE_CHECKING:
-    from evotrainer.harness.columns.features import Views
+    from evotrainer.harness.columns.features import FeatureView
     from evotrainer.harness.evolving.gaps import Gap
     from evotrainer.records.chain import Event
 
@@ -33,20 +31,21 @@ WINDOW = 200
 
 
 @dataclass
-class Sides:
+class ContrastSides:
     """Rollouts of a contrast, by version: what is mined and what is held out."""
 
-    bad: dict[str, Views] = field(default_factory=dict)
-    clean: dict[str, Views] = field(default_factory=dict)
-    held_bad: dict[str, Views] = field(default_factory=dict)
-    held_clean: dict[str, Views] = field(default_factory=dict)
-    steps: dict[str, list[tuple[int, Views]]] = field(default_factory=dict)
+    bad: dict[str, FeatureView] = field(default_factory=dict)
+    clean: dict[str, FeatureView] = field(default_factory=dict)
+    held_bad: dict[str, FeatureView] = field(default_factory=dict)
+    held_clean: dict[str, FeatureView] = field(default_factory=dict)
+    steps: dict[str, list[tuple[int, FeatureView]]] = field(default_factory=dict)
     damage: dict[str, int] = field(default_factory=dict)
 
 
 def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
-    """What a branch is compared with: its parent, else the base policy, as evaluated under the branch's environment knobs."""
-    knobs = b.complete[0].world
+    """What a branch is compared with: its parent, else the base policy,
+    as evaluated under the branch's environment knobs."""
+    knobs = b.complete[0].env_knobs
     for name in (b.parent, BASE):
         if name is None:
             continue
@@ -54,7 +53,11 @@ def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
         for e in ctx.ledger.events("finished"):
             t: TrialFinished = e.body
             known = t.branch == name and t.status == "complete" and any(s.split == "search" for s in t.scores)
-            if known and (t.seed in ctx.task.run.seeds or name == BASE) and ctx.state.shortcuts.same(t.world, knobs):
+            if (
+                known
+                and (t.seed in ctx.task.run.seeds or name == BASE)
+                and ctx.state.shortcuts.same(t.env_knobs, knobs)
+            ):
                 trials.setdefault(t.seed, t)
         if trials:
             return name, [trials[s] for s in sorted(trials)]
@@ -62,25 +65,33 @@ def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
 
 
 def split_sides(
-    ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], now: Mapping[str, Views]
-) -> Sides:
+    ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], now: Mapping[str, FeatureView]
+) -> ContrastSides:
     """Half of the moved seeds is mined and the others are held out; a single moved seed is held out by its steps."""
-    out = Sides()
+    out = ContrastSides()
     moved = sorted(gap.moved)
     k = max(1, len(moved) // 2)
     out.bad = {f"{t} search": now[t] for t in moved[:k]}
     out.held_bad = {f"{t} search": now[t] for t in moved[k:]}
     old = [(f"{t.trial} search", ctx.rollouts.views(t.trial)) for t in before]
     if len(old) == 1:
-        old = [(f"{name}, {half} tasks", v) for name, whole in old for half, v in _halves(whole)]
+        from evotrainer.harness.evolving.named_rollouts import halves
+
+        old = [(f"{name}, {half} tasks", v) for name, whole in old for half, v in halves(whole)]
     k = max(1, len(old) // 2)
     out.clean, out.held_clean = dict(old[:k]), dict(old[k:])
-    if before[0].branch != BASE and (base := ctx.state.base) and ctx.state.shortcuts.same(base.world, before[0].world):
+    if (
+        before[0].branch != BASE
+        and (base := ctx.state.base)
+        and ctx.state.shortcuts.same(base.env_knobs, before[0].env_knobs)
+    ):
         out.held_clean[f"{keys.BASE_TRIAL} search"] = ctx.rollouts.views(keys.BASE_TRIAL)
     return out
 
 
-def hold_out_training(ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], out: Sides) -> None:
+def hold_out_training(
+    ctx: RunContext, b: Branch, gap: Gap, before: Sequence[TrialFinished], out: ContrastSides
+) -> None:
     """What the training itself sampled joins the sides that candidates are tried on."""
     moved = sorted(gap.moved)
     if before[0].branch == BASE:
@@ -88,10 +99,10 @@ def hold_out_training(ctx: RunContext, b: Branch, gap: Gap, before: Sequence[Tri
     by_steps(ctx, b, moved[len(moved) // 2], single=len(moved) == 1, out=out)
 
 
-def first_steps(ctx: RunContext, b: Branch, out: Sides) -> None:
+def first_steps(ctx: RunContext, b: Branch, out: ContrastSides) -> None:
     """Every training begins with the base policy: what its first step sampled is one more clean version, where it was
     sampled under the knobs of the evaluations."""
-    if not ctx.state.shortcuts.same(b.recipe.knobs, b.complete[0].world):
+    if not ctx.state.shortcuts.same(b.recipe.knobs, b.complete[0].env_knobs):
         return
     for t in b.complete:
         if steps := ctx.rollouts.train_steps(t.trial):
@@ -99,7 +110,7 @@ def first_steps(ctx: RunContext, b: Branch, out: Sides) -> None:
             out.held_clean[f"{t.trial} step {first}"] = ctx.rollouts.train(t.trial, steps[first])
 
 
-def by_steps(ctx: RunContext, b: Branch, trial: str, single: bool, out: Sides) -> None:
+def by_steps(ctx: RunContext, b: Branch, trial: str, single: bool, out: ContrastSides) -> None:
     """The training of one moved trial in windows, for the lead time; its ends are held out where it moved alone."""
     from evotrainer.harness.evolving.mining import spread
 
@@ -148,13 +159,14 @@ def minable_pairs(ctx: RunContext, b: Branch, gap: Gap) -> list[tuple[str, str]]
     return named
 
 
-def labelled(ctx: RunContext) -> tuple[Sides, dict[str, list[str]]]:
-    """(the run's branches, trials left out because agents were shown them, by side `bad` and `clean`): bad branches are
-    invalid, or moved without an explanation that an audit cleared. Each branch's first seed, which mining reads, is left out as well."""
+def labelled(ctx: RunContext) -> tuple[ContrastSides, dict[str, list[str]]]:
+    """(the run's branches, trials left out because agents were shown them, by side `bad` and `clean`): bad branches
+    are invalid, or moved without an explanation that an audit cleared. Each branch's first seed, which mining reads,
+    is left out as well."""
     shown = {t for e in ctx.ledger.events("proposed") for t in e.body.shown}
     left_out: dict[str, list[str]] = {"bad": [], "clean": []}
     moved = rising_branches(ctx.ledger.events())
-    out = Sides()
+    out = ContrastSides()
     for name, b in ctx.branches.items():
         audits = ctx.state.audits_of(name)
         bad = name in ctx.state.invalid or (name in moved and not audits)
@@ -186,22 +198,3 @@ def rise_step(curve: Sequence[Mapping[str, float]]) -> int | None:
         return None
     smooth = [sum(y[max(0, i - 2) : i + 1]) / len(y[max(0, i - 2) : i + 1]) for i in range(len(y))]
     return next((int(curve[i].get("step", i + 1)) for i, x in enumerate(smooth) if x >= (first + last) / 2), None)
-
-
-def _halves(v: Views) -> list[tuple[str, Views]]:
-    """Two halves of the tasks."""
-    odd = v.odd_tasks
-    return [("even", v.pick(np.flatnonzero(~odd))), ("odd", v.pick(np.flatnonzero(odd)))]
-
-
-def named_views(reader: RolloutReader, name: str) -> Views:
-    """Rollouts of a version by the name that gaps and admissions give it: `b1-s2 search`, `base search, odd tasks`,
-    `b1-s1 step 1`, `b1-s1 first 4 steps`."""
-    label = read_label(name)
-    if label.step is None and not label.end:
-        whole = reader.views(label.trial)
-        return dict(_halves(whole))[label.half] if label.half else whole
-    ids = reader.train_steps(label.trial)
-    steps = sorted(ids)
-    chosen = steps[: label.steps] if label.end == "first" else steps[-label.steps :] if label.end else [label.step]
-    return reader.train(label.trial, [i for s in chosen for i in ids.get(s or 0, ())])

@@ -10,6 +10,7 @@ from evotrainer.judge import seeds_wanted
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import ToppedUp
+from evotrainer.run import trial_specs
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import widen_noise
 from evotrainer.run.reserves import certification_trials
@@ -94,5 +95,5 @@ def train(ctx: RunContext, given: Sequence[ToppedUp]) -> None:
         return
     told = ", ".join(f"{name}: {s}" for name, s in asked)
     ctx.observer.step(f"9 verify: more seeds ({told})")
-    ctx.run_trials([ctx.training(ctx.branches[name], s, "branch") for name, s in asked])
+    ctx.run_trials([trial_specs.training(ctx, ctx.branches[name], s, "branch") for name, s in asked])
     widen_noise(ctx, list(dict.fromkeys(g.control for g in given if g.control_seeds)))

@@ -1,26 +1,20 @@
 """The winner measured again: a promoted branch's gate effect on fresh seeds, which is the effect that is reported.
 
-A branch is promoted because its seeds did well (and its control's perhaps badly), so its effect as selected is too large on
-average. Fresh trainings of the same recipe know nothing of that.
+A branch is promoted because its seeds did well (and its control's perhaps badly), so its effect as selected is too
+large on average. Fresh trainings of the same recipe know nothing of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.judge import closed_world, effect, scores_of
+from evotrainer.judge import reestimated
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
-from evotrainer.records.differences import differences
 from evotrainer.records.events import Reestimated, TrialFinished
-from evotrainer.records.evidence import Effect
-from evotrainer.run import shortcut_audits, skills
+from evotrainer.run import shortcut_audits, skills, trial_specs
 from evotrainer.run.context import RunContext
-
-CONFIDENCE = 0.95
 
 
 def certification_specs(ctx: RunContext, b: Branch, cert: EvalPlan) -> list[TrialSpec]:
@@ -29,11 +23,11 @@ def certification_specs(ctx: RunContext, b: Branch, cert: EvalPlan) -> list[Tria
     """
     out = []
     for s in ctx.task.run.certify_seeds:
-        spec = ctx.training(b, s, "confirm", (cert,))
+        spec = trial_specs.training(ctx, b, s, "confirm", (cert,))
         known = ctx.recorded(keys.finished(spec.trial))
         if known is not None and all(x.split != "cert" for x in known.body.scores):
             trial = keys.certification(spec.trial)
-            spec = ctx.evaluation(trial, b, s, known.body.policy_path, (cert,), "certify")
+            spec = trial_specs.evaluation(ctx, trial, b, s, known.body.policy_path, (cert,), "certify")
         out.append(spec)
     return out
 
@@ -46,7 +40,7 @@ def after_promotion(ctx: RunContext, name: str) -> None:
     if ctx.recorded(keys.reestimated(name)) is None:
         ctx.observer.step(f"9 verify: {name} on fresh seeds")
     sides = (b, ctx.branches[b.parent])
-    ctx.run_trials([ctx.training(x, s, "confirm") for s in ctx.task.run.certify_seeds for x in sides])
+    ctx.run_trials([trial_specs.training(ctx, x, s, "confirm") for s in ctx.task.run.certify_seeds for x in sides])
     reestimate(ctx, name)
 
 
@@ -74,6 +68,7 @@ def measure(ctx: RunContext, name: str) -> Reestimated:
     return reestimated(
         b.name,
         control.name,
+        START,
         [trials for _, trials in sides],
         evaluated,
         noises,
@@ -87,66 +82,3 @@ def fresh_trainings(ctx: RunContext, b: Branch) -> list[TrialFinished]:
     """The branch's complete trainings on certification's seeds."""
     found = [ctx.recorded(keys.finished(keys.training(b.name, s))) for s in ctx.task.run.certify_seeds]
     return [e.body for e in found if e is not None and e.body.status == "complete"]
-
-
-def reestimated(
-    branch: str,
-    control: str,
-    sides: Sequence[Sequence[TrialFinished]],
-    evaluated: Sequence[Sequence[TrialFinished]],
-    noises: Mapping[str, Any],
-    noise: str,
-    *,
-    selected: Effect | None,
-    control_fresh: bool,
-    confidence: float = CONFIDENCE,
-    split: str = "gate",
-) -> Reestimated:
-    """The re-estimation from ledger bodies. `sides`: trials of branch, control, and of the starting recipe where that is
-    not the control; `evaluated`: what stands in for their scores, per side, empty where nothing does.
-    """
-    scores = [scores_of(closed_world(s, e) if e else s, split) for s, e in zip(sides, evaluated, strict=True)]
-    pooled = noises.get(noise)
-    third = sides[2] if len(sides) > 2 else ()
-    return Reestimated(
-        branch=branch,
-        control=control,
-        split=split,
-        effect=effect(scores[0], scores[1], pooled, confidence, names=(branch, control)),
-        selected=selected,
-        start=effect(scores[0], scores[2], pooled, confidence, names=(branch, START)) if third else None,
-        seeds=tuple(sorted(scores[0])),
-        control_fresh=control_fresh,
-        trials=tuple(t.trial for t in sides[0]),
-        control_trials=tuple(t.trial for t in sides[1]),
-        start_trials=tuple(t.trial for t in third),
-        evaluations=tuple(t.trial for e in evaluated for t in e),
-        noise=noise,
-    )
-
-
-def again(recorded: Reestimated, events: Sequence[Any]) -> list[str]:
-    """Numbers of a recorded re-estimation that the ledger's own bodies do not give again; empty where it holds."""
-    finished = {e.body.trial: e.body for e in events if e.kind == "finished"}
-    names = [x for x in (recorded.trials, recorded.control_trials, recorded.start_trials) if x]
-    sides = [[finished[t] for t in x] for x in names]
-    stand_ins = [finished[t] for t in recorded.evaluations]
-    evaluated = [[e for e in stand_ins if (e.branch, e.seed) in {(t.branch, t.seed) for t in s}] for s in sides]
-    fresh = reestimated(
-        recorded.branch,
-        recorded.control,
-        sides,
-        evaluated,
-        {e.id: e.body for e in events if e.kind == "noise"},
-        recorded.noise,
-        selected=recorded.selected,
-        control_fresh=recorded.control_fresh,
-        confidence=recorded.effect.confidence,
-        split=recorded.split,
-    )
-    wrong = []
-    for name in ("effect", "start"):
-        old, new = getattr(recorded, name), getattr(fresh, name)
-        if old and new:
-            wrong += differences(old.model_dump(), new.model_dump(), name)
-    return wrong

@@ -1,58 +1,24 @@
-"""Step 9: looks at a round's branches, verdicts, promotions. `verify` and `why` put the judge's input together by the same function."""
+"""Step 9: looks at a round's branches, verdicts, promotions.
+`verify` and `why` put the judge's input together by the same function."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evotrainer.config.task import TaskFile
 from evotrainer.errors import IntegrityError
-from evotrainer.judge import JudgeConfig, JudgeInput, Look, answers, closed_world, next_looks
-from evotrainer.projections.branches import START, Branch
+from evotrainer.judge import InterimAnalysis, next_looks
+from evotrainer.projections.branches import START
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted, TrialFinished
-from evotrainer.records.evidence import Verdict
-from evotrainer.run import fresh_seeds, harness_versions, readings, shortcut_audits, skills
-from evotrainer.run.context import RunContext, env_knobs
+from evotrainer.records.verdicts import Verdict
+from evotrainer.rules.judge_input import judge_input
+from evotrainer.run import detector_outcomes, fresh_seeds, gaps, readings, shortcut_audits, skills
+from evotrainer.run.approvals import ask_human
+from evotrainer.run.context import RunContext
 from evotrainer.run.extra_seeds import grant
-from evotrainer.run.human_gates import ask_human
 from evotrainer.run.noise import widen_noise
-
-
-def judge_input(
-    task: TaskFile, state: RunState, branch: str, control: str, evaluations: Sequence[TrialFinished] = ()
-) -> JudgeInput:
-    """What a verdict on a branch rests on in this state; `evaluations` stand in for the scores of the trials they repeat."""
-    b, c = state.branches[branch], state.branches[control]
-    audits, shortcuts = state.audits_of(branch), state.shortcuts
-    closed = [*shortcuts.closed_names(env_knobs(task, state)), *(a.capability for a in audits)]
-
-    def side(x: Branch) -> list[TrialFinished]:
-        own = [t for t in evaluations if t.branch == x.name]
-        return (
-            [*closed_world(x.complete, own), *(t for t in x.finished if t.status != "complete")] if own else x.finished
-        )
-
-    return JudgeInput(
-        branch=branch,
-        control=control,
-        branch_trials=side(b),
-        control_trials=side(c),
-        noise=state.noise,
-        config=judge_config(task),
-        findings=b.health.findings if b.health else (),
-        control_findings=c.health.findings if c.health else (),
-        audits=answers(b.findings, shortcuts.capabilities, audits, closed),  # what was audited is closed in its scores
-        shortcuts=audits,
-        proxy=state.proxy,
-        ahead=state.champion if state.champion and state.champion != control else "",
-    )
-
-
-def judge_config(task: TaskFile) -> JudgeConfig:
-    """The judge's settings in a task file."""
-    return JudgeConfig(**task.judge.model_dump(include=set(JudgeConfig.model_fields)))
 
 
 def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
@@ -61,7 +27,7 @@ def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     look(ctx, n, names)
     while more := grant(ctx, n, names, before):
         look(ctx, n, more)
-    harness_versions.settle(ctx, n)
+    detector_outcomes.settle(ctx, n)
     skills.distil(ctx, best_first(ctx, names))
 
 
@@ -76,7 +42,7 @@ def look(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     for name in names:
         if ctx.branches[name].complete:
             readings.read_branch(ctx, n, name)
-    harness_versions.review(ctx, n, names)
+    gaps.review(ctx, n, names)
     widen_noise(ctx, names)
     # The looks of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.
@@ -95,7 +61,7 @@ def look(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             fresh_seeds.after_promotion(ctx, name)
 
 
-def judge_branch(ctx: RunContext, n: int, name: str, look: Look) -> Verdict:
+def judge_branch(ctx: RunContext, n: int, name: str, look: InterimAnalysis) -> Verdict:
     """The recorded verdict on a branch at its next look, made first where there is none."""
 
     def judged() -> Judged:
@@ -108,7 +74,7 @@ def judge_branch(ctx: RunContext, n: int, name: str, look: Look) -> Verdict:
     return ctx.record(keys.judged(name, ctx.branches[name].looks + 1), Judged, judged).verdict
 
 
-def give_verdict(ctx: RunContext, n: int, name: str, look: Look) -> Judged:
+def give_verdict(ctx: RunContext, n: int, name: str, look: InterimAnalysis) -> Judged:
     """The judge's answer, both sides with gate scores under the same environment knobs: what was audited is closed."""
     b = ctx.branches[name]
     control = ctx.branches[b.parent or START]  # the one factor's effect, whoever was promoted meanwhile

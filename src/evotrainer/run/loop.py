@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 from evotrainer import __version__
+from evotrainer.config.bases import resolve_base
 from evotrainer.config.preflight import base_identity, check_recipe, fingerprints, machine, weights_sha256
-from evotrainer.config.task import resolve_base
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.projections.branches import BASE, START
 from evotrainer.records import keys
@@ -22,16 +22,27 @@ from evotrainer.records.events import (
     RunClosed,
     RunOpened,
 )
-from evotrainer.run import harness_versions, judging, propose, readings, shortcut_audits, skills
+from evotrainer.run import (
+    detector_outcomes,
+    gaps,
+    harness_versions,
+    judging,
+    propose,
+    readings,
+    shortcut_audits,
+    skills,
+    trial_specs,
+)
+from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
 from evotrainer.run.certify import certify
 from evotrainer.run.context import RunContext
-from evotrainer.run.human_gates import ESCALATE_AFTER, ask_human
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.propose import open_branch
 
 
 def run(ctx: RunContext) -> RunClosed:
-    """Walk the whole run, from the base policy to a certified champion, within the budget; returns the closing event."""
+    """Walk the whole run, from the base policy to a certified champion, within the budget;
+    returns the closing event."""
     open_run(ctx)
     measure_base(ctx)
     if ctx.task.run.evaluate_only:
@@ -52,7 +63,7 @@ def play_round(ctx: RunContext, n: int) -> str:
     escalate(ctx, n)
     ctx.observer.step("1-4 read rollouts")
     health = readings.read(ctx, keys.diagnosed(n), n, ctx.champion)  # 1 collect, 2 score, 3 signal, 4 behaviour
-    ask_human(ctx, n, "diagnosis", "\n".join(b.explanation for b in health.bottlenecks[:3]))
+    ask_human(ctx, n, "diagnosis", lambda: propose.told_to_agent(ctx, n, health))
     considered = propose.consider(ctx, n, health)  # 5 hypothesis, 6 intervention, 7 backtest
     plan = propose.plan(ctx, n, considered)
     if plan.branches:
@@ -129,14 +140,14 @@ def measure_base(ctx: RunContext) -> None:
     """The base policy on search and gate (and its SFT cold start, where the task asks for one)."""
     ctx.observer.step("base policy")
     splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else ("search", "gate")
-    ctx.run_trials([ctx.base_spec(*splits)])
+    ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
     readings.read(ctx, keys.reading(BASE), 0, BASE)
 
 
 def train(ctx: RunContext, names: tuple[str, ...], purpose: str = "branch") -> None:
     """Step 8: every branch on every seed, side by side."""
     ctx.observer.step("8 train" if purpose == "branch" else "noise floor (A/A trials)")
-    ctx.run_trials([ctx.training(ctx.branches[b], s, purpose) for s in ctx.task.run.seeds for b in names])
+    ctx.run_trials([trial_specs.training(ctx, ctx.branches[b], s, purpose) for s in ctx.task.run.seeds for b in names])
 
 
 def measure_start(ctx: RunContext) -> None:
@@ -144,10 +155,10 @@ def measure_start(ctx: RunContext) -> None:
     train(ctx, (START,), purpose="noise")
     noise = first_noise(ctx)
     readings.read_branch(ctx, 0, START)
-    harness_versions.review(ctx, 0, [START])
+    gaps.review(ctx, 0, [START])
     judging.promote(ctx, START, None)
     shortcut_audits.settle(ctx, shortcut_audits.examine(ctx, 0, START))
-    harness_versions.settle(ctx, 0)
+    detector_outcomes.settle(ctx, 0)
     ctx.observer.note(f"noise floor {100 * noise.noise_floor:.1f} points on gate, from the A/A trials alone")
 
 
@@ -179,7 +190,7 @@ def restart(ctx: RunContext, n: int, known: str) -> None:
     train(ctx, (name,), purpose="noise")
     widen_noise(ctx, [name])
     readings.read_branch(ctx, n, name)
-    harness_versions.review(ctx, n, [name])
+    gaps.review(ctx, n, [name])
     judging.promote(ctx, name, None)
 
 
@@ -204,7 +215,9 @@ def evaluate_again(ctx: RunContext, n: int) -> str:
     """Evaluate the champion's first trial on search once more: the evaluation must say the same."""
     b = ctx.branches[ctx.champion]
     t = b.complete[0]
-    spec = ctx.evaluation(f"{t.trial}-recheck{n}", b, t.seed, t.policy_path, ctx.plans("search"), "audit")
+    spec = trial_specs.evaluation(
+        ctx, f"{t.trial}-recheck{n}", b, t.seed, t.policy_path, trial_specs.plans(ctx, "search"), "audit"
+    )
     (again,) = ctx.run_trials([spec])
     was = next(s.score for s in t.scores if s.split == "search")
     now = next((s.score for s in again.scores if s.split == "search"), None)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.evidence import Verdict
+from evotrainer.records.verdicts import Verdict
 
 Running = list[tuple[TrialSpec, Heartbeat | None]]
 """Trials that run, each with its last heartbeat."""

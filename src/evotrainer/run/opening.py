@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evotrainer.config.bases import resolve_base
 from evotrainer.config.preflight import check_recipe, weights_sha256
-from evotrainer.config.task import TaskFile, resolve_base
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.run.context import Ask, RunContext, no_human
 from evotrainer.run.observer import Observer, Quiet
@@ -51,7 +52,8 @@ def check_policy(task: TaskFile) -> None:
     base = task.policy.base
     if task.trainer.name == "embedded" and looks_like_id(base) and not Path(base).expanduser().exists():
         raise ConfigError(
-            f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": the embedded '
+            f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": '
+            "the embedded "
             "trainer trains policies of `evotrainer base` only"
         )
 
@@ -77,24 +79,25 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
     """
     from evotrainer.envs import open_environment
 
-    world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+    environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
-        described = world.describe()
-        if hasattr(world, "environment_factory") and task.trainer.name != "trl":
-            raise ConfigError(f'environment {world.name} is played by TRL\'s own loop; set trainer.name = "trl"')
+        described = environment.describe()
+        if hasattr(environment, "environment_factory") and task.trainer.name != "trl":
+            raise ConfigError(f'environment {environment.name} is played by TRL\'s own loop; set trainer.name = "trl"')
         for recipe in (task.recipe, *children):
-            check_recipe(recipe, world.name, world.components, world.knobs)
+            check_recipe(recipe, environment.name, environment.components, environment.knobs)
         missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]
         if missing and not task.run.evaluate_only:
             raise ConfigError(
-                f"environment {world.name} has no tasks in split {', '.join(missing)}, which training and judging need; "
-                "give them some (see environment.splits), or set run.evaluate_only=true"
+                f"environment {environment.name} has no tasks in split {', '.join(missing)}, "
+                "which training and judging need; give them some (see environment.splits), "
+                "or set run.evaluate_only=true"
             )
         if not set(described["splits"]) - {"train"}:
-            raise ConfigError(f"environment {world.name} has no split to evaluate on (search, gate or cert)")
-        return getattr(world, "environment_factory", None) is not None
+            raise ConfigError(f"environment {environment.name} has no split to evaluate on (search, gate or cert)")
+        return getattr(environment, "environment_factory", None) is not None
     finally:
-        world.close()
+        environment.close()
 
 
 def with_absolute_base(task: TaskFile) -> TaskFile:

@@ -13,12 +13,15 @@ from evotrainer.judge import next_looks
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.history import Now, cases, changed_since, repetition
 from evotrainer.records import keys
+from evotrainer.records.briefing import Briefing, PromotionThreshold, Proposal
 from evotrainer.records.events import Backtested, BranchOpened, Planned, Proposed, Refused
-from evotrainer.records.evidence import Backtest, Bar, Briefing, HealthReport, Intervention, Proposal
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe, lint, single_factor
-from evotrainer.run import harness_versions, readings, skills
+from evotrainer.rules.reading_context import harness_context
+from evotrainer.run import agent_edits, readings, skills
+from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
-from evotrainer.run.human_gates import ask_human
 from evotrainer.run.reserves import certification_trials
 
 if TYPE_CHECKING:
@@ -29,28 +32,28 @@ MAX_REVISIONS = 3
 
 
 @dataclass(frozen=True)
-class Considered:
+class BacktestedProposal:
     """A round's proposal, and what of it stood its backtest: (place in the proposal, intervention)."""
 
     proposal: Proposal
     candidates: tuple[tuple[int, Intervention], ...] = ()
 
 
-def consider(ctx: RunContext, n: int, health: HealthReport) -> Considered:
+def consider(ctx: RunContext, n: int, health: HealthReport) -> BacktestedProposal:
     """Steps 5 to 7, as often as a human sends them back (REVISE at the intervention or the backtest gate)."""
     tools = AgentTools(ctx, health)
     for k in range(MAX_REVISIONS + 1):
         proposal = propose(ctx, n, k, health, tools)
-        harness_versions.edit(ctx, n, k, proposal)
+        agent_edits.edit(ctx, n, k, proposal)
         text = "\n".join(f"{i.factor}: {i.old} -> {i.new}  ({i.hypothesis})" for i in proposal.interventions)
         if not ask_human(ctx, n, "intervention", text or proposal.stop, k):
             continue
-        considered = Considered(proposal, tuple(backtest(ctx, n, k, proposal, tools)))
+        considered = BacktestedProposal(proposal, tuple(backtest(ctx, n, k, proposal, tools)))
         text = "\n".join(f"{iv.factor}: {iv.old} -> {iv.new}" for _, iv in considered.candidates)
         if ask_human(ctx, n, "backtest", text or "the backtests contradict every proposal", k):
             return considered
     ctx.observer.note(f"round {n}: {MAX_REVISIONS} revisions were sent back; the round ends without a branch")
-    return Considered(Proposal(agent=ctx.agent.name, interventions=()))
+    return BacktestedProposal(Proposal(agent=ctx.agent.name, interventions=()))
 
 
 # -- 5 and 6: the agent ------------------------------------------------------------------------------------------------
@@ -92,9 +95,16 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         feedback=state.feedback,
         skills=skills.advice(ctx, health),
         cases=tuple(cases(events, health)),
-        bar=promotion_bar(ctx),
+        promotion_threshold=promotion_threshold(ctx),
         reopenable={name: since for name, since in changed.items() if since},
     )
+
+
+def told_to_agent(ctx: RunContext, n: int, health: HealthReport) -> str:
+    """The briefing as markdown, for whoever decides in the agent's place or approves what it will be told."""
+    from evotrainer.agents.briefing import render
+
+    return render(briefing(ctx, n, health))
 
 
 def opened_now(ctx: RunContext) -> Now:
@@ -107,7 +117,7 @@ def opened_now(ctx: RunContext) -> Now:
     )
 
 
-def promotion_bar(ctx: RunContext) -> Bar | None:
+def promotion_threshold(ctx: RunContext) -> PromotionThreshold | None:
     """Observed gain that the judge would promote at the next look, and its expected standard error."""
     from evotrainer.judge.stats import t_quantile
 
@@ -121,7 +131,7 @@ def promotion_bar(ctx: RunContext) -> Bar | None:
     se = (trial + task) ** 0.5
     look = next_looks(ctx.state.verdicts, judge.alpha, ctx.task.run.branches)[0]
     level = t_quantile(1 - look.alpha, noise.numbers["df"])
-    return Bar(gain=max(judge.min_effect, level * se), se=se)
+    return PromotionThreshold(gain=max(judge.min_effect, level * se), se=se)
 
 
 class AgentTools:
@@ -137,7 +147,7 @@ class AgentTools:
         from evotrainer.harness.whatif.backtest import backtest
 
         ctx, champion = self._ctx, self._ctx.champion
-        context = readings.harness_context(ctx.task, ctx.state, champion, ctx.detector_runner)
+        context = harness_context(ctx.task, ctx.state, champion, ctx.detector_runner)
         return backtest(intervention, ctx.branches[champion].recipe, readings.batch(ctx, champion), context)
 
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
@@ -170,7 +180,7 @@ def backtest(
             yield i, iv
 
 
-def plan(ctx: RunContext, n: int, considered: Considered) -> Planned:
+def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
     """Turn what is left into branches: single factor, lint-clean, not tried before, within the budget."""
     names: list[str] = []
     over_budget = False

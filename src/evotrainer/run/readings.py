@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evotrainer.projections.branches import BASE
-from evotrainer.projections.means import mean_curve, mean_per_task
 from evotrainer.records import keys
 from evotrainer.records.events import Diagnosed
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
+from evotrainer.rules.reading_context import harness_context
 
 if TYPE_CHECKING:
-    from evotrainer.config.task import TaskFile
-    from evotrainer.harness import Batch, HarnessContext
-    from evotrainer.projections.state import RunState
+    from evotrainer.harness import Batch
     from evotrainer.run.context import RunContext
 
 
@@ -35,29 +33,5 @@ def read_branch(ctx: RunContext, n: int, branch: str, harness: str = "") -> Heal
 
 def batch(ctx: RunContext, branch: str) -> Batch:
     """Search rollouts of a branch's complete trainings, or of the base policy."""
-    return ctx.rollouts.batch(keys.BASE_TRIAL) if branch == BASE else ctx.rollouts.batch_of(ctx.branches[branch])
-
-
-def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any = None) -> HarnessContext:
-    """What a branch's rollouts are read beside: its recipe, earlier readings, scores and curves, as far as they are known.
-
-    `branch`: `base` for the base policy. `verify` calls it with the state of then.
-    """
-    from evotrainer.harness import HarnessContext
-
-    b = state.branches.get(branch)
-    base = state.readings.get(BASE)
-    parent = state.branches.get(b.parent) if b and b.parent else None
-    earlier = (base if b else None, parent.health if parent else None)
-    came = [] if b is None else parent.complete if parent else [state.base] if state.base else []
-    solved = [s.per_task for t in came for s in t.scores if s.split == "search"]
-    return HarnessContext(
-        recipe=b.recipe if b else task.recipe,
-        proxy=state.proxy,
-        max_tokens=task.recipe.max_tokens,
-        previous=tuple(h for h in earlier if h is not None),
-        base=base,
-        before=mean_per_task(solved) if solved else None,
-        curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
-        sandboxed=sandboxed,
-    )
+    trials = [keys.BASE_TRIAL] if branch == BASE else [t.trial for t in ctx.branches[branch].complete]
+    return ctx.rollouts.batch(*trials)

@@ -16,9 +16,9 @@ from evotrainer.judge.audits import CONFIDENCE
 from evotrainer.projections.branches import BASE
 from evotrainer.records import keys
 from evotrainer.records.events import Audited, Invalidated, TrialFinished
-from evotrainer.records.evidence import OWN_TRIGGERS, Audit, Capability
 from evotrainer.records.names import joined, slug
-from evotrainer.run import skills
+from evotrainer.records.verdicts import OWN_TRIGGERS, Capability, ShortcutAudit
+from evotrainer.run import skills, trial_specs
 from evotrainer.run.context import RunContext
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def questioned(ctx: RunContext, branch: str) -> list[tuple[Capability, str]]:
     return out
 
 
-def examine(ctx: RunContext, n: int, branch: str) -> list[Audit]:
+def examine(ctx: RunContext, n: int, branch: str) -> list[ShortcutAudit]:
     """Audit what the branch's findings question; all audits of the branch there are."""
     if ctx.task.judge.audit != "never":
         for c, trigger in questioned(ctx, branch):
@@ -60,7 +60,7 @@ def examine(ctx: RunContext, n: int, branch: str) -> list[Audit]:
     return ctx.state.audits_of(branch)
 
 
-def everything(ctx: RunContext, n: int, branch: str, trigger: str) -> list[Audit]:
+def everything(ctx: RunContext, n: int, branch: str, trigger: str) -> list[ShortcutAudit]:
     """Audit every open shortcut (those that honest work uses aside); all audits of the branch there are."""
     if ctx.task.judge.audit == "promotions":
         for c in ctx.state.shortcuts.closable:
@@ -93,7 +93,7 @@ def proxy_questioned(ctx: RunContext, branch: str, trigger: str, gain: float) ->
 # -- evaluations with a shortcut closed --------------------------------------------------------------------------------
 
 
-def audit(ctx: RunContext, n: int, branch: str, c: Capability, trigger: str) -> Audit:
+def audit(ctx: RunContext, n: int, branch: str, c: Capability, trigger: str) -> ShortcutAudit:
     """The recorded audit of a branch, made first where there is none, or none of the seeds that were added since."""
     b, base = ctx.branches[branch], ctx.state.base
     made = [a for a in ctx.state.audits if (a.branch, a.capability) == (branch, c.name)]
@@ -144,19 +144,21 @@ def evaluations(
 def specs(ctx: RunContext, branch: str, trials: Sequence[TrialFinished], knobs: Mapping[str, Any]) -> list[TrialSpec]:
     """What is to be evaluated so that a branch's trials have scores under these knobs; nothing where they have them."""
     shortcuts = ctx.state.shortcuts
-    if all(shortcuts.same(t.world, knobs) for t in trials):
+    if all(shortcuts.same(t.env_knobs, knobs) for t in trials):
         return []
     closed = shortcuts.closed_names(knobs)
     how = f"closed-{joined(closed, [c.name for c in shortcuts.capabilities])}" if closed else "open"
     b = None if branch == BASE else ctx.branches[branch]
-    plans = ctx.plans(*SPLITS)
-    return [ctx.evaluation(f"{t.trial}-{how}", b, t.seed, t.policy_path, plans, "audit", knobs) for t in trials]
+    plans = trial_specs.plans(ctx, *SPLITS)
+    return [
+        trial_specs.evaluation(ctx, f"{t.trial}-{how}", b, t.seed, t.policy_path, plans, "audit", knobs) for t in trials
+    ]
 
 
 # -- what follows ------------------------------------------------------------------------------------------------------
 
 
-def settle(ctx: RunContext, audits: Sequence[Audit]) -> bool:
+def settle(ctx: RunContext, audits: Sequence[ShortcutAudit]) -> bool:
     """Invalidate what is confirmed; True where anything was."""
     confirmed = [a for a in audits if a.confirmed]
     if confirmed:
@@ -164,7 +166,7 @@ def settle(ctx: RunContext, audits: Sequence[Audit]) -> bool:
     return bool(confirmed)
 
 
-def invalidate(ctx: RunContext, audit: Audit) -> None:
+def invalidate(ctx: RunContext, audit: ShortcutAudit) -> None:
     """The branch and its descendants lose their standing; the last valid version is champion again.
 
     From here on every evaluation of the run has closed what was confirmed.

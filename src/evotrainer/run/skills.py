@@ -14,13 +14,24 @@ from typing import TYPE_CHECKING
 
 from evotrainer import __version__
 from evotrainer.errors import IntegrityError, StoreError
-from evotrainer.projections.skills import SOUND, Skill, SkillAdvice, advise
+from evotrainer.projections.bottlenecks import bottlenecks
+from evotrainer.projections.skill_evidence import base_of, decided, distilled_skills, domain_of, run_id, trial_of
+from evotrainer.projections.skills import SOUND, Skill, advise
 from evotrainer.records import keys
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import LibraryOpened, SkillDistilled
-from evotrainer.records.evidence import HealthReport
-from evotrainer.run.skill_evidence import base_of, bottlenecks, decided, distilled_skills, domain_of, run_id, trial_of
-from evotrainer.skills import check_skill, content_hash, find_skills, merge, read_skill, rendered_hash, write_skill
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.skills import SkillAdvice
+from evotrainer.skills import (
+    check_skill,
+    content_hash,
+    find_skills,
+    library_problems,
+    merge,
+    read_skill,
+    rendered_hash,
+    write_skill,
+)
 
 if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
@@ -98,8 +109,8 @@ def distil(ctx: RunContext, branches: Sequence[str]) -> None:
 
 
 def follow(ctx: RunContext) -> None:
-    """Bring what branches taught up to what became of them since: one that lost its standing speaks against its skill, a
-    winner's effect on fresh seeds takes the place of the one it was chosen by.
+    """Bring what branches taught up to what became of them since: one that lost its standing speaks against its skill,
+    a winner's effect on fresh seeds takes the place of the one it was chosen by.
     """
     for name, taught in list(ctx.state.taught.items()):
         fresh = ctx.state.reestimated.get(name)
@@ -140,7 +151,8 @@ def teach(ctx: RunContext, branch: str, key: str) -> None:
 
 
 def write(ctx: RunContext, name: str) -> None:
-    """Bring a skill's folder up to the ledger: one that is missing or older. A changed one is left for `verify` to name."""
+    """Bring a skill's folder up to the ledger: one that is missing or older.
+    A changed one is left for `verify` to name."""
     events = ctx.ledger.events()
     recorded = [e.body.sha256 for e in events if e.kind == "skill" and e.body.skill == name]
     folder = ctx.folder / "skills" / name
@@ -163,16 +175,8 @@ def collect(sources: Sequence[str]) -> dict[str, Skill]:
             problems, _ = check_skill(folder)
             if problems:
                 raise IntegrityError(
-                    f"skill {folder}: {problems[0]}; `evotrainer skills validate {source}` shows all, leave it out or mend it"
+                    f"skill {folder}: {problems[0]}; `evotrainer skills validate {source}` shows all, "
+                    "leave it out or mend it"
                 )
             found.append(read_skill(folder))
     return merge(found)
-
-
-def library_problems(folder: Path, body: LibraryOpened) -> list[str]:
-    """Differences between the copy of the library in a run folder and what the ledger recorded of it."""
-    there = {p.name: content_hash(p) for p in find_skills(folder / "library")} if (folder / "library").is_dir() else {}
-    out = [f"skill {n} of the run's library is missing" for n in sorted(body.skills.keys() - there.keys())]
-    out += [f"skill {n} of the run's library was added" for n in sorted(there.keys() - body.skills.keys())]
-    changed = sorted(n for n in body.skills.keys() & there.keys() if body.skills[n] != there[n])
-    return out + [f"skill {n} of the run's library was changed" for n in changed]

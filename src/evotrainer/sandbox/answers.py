@@ -1,7 +1,7 @@
 """Reads what a child says, line by line. Every byte of it is the program's claim: one schema, everything bounded.
 
-What does not fit the schema is `Malformed`, the program's wrong answer; no input raises anything, and none costs the parent more
-than about 0.2 CPU-seconds (docs/sandbox.md has the figures).
+What does not fit the schema is `Malformed`, the program's wrong answer; no input raises anything, and none costs the
+parent more than about 0.2 CPU-seconds (docs/sandbox.md has the figures).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 
 from evotrainer.records.text import clean_text
 from evotrainer.sandbox.model import CaseResult, Status
-from evotrainer.sandbox.values import ANSWER_NODES, Budget, decode
+from evotrainer.sandbox.values import ANSWER_NODES, NodeLimit, decode
 
 MAX_TEXT = 500
 """Characters of an exception's type or message, as the child cuts them."""
@@ -45,7 +45,7 @@ class AnswerLimits:
     output_bytes: int
     cpu_s: float
     """CPU-seconds that a case can have used at most."""
-    budget: Budget = field(default_factory=lambda: Budget(_PROGRAM_NODES))
+    budget: NodeLimit = field(default_factory=lambda: NodeLimit(_PROGRAM_NODES))
     """What the values of all answers of a program together may still hold."""
 
     @property
@@ -74,7 +74,8 @@ def loads(data: bytes | str, most: int) -> Any:
 
 
 def parse_answer(line: bytes, limits: AnswerLimits) -> CaseResult | Malformed:
-    """One answer of a case: {"s": status, "t": CPU-seconds} and "o" (text), "v" (value) or "e" (exception). Never raises."""
+    """One answer of a case: {"s": status, "t": CPU-seconds} and "o" (text), "v" (value) or "e" (exception).
+    Never raises."""
     try:
         answer = loads(line, limits.line_bytes)
         if type(answer) is not dict:
@@ -114,8 +115,8 @@ def _output(text: Any, most: int) -> str:
     return text
 
 
-def _value(encoded: Any, left: Budget) -> Any:
-    budget = Budget(most := min(ANSWER_NODES, left.nodes))
+def _value(encoded: Any, left: NodeLimit) -> Any:
+    budget = NodeLimit(most := min(ANSWER_NODES, left.nodes))
     value = decode(encoded, budget=budget)
     left.nodes -= most - budget.nodes
     return value

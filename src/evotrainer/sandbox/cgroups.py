@@ -1,4 +1,5 @@
-"""A control group per slot, version 1 or 2, where the machine lets us make one: total memory and number of processes."""
+"""A control group per slot, version 1 or 2, where the machine lets us make one:
+total memory and number of processes."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class SlotGroup:
         self._events = _opened(self.memory / ("memory.events" if self.unified else "memory.oom_control"))
 
     def cpu_s(self, besides: int) -> float | None:
-        """CPU-seconds of everything that ever ran in the group, without process `besides`; None where nothing counts them."""
+        """CPU-seconds of everything that ever ran in the group, without process `besides`;
+        None where nothing counts them."""
         if self._usage < 0:
             return None
         try:
@@ -69,7 +71,8 @@ class SlotGroup:
         self.limit = memory_bytes
 
     def fit_memory(self, memory_bytes: int) -> None:
-        """The limit of the next program, where it is another one. What an earlier one held may still be on its way out."""
+        """The limit of the next program, where it is another one.
+        What an earlier one held may still be on its way out."""
         if memory_bytes != self.limit and not self.squeezed:
             with contextlib.suppress(OSError):
                 self.set_memory(memory_bytes)

@@ -39,7 +39,8 @@ class Interpreter:
 
 
 def readable_by(path: Path, uid: int) -> bool:
-    """Whether user `uid`, in no group of ours, can reach and read `path`: every folder above must let others through."""
+    """Whether user `uid`, in no group of ours, can reach and read `path`:
+    every folder above must let others through."""
     try:
         for part in (path, *path.parents):
             info = part.stat()
@@ -68,7 +69,7 @@ def _running() -> tuple[Path, Path, Path]:
     return executable, Path(sysconfig.get_path("stdlib")).resolve(), prefix
 
 
-def _cache_root() -> Path:
+def cache_root() -> Path:
     if os.geteuid() == 0:
         return Path("/var/cache/evotrainer")
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evotrainer"
@@ -116,4 +117,4 @@ def choose_interpreter(uid: int | None) -> Interpreter:
     system, folder = Path("/usr/bin") / name, Path("/usr/lib") / name
     if _usable(system, folder, uid):
         return Interpreter(str(system), None)
-    return copy_runtime(_cache_root())
+    return copy_runtime(cache_root())

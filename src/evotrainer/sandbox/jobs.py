@@ -11,7 +11,7 @@ from typing import Any
 from evotrainer.sandbox.answers import AnswerLimits, Malformed, parse_answer, parse_tests, take_lines
 from evotrainer.sandbox.model import CaseResult, Check, CheckResult, Limits, Program, RunResult, Status
 from evotrainer.sandbox.pool import Lane, Seat, condemn, push
-from evotrainer.sandbox.slot import Ended
+from evotrainer.sandbox.slot import ChildExit
 from evotrainer.sandbox.values import encode
 
 _ATTEMPTS = 2
@@ -31,7 +31,7 @@ def setup_fault(seat: Seat) -> str | None:
     return bytes(seat.inbox[1:300]).decode("utf-8", "replace") or "a child ended before it was confined"
 
 
-def cause_of_death(seat: Seat, ended: Ended, cpu_limit: float) -> tuple[Status, str]:
+def cause_of_death(seat: Seat, ended: ChildExit, cpu_limit: float) -> tuple[Status, str]:
     """Status and note for a child that ended without answering."""
     if seat.verdict is not None:
         return seat.verdict
@@ -157,7 +157,7 @@ class RunJob:
         self.cases += [_noted("sandbox", note)] * missing
         self.done = True
 
-    def ended(self, seat: Seat, ended: Ended, lane: Lane) -> None:
+    def ended(self, seat: Seat, ended: ChildExit, lane: Lane) -> None:
         fault = setup_fault(seat)
         if fault is not None and seat.verdict is None:
             self._fault(lane, fault)
@@ -178,8 +178,9 @@ class RunJob:
             self.cases += [skipped] * (len(self.inputs) - len(self.cases))
         self.start(lane)
 
-    def _audit(self, ended: Ended) -> None:
-        """Cases claim their CPU time; when the kernel counted far more or less than all of them together, they were forged."""
+    def _audit(self, ended: ChildExit) -> None:
+        """Cases claim their CPU time; when the kernel counted far more or less than all of them together,
+        they were forged."""
         claimed = sum(case.cpu_s for case in self.cases[self.first :])
         limit = self.program.limits.cpu_s
         if claimed > ended.cpu_s + _TIME_SLACK:
@@ -278,7 +279,7 @@ class CheckJob:
         if self.outcome is None:
             self._decide("sandbox", ("SandboxError", note))
 
-    def ended(self, seat: Seat, ended: Ended, lane: Lane) -> None:
+    def ended(self, seat: Seat, ended: ChildExit, lane: Lane) -> None:
         fault = setup_fault(seat)
         if fault is not None and seat.verdict is None:
             self._fault(fault)

@@ -65,7 +65,8 @@ class Mechanism:
 
 @lru_cache(maxsize=1)
 def _modules() -> list[tuple[str, str]]:
-    """Name and source of every module that runs inside, packages first. Sent as text: the sandbox reads no file of ours."""
+    """Name and source of every module that runs inside, packages first.
+    Sent as text: the sandbox reads no file of ours."""
     names = ["evotrainer", "evotrainer.sandbox", "evotrainer.sandbox.inside"]
     found = [(name, "") for name in names]
     for short in _MODULES:

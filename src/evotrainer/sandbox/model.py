@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Status = Literal["ok", "error", "timeout", "memory", "output", "killed", "sandbox"]
-"""ok: ran to its end. error: raised, or ended without an answer. timeout: CPU time (or asleep). memory, output: over the
-limit. killed: died of a signal. sandbox: our fault, says nothing about the program."""
+"""ok: ran to its end. error: raised, or ended without an answer. timeout: CPU time (or asleep). memory, output: over
+the limit. killed: died of a signal. sandbox: our fault, says nothing about the program."""
 Tier = Literal["A", "B", "C", "D", "E"]
 TIERS: tuple[Tier, ...] = ("A", "B", "C", "D", "E")
 

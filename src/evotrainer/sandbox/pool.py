@@ -20,7 +20,7 @@ from typing import Protocol
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.model import Limits, Status
-from evotrainer.sandbox.slot import Ended, Progress, Slot, SlotDiedError
+from evotrainer.sandbox.slot import ChildExit, Progress, Slot, SlotDiedError
 
 _FIRST_LOOK = 0.01
 _LAST_LOOK = 0.25
@@ -42,7 +42,7 @@ class Seat:
 
     slot: Slot
     channel: socket.socket
-    job: Job
+    job: SandboxJob
     role: int
     limits: Limits
     eager: bool
@@ -65,7 +65,7 @@ class Seat:
     """When the zygote was asked for progress; 0 when no answer is due."""
 
 
-class Job(Protocol):
+class SandboxJob(Protocol):
     """What the loop needs of a unit of work that occupies one or more slots of a lane."""
 
     roles: int
@@ -77,7 +77,7 @@ class Job(Protocol):
     def received(self, seat: Seat, lane: Lane) -> None:
         """`seat.inbox` grew."""
 
-    def ended(self, seat: Seat, ended: Ended, lane: Lane) -> None:
+    def ended(self, seat: Seat, ended: ChildExit, lane: Lane) -> None:
         """The child is gone and all it said is in `seat.inbox`."""
 
     def lost(self, seat: Seat, lane: Lane) -> None:
@@ -97,7 +97,7 @@ class Lane:
         self.open_slot = open_slot
         self.slots: list[Slot] = []
         self.seats: list[Seat] = []
-        self.job: Job | None = None
+        self.job: SandboxJob | None = None
         self.started = 0.0
         """When its present job began: a program that dies and goes on with its next case has no more time for that."""
 
@@ -107,7 +107,7 @@ class Lane:
             self.slots.append(self.open_slot())
         return self.slots[role]
 
-    def seat(self, job: Job, role: int, request: bytes, limits: Limits, cases: int, eager: bool = False) -> Seat:
+    def seat(self, job: SandboxJob, role: int, request: bytes, limits: Limits, cases: int, eager: bool = False) -> Seat:
         """Start a child; a dead zygote is replaced first."""
         slot = self.slot(role)
         for attempt in range(_RESTARTS):
@@ -221,7 +221,7 @@ def _on_control(seat: Seat, lane: Lane) -> None:
     message = seat.slot.listen()
     if isinstance(message, Progress):
         _watch(seat, message)
-    elif isinstance(message, Ended):
+    elif isinstance(message, ChildExit):
         drain(seat, 2 * _cap(seat))
         lane.leave(seat)
         seat.job.ended(seat, message, lane)
@@ -244,8 +244,9 @@ def _safely(act: Callable[[Seat, Lane], None], seat: Seat, lane: Lane) -> None:
             lane.leave(seat)
         seat.slot.restart()
         if hungry and (seat.ready or seat.inbox):
-            # The program filled the slot's memory, and the kernel took the zygote in its place: the program's own doing.
-            seat.job.ended(seat, Ended(-signal.SIGKILL, 0.0, 0.0, True), lane)
+            # The program filled the slot's memory, and the kernel took the zygote in its place:
+            # the program's own doing.
+            seat.job.ended(seat, ChildExit(-signal.SIGKILL, 0.0, 0.0, True), lane)
         else:
             seat.job.lost(seat, lane)
 
@@ -289,7 +290,7 @@ class _Watch:
                 _safely(_look, seat, lane)
 
 
-def _hand_out(lanes: Sequence[Lane], waiting: deque[Job]) -> None:
+def _hand_out(lanes: Sequence[Lane], waiting: deque[SandboxJob]) -> None:
     for lane in lanes:
         while not lane.seats and (lane.job is None or lane.job.done):
             if not waiting:
@@ -299,7 +300,7 @@ def _hand_out(lanes: Sequence[Lane], waiting: deque[Job]) -> None:
             lane.job.start(lane)
 
 
-def run_jobs(lanes: Sequence[Lane], jobs: Sequence[Job]) -> None:
+def run_jobs(lanes: Sequence[Lane], jobs: Sequence[SandboxJob]) -> None:
     """Work through `jobs` in order, one per lane at a time; SandboxError when the sandbox cannot be kept alive."""
     waiting = deque(jobs)
     watch = _Watch(lanes)

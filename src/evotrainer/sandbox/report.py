@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from evotrainer.sandbox.arena import ProbeResult
 from evotrainer.sandbox.model import Tier
-from evotrainer.sandbox.probes import Held
 
 PROMISES: dict[Tier, str] = {
     "A": "own namespaces, system call filter, own user, memory and CPU time of all processes together limited",
-    "B": "as A, but memory is limited per process only, and the clock alone bounds children that nobody waits for (no control group)",
+    "B": "as A, but memory is limited per process only, and the clock alone bounds children that nobody waits for "
+    "(no control group)",
     "C": "no namespaces: system call filter and limits; files the user may read can be read, other processes be seen",
     "D": "limits only (CPU, memory, output); the program has all rights of its user, and what it leaves stays",
     "E": "nothing is proven",
@@ -22,7 +23,7 @@ class TierReport:
     """The tier, each probe's outcome, and why no stronger tier was reached."""
 
     tier: Tier
-    probes: tuple[Held, ...]
+    probes: tuple[ProbeResult, ...]
     notes: tuple[str, ...]
     interpreter: str
     uid: int

@@ -8,12 +8,13 @@ from dataclasses import replace
 from types import TracebackType
 
 from evotrainer.errors import SandboxError
+from evotrainer.sandbox.arena import Arena, ProbeResult, proven_tier, try_probes
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.jobs import CheckJob, RunJob
 from evotrainer.sandbox.launch import Mechanism, pick_uid
 from evotrainer.sandbox.model import TIERS, Check, CheckResult, Limits, Program, RunResult, Tier
 from evotrainer.sandbox.pool import Lane, run_jobs
-from evotrainer.sandbox.probes import PROBES, Arena, Held, Probe, proven_tier, try_probes
+from evotrainer.sandbox.probes import PROBES, Probe
 from evotrainer.sandbox.report import TierReport
 from evotrainer.sandbox.slot import Slot, start_slot
 
@@ -106,8 +107,9 @@ class Sandbox:
             lambda: _squeezed(slot),
         )
 
-    def attack(self, probes: Sequence[Probe]) -> Iterator[Held]:
-        """Try attacks on this sandbox, as it does itself when it opens; see `evotrainer.sandbox.attacks` for more of them."""
+    def attack(self, probes: Sequence[Probe]) -> Iterator[ProbeResult]:
+        """Try attacks on this sandbox, as it does itself when it opens;
+        see `evotrainer.sandbox.attacks` for more of them."""
         return try_probes(self._arena(), probes)
 
     def run(self, programs: Sequence[Program]) -> list[RunResult]:

@@ -84,12 +84,13 @@ _WRITING = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20000000
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTLS = (3, 4, 15, 16, 21, 39, 0x53564D41)
-"""GET_DUMPABLE, SET_DUMPABLE (a child needs it to raise its own score), SET_NAME, GET_NAME, GET_SECCOMP, GET_NO_NEW_PRIVS, SET_VMA (names of memory areas)."""
+"""GET_DUMPABLE, SET_DUMPABLE (a child needs it to raise its own score), SET_NAME, GET_NAME, GET_SECCOMP,
+GET_NO_NEW_PRIVS, SET_VMA (names of memory areas)."""
 _COMMAND_PRCTLS = (*_PRCTLS, 1, 2, 23, 36, 37, 38)
 """And SET_PDEATHSIG, GET_PDEATHSIG, CAPBSET_READ, SET/GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS."""
 _FCNTLS = (0, 1, 2, 3, 4, 1030, 1031, 1032, 1033, 1034)
-"""Duplicates, flags, sizes of pipes, seals. No locks, leases and notices: on the system's files they are a channel between
-programs that run at the same time."""
+"""Duplicates, flags, sizes of pipes, seals. No locks, leases and notices: on the system's files they are a channel
+between programs that run at the same time."""
 _FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6: those that end at the borders of a network namespace (AF_VSOCK does not)."""
 
@@ -137,8 +138,8 @@ _PRIVATE, _CLOCK = 128, 256
 _WAITS = (0, 9)
 """FUTEX_WAIT, FUTEX_WAIT_BITSET."""
 _SOCKET_OPTIONS = (3, 4, 7, 8, 38, 39)
-"""SO_TYPE, SO_ERROR, SO_SNDBUF, SO_RCVBUF, SO_PROTOCOL, SO_DOMAIN: others count what earlier programs did (SO_COOKIE), or are
-handles on other processes (SO_PEERPIDFD)."""
+"""SO_TYPE, SO_ERROR, SO_SNDBUF, SO_RCVBUF, SO_PROTOCOL, SO_DOMAIN: others count what earlier programs did
+(SO_COOKIE), or are handles on other processes (SO_PEERPIDFD)."""
 _ADVICES = (0, 1, 2, 3, 5)
 """All but POSIX_FADV_DONTNEED, which empties the cache that all programs share."""
 
@@ -190,7 +191,8 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
 
 
 def _command_rules(machine: str, loopback: bool, locks: bool) -> dict[int, Block]:
-    """What the commands of an episode shell may call: a program's calls without any namespace, and starting programs."""
+    """What the commands of an episode shell may call: a program's calls without any namespace,
+    and starting programs."""
     column = 1 if machine == "x86_64" else 2
     special = _numbers(_SPECIAL, column)
     rules = _rules(machine, own_world=True)
@@ -236,8 +238,8 @@ def _ranges(rules: dict[int, Block]) -> list[tuple[int, Block]]:
 def build_filter(own_world: bool, machine: str | None = None) -> bytes:
     """The BPF program; empty for a machine without table (then no filter can be in force).
 
-    `own_world`: every program has its own process and mount namespace, so signals and file changes reach nobody else, and
-    the zygote itself is filtered: the few more calls it needs are refused to a child for want of capabilities.
+    `own_world`: every program has its own process and mount namespace, so signals and file changes reach nobody else,
+    and the zygote itself is filtered: the few more calls it needs are refused to a child for want of capabilities.
     Without it signals and file changes are refused, and files can only be opened for reading.
     """
     machine = machine or platform.machine()

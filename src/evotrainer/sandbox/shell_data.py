@@ -17,11 +17,12 @@ _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
 
 
 class ShellFileError(EvoTrainerError):
-    """A file of the episode cannot be read or written as asked (it is a folder, a link out, too large); its own doing."""
+    """A file of the episode cannot be read or written as asked (it is a folder, a link out, too large);
+    its own doing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """How a command ended. `exit`: its code, 128 + n for signal n, 127 when there is no such command."""
 
     exit: int
@@ -43,7 +44,8 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing in the tree. `kind`: f (regular file), l (symbolic link), d (empty folder), ? (pipe, socket, device)."""
+    """One thing in the tree. `kind`: f (regular file), l (symbolic link), d (empty folder), ?
+    (pipe, socket, device)."""
 
     path: str
     kind: Literal["f", "l", "d", "?"]

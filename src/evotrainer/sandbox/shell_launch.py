@@ -78,8 +78,8 @@ class ShellLimits:
     loopback: bool = False
     """May open sockets. They reach nothing but the episode's own network namespace."""
     locks: bool = False
-    """May take advisory locks and watch files. On the system's files, which all shells see, both are a channel to commands that
-    run in another shell at the same moment."""
+    """May take advisory locks and watch files. On the system's files, which all shells see, both are a channel to
+    commands that run in another shell at the same moment."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,8 @@ class Started:
     """The interpreter's path as commands see it."""
 
     def out_of_memory(self) -> bool:
-        """Did the kernel kill process 1 for want of memory? Commands go first, so that only files and their names can do that."""
+        """Did the kernel kill process 1 for want of memory? Commands go first,
+        so that only files and their names can do that."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_GONE_S)  # its socket closes a moment before it is gone
         return self.process.poll() is not None and self.group is not None and self.group.kills() > 0

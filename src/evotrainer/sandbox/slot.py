@@ -20,7 +20,7 @@ _GROUP_PROCESSES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildExit:
     """How the kernel says a child ended."""
 
     code: int
@@ -45,7 +45,7 @@ class SlotDiedError(Exception):
 
 
 class Slot:
-    """Starts on construction; `run` a request, read `control` until `Ended`, then run the next."""
+    """Starts on construction; `run` a request, read `control` until `ChildExit`, then run the next."""
 
     def __init__(self, mechanism: Mechanism, interpreter: Interpreter, group_mb: int = 512) -> None:
         self.mechanism = mechanism
@@ -137,10 +137,10 @@ class Slot:
         self._send(b"?")
 
     def kill(self) -> None:
-        """End the child; `Ended` follows."""
+        """End the child; `ChildExit` follows."""
         self._send(b"k")
 
-    def listen(self) -> Ended | Progress | None:
+    def listen(self) -> ChildExit | Progress | None:
         """The next control message; None when it means nothing (an answer that came too late)."""
         try:
             message = self.control.recv(256)
@@ -153,7 +153,7 @@ class Slot:
         if message[:1] == b"x":
             code, cpu_s, memory_mb = ENDED.unpack(message[1:])
             hit = code == -signal.SIGKILL and self.out_of_memory()
-            return Ended(code, max(cpu_s, self._program_cpu() or 0.0), memory_mb, hit)
+            return ChildExit(code, max(cpu_s, self._program_cpu() or 0.0), memory_mb, hit)
         return None
 
     def _progress(self, cpu_s: float, active_s: float, others: bool) -> Progress:

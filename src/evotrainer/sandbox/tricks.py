@@ -1,5 +1,5 @@
-"""Attacks on time, memory, processes and disk, as data. Whatever such a program does is its own doing: it ends with a status of
-its own (never `sandbox`), within its CPU time, and the next program does not notice.
+"""Attacks on time, memory, processes and disk, as data. Whatever such a program does is its own doing: it ends with a
+status of its own (never `sandbox`), within its CPU time, and the next program does not notice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ TRICKS: tuple[Probe, ...] = (
     ),
     _trick(
         "computes without letting timers in",
-        "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\nif len(str(pow(7, 1 << 23).bit_length())): print('BREACH')",
+        "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
+        "if len(str(pow(7, 1 << 23).bit_length())): print('BREACH')",
         "D",
     ),
     _trick("matches without end", "import re\nre.match('(a+)+b', 'a' * 40)\nprint('BREACH')", "D", ("timeout",)),
@@ -56,14 +57,16 @@ TRICKS: tuple[Probe, ...] = (
     ),
     _trick(
         "burns time in grandchildren",
-        _UNWAITED
-        + "if os.fork() == 0:\n    for _ in range(4):\n        try: os.fork()\n        except OSError: pass\n    end = time.monotonic() + 2\n"
-        "    while time.monotonic() < end: pass\n    os._exit(0)\ntime.sleep(2)\nprint('BREACH')",
+        _UNWAITED + "if os.fork() == 0:\n    for _ in range(4):\n        try: os.fork()\n        except OSError: pass\n"
+        "    end = time.monotonic() + 2\n    while time.monotonic() < end: pass\n    os._exit(0)\ntime.sleep(2)\n"
+        "print('BREACH')",
     ),
     _trick(
         "burns time in threads",
-        "import hashlib, threading\nblock = bytes(1 << 20)\ndef burn():\n    for _ in range(500): hashlib.sha256(block).digest()\n"
-        "work = [threading.Thread(target=burn) for _ in range(4)]\nfor t in work: t.start()\nfor t in work: t.join()\nprint('BREACH')",
+        "import hashlib, threading\nblock = bytes(1 << 20)\ndef burn():\n"
+        "    for _ in range(500): hashlib.sha256(block).digest()\n"
+        "work = [threading.Thread(target=burn) for _ in range(4)]\nfor t in work: t.start()\n"
+        "for t in work: t.join()\nprint('BREACH')",
         "D",
         ("timeout", "killed"),
     ),
@@ -71,9 +74,10 @@ TRICKS: tuple[Probe, ...] = (
     _trick("takes memory bit by bit", "kept = []\nwhile True: kept.append(bytearray(1 << 16))", "D", ("memory",)),
     _trick(
         "takes memory in many processes",
-        "import os, time\nends = []\nfor _ in range(8):\n    r, w = os.pipe()\n    if os.fork() == 0:\n        block = bytearray(50 << 20)\n"
-        "        for j in range(0, len(block), 4096): block[j] = 1\n        os.write(w, b'x')\n        time.sleep(2)\n        os._exit(0)\n"
-        "    os.close(w)\n    ends.append(r)\nif all(os.read(r, 1) == b'x' for r in ends): print('BREACH')",
+        "import os, time\nends = []\nfor _ in range(8):\n    r, w = os.pipe()\n    if os.fork() == 0:\n"
+        "        block = bytearray(50 << 20)\n        for j in range(0, len(block), 4096): block[j] = 1\n"
+        "        os.write(w, b'x')\n        time.sleep(2)\n        os._exit(0)\n    os.close(w)\n    ends.append(r)\n"
+        "if all(os.read(r, 1) == b'x' for r in ends): print('BREACH')",
         "A",
         ("ok", *_ENDED),
     ),
@@ -85,27 +89,30 @@ TRICKS: tuple[Probe, ...] = (
     ),
     _trick(
         "takes memory in pipes",
-        "import fcntl, os\nfor _ in range(28):\n    r, w = os.pipe()\n    os.set_blocking(w, False)\n    fcntl.fcntl(w, 1031, 1 << 20)\n"
-        "    os.write(w, bytes(1 << 20))\nprint('held')",
+        "import fcntl, os\nfor _ in range(28):\n    r, w = os.pipe()\n    os.set_blocking(w, False)\n"
+        "    fcntl.fcntl(w, 1031, 1 << 20)\n    os.write(w, bytes(1 << 20))\nprint('held')",
         "D",
         ("ok", *_ENDED),
     ),
     _trick(
         "takes memory in sockets",
-        "import socket\nkept = []\nfor _ in range(28):\n    a, b = socket.socketpair()\n    a.setblocking(False)\n    a.setsockopt(1, 7, 1 << 30)\n"
-        "    try:\n        while True: a.send(bytes(1 << 16))\n    except OSError: kept.append((a, b))\nprint('held')",
+        "import socket\nkept = []\nfor _ in range(28):\n    a, b = socket.socketpair()\n    a.setblocking(False)\n"
+        "    a.setsockopt(1, 7, 1 << 30)\n    try:\n        while True: a.send(bytes(1 << 16))\n"
+        "    except OSError: kept.append((a, b))\nprint('held')",
         "D",
         ("ok", *_ENDED),
     ),
     _trick(
         "takes memory and disk at once",
-        "import os\nfor i in range(7): open(f'f{i}', 'wb').write(bytes(1 << 20))\nblock = bytearray(50 << 20)\nkept = []\n"
-        "for _ in range(40):\n    fd = os.memfd_create('x')\n    for j in range(8): os.pwrite(fd, bytes(1 << 20), j << 20)\n    kept.append(fd)\nprint('BREACH')",
+        "import os\nfor i in range(7): open(f'f{i}', 'wb').write(bytes(1 << 20))\nblock = bytearray(50 << 20)\n"
+        "kept = []\nfor _ in range(40):\n    fd = os.memfd_create('x')\n"
+        "    for j in range(8): os.pwrite(fd, bytes(1 << 20), j << 20)\n    kept.append(fd)\nprint('BREACH')",
         "A",
     ),
     _trick(
         "bombs with processes",
-        "import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n        time.sleep(2)\n        os._exit(0)\nprint('BREACH')",
+        "import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n        time.sleep(2)\n        os._exit(0)\n"
+        "print('BREACH')",
     ),
     _trick(
         "bombs with forks of forks",
@@ -113,7 +120,8 @@ TRICKS: tuple[Probe, ...] = (
     ),
     _trick(
         "bombs with threads",
-        "import threading, time\nfor _ in range(60): threading.Thread(target=time.sleep, args=(2,), daemon=True).start()\nprint('BREACH')",
+        "import threading, time\n"
+        "for _ in range(60): threading.Thread(target=time.sleep, args=(2,), daemon=True).start()\nprint('BREACH')",
     ),
     _trick("kills all it can", "import os\nos.kill(-1, 9)\nos.kill(0, 9)\nprint('alive')", "B", ("ok", *_ENDED)),
     _trick("fills the disk", "for i in range(20): open(f'big{i}', 'wb').write(bytes(2 << 20))\nprint('BREACH')", "C"),

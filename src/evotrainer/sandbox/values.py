@@ -1,8 +1,9 @@
 """Python values as JSON, with exact types: `True` is not `1`, `1` is not `1.0`, a tuple is not a list.
 
 `encode` runs on the untrusted side and `decode` on the trusted one, so `decode` builds nothing but plain containers and
-numbers, takes only what `encode` writes, bounds its own work, and raises `ValueError` for everything else. JSON null, booleans,
-strings, finite floats, small integers and arrays (lists) stand for themselves; other types are objects `{"t": type, "v": ...}`.
+numbers, takes only what `encode` writes, bounds its own work, and raises `ValueError` for everything else. JSON null,
+booleans, strings, finite floats, small integers and arrays (lists) stand for themselves; other types are objects `{"t":
+type, "v": ...}`.
 
 Used on both sides of the sandbox wall: standard library only.
 """
@@ -24,12 +25,13 @@ ANSWER_NODES = 320_000
 """The same of a value that comes out of a program: 100,000 pairs pass."""
 _TAG_NODES = 8
 MAX_ALIKE = 40
-"""Entries of one set or dict with the same hash: each is compared with all before it. Crafted keys have nothing else (multiples of
-2^61 - 1), honest ones at most some 35 (powers of two as floats)."""
+"""Entries of one set or dict with the same hash: each is compared with all before it. Crafted keys have nothing else
+(multiples of 2^61 - 1), honest ones at most some 35 (powers of two as floats)."""
 _BIG = 1 << 512
 """Larger integers travel as hexadecimal: decimal conversion is quadratic and capped by the interpreter."""
 _MAX_HEX = 4096
-"""Hexadecimal digits (4,900 decimal ones) of an integer in a Fraction or range, which divide when they are made: quadratic."""
+"""Hexadecimal digits (4,900 decimal ones) of an integer in a Fraction or range, which divide when they are made:
+quadratic."""
 _MAX_DECIMAL = 10_000
 _MAX_NAME = 100
 _PLAIN = frozenset({type(None), bool, int, float, str})
@@ -45,7 +47,7 @@ class Opaque:
     """Index in the candidate's table of kept objects (relayed calls only), -1 when it was not kept."""
 
 
-class Budget:
+class NodeLimit:
     """Nodes that may still be encoded or decoded."""
 
     __slots__ = ("nodes",)
@@ -63,7 +65,7 @@ class Budget:
 class _Encoder:
     """One walk over one value; `keep` receives an object that cannot travel and returns its handle."""
 
-    def __init__(self, keep: Callable[[Any], int] | None, budget: Budget) -> None:
+    def __init__(self, keep: Callable[[Any], int] | None, budget: NodeLimit) -> None:
         self.keep = keep
         self.budget = budget
 
@@ -120,7 +122,7 @@ class _Encoder:
 
 def encode(value: Any, keep: Callable[[Any], int] | None = None, nodes: int = MAX_NODES) -> Any:
     """JSON-able form of `value`; ValueError when it is too deep (cycles included) or too large."""
-    return _Encoder(keep, Budget(nodes)).walk(value)
+    return _Encoder(keep, NodeLimit(nodes)).walk(value)
 
 
 def _text(value: Any, most: int) -> str:
@@ -199,7 +201,7 @@ def _hashed(keys: list[Any]) -> list[Any]:
 class _Decoder:
     """One walk over one encoding; `resolve` receives what stands for an object that did not travel."""
 
-    def __init__(self, resolve: Callable[[Opaque], Any] | None, budget: Budget) -> None:
+    def __init__(self, resolve: Callable[[Opaque], Any] | None, budget: NodeLimit) -> None:
         self.resolve = resolve
         self.budget = budget
 
@@ -256,10 +258,10 @@ class _Decoder:
         return found
 
 
-def decode(value: Any, resolve: Callable[[Opaque], Any] | None = None, budget: Budget | None = None) -> Any:
+def decode(value: Any, resolve: Callable[[Opaque], Any] | None = None, budget: NodeLimit | None = None) -> Any:
     """The value behind `encode`'s output; ValueError for anything else, whatever a hostile program sent."""
     try:
-        return _Decoder(resolve, budget or Budget()).walk(value, 0)
+        return _Decoder(resolve, budget or NodeLimit()).walk(value, 0)
     except (TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError) as error:
         raise ValueError(f"malformed value: {type(error).__name__}") from None
 

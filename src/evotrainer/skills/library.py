@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from evotrainer.errors import StoreError
 from evotrainer.projections.skills import FORMAT, Skill
 from evotrainer.records.durable import os_errors
-from evotrainer.records.recipe import explain
+from evotrainer.records.events import LibraryOpened
+from evotrainer.records.frozen import explain
 from evotrainer.skills.text import evidence_json, skill_md
 
 SKILL_FILES = ("SKILL.md", "evidence.json")
@@ -119,3 +120,12 @@ def merge(*libraries: Iterable[Skill]) -> dict[str, Skill]:
         for s in library:
             out[s.name] = out[s.name].joined(s.trials) if s.name in out else s
     return dict(sorted(out.items()))
+
+
+def library_problems(folder: Path, body: LibraryOpened) -> list[str]:
+    """Differences between the copy of the library in a run folder and what the ledger recorded of it."""
+    there = {p.name: content_hash(p) for p in find_skills(folder / "library")} if (folder / "library").is_dir() else {}
+    out = [f"skill {n} of the run's library is missing" for n in sorted(body.skills.keys() - there.keys())]
+    out += [f"skill {n} of the run's library was added" for n in sorted(there.keys() - body.skills.keys())]
+    changed = sorted(n for n in body.skills.keys() & there.keys() if body.skills[n] != there[n])
+    return out + [f"skill {n} of the run's library was changed" for n in changed]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from evotrainer.projections.skills import CONFIDENCE, SOUND, WORTHWHILE, Pooled, Skill, SkillTrial, minor
+from evotrainer.projections.skills import CONFIDENCE, SOUND, WORTHWHILE, Pooled, Skill, minor
+from evotrainer.records.skills import SkillTrial
 
 SAYS = {
     "helps": "helps",
@@ -50,8 +51,8 @@ def front_matter(skill: Skill) -> dict[str, Any]:
 def description(skill: Skill) -> str:
     """At most 1,024 characters: what it does and when to use it."""
     text = (
-        f"Changing {skill.factor} ({skill.direction}) {SAYS[skill.claim]} when {when(skill)} in reinforcement learning of "
-        f"{', '.join(skill.domains)}: {effect_text(skill.pooled)}. "
+        f"Changing {skill.factor} ({skill.direction}) {SAYS[skill.claim]} when {when(skill)} in reinforcement "
+        f"learning of {', '.join(skill.domains)}: {effect_text(skill.pooled)}. "
         f"Use it when choosing the next single-factor change of a training recipe."
     )
     text = short(text)
@@ -103,13 +104,15 @@ def body(skill: Skill) -> str:
         "",
         "## Validation criterion",
         "",
-        "A branch that changes this factor alone, trained under at least the judge's number of seeds and paired with its "
-        f"control on the gate split. It speaks for the skill where the gain is at least {100 * WORTHWHILE:g} point and its "
-        "interval lies above 0, against it where the interval excludes that gain or the branch is invalid.",
+        "A branch that changes this factor alone, trained under at least the judge's number of seeds and paired "
+        "with its control on the gate split. It speaks for the skill where the gain is at least "
+        f"{100 * WORTHWHILE:g} point and its interval lies above 0, against it where the interval excludes that gain "
+        "or the branch is invalid.",
         "",
         "## Applicability",
         "",
-        f"- Domains: {', '.join(skill.domains)}; validated in: {', '.join(skill.validated) or 'none'}; scope: {skill.scope}.",
+        f"- Domains: {', '.join(skill.domains)}; validated in: {', '.join(skill.validated) or 'none'}; scope: "
+        f"{skill.scope}.",
         "- In other domains only after the domain's own options failed."
         if skill.scope == "domain-local"
         else "- Looked up in every domain.",

@@ -1,7 +1,7 @@
 """Is a skill what it says? The published rules of the format, and evidence that follows from its own ledger rows.
 
-The rules are those of the Agent Skills specification; where its reference validator (`skills-ref`) is installed, that is
-asked, too.
+The rules are those of the Agent Skills specification;
+where its reference validator (`skills-ref`) is installed, that is asked, too.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
-from evotrainer.projections.skills import Skill, SkillTrial
-from evotrainer.records.chain import Row, chain_hash, parse
+from evotrainer.projections.skills import Skill
+from evotrainer.records.chain import EventRow, chain_hash, parse
 from evotrainer.records.events import Invalidated, Judged, Reestimated
-from evotrainer.records.evidence import Effect
+from evotrainer.records.skills import SkillTrial
+from evotrainer.records.verdicts import Effect
 from evotrainer.skills.library import parse_evidence, read_evidence
 from evotrainer.skills.text import evidence, skill_md
 
@@ -96,7 +97,7 @@ def _reference(folder: Path) -> list[str]:
     return [f"skills-ref: {x}" for x in validate(folder)]
 
 
-def check_skill(folder: Path, ledgers: Mapping[str, Mapping[str, Row]] | None = None) -> tuple[list[str], int]:
+def check_skill(folder: Path, ledgers: Mapping[str, Mapping[str, EventRow]] | None = None) -> tuple[list[str], int]:
     """(problems, trials checked against a ledger at hand) of one skill.
 
     `ledgers`: hash of a run's first event -> its rows by id. What evidence.json derives is derived again; SKILL.md is
@@ -132,7 +133,7 @@ def check_trial(t: SkillTrial) -> list[str]:
     p = t.proof
     if p.hash != chain_hash(p.prev_hash, p.seq, p.id, p.kind, p.time, p.body):
         return ["its ledger row does not match its hash"]
-    event, trouble = parse(Row(p.seq, p.id, p.kind, p.time, p.body, p.prev_hash, p.hash))
+    event, trouble = parse(EventRow(p.seq, p.id, p.kind, p.time, p.body, p.prev_hash, p.hash))
     if event is None:
         return [trouble or "its ledger row cannot be read"]
     if isinstance(event.body, Invalidated):
@@ -153,7 +154,7 @@ def check_trial(t: SkillTrial) -> list[str]:
     ]  # fmt: skip
 
 
-def _against(t: SkillTrial, rows: Mapping[str, Row], skill: Skill) -> list[str]:
+def _against(t: SkillTrial, rows: Mapping[str, EventRow], skill: Skill) -> list[str]:
     """A trial against the ledger of its run."""
     row = rows.get(t.proof.id)
     if row is None or row.hash != t.proof.hash:

@@ -10,21 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.task import apply_overrides, resolve
+from evotrainer.config.load import apply_overrides, resolve
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
-from evotrainer.judge.calibrate import (
-    Calibration,
-    Costs,
-    Shape,
-    calibrate,
-    measured,
-    real_comparisons,
-    seed_correlation,
-)
+from evotrainer.judge.calibrate import Calibration, Costs, GateShape, calibrate
+from evotrainer.judge.components import measured, seed_correlation
+from evotrainer.judge.real_comparisons import real_comparisons
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
+from evotrainer.run import trial_specs
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
@@ -52,8 +47,8 @@ def calibrate_run(
 ) -> Calibration:
     """Calibration of a run's gate from what lies in its folder, and in `RUN/calibration`.
 
-    `others`: further runs whose repeated trainings are compared as well. `overrides`: another gate on the same noise, e.g.
-    `run.seeds=[1,2,3] judge.max_seeds=8`. ConfigError where the run measured no noise, or for any other override.
+    `others`: further runs whose repeated trainings are compared as well. `overrides`: another gate on the same noise,
+    e.g. `run.seeds=[1,2,3] judge.max_seeds=8`. ConfigError where the run measured no noise, or for any other override.
     """
     from evotrainer import api
 
@@ -85,9 +80,9 @@ def calibrate_run(
     )
 
 
-def shape_of(task: TaskFile) -> Shape:
+def shape_of(task: TaskFile) -> GateShape:
     """What the gate of a task file's runs sees."""
-    return Shape(
+    return GateShape(
         rounds=max(1, task.run.rounds),
         branches=task.run.branches,
         seeds=len(task.run.seeds),
@@ -96,13 +91,13 @@ def shape_of(task: TaskFile) -> Shape:
 
 
 def groups_of(run: Run) -> dict[str, list[TrialFinished]]:
-    """Branch -> its complete trainings, those for certification too: one recipe, other seeds, one world each."""
+    """Branch -> its complete trainings, those for certification too: one recipe, other seeds, one set of knobs each."""
     out: dict[str, list[TrialFinished]] = {START: []}
     for name, b in run.state.branches.items():
         done = [t.finished for t in b.trials if t.finished and t.trial == f"{name}-s{t.seed}"]
         whole = [t for t in done if t.status == "complete"]
         # a shortcut closed in mid-run makes later evaluations another measurement
-        out[name] = [t for t in whole if t.world == whole[0].world]
+        out[name] = [t for t in whole if t.env_knobs == whole[0].env_knobs]
     return out
 
 
@@ -153,10 +148,11 @@ def more_trials(
 ) -> list[TrialFinished]:
     """Train the starting recipe on `n` further seeds in all; those there are already are not paid for twice.
 
-    Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials. May be killed and called again.
+    Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials.
+    May be killed and called again.
     """
     from evotrainer import api
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
     from evotrainer.executors.spec import write_atomic
     from evotrainer.records.ledger import Ledger
     from evotrainer.run import loop
@@ -182,8 +178,8 @@ def more_trials(
             open_context(own, unlimited, ledger, view=view, task_hash=task.hash, executor=executor)
         )
         loop.open_run(ctx)
-        (gate,) = ctx.plans("gate")
+        (gate,) = trial_specs.plans(ctx, "gate")
         seeds = range(FIRST_SEED, FIRST_SEED + n)
-        specs = [ctx.training(ctx.branches[START], s, "noise", policy_dir=policy) for s in seeds]
+        specs = [trial_specs.training(ctx, ctx.branches[START], s, "noise", policy_dir=policy) for s in seeds]
         done = ctx.run_trials([s.model_copy(update={"evals": (gate,)}) for s in specs])
     return [t for t in done if t.status == "complete"]

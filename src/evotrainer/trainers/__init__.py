@@ -63,8 +63,8 @@ def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recip
         for wanted, library in ((parsed.lora, "peft"), (parsed.vllm, "vllm")):
             if wanted and not _installed(library):
                 raise MissingDependencyError(
-                    f"trainer.options.{'lora' if library == 'peft' else 'vllm'} needs {library}, which is not installed; "
-                    f"run: pip install {library}"
+                    f"trainer.options.{'lora' if library == 'peft' else 'vllm'} needs {library}, "
+                    f"which is not installed; run: pip install {library}"
                 )
 
 

@@ -1,4 +1,4 @@
-"""The trainer contract. A trainer knows records, never environments: it meets those through `World`, structurally."""
+"""The trainer contract. A trainer knows records, never `envs`: it meets environments through `TrainerEnvironment`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 
 
-class World(Protocol):
+class TrainerEnvironment(Protocol):
     """What a trainer needs of an environment; `envs.base.Environment` fits."""
 
     components: Mapping[str, str]
@@ -72,7 +72,7 @@ class EvalRequest:
     tasks: int | None = None
     """First n tasks of the split; None: all."""
     greedy: bool = False
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    env_knobs: Mapping[str, Any] = field(default_factory=dict)
     """Overrides of the recipe's environment knobs (counterfactual audits)."""
 
 
@@ -94,14 +94,14 @@ class Trainer(Protocol):
     def train(
         self,
         request: TrainRequest,
-        world: World,
+        environment: TrainerEnvironment,
         sink: RolloutSink,
         on_step: Callable[[dict[str, float]], None],
     ) -> TrainResult:
         """Train; `sink` gets all groups of a step before `on_step` gets its curve entry."""
         ...
 
-    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[list[Rollout]]:
+    def evaluate(self, request: EvalRequest, environment: TrainerEnvironment, sink: RolloutSink) -> list[list[Rollout]]:
         """A group of `attempts` rollouts per task, in task order; `sink` gets them as well."""
         ...
 

@@ -1,7 +1,8 @@
 """What an adapter's base model is and where it lies: noted beside the adapter, found again wherever the policy went.
 
-`base_policy.json` holds `base`: a path relative to the policy folder where both lie in one run folder, else `hf:id@commit`
-for a model of the Hub, else the absolute path of a folder outside; and `sha256` of its weights (`records.weights`).
+`base_policy.json` holds `base`: a path relative to the policy folder where both lie in one run folder, else
+`hf:id@commit` for a model of the Hub, else the absolute path of a folder outside; and `sha256` of its weights
+(`records.weights`).
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def noted(folder: Path) -> tuple[str, str]:
 
 
 def base_of(folder: Path) -> Path:
-    """The folder of an adapter's base model, which may be an adapter itself; fetched where it is a Hub id and not cached.
+    """The folder of an adapter's base model, which may be an adapter itself;
+    fetched where it is a Hub id and not cached.
 
     TrainerError where it is gone, or where its weights are not those the adapter was trained on.
     """
@@ -93,13 +95,14 @@ def base_of(folder: Path) -> Path:
     base = _find(folder, name)
     if not ((base / "config.json").is_file() or is_adapter(base)):
         raise TrainerError(
-            f"policy {folder}: its adapters belong to the base model {name}, which is not at {base}; put that folder back or "
-            "link it there" + ("" if Path(name).is_absolute() else " (a run folder moves and is copied as a whole)")
+            f"policy {folder}: its adapters belong to the base model {name}, which is not at {base}; "
+            "put that folder back or link it there"
+            + ("" if Path(name).is_absolute() else " (a run folder moves and is copied as a whole)")
         )
     if sha and _sha256(base) != sha:
         raise TrainerError(
-            f"policy {folder}: the weights of its base model {base} are not those its adapters were trained on (SHA-256 "
-            f"{sha[:16]}...); put the former ones back"
+            f"policy {folder}: the weights of its base model {base} are not those its adapters were trained on "
+            f"(SHA-256 {sha[:16]}...); put the former ones back"
         )
     return base
 

@@ -12,7 +12,7 @@ def cpu_now() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-class Clock:
+class PhaseTimer:
     """Adds the time since the last mark to a phase."""
 
     def __init__(self) -> None:

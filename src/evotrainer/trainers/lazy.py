@@ -1,4 +1,5 @@
-"""Names of a trainer's package, imported when they are asked for: the package itself loads no machine-learning library."""
+"""Names of a trainer's package, imported when they are asked for:
+the package itself loads no machine-learning library."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from evotrainer.errors import MissingDependencyError
 
 
 def attribute(package: str, name: str, home: Mapping[str, str], needs: str) -> Any:
-    """`name` of the module of `package` that `home` names for it; a missing library ends in `needs` with its name in {}."""
+    """`name` of the module of `package` that `home` names for it;
+    a missing library ends in `needs` with its name in {}."""
     if name not in home:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:

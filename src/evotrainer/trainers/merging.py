@@ -13,8 +13,9 @@ __all__ = ["ADAPTER", "merge_adapter"]
 def merge_adapter(policy: Path, out: Path) -> str:
     """Write the whole model, with its tokenizer, of an adapter folder to `out`; returns the base model's id or path.
 
-    An adapter upon an adapter is merged with all below it, in the precision that the last base model is stored in. Raises
-    MissingDependencyError without peft and transformers, TrainerError where base model or adapter cannot be read.
+    An adapter upon an adapter is merged with all below it, in the precision that the last base model is stored in.
+    Raises MissingDependencyError without peft and transformers, TrainerError where base model or adapter cannot be
+    read.
     """
     try:
         import peft  # noqa: F401

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, rollout_id
-from evotrainer.trainers.base import EvalRequest, Identity, World
+from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
 from evotrainer.trainers.rewards import compose
 
 
@@ -44,10 +44,10 @@ class Provenance:
     step: int
     version: int
     """Updates the sampling policy had seen."""
-    knobs: Mapping[str, Any]
+    env_knobs: Mapping[str, Any]
     env_hash: str
     sandbox_tier: str | None
-    salt: str = ""
+    eval_variant: str = ""
     """Sets evaluations apart that would otherwise share ids: greedy ones, overridden knobs, the train split."""
     keep_tokens: bool = False
 
@@ -57,22 +57,24 @@ class Provenance:
         return f"{i.branch}/{i.seed}@{self.version}"
 
 
-def to_evaluate(request: EvalRequest, world: World, *, keep_tokens: bool) -> tuple[list[Any], Provenance]:
+def to_evaluate(
+    request: EvalRequest, environment: TrainerEnvironment, *, keep_tokens: bool
+) -> tuple[list[Any], Provenance]:
     """The tasks of an evaluation, in order, and where its rollouts come from."""
-    knobs = {**request.recipe.knobs, **request.knobs}
-    env_hash, tier = environment_facts(world.describe())
+    env_knobs = {**request.recipe.knobs, **request.env_knobs}
+    env_hash, tier = environment_facts(environment.describe())
     where = Provenance(
         identity=request.identity,
         split=request.split,
         step=request.step,
         version=request.step,
-        knobs=knobs,
+        env_knobs=env_knobs,
         env_hash=env_hash,
         sandbox_tier=tier,
-        salt=salt(request.split, request.greedy, request.knobs),
+        eval_variant=eval_variant(request.split, request.greedy, request.env_knobs),
         keep_tokens=keep_tokens,
     )
-    return list(world.tasks(request.split))[: request.tasks], where
+    return list(environment.tasks(request.split))[: request.tasks], where
 
 
 def evaluated(attempts: Iterable[Attempt], where: Provenance, request: EvalRequest) -> list[list[Rollout]]:
@@ -84,7 +86,7 @@ def evaluated(attempts: Iterable[Attempt], where: Provenance, request: EvalReque
     return groups
 
 
-def salt(split: str, greedy: bool, knobs: Mapping[str, Any]) -> str:
+def eval_variant(split: str, greedy: bool, knobs: Mapping[str, Any]) -> str:
     """Empty for a plain evaluation of a held-out split."""
     parts = [p for p in ("eval" if split == "train" else "", "greedy" if greedy else "") if p]
     if knobs:
@@ -109,7 +111,7 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
         detail["unpaid"] = unpaid
     if a.cut:
         detail["prompt_tokens_cut"] = a.cut
-    key = f"{a.task.id}#{p.salt}" if p.salt else str(a.task.id)
+    key = f"{a.task.id}#{p.eval_variant}" if p.eval_variant else str(a.task.id)
     group = f"{p.policy}/{key}" + (f"+{draw}" if draw else "")
     finish: Finish = a.finish if a.finish != "stop" else (a.episode.finish or "stop")
     n = len(sampled)
@@ -135,7 +137,7 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
         token_ids=tuple(sampled) if p.keep_tokens else None,
         logprobs=tuple(a.logprobs) if p.keep_tokens else None,
         sandbox_tier=p.sandbox_tier,
-        knobs=dict(p.knobs),
+        knobs=dict(p.env_knobs),
         env_hash=p.env_hash,
         error=s.error,
         error_kind=s.error_kind,

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evotrainer.verify.report import Check, Problem, Record, VerifyReport
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
 
-__all__ = ["Check", "Problem", "Record", "VerifyReport", "checks", "verify"]
+__all__ = ["EventCheck", "Problem", "Record", "VerifyReport", "checks", "verify"]
 
 
 def verify(folder: Path, head: str = "") -> VerifyReport:
-    """Check a run folder whole, every claim that can be computed again included; `head`: hash of an event noted earlier."""
+    """Check a run folder whole, every claim that can be computed again included;
+    `head`: hash of an event noted earlier."""
     from evotrainer.verify.chain_and_files import verify_run
 
     return verify_run(folder, checks(), head)
 
 
-def checks() -> dict[str, Check]:
+def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
     from evotrainer.verify import effects, harness, skills, trials, verdicts
     from evotrainer.verify.chain_and_files import CHECKS
     from evotrainer.verify.report import both, guarded
 
-    own: dict[str, Check] = {
+    own: dict[str, EventCheck] = {
         "finished": both(CHECKS["finished"], trials.scores, trials.flips),
         "branch": both(CHECKS["branch"], verdicts.opened),
         "noise": verdicts.noise,
@@ -30,7 +31,7 @@ def checks() -> dict[str, Check]:
         "judged": verdicts.judged,
         "audited": effects.audited,
         "topup": verdicts.topup,
-        "reestimated": effects.reestimated,
+        "reestimated": effects.fresh_seeds,
         "certified": effects.certified,
         "gap": harness.gap,
         "harness": harness.harness,

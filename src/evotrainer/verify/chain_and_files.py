@@ -1,7 +1,7 @@
 """Verification of a run folder: is everything the ledger says still true of what lies on the disk?
 
-One check per kind of event: here those of what the records prove by themselves; the table of all is `verify.checks`. Kinds
-that only the chain can vouch for are listed with the reason; a kind that is in neither is reported as unchecked.
+One check per kind of event: here those of what the records prove by themselves; the table of all is `verify.checks`.
+Kinds that only the chain can vouch for are listed with the reason; a kind that is in neither is reported as unchecked.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.projections.branches import BASE
+from evotrainer.projections.branches import BASE, check_factors
 from evotrainer.records import keys
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
-from evotrainer.verify import vouched
-from evotrainer.verify.report import Check, Problem, Record, VerifyReport
+from evotrainer.verify import files as vouched
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
 
 
-def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, head: str = "") -> VerifyReport:
+def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = None, head: str = "") -> VerifyReport:
     """Check a run folder whole: the chain, one check per kind of event, every file the ledger vouches for.
 
-    `checks`: kind -> check, in place of `CHECKS`. `head`: hash of an event that was noted earlier; the ledger must hold it.
-    Reads only, and may be used while the run is writing. Raises StoreError where there is no ledger to read, ConfigError for a
-    `head` that is no hash.
+    `checks`: kind -> check, in place of `CHECKS`. `head`: hash of an event that was noted earlier; the ledger must hold
+    it. Reads only, and may be used while the run is writing. Raises StoreError where there is no ledger to read,
+    ConfigError for a `head` that is no hash.
     """
     folder = Path(folder)
     checks = CHECKS if checks is None else checks
@@ -46,7 +46,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, Check] | None = None, he
             problems.append(Problem("head", text))
         elif since:
             notes.append(f"{len(since)} event(s) were recorded since the noted head: {', '.join(e.id for e in since)}")
-    problems += [Problem("lineage", p) for p in (*record.state.problems, *record.state.check_factors())]
+    problems += [Problem("lineage", p) for p in (*record.state.problems, *check_factors(record.state.branches))]
     for event in events:
         if event.kind in checks:
             problems += checks[event.kind](record, event)
@@ -193,7 +193,7 @@ def _closed(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("closed", f"the run closed with {c.cpu_s} CPU-s; its trials used {used}")
 
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, EventCheck] = {
     "run": _run,
     "branch": _branch,
     "intended": _intended,

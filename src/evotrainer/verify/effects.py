@@ -1,25 +1,26 @@
-"""Effects, computed again: backtests and audits from what they replayed and evaluated, winners on fresh seeds, the certificate."""
+"""Effects, computed again: backtests and audits from what they replayed and evaluated, winners on fresh seeds,
+the certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evotrainer.judge import CertEntry, certify, settle_audit
+from evotrainer.judge import CertEntry, certify, reestimated, settle_audit
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
-from evotrainer.records.events import Certified, TrialFinished
-from evotrainer.run.fresh_seeds import again
-from evotrainer.run.gains import gain_of
-from evotrainer.run.readings import harness_context
+from evotrainer.records.events import Certified, Reestimated, TrialFinished
+from evotrainer.rules.gains import gain_of
+from evotrainer.rules.reading_context import harness_context
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
 
 
 def backtested(record: Record, event: Event) -> Iterator[Problem]:
-    """Its numbers follow from the stored rollouts; what contradicts its own hypothesis is vetoed, where the task file asks for it."""
+    """Its numbers follow from the stored rollouts;
+    what contradicts its own hypothesis is vetoed, where the task file asks for it."""
     b = event.body
     vetoes = b.backtest.verdict == "contradicts" and record.task.run.veto
     if vetoes and not b.vetoed:
@@ -28,8 +29,8 @@ def backtested(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def backtest_again(record: Record, event: Event) -> list[str]:
-    """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its round
-    had then. StoreError where they are gone or damaged.
+    """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its
+    round had then. StoreError where they are gone or damaged.
     """
     from evotrainer.harness.whatif.backtest import backtest
 
@@ -92,7 +93,7 @@ def looked_at(record: Record, event: Event) -> Iterator[Problem]:
         repeated = [next((t for t in needed if repeats(finished, n, t)), n) for n in names]
         yield from named("audited", event, what, repeated, needed)
         for n in names:
-            if n in finished and str(finished[n].world.get(a.knob, shortcuts.default(a.knob))) != str(value):
+            if n in finished and str(finished[n].env_knobs.get(a.knob, shortcuts.default(a.knob))) != str(value):
                 yield Problem("audited", f"{event.id}: {n} was not evaluated with {a.knob} = {value}")
 
 
@@ -107,7 +108,7 @@ def audited(record: Record, event: Event) -> Iterator[Problem]:
     yield from (Problem("audited", f"{event.id}: {d}") for d in audit_differences(record, event))
 
 
-def reestimated(record: Record, event: Event) -> Iterator[Problem]:
+def fresh_seeds(record: Record, event: Event) -> Iterator[Problem]:
     r = event.body
     finished = {e.body.trial for e in record.before(event, "finished")}
     if gone := sorted({*r.trials, *r.control_trials, *r.start_trials, *r.evaluations} - finished):
@@ -134,6 +135,34 @@ def reestimated(record: Record, event: Event) -> Iterator[Problem]:
         if getattr(r, what) != value:
             yield Problem("reestimated", f"{event.id}: {what}: {getattr(r, what)} in the ledger, {value} recomputed")
     yield from (Problem("reestimated", f"{event.id}: {d}") for d in again(r, record.before(event)))
+
+
+def again(recorded: Reestimated, events: Sequence[Event]) -> list[str]:
+    """Numbers of a recorded re-estimation that the ledger's own bodies do not give again; empty where it holds."""
+    finished = {e.body.trial: e.body for e in events if e.kind == "finished"}
+    names = [x for x in (recorded.trials, recorded.control_trials, recorded.start_trials) if x]
+    sides = [[finished[t] for t in x] for x in names]
+    stand_ins = [finished[t] for t in recorded.evaluations]
+    evaluated = [[e for e in stand_ins if (e.branch, e.seed) in {(t.branch, t.seed) for t in s}] for s in sides]
+    fresh = reestimated(
+        recorded.branch,
+        recorded.control,
+        START,
+        sides,
+        evaluated,
+        {e.id: e.body for e in events if e.kind == "noise"},
+        recorded.noise,
+        selected=recorded.selected,
+        control_fresh=recorded.control_fresh,
+        confidence=recorded.effect.confidence,
+        split=recorded.split,
+    )
+    wrong = []
+    for name in ("effect", "start"):
+        old, new = getattr(recorded, name), getattr(fresh, name)
+        if old and new:
+            wrong += differences(old.model_dump(), new.model_dump(), name)
+    return wrong
 
 
 def fresh_trainings(record: Record, branch: str, before: Event) -> list[str]:
@@ -184,7 +213,8 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
-    """The recomputed certificate with what each recorded gain goes with, from the stored rollouts; older ledgers hold none."""
+    """The recomputed certificate with what each recorded gain goes with, from the stored rollouts;
+    older ledgers hold none."""
     recorded = {r.name for r in event.body.rows if r.gained is not None}
     before = record.before(event)
     rows = [

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EvoTrainerError
+from evotrainer.harness.evolving.named_rollouts import named_views
 from evotrainer.projections.branches import BASE
 from evotrainer.records.chain import Event
 from evotrainer.records.events import HarnessEvolved
 from evotrainer.records.names import read_label
-from evotrainer.run.contrasts import named_views
-from evotrainer.run.detector_runner import SandboxRunner
+from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.verify.report import Problem, Record, six_decimals
 
 if TYPE_CHECKING:
     from evotrainer.harness import Harness
-    from evotrainer.harness.columns.features import Views
-    from evotrainer.run.rollouts import RolloutReader
+    from evotrainer.harness.columns.features import FeatureView
+    from evotrainer.harness.columns.rollout_reader import RolloutReader
 
 
 def version_of(body: HarnessEvolved) -> Harness:
@@ -51,7 +51,8 @@ def gap(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def harness(record: Record, event: Event) -> Iterator[Problem]:
-    """A version is its parent with the recorded difference, its hash is that of its content, its detectors were admitted."""
+    """A version is its parent with the recorded difference, its hash is that of its content,
+    its detectors were admitted."""
     h, earlier = event.body, record.before(event, "harness")
     whole = version_of(h)
     if (whole.hash, whole.version) != (h.hash, h.version):
@@ -84,8 +85,8 @@ def harness(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]]:
-    """(detector, what differs) of every detector a gap or a version considered and tried: its admission test, run again on
-    the stored rollouts of the held-out versions. Measured times and lead times are left out.
+    """(detector, what differs) of every detector a gap or a version considered and tried: its admission test, run again
+    on the stored rollouts of the held-out versions. Measured times and lead times are left out.
     """
     from evotrainer.harness.evolving.admission import admit
 
@@ -134,7 +135,7 @@ def gap_problems(reader: RolloutReader, event: Event) -> list[str]:
     from evotrainer.harness.evolving.authored import flags
 
     out: list[str] = []
-    views: dict[str, Views] = {}
+    views: dict[str, FeatureView] = {}
     for a in event.body.considered:
         if a.detector.form == "python" or "share_bad" not in a.numbers:
             continue

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EvoTrainerError
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened, TrialFinished
-from evotrainer.run.rollouts import RolloutReader
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
@@ -84,7 +84,7 @@ class Record:
         return [e for e in self.events[: event.seq - 1] if not kind or e.kind == kind]
 
 
-Check = Callable[[Record, Event], Iterator[Problem]]
+EventCheck = Callable[[Record, Event], Iterator[Problem]]
 """Yields what does not hold of one event."""
 
 
@@ -117,7 +117,7 @@ class VerifyReport:
 
 @lru_cache(maxsize=4)
 def _task(path: Path, mtime_ns: int) -> TaskFile:
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
 
     return load_task(path)
 
@@ -130,7 +130,7 @@ def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequen
         yield Problem(area, f"{event.id}: its {what} are not all there were: {how}")
 
 
-def both(*checks: Check) -> Check:
+def both(*checks: EventCheck) -> EventCheck:
     """One check of several."""
 
     def check(record: Record, event: Event) -> Iterator[Problem]:
@@ -140,7 +140,7 @@ def both(*checks: Check) -> Check:
     return check
 
 
-def guarded(kind: str, check: Check) -> Check:
+def guarded(kind: str, check: EventCheck) -> EventCheck:
     """A check whose own failure over damaged bodies is a problem of the event, not a traceback."""
 
     def safe(record: Record, event: Event) -> Iterator[Problem]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evotrainer.records.chain import Event, Row
+from evotrainer.projections.skill_evidence import decided, trial_of
+from evotrainer.records.chain import Event, EventRow
 from evotrainer.records.events import SkillDistilled
-from evotrainer.run.skill_evidence import decided, trial_of
-from evotrainer.run.skills import library_problems
-from evotrainer.skills import check_trial, content_hash
+from evotrainer.skills import check_trial, content_hash, library_problems
 from evotrainer.verify.report import Problem, Record
 
 
@@ -28,7 +27,7 @@ def prove_skill(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("skill", f"{event.id}: rests on event {p.id}, which did not decide {b.branch}")
         return
     yield from (Problem("skill", f"{event.id}: {x}") for x in check_trial(b.trial))
-    fresh, key = trial_of(before, b.branch, Row(**p.model_dump()))
+    fresh, key = trial_of(before, b.branch, EventRow(**p.model_dump()))
     wrong = [k for k, v in fresh.model_dump().items() if getattr(b.trial, k) != getattr(fresh, k)]
     if wrong or key != (b.bottleneck, b.factor, b.direction):
         yield Problem("skill", f"{event.id}: {', '.join(wrong) or 'its trigger'} does not follow from the ledger")

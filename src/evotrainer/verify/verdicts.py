@@ -1,4 +1,5 @@
-"""The judge's claims, computed again from the ledger's own bodies: noise, verdicts, extra seeds, branches and their recipes."""
+"""The judge's claims, computed again from the ledger's own bodies: noise, verdicts, extra seeds,
+branches and their recipes."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.judge import (
+    InterimAnalysis,
     JudgeConfig,
     JudgeInput,
-    Look,
     Recomputed,
     measure_noise,
     next_looks,
@@ -21,7 +22,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.names import measured
-from evotrainer.run.judging import judge_input
+from evotrainer.rules.judge_input import judge_input
 from evotrainer.verify.report import Problem, Record, named
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def input_of(record: Record, event: Event) -> JudgeInput:
 
 
 def rejudge(record: Record, event: Event) -> Recomputed:
-    """A recorded verdict beside the one that the ledger's bodies of that time give now, at the look that it was owed."""
+    """A recorded verdict beside the one that the ledger's bodies of that time give now,
+    at the look that it was owed."""
     return input_of(record, event).compare(event.body.verdict, look_then(record, event))
 
 
@@ -83,9 +85,10 @@ def verdict_on(record: Record, branch: str, look: int = 0) -> Event:
     return looks[look - 1]
 
 
-def look_then(record: Record, event: Event) -> Look:
-    """The look that a verdict was owed, as the run's error budget gives it: from the verdicts before those it was looked at
-    together with, and the number of these branches. IntegrityError where the ledger does not tell which look it is.
+def look_then(record: Record, event: Event) -> InterimAnalysis:
+    """The look that a verdict was owed, as the run's error budget gives it: from the verdicts before those it was
+    looked at together with, and the number of these branches. IntegrityError where the ledger does not tell which look
+    it is.
     """
     n, branch, before = event.body.round, event.body.verdict.branch, record.before(event)
     k, turns = 1, {}
@@ -112,9 +115,10 @@ def _verdict_on(event: Event, branch: str) -> bool:
 def noise(record: Record, event: Event) -> Iterator[Problem]:
     """The noise floor, from the gate scores of the trainings it names and the measurement before."""
     state, branch = record.state_before(event), measured(event.id, event.body.branch)
+    b = state.branches.get(branch)
     fresh = measure_noise(
         branch,
-        scores_of(state.branches[branch].finished, "gate"),
+        scores_of(b.finished if b else (), "gate"),
         confidence=event.body.numbers.get("confidence", 0.95),
         seeds_per_branch=len(record.task.run.seeds),
         earlier=state.noise,
@@ -150,7 +154,8 @@ def topup(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def opened(record: Record, event: Event) -> Iterator[Problem]:
-    """A starting recipe is the task file's, with every confirmed shortcut closed; other branches passed their backtest."""
+    """A starting recipe is the task file's, with every confirmed shortcut closed;
+    other branches passed their backtest."""
     b = event.body
     if b.parent is None:
         recipe, closed = record.task.recipe, record.state_before(event).confirmed

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from evotrainer.records.evidence import Bottleneck, Finding, HealthReport
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import report, text
-from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows
-from evotrainer.views.evidence import Reading as Placed
+from evotrainer.views.audit_model import AuditPage, ReadingView, rank_of, view_of
 from evotrainer.views.glossary import GLOSSARY
 from evotrainer.views.rollouts import fitted_entry, rounded
 
@@ -40,198 +34,13 @@ CURVES = (
 """Curves drawn, in order; `*`: each reward component. Others can be chosen."""
 COMPONENT_CURVES = 3
 """Those of a proxy pair first, then paid ones."""
-SEVERITIES = ("critical", "warn", "info")
 WORDS = ("rollout", "group", "dead group", "proxy gap", "layers of evidence", "finding")
-_TIME = re.compile(r"^\d{4}-\d\d-\d\dT[-+:\d]+_")
-
 Fetch = Callable[[int, Sequence[str]], Mapping[str, Rollout]]
 """(index of the source, names as quoted) -> those of the rollouts that are there, by name."""
 
 
-class Skip(Protocol):
-    """A record or file that could not be read."""
-
-    @property
-    def where(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-
-
-class Read(Protocol):
-    """What the harness says of one subject."""
-
-    @property
-    def subject(self) -> str: ...
-    @property
-    def health(self) -> HealthReport: ...
-    @property
-    def curve(self) -> Sequence[Mapping[str, float]]: ...
-    @property
-    def assumed(self) -> Mapping[str, Any]: ...
-
-
-class Source(Protocol):
-    """What was read of one source."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def format(self) -> str: ...
-    @property
-    def rollouts(self) -> int: ...
-    @property
-    def faults(self) -> Mapping[str, int]: ...
-    @property
-    def skipped(self) -> Sequence[Skip]: ...
-    @property
-    def readings(self) -> Sequence[Read]: ...
-
-
-class Audited(Protocol):
-    """What an audit found, as far as it is shown."""
-
-    @property
-    def sources(self) -> Sequence[Source]: ...
-    @property
-    def unknown(self) -> Sequence[Skip]: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadingView:
-    """One reading, ready to be shown."""
-
-    id: str
-    index: int
-    """Of its source."""
-    source: Source
-    label: str
-    """Source, shortened."""
-    reading: Read
-    findings: list[FindingRow]
-    metrics: list[MetricRow]
-    blind: list[Finding]
-
-    @property
-    def name(self) -> str:
-        """The subject where a source has several, else the source."""
-        return self.reading.subject if len(self.source.readings) > 1 else self.label
-
-    @property
-    def brief(self) -> str:
-        """The name for a narrow place: no folders, no leading time."""
-        return self.name if len(self.source.readings) > 1 else _TIME.sub("", self.label.rpartition(os.sep)[2])
-
-    @property
-    def worst(self) -> str:
-        return self.findings[0].severity if self.findings else "none"
-
-    @property
-    def health(self) -> HealthReport:
-        return self.reading.health
-
-    @property
-    def bottlenecks(self) -> Sequence[Bottleneck]:
-        return self.health.bottlenecks
-
-    @property
-    def outside(self) -> list[MetricRow]:
-        """Metrics outside their healthy range."""
-        return [m for m in self.metrics if m.flag in ("low", "high")]
-
-    @property
-    def missing(self) -> dict[str, list[str]]:
-        """Field that rollouts lack -> detectors and metrics that need it."""
-        out: dict[str, list[str]] = {}
-        for name, fields in [(f.detector, f.missing) for f in self.blind] + [(m.name, m.missing) for m in self.metrics]:
-            for f in fields:
-                if name not in out.setdefault(f, []):
-                    out[f].append(name)
-        return dict(sorted(out.items()))
-
-    @property
-    def assumed(self) -> list[tuple[str, str]]:
-        """(what, value and how it was inferred)"""
-        out = []
-        for what, value in self.reading.assumed.items():
-            if what == "proxy" and isinstance(value, list | tuple) and len(value) == 2:
-                out.append(
-                    ("Proxy pair", f"{value[0]} stands for what is paid, {value[1]} for what is meant (by name)")
-                )
-            elif what == "paid" and isinstance(value, Mapping):
-                paid = " + ".join(f"{text.number(w)} × {text.one_line(c, 60)}" for c, w in value.items()) or "nothing"
-                out.append(("Reward", f"= {paid} (fits every graded rollout exactly)"))
-            else:
-                out.append((what, text.value(value)))
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class AuditView:
-    """The whole page."""
-
-    audit: Audited
-    readings: list[ReadingView]
-    """All, in the order of their sources."""
-    about: Mapping[str, str]
-    remedies: Mapping[str, Sequence[str]]
-    labels: list[str] = field(default_factory=list)
-
-    @property
-    def rollouts(self) -> int:
-        return sum(s.rollouts for s in self.audit.sources)
-
-    @property
-    def ranked(self) -> list[ReadingView]:
-        """The worst first."""
-
-        def rank(v: ReadingView) -> tuple[int, float]:
-            return _rank(v.worst), -max((b.score for b in v.bottlenecks), default=0.0)
-
-        return sorted(self.readings, key=rank)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Findings by severity, every severity named."""
-        n = Counter(f.severity for v in self.readings for f in v.findings)
-        return {s: n[s] for s in SEVERITIES}
-
-    @property
-    def worst(self) -> str:
-        return next((s for s, n in self.counts.items() if n), "none")
-
-    @property
-    def faults(self) -> dict[str, int]:
-        out: Counter[str] = Counter()
-        for s in self.audit.sources:
-            out.update(s.faults)
-        return dict(out.most_common())
-
-    @property
-    def skipped(self) -> list[Skip]:
-        """Files of no known format, then records that could not be read."""
-        return [*self.audit.unknown, *(x for s in self.audit.sources for x in s.skipped)]
-
-    @property
-    def kinds(self) -> list[tuple[str, str, list[ReadingView]]]:
-        """(kind, worst severity, readings with it), the worst first."""
-        found: dict[str, tuple[str, list[ReadingView]]] = {}
-        for v in self.ranked:
-            for f in v.findings:
-                severity, where = found.get(f.kind, (f.severity, []))
-                found[f.kind] = (min(severity, f.severity, key=_rank), where if v in where else [*where, v])
-        return sorted(((k, s, w) for k, (s, w) in found.items()), key=lambda x: (_rank(x[1]), -len(x[2]), x[0]))
-
-    @property
-    def headline(self) -> str:
-        n = self.counts
-        named = {"critical": "critical finding", "warn": "warning", "info": "note"}
-        parts = [_count(n[s], named[s]) for s in SEVERITIES if n[s]]
-        what = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "No finding"
-        return f"{what} in {_count(self.rollouts, 'rollout')}"
-
-
 def write_audit(
-    audit: Audited,
+    audit: AuditPage,
     path: Path,
     fetch: Fetch | None = None,
     remedies: Mapping[str, Sequence[str]] | None = None,
@@ -246,7 +55,7 @@ def write_audit(
 
 
 def render(
-    audit: Audited,
+    audit: AuditPage,
     fetch: Fetch | None = None,
     remedies: Mapping[str, Sequence[str]] | None = None,
     about: Mapping[str, str] | None = None,
@@ -276,38 +85,6 @@ def render(
     )
 
 
-def view_of(audit: Audited, remedies: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> AuditView:
-    """Every reading with its findings by severity and its metrics."""
-    labels = short_names([s.source for s in audit.sources])
-    readings = []
-    for i, (source, label) in enumerate(zip(audit.sources, labels, strict=True)):
-        for k, r in enumerate(source.readings):
-            claims = sorted(
-                (f for f in r.health.findings if not f.missing), key=lambda f: (_rank(f.severity), not f.validity)
-            )
-            rows = [FindingRow(f.detector, f.kind, f.severity, f.validity, [("", f)], f.quotes) for f in claims]
-            blind = [f for f in r.health.findings if f.missing]
-            metrics = metric_rows([Placed(None, "", 0, r.health)])
-            readings.append(ReadingView(f"s{i}-{k}", i, source, label, r, rows, metrics, blind))
-    return AuditView(audit, readings, about, remedies, labels)
-
-
-def short_names(sources: Sequence[str]) -> list[str]:
-    """Paths without the folder that all of them share."""
-    try:
-        common = os.path.commonpath([os.path.dirname(s) for s in sources]) if len(sources) > 1 else ""
-    except ValueError:
-        common = ""
-    return [
-        os.path.relpath(s, common)
-        if common.strip(os.sep)
-        else os.path.join(*Path(s).parts[-2:])
-        if Path(s).parts
-        else s
-        for s in sources
-    ]
-
-
 def quoted(readings: Sequence[ReadingView], fetch: Fetch) -> tuple[dict[str, Any], dict[int, dict[str, str]]]:
     """Quoted rollouts by their key in the page, and for each source: name as quoted -> key.
 
@@ -316,7 +93,11 @@ def quoted(readings: Sequence[ReadingView], fetch: Fetch) -> tuple[dict[str, Any
     spans: dict[tuple[int, str], list[str]] = {}
     origin: dict[tuple[int, str], str] = {}
     order = [
-        (_rank(f.severity), i, v, q) for v in readings for f in v.findings for i, q in enumerate(f.quotes) if q.rollout
+        (rank_of(f.severity), i, v, q)
+        for v in readings
+        for f in v.findings
+        for i, q in enumerate(f.quotes)
+        if q.rollout
     ]
     for _, _, v, q in sorted(order, key=lambda x: x[:2]):
         spans.setdefault((v.index, q.rollout), []).append(q.text)
@@ -356,11 +137,3 @@ def curves(points: Sequence[Mapping[str, float]], assumed: Mapping[str, Any] | N
         return None
     steps = [p.get("step", i + 1) for i, p in enumerate(points)]
     return {"parent": None, "first": first, "trials": [{"label": "all rollouts", "x": steps, "y": columns}]}
-
-
-def _rank(severity: str) -> int:
-    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"

@@ -1,4 +1,5 @@
-"""A model card (README.md of a Hugging Face folder) from what the run folder says: recipe, lineage, certificate, evidence."""
+"""A model card (README.md of a Hugging Face folder) from what the run folder says: recipe, lineage, certificate,
+evidence."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def model_card(
         f"# {_md(name)}",
         "",
         *_standing(view, invalid, certified, caveats),
-        f"Branch `{branch}` of the run `{_md(_run(view))}`, task `{_md(view.opened.task if view.opened else '')}`: trained by "
-        "reinforcement learning and judged by [EvoTrainer](https://arxiv.org/abs/2606.03108).",
+        f"Branch `{branch}` of the run `{_md(_run(view))}`, task `{_md(view.opened.task if view.opened else '')}`: "
+        "trained by reinforcement learning and judged by [EvoTrainer](https://arxiv.org/abs/2606.03108).",
         "",
         "```python",
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
@@ -121,8 +122,8 @@ def _certificate(view: RunView) -> list[str]:
     out = [
         "## Certification",
         "",
-        "Share of attempts solved on the cert split, which was read once, after all decisions. Of trained policies: the mean over the "
-        "seeds, each trained anew; this folder holds one of them.",
+        "Share of attempts solved on the cert split, which was read once, after all decisions. Of trained policies: "
+        "the mean over the seeds, each trained anew; this folder holds one of them.",
         "",
         "| policy | branch | seeds | score | 95% interval | per seed |",
         "|---|---|---|---|---|---|",
@@ -131,7 +132,8 @@ def _certificate(view: RunView) -> list[str]:
         each = ", ".join(percent(x) for x in r.per_seed)
         seeds = ", ".join(map(str, r.seeds))
         out.append(
-            f"| {_md(r.name)} | {r.branch} | {seeds} | {percent(r.score)} | {percent(r.low)} to {percent(r.high)} | {each} |"
+            f"| {_md(r.name)} | {r.branch} | {seeds} | {percent(r.score)} | {percent(r.low)} to {percent(r.high)} | "
+            f"{each} |"
         )
     lines = [
         f"- {_md(name)}: {points(c.get('mean'))} points, 95% interval {point_range(c.get('low'), c.get('high'))}"
@@ -233,13 +235,15 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
         "|---|---|",
         *table,
         "",
-        "To verify, with the run folder: every decision is computed again from its rollouts, and the hash chain must hold this head.",
+        "To verify, with the run folder: every decision is computed again from its rollouts, "
+        "and the hash chain must hold this head.",
         "",
         "```",
         f"evotrainer verify {_run(view)} --head {view.head[:16]}",
         "```",
         "",
-        "What was measured is this task's splits; nothing is claimed beyond them. `evotrainer.json` says the same for machines.",
+        "What was measured is this task's splits; nothing is claimed beyond them. "
+        "`evotrainer.json` says the same for machines.",
     ]
 
 

@@ -1,4 +1,5 @@
-"""The harness's lineage beside the policy's: which branch made which detector, which detector stopped or steered which branch.
+"""The harness's lineage beside the policy's: which branch made which detector,
+which detector stopped or steered which branch.
 
 Everything here is read from ledger events; the report draws it as two lanes, `why` and `status` tell it in lines.
 """
@@ -11,7 +12,8 @@ from typing import Any
 
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
-from evotrainer.records.evidence import OWN_TRIGGERS, Audit, DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.verdicts import OWN_TRIGGERS, ShortcutAudit
 from evotrainer.views.text import change, one_line, points
 
 TRIGGERS = {
@@ -35,13 +37,13 @@ class Link:
     branch: str
     version: str
     kind: str
-    """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped, cleared (what an
-    audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
+    """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped,
+    cleared (what an audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StoryStep:
     """One line of the story, in the lane of the policy or of the harness."""
 
     lane: str
@@ -56,7 +58,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class HarnessVersionView:
     """A harness version with what led to it and what it did."""
 
     body: ev.HarnessEvolved
@@ -102,11 +104,11 @@ class Version:
 class Coevolution:
     """Versions, gaps, links and the story of a run."""
 
-    versions: tuple[Version, ...] = ()
+    versions: tuple[HarnessVersionView, ...] = ()
     open_gaps: tuple[ev.GapSeen, ...] = ()
     """Gaps that no version answered."""
     links: tuple[Link, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StoryStep, ...] = ()
     origin: dict[str, str] = field(default_factory=dict)
     """Authored detector -> version that admitted it."""
 
@@ -118,7 +120,7 @@ class Coevolution:
         links = tuple(_links(events, origin))
         answered = {e.body.gap for e in events if e.kind == "harness"}
         versions = tuple(
-            Version(
+            HarnessVersionView(
                 e.body,
                 gaps.get(e.body.gap),
                 tuple(x for x in links if x.version == e.body.version),
@@ -136,7 +138,7 @@ class Coevolution:
         )
 
     @property
-    def current(self) -> Version | None:
+    def current(self) -> HarnessVersionView | None:
         """The version in force."""
         return self.versions[-1] if self.versions else None
 
@@ -172,7 +174,7 @@ def says(spec: DetectorSpec) -> str:
     return f"are flagged by a function of {len(spec.source.splitlines())} lines"
 
 
-def _audit_text(a: Audit) -> str:
+def _audit_text(a: ShortcutAudit) -> str:
     return f"{a.capability} closed: {points(a.excess)} points lost beyond {a.reference}, at least {points(a.low)}"
 
 
@@ -207,7 +209,10 @@ def _made(h: ev.HarnessEvolved) -> Iterable[Link]:
         else:
             yield Link(branch, h.version, "made", f"its evidence made {h.version}" + (f": {named}" if named else ""))
     for f in h.flips:
-        text = f"{f.detector} would have changed its verdict from {f.was} to {f.would} ({f.share:.0%} of its rollouts flagged)"
+        text = (
+            f"{f.detector} would have changed its verdict from {f.was} to {f.would} ({f.share:.0%} of its "
+            "rollouts flagged)"
+        )
         yield Link(f.branch, h.version, "flips", text)
 
 
@@ -237,7 +242,7 @@ def _speaks(events: Sequence[Event], added: set[str]) -> Iterable[tuple[str, str
     return seen
 
 
-def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Step]:
+def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[StoryStep]:
     """The two lanes, in order: one line per decision."""
     opened: dict[str, ev.BranchOpened] = {}
     in_force = ""
@@ -246,7 +251,7 @@ def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Step]:
         if isinstance(b, ev.BranchOpened):
             opened[b.branch] = b
             if b.intervention is None:
-                yield Step(
+                yield StoryStep(
                     "policy",
                     "start",
                     b.branch,
@@ -255,7 +260,7 @@ def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Step]:
                 )
         elif isinstance(b, ev.RoundOpened):
             refs = ((b.harness, f"#harness-{b.harness}"),) if in_force else ()
-            yield Step(
+            yield StoryStep(
                 "round", "open", f"Round {b.round}", f"#round-{b.round}", f"champion {b.champion}, read by", refs
             )
         elif isinstance(b, ev.HarnessEvolved):
@@ -268,10 +273,10 @@ def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Step]:
         elif isinstance(b, ev.Judged):
             yield _verdict_step(b, opened.get(b.verdict.branch))
         elif isinstance(b, ev.Promoted) and b.previous is not None:
-            yield Step("policy", "promote", b.version, f"#{b.branch}", f"{b.branch} is champion")
+            yield StoryStep("policy", "promote", b.version, f"#{b.branch}", f"{b.branch} is champion")
         elif isinstance(b, ev.Invalidated):
             fallen = ", ".join((b.branch, *b.descendants))
-            yield Step(
+            yield StoryStep(
                 "policy",
                 "invalid",
                 fallen,
@@ -279,17 +284,17 @@ def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Step]:
                 f"no standing any more; {b.capability or 'the shortcut'} stays closed, champion {b.champion}",
             )
         elif isinstance(b, ev.Certified):
-            yield Step("policy", "start", "certified", "#summary", f"champion {b.champion}")
+            yield StoryStep("policy", "start", "certified", "#summary", f"champion {b.champion}")
 
 
-def _version_step(h: ev.HarnessEvolved) -> Step:
-    v = Version(h, None)
+def _version_step(h: ev.HarnessEvolved) -> StoryStep:
+    v = HarnessVersionView(h, None)
     what = "; ".join(f"{sign} {name} ({text.partition(':')[0]})" for sign, name, text in v.changes) or v.size
     refs = tuple((b, f"#{b}") for b in h.branches)
-    return Step("harness", "start" if not h.parent else "promote", h.version, f"#harness-{h.version}", what, refs)
+    return StoryStep("harness", "start" if not h.parent else "promote", h.version, f"#harness-{h.version}", what, refs)
 
 
-def _gap_step(g: ev.GapSeen) -> Step:
+def _gap_step(g: ev.GapSeen) -> StoryStep:
     admitted = sum(a.admitted for a in g.considered)
     tried = f"{g.candidates} predicates compared, " if g.candidates else ""
     end = (
@@ -298,15 +303,17 @@ def _gap_step(g: ev.GapSeen) -> Step:
         else (g.reason or "nothing mined")
     )
     title = "proposal" if g.trigger == "agent" else "gap"
-    return Step("harness", "open", title, "#harness", f"{one_line(g.claim, 160)}; {end}", ((g.branch, f"#{g.branch}"),))
+    return StoryStep(
+        "harness", "open", title, "#harness", f"{one_line(g.claim, 160)}; {end}", ((g.branch, f"#{g.branch}"),)
+    )
 
 
-def _audit_step(a: Audit, origin: dict[str, str], in_force: str) -> Step:
+def _audit_step(a: ShortcutAudit, origin: dict[str, str], in_force: str) -> StoryStep:
     version = origin.get(a.trigger, in_force)
     asked = ((f"{a.trigger} ({version})", f"#harness-{version}"),) if a.trigger not in OWN_TRIGGERS and version else ()
     by = "" if asked else f", asked by {a.trigger}"
     word = "shortcut confirmed" if a.confirmed else "no shortcut"
-    return Step(
+    return StoryStep(
         "policy",
         "invalid" if a.confirmed else "inconclusive",
         f"audit of {a.branch}",
@@ -316,9 +323,11 @@ def _audit_step(a: Audit, origin: dict[str, str], in_force: str) -> Step:
     )
 
 
-def _verdict_step(j: ev.Judged, b: ev.BranchOpened | None) -> Step:
+def _verdict_step(j: ev.Judged, b: ev.BranchOpened | None) -> StoryStep:
     v = j.verdict
     iv = b.intervention if b else None
     what = change(iv.factor, iv.old, iv.new) if iv else ""
     gain = f"; {points(v.effect.mean)} points" if v.effect else ""
-    return Step("policy", v.kind, v.branch, f"#{v.branch}", f"{WORDS.get(v.kind, v.kind)}: {one_line(what, 90)}{gain}")
+    return StoryStep(
+        "policy", v.kind, v.branch, f"#{v.branch}", f"{WORDS.get(v.kind, v.kind)}: {one_line(what, 90)}{gain}"
+    )

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from evotrainer.records.evidence import Finding, HealthReport, MetricValue, Prediction, Quote
+from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote
+from evotrainer.records.interventions import Prediction
 
 LAYERS = ("score", "signal", "behaviour")
 _SEVERITY = {"critical": 0, "warn": 1, "info": 2}
@@ -28,7 +29,7 @@ class HasScores(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class HealthReading:
     """One health report with where it was taken."""
 
     seed: int | None
@@ -38,7 +39,7 @@ class Reading:
     report: HealthReport
 
     @classmethod
-    def of(cls, seed: int | None, report: HealthReport) -> Reading:
+    def of(cls, seed: int | None, report: HealthReport) -> HealthReading:
         """Split and step from the subject: `<branch>@<step> <split>` or `<branch>/<seed>@<step> <split>`."""
         head, _, split = report.subject.rpartition(" ")
         step = _STEP.search(head or report.subject)
@@ -117,7 +118,7 @@ def _places(names: Sequence[str], split: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PredictionOutcome:
     """A prediction against what was measured; None values: not measured."""
 
     prediction: Prediction
@@ -137,12 +138,12 @@ class Outcome:
         return (self.change if self.prediction.direction == "up" else -self.change) >= self.prediction.size
 
 
-def readings(trials: Iterable[Any]) -> list[Reading]:
+def readings(trials: Iterable[Any]) -> list[HealthReading]:
     """All health reports of finished trials."""
-    return [Reading.of(t.seed, h) for t in trials if t.finished for h in t.finished.health]
+    return [HealthReading.of(t.seed, h) for t in trials if t.finished for h in t.finished.health]
 
 
-def metric_rows(items: Sequence[Reading]) -> list[MetricRow]:
+def metric_rows(items: Sequence[HealthReading]) -> list[MetricRow]:
     """Metrics grouped by layer, split and name; of several steps or readings the last counts."""
     cells: dict[tuple[str, str, str], dict[int | None, tuple[int, MetricValue]]] = {}
     for r in items:
@@ -174,9 +175,9 @@ def _metric_row(key: tuple[str, str, str], found: dict[int | None, MetricValue])
     )
 
 
-def latest(items: Sequence[Reading]) -> list[Reading]:
+def latest(items: Sequence[HealthReading]) -> list[HealthReading]:
     """Of each seed and split the reading at the last step; of several at one step the last one."""
-    out: dict[tuple[int | None, str], Reading] = {}
+    out: dict[tuple[int | None, str], HealthReading] = {}
     for r in items:
         old = out.get((r.seed, r.split))
         if old is None or r.step >= old.step:
@@ -184,7 +185,7 @@ def latest(items: Sequence[Reading]) -> list[Reading]:
     return list(out.values())
 
 
-def first_seen(items: Sequence[Reading], detector: str) -> int | None:
+def first_seen(items: Sequence[HealthReading], detector: str) -> int | None:
     """First step of a training at which a detector had a finding of `warn` or `critical`; None: at none."""
     steps = [
         r.step
@@ -196,9 +197,9 @@ def first_seen(items: Sequence[Reading], detector: str) -> int | None:
     return min(steps, default=None)
 
 
-def finding_rows(items: Sequence[Reading]) -> list[FindingRow]:
-    """Findings of the latest readings grouped by detector, the most severe first; those that only say what they lack are
-    left out."""
+def finding_rows(items: Sequence[HealthReading]) -> list[FindingRow]:
+    """Findings of the latest readings grouped by detector, the most severe first;
+    those that only say what they lack are left out."""
     by_detector: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for where, f in _findings(latest(items)):
         if not f.missing:
@@ -221,23 +222,24 @@ def finding_rows(items: Sequence[Reading]) -> list[FindingRow]:
     return sorted(rows, key=lambda r: (_SEVERITY[r.severity], not r.validity, r.detector))
 
 
-def blind_rows(items: Sequence[Reading]) -> list[tuple[str, Finding]]:
+def blind_rows(items: Sequence[HealthReading]) -> list[tuple[str, Finding]]:
     """(where, finding) of the detectors that could not look."""
     return [(where, f) for where, f in _findings(latest(items)) if f.missing]
 
 
-def _findings(items: Sequence[Reading]) -> list[tuple[str, Finding]]:
+def _findings(items: Sequence[HealthReading]) -> list[tuple[str, Finding]]:
     """(where, finding); where the same place was read again, of the last reading."""
     return [(where, f) for where, r in {r.where: r for r in items}.items() for f in r.report.findings]
 
 
-def outcome_of(prediction: Prediction, branch: HasScores, control: HasScores) -> Outcome:
-    """Look the predicted metric up in both branches: harness metric, search score or component, curve; in this order."""
+def outcome_of(prediction: Prediction, branch: HasScores, control: HasScores) -> PredictionOutcome:
+    """Look the predicted metric up in both branches: harness metric, search score or component, curve;
+    in this order."""
     for source, look in _SOURCES:
         b, c = look(branch, prediction.metric), look(control, prediction.metric)
         if b is not None and c is not None:
-            return Outcome(prediction, c, b, source)
-    return Outcome(prediction, None, None, "")
+            return PredictionOutcome(prediction, c, b, source)
+    return PredictionOutcome(prediction, None, None, "")
 
 
 def _from_health(b: HasScores, metric: str) -> float | None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.rollout import Rollout
-from evotrainer.views import picks, summary
+from evotrainer.views import rollout_samples as picks
+from evotrainer.views import summary
+from evotrainer.views.fold import load_view
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView
 from evotrainer.views.style import BRIEF, MARK, STYLE
@@ -28,7 +30,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    view = RunView.load(run_folder, rollouts=False)
+    view = load_view(run_folder, rollouts=False)
     facts = _facts(
         [
             ("run", view.opened.run if view.opened else str(run_folder)),
@@ -58,8 +60,13 @@ def _open_trial(t: TrialView) -> list[str]:
         state = "waiting"
     else:
         state = "running" if alive(beat.get("pid")) else "stopped"
-    return [t.id, t.purpose, f"{state} {one_line(beat.get('phase', ''), 24)}".strip(),
-            f"{beat.get('step', 0)}/{beat.get('steps', '?')}" if beat else "", duration(t.cpu_s) if beat else ""]  # fmt: skip
+    return [
+        t.id,
+        t.purpose,
+        f"{state} {one_line(beat.get('phase', ''), 24)}".strip(),
+        f"{beat.get('step', 0)}/{beat.get('steps', '?')}" if beat else "",
+        duration(t.cpu_s) if beat else "",
+    ]
 
 
 def render_lineage(run_folder: Path | str) -> RenderableType:
@@ -67,7 +74,7 @@ def render_lineage(run_folder: Path | str) -> RenderableType:
     from rich.text import Text
     from rich.tree import Tree
 
-    view = RunView.load(run_folder, rollouts=False)
+    view = load_view(run_folder, rollouts=False)
     base = next((b for b in view.branches.values() if b.recipe is None), None)
     root = Tree(Text.assemble(*_branch_line(base)) if base else Text("○ base policy", style="cyan"), guide_style="dim")
     places: dict[str, Tree] = {}
@@ -103,7 +110,7 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    view = RunView.load(run_folder)
+    view = load_view(run_folder)
     b = view.branches.get(view.branch_of(branch))
     if b is None:
         raise ConfigError(f"no branch {branch!r} in {run_folder}; there are: {', '.join(view.branches) or 'none yet'}")
@@ -173,7 +180,8 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         out.append(
             (
                 "at selection" if b.fresh else "effect",
-                f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)}, noise floor at that confidence {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
+                f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)}, "
+                f"noise floor at that confidence {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
             )
         )
     for a in b.audits:
@@ -202,7 +210,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    view = RunView.load(run_folder, rollouts=False)
+    view = load_view(run_folder, rollouts=False)
     t = next((t for t in view.trials if t.id == trial), None)
     if t is None:
         raise ConfigError(
@@ -214,8 +222,14 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
         facts += [("last heartbeat", value(dict(t.heartbeat)) if t.heartbeat else "none")]
         return _facts(facts)
     facts += [("error", f"{f.label}: {f.error}")] if f.status == "failed" else []
-    facts += [("CPU time", duration(f.cpu_s)), ("wall time", duration(f.wall_s)), ("steps", str(f.steps)), ("resumed", f"{f.resumed}×"),
-              ("peak memory", f"{number(f.peak_rss_mb, 4)} MB"), ("policy", f"{f.policy_path} {f.policy_sha256}")]  # fmt: skip
+    facts += [
+        ("CPU time", duration(f.cpu_s)),
+        ("wall time", duration(f.wall_s)),
+        ("steps", str(f.steps)),
+        ("resumed", f"{f.resumed}×"),
+        ("peak memory", f"{number(f.peak_rss_mb, 4)} MB"),
+        ("policy", f"{f.policy_path} {f.policy_sha256}"),
+    ]
     scores = (
         [
             s.split,
@@ -254,8 +268,9 @@ def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
     r = picks.find(Path(run_folder), rollout)
     if r is None:
         raise ConfigError(
-            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; rollout ids (8 digits or more) "
-            "are in `evotrainer show RUN BRANCH`, and gate and cert rollouts are never shown"
+            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; "
+            "rollout ids (8 digits or more) are in `evotrainer show RUN BRANCH`, "
+            "and gate and cert rollouts are never shown"
         )
     parts: list[RenderableType] = [
         Panel(Text(clean(t.text)), title=Text(t.role), title_align="left", border_style="dim") for t in r.turns
@@ -297,7 +312,7 @@ def print_summary(run_folder: Path | str, console: Console) -> None:
     """The run's result in a few lines, for the end of `evotrainer run`."""
     from rich.text import Text
 
-    view = RunView.load(run_folder, rollouts=False)
+    view = load_view(run_folder, rollouts=False)
     console.print(Text(one_line(summary.headline(view), 1000), style="bold"), soft_wrap=True)
     for what, shown, reading in summary.comparison_lines(view):
         console.print(Text(f"  {what}: {shown}, {reading}"), soft_wrap=True)

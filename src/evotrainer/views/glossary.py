@@ -22,7 +22,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ("finding", "A detector's claim about rollouts, with numbers, thresholds and quotes."),
     (
         "harness",
-        "The metrics, detectors and thresholds that interpret training, as versions: h0, h1, … Each says what changed and why.",
+        "The metrics, detectors and thresholds that interpret training, as versions: h0, h1, "
+        "… Each says what changed and why.",
     ),
     ("gap", "Something moved, and no finding of the harness says why: what new detectors are mined from."),
     (

@@ -7,34 +7,26 @@ never opened here; of those splits only means and the judge's effects appear.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import StoreError
-from evotrainer.projections.budget import Budget
-from evotrainer.projections.caveats import Caveat, caveats, told
+from evotrainer.projections.caveats import Caveat, told
 from evotrainer.records import events as ev
-from evotrainer.records.chain import Event
-from evotrainer.records.evidence import Audit, Effect, Finding, Intervention, Verdict
-from evotrainer.records.recipe import Recipe, diff
+from evotrainer.records.findings import Finding
+from evotrainer.records.interventions import Intervention
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
     FindingRow,
+    HealthReading,
     MetricRow,
-    Outcome,
-    Reading,
-    blind_rows,
-    finding_rows,
-    metric_rows,
-    outcome_of,
-    readings,
-    subject_branch,
+    PredictionOutcome,
 )
-from evotrainer.views.heartbeats import read_heartbeats
-from evotrainer.views.recall import Recall
+from evotrainer.views.history import Recall
 from evotrainer.views.rounds import ProposalLine as ProposalLine
 from evotrainer.views.rounds import RoundView as RoundView
 
@@ -93,16 +85,16 @@ class BranchView:
     backtest: ev.Backtested | None = None
     version: str | None = None
     invalidated: ev.Invalidated | None = None
-    audits: list[Audit] = field(default_factory=list)
+    audits: list[ShortcutAudit] = field(default_factory=list)
     """Counterfactual audits, in order."""
-    withheld: ev.HumanGate | None = None
+    withheld: ev.HumanApproval | None = None
     """The human's REVISE that kept a passing branch from being promoted."""
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[HealthReading] = field(default_factory=list)
     metrics: list[MetricRow] = field(default_factory=list)
     findings: list[FindingRow] = field(default_factory=list)
     blind: list[tuple[str, Finding]] = field(default_factory=list)
     """Detectors that could not look, and where."""
-    outcome: Outcome | None = None
+    outcome: PredictionOutcome | None = None
     """What became of the prediction."""
     recipe_diff: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     samples: list[tuple[str, str]] = field(default_factory=list)
@@ -122,7 +114,8 @@ class BranchView:
 
     @property
     def standing(self) -> str:
-        """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed or open (no verdict yet)."""
+        """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed or open
+        (no verdict yet)."""
         if self.recipe is None:
             return "base"
         if self.invalidated:
@@ -176,37 +169,6 @@ class RunView:
     event_count: int = 0
     head: str = ""
     """Hash of the last event."""
-
-    @classmethod
-    def load(cls, run_folder: Path | str, rollouts: bool = True) -> RunView:
-        """Read a run folder; StoreError where it holds no ledger. `rollouts=False` skips the rollout store."""
-        from evotrainer.records.ledger import Ledger
-
-        folder = Path(run_folder)
-        if not (folder / "ledger.db").exists():
-            raise StoreError(f"no run in {folder}: ledger.db is missing; give the folder that `evotrainer run` wrote")
-        with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
-            view = cls.from_events(ledger.events(), read_heartbeats(folder))
-        view.folder = folder
-        if rollouts:
-            from evotrainer.views.picks import attach_rollouts
-
-            attach_rollouts(view, folder)
-        return view
-
-    @classmethod
-    def from_events(cls, events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]] | None = None) -> RunView:
-        """Fold events, in ledger order, into a view without rollouts."""
-        view = cls(folder=None)
-        seen = list(events)
-        for e in seen:
-            view._take(e, heartbeats or {})
-        view._conclude()
-        view.caveats = caveats(seen)
-        view.recall = Recall.of(seen)
-        view.coevolution = Coevolution.of(seen)
-        view.spent = dict(Budget.from_events(seen, {}).spent)
-        return view
 
     @property
     def trials(self) -> list[TrialView]:
@@ -271,154 +233,3 @@ class RunView:
     def branch_of(self, name: str) -> str:
         """Branch name of a branch or version name."""
         return next((p.branch for p in self.versions if p.version == name), name)
-
-    # folding -----------------------------------------------------------------------------------------------------
-
-    def _take(self, e: Event, heartbeats: Mapping[str, Mapping[str, Any]]) -> None:
-        self.first_time = e.time if self.event_count == 0 else self.first_time
-        self.last_time, self.head = e.time, e.hash
-        self.event_count += 1
-        body = e.body
-        match body:
-            case ev.RunOpened():
-                self.opened = body
-            case ev.BranchOpened():
-                self._open_branch(body)
-            case ev.TrialIntended():
-                self._intend(body, heartbeats.get(body.trial, {}))
-            case ev.TrialFinished():
-                self._finish(body)
-            case ev.NoiseMeasured():
-                if e.id.count("/") > 1 and len(self.noise) > 1:
-                    self.noise[-1] = body  # more seeds of branches that are in it already
-                else:
-                    self.noise.append(body)
-            case ev.Judged():
-                self._branch(body.verdict.branch).verdict = body.verdict
-                self._branch(body.verdict.branch).looks.append(body.verdict)
-                self._round(body.round).judged.append(body.verdict)
-            case ev.ToppedUp():
-                self._branch(body.branch).topups.append(body)
-            case ev.Reestimated():
-                self._branch(body.branch).fresh = body
-            case ev.Audited():
-                self._branch(body.audit.branch).audits.append(body.audit)
-            case ev.Promoted():
-                self.versions.append(body)
-                self.champion = body.branch
-                self._branch(body.branch).version = body.version
-                if self.rounds:
-                    self.rounds[max(self.rounds)].promoted.append(body)
-            case ev.Invalidated():
-                self.invalidated.append(body)
-                self.champion = self.branch_of(body.champion)
-                for name in (body.branch, *body.descendants):
-                    self._branch(name).invalidated = body
-            case ev.Certified():
-                self.certified = body
-                self.champion = self.branch_of(body.champion)
-            case ev.RunClosed():
-                self.closed = body
-                self.champion = self.branch_of(body.champion)
-            case ev.Diagnosed():
-                self._read(e.id, body)
-            case _:
-                self._take_round(body)
-
-    def _take_round(self, body: Any) -> None:
-        match body:
-            case ev.RoundOpened():
-                self._round(body.round).opened = body
-                self.champion = self.branch_of(body.champion)
-            case ev.Planned():
-                self._round(body.round).stop = body.stop
-            case ev.Proposed():
-                r = self._round(body.round)
-                r.proposed = body
-                r.lines.extend(ProposalLine(i) for i in body.proposal.interventions)
-            case ev.Backtested():
-                line = self._line(body.round, body.intervention)
-                line.backtest = body
-                if body.vetoed:
-                    line.fate, line.reason = "vetoed", body.backtest.reason
-            case ev.Refused():
-                line = self._line(body.round, body.intervention)
-                line.fate, line.reason = "refused", body.reason
-            case ev.HumanGate():
-                self._round(body.round).gates.append(body)
-                if body.where == "verdict" and body.answer == "REVISE" and body.branch:
-                    self._branch(body.branch).withheld = body
-            case ev.Escalated():
-                self._round(body.round).escalated.append(body)
-
-    def _read(self, id: str, body: ev.Diagnosed) -> None:
-        """A reading of a branch; `r<n>/diagnosed` is also the round's diagnosis."""
-        self._branch(subject_branch(body.health.subject)).readings.append(Reading.of(None, body.health))
-        if id.endswith("/diagnosed"):
-            self._round(body.round).diagnosed = body
-
-    def _round(self, n: int) -> RoundView:
-        return self.rounds.setdefault(n, RoundView(n))
-
-    def _line(self, n: int, intervention: Intervention) -> ProposalLine:
-        """The proposal's line of this intervention; a revised one that was never listed gets a line of its own."""
-        lines = self._round(n).lines
-        for line in reversed(lines):
-            if line.intervention == intervention:
-                return line
-        lines.append(ProposalLine(intervention))
-        return lines[-1]
-
-    def _branch(self, name: str) -> BranchView:
-        """The named branch; one that was never opened (the base policy) is a branch without recipe."""
-        return self.branches.setdefault(name, BranchView(name, None, 0, None))
-
-    def _open_branch(self, body: ev.BranchOpened) -> None:
-        old = self.branches.pop(body.branch, None)
-        b = BranchView(
-            body.branch,
-            self.branch_of(body.parent) if body.parent else None,
-            body.round,
-            body.recipe,
-            body.recipe_hash,
-            body.intervention,
-            trials=old.trials if old else [],
-            readings=old.readings if old else [],
-        )
-        self.branches[body.branch] = b
-        self.champion = self.champion or body.branch
-        parent = self.branches.get(b.parent or "")
-        if parent and parent.recipe:
-            b.recipe_diff = diff(parent.recipe, body.recipe)
-        if body.intervention:
-            line = self._line(body.round, body.intervention)
-            line.fate, line.branch = "branch", body.branch
-            b.backtest = line.backtest
-
-    def _intend(self, body: ev.TrialIntended, heartbeat: Mapping[str, Any]) -> None:
-        b = self._branch(body.branch)
-        if all(t.id != body.trial for t in b.trials):
-            b.trials.append(
-                TrialView(body.trial, body.branch, body.seed, body.purpose, body.reserve_cpu_s, None, heartbeat)
-            )
-
-    def _finish(self, body: ev.TrialFinished) -> None:
-        b = self._branch(body.branch)
-        old = next((t for t in b.trials if t.id == body.trial), None)
-        purpose, reserve = (old.purpose, old.reserve_cpu_s) if old else ("branch", 0.0)
-        b.trials = [t for t in b.trials if t.id != body.trial]
-        b.trials.append(TrialView(body.trial, body.branch, body.seed, purpose, reserve, body))
-        b.trials.sort(key=lambda t: (t.purpose not in TRAININGS, t.seed, t.id))
-
-    def _conclude(self) -> None:
-        """What can only be said once every event is in."""
-        self.branches = dict(sorted(self.branches.items(), key=lambda kv: kv[1].recipe is not None))
-        for b in self.branches.values():
-            b.readings = readings(b.trials) + b.readings
-            # what was read during training is beside the learning curves
-            b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)
-            b.findings, b.blind = finding_rows(b.readings), blind_rows(b.readings)
-        for b in self.branches.values():
-            control = self.branches.get(self.branch_of(b.verdict.control) if b.verdict else b.parent or "")
-            if b.intervention and control:
-                b.outcome = outcome_of(b.intervention.prediction, b, control)

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 from evotrainer.views import plots, summary, text
-from evotrainer.views.evidence import Reading
+from evotrainer.views.evidence import HealthReading
+from evotrainer.views.fold import load_view
 from evotrainer.views.glossary import GLOSSARY
 from evotrainer.views.model import TRAININGS, RunView
 from evotrainer.views.rollouts import rollout_entry, rounded
@@ -36,11 +37,12 @@ def write_report(run_folder: Path | str, out: Path | str | None = None) -> Path:
     """
     folder = Path(run_folder)
     target = Path(out) if out is not None else folder / "report.html"
-    return save(render(RunView.load(folder)), target, "give another path with --out")
+    return save(render(load_view(folder)), target, "give another path with --out")
 
 
 def check_report(run_folder: Path | str) -> tuple[str, str]:
-    """(problem, note) of a closed run's `report.html`: it is what the ledger gives, byte for byte, or why it was not compared."""
+    """(problem, note) of a closed run's `report.html`: it is what the ledger gives, byte for byte,
+    or why it was not compared."""
     folder = Path(run_folder)
     try:
         there = (folder / "report.html").read_bytes()
@@ -48,7 +50,7 @@ def check_report(run_folder: Path | str) -> tuple[str, str]:
         return "", ""
     except OSError as e:
         return f"report.html cannot be read: {e.strerror}", ""
-    view = RunView.load(folder)
+    view = load_view(folder)
     again = "`evotrainer report` writes it again"
     if view.closed is None:
         return "", ""
@@ -257,7 +259,7 @@ def with_readings(rows: list[dict[str, float]], health: Sequence[HealthReport]) 
     """A trial's points with what the harness read of the training at some of the steps, as `harness: <metric>`."""
     places = {int(p.get("step", i + 1)): p for i, p in enumerate(rows)}
     shift = 0 if 0 in places else 1
-    for r in (Reading.of(None, h) for h in health):
+    for r in (HealthReading.of(None, h) for h in health):
         point = places.get(r.step - 1 + shift)
         if r.split == "train" and point is not None:
             point |= {f"harness: {m.name}": m.value for m in r.report.metrics if m.value is not None}

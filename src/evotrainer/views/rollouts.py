@@ -127,7 +127,8 @@ def _holds(t: Turn, quotes: Collection[str]) -> bool:
 
 
 def _find(whole: str, quote: str) -> int:
-    """Where a quoted span stands in a text. Quotes are cleaned: the longest piece that cleaning cannot have changed counts."""
+    """Where a quoted span stands in a text. Quotes are cleaned:
+    the longest piece that cleaning cannot have changed counts."""
     at = whole.find(quote) if quote else -1
     if at < 0 and quote:
         piece = max(_SEAM.split(quote), key=len)

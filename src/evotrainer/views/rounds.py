@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from evotrainer.records import events as ev
-from evotrainer.records.evidence import Intervention, Verdict
+from evotrainer.records.interventions import Intervention
+from evotrainer.records.verdicts import Verdict
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class RoundView:
     diagnosed: ev.Diagnosed | None = None
     proposed: ev.Proposed | None = None
     lines: list[ProposalLine] = field(default_factory=list)
-    gates: list[ev.HumanGate] = field(default_factory=list)
+    gates: list[ev.HumanApproval] = field(default_factory=list)
     escalated: list[ev.Escalated] = field(default_factory=list)
     judged: list[Verdict] = field(default_factory=list)
     promoted: list[ev.Promoted] = field(default_factory=list)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
+from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, duration, percent, point_range, points
 
@@ -30,8 +31,8 @@ def result(view: RunView) -> str:
     certified = view.branches.get(cert.champion)
     if "champion" in rows and certified and certified.invalidated:
         return (
-            f"The certified champion {cert.champion} was invalidated afterwards ({certified.invalidated.reason}); the last "
-            f"valid version is {view.champion}"
+            f"The certified champion {cert.champion} was invalidated afterwards ({certified.invalidated.reason}); "
+            f"the last valid version is {view.champion}"
         )
     if "champion" in rows:
         said[0] = f"The champion solves {percent(rows['champion'].score)} of unseen tasks"
@@ -103,12 +104,32 @@ def _seeds(seeds: Iterable[int]) -> str:
 def fresh_line(r: Reestimated) -> str:
     """The effect on fresh seeds in one sentence."""
     e = r.effect
-    text = f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)} against {r.control} on fresh seeds"
+    text = (
+        f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)} against {r.control} "
+        "on fresh seeds"
+    )
     if not r.control_fresh:
         text += f" ({r.control}'s seeds are those of the selection)"
     if r.start:
         text += f"; {points(r.start.mean)} {point_range(r.start.low, r.start.high)} against the starting recipe"
     return text
+
+
+def audit_lines(a: ShortcutAudit) -> list[str]:
+    """A counterfactual audit of a branch, for a terminal."""
+    word = "CONFIRMED" if a.confirmed else "not confirmed"
+    seeds = "  ".join(f"seed {s}: {100 * v:+.1f}" for s, v in a.per_seed.items())
+    lost = "" if a.gain_lost is None else f"; {a.gain_lost:.0%} of its gain over {a.reference} goes"
+    closed = f"{a.capability} ({a.knob}: {a.open} -> {a.closed})"
+    where = f"{f'{a.measure} on the ' if a.measure else ''}gate split, {a.tasks} tasks"
+    return [
+        f"audit of {a.branch}: {closed}, asked by {a.trigger}: shortcut {word}",
+        f"  {'':14}{'open':>8}{'closed':>8}   {where}, the same policies on the same tasks",
+        f"  {a.branch:14}{a.score_open:8.1%}{a.score_closed:8.1%}",
+        f"  {a.reference:14}{a.reference_open:8.1%}{a.reference_closed:8.1%}",
+        f"  lost beyond {a.reference}: {100 * a.excess:+.1f} points [{100 * a.low:+.1f}, {100 * a.high:+.1f}]{lost}",
+        f"  by seed        {seeds}",
+    ]
 
 
 def state(view: RunView) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evotrainer.records.evidence import Verdict
+from evotrainer.records.verdicts import Verdict
 from evotrainer.views.folder import (
     print_summary,
     render_branch,

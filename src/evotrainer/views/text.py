@@ -16,8 +16,8 @@ _LONG_LINE = 2_000
 def clean(text: object, limit: int = 12_000) -> str:
     """`text` as something a page or terminal can show as it stands.
 
-    Control characters are made `visible`, lines longer than 2,000 characters and texts longer than `limit` are cut, and the cut is named.
-    Newlines and tabs stay.
+    Control characters are made `visible`, lines longer than 2,000 characters and texts longer than `limit` are cut, and
+    the cut is named. Newlines and tabs stay.
     """
     raw = as_text(text)
     total = len(raw)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evotrainer.records.evidence import HealthReport
-from evotrainer.views.evidence import Reading
+from evotrainer.records.findings import HealthReport
+from evotrainer.views.evidence import HealthReading
 
 SHOWN = (
-    "accuracy", "reward", "proxy_gap", "frac_reward_zero_std", "reward_std", "effective_groups", "entropy", "mean_logprob",
-    "completions/mean_length", "completions/clipped_ratio", "distinct_solutions", "solution_similarity", "ngram_repetition",
-    "io_dependence", "tool_failure_rate", "edit_ratio", "self_test_rate",
+    "accuracy", "reward", "proxy_gap", "frac_reward_zero_std", "reward_std", "effective_groups", "entropy",
+    "mean_logprob", "completions/mean_length", "completions/clipped_ratio", "distinct_solutions",
+    "solution_similarity", "ngram_repetition", "io_dependence", "tool_failure_rate", "edit_ratio", "self_test_rate",
 )  # fmt: skip
 """Metrics of the text form; JSON has all."""
 
@@ -21,7 +21,7 @@ def trend_rows(reports: Sequence[HealthReport]) -> list[dict[str, Any]]:
     (detector -> worst severity)."""
     by_step: dict[int, list[HealthReport]] = {}
     for h in reports:
-        r = Reading.of(None, h)
+        r = HealthReading.of(None, h)
         if r.split == "train":
             by_step.setdefault(r.step, []).append(h)
     rows = []

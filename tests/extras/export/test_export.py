@@ -10,18 +10,20 @@ import pytest
 import torch
 import yaml
 
-from evotrainer import api, commands
+from evotrainer import api
+from evotrainer.cli.export import export
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.records import events as ev
 from evotrainer.records.durable import sha256_tree
-from evotrainer.records.evidence import Intervention, Prediction, Verdict
+from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.verdicts import Verdict
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.embedded.folder import load_policy, save_policy
 from evotrainer.trainers.embedded.forward import logits
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, build_tokenizer
 
 TEXT = "for x in range(3): print(x)\n"
@@ -31,7 +33,7 @@ BETTER = START.with_factor("rewards", {"hidden": 1.0})
 
 def policy(folder: Path, seed: int) -> Path:
     tokenizer = build_tokenizer(["print(", "range("], "test-1")
-    shape = Shape(len(tokenizer), d=32, layers=2, heads=2, kv_heads=2, hidden=48, context=64)
+    shape = DecoderShape(len(tokenizer), d=32, layers=2, heads=2, kv_heads=2, hidden=48, context=64)
     save_policy(Policy(shape).init(seed), tokenizer, folder)
     return folder
 
@@ -155,16 +157,16 @@ def test_the_card_says_recipe_lineage_certificate_and_how_to_verify(run: Path, t
 
 def test_an_invalid_branch_is_refused_and_exported_only_under_that_name(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="branch b2 is invalid: reads the fix; .*--anyway"):
-        commands.export(run, tmp_path / "a", branch="b2", seed=None, anyway=False)
+        export(run, tmp_path / "a", branch="b2")
     assert not (tmp_path / "a").exists()
-    commands.export(run, tmp_path / "a", branch="b2", seed=None, anyway=True)
+    export(run, tmp_path / "a", branch="b2", anyway=True)
     head, text = card(tmp_path / "a")
     assert "invalid" in head["tags"] and "model-index" not in head
     assert "> **INVALID.** reads the fix" in text
 
 
 def test_what_is_not_certified_says_so(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands.export(run, tmp_path / "a", branch="v0", seed=None, anyway=False)
+    export(run, tmp_path / "a", branch="v0")
     head, text = card(tmp_path / "a")
     assert "not-certified" in head["tags"] and "model-index" not in head
     assert "> **Not certified:** the certificate is about other branches" in text
@@ -231,9 +233,9 @@ def test_an_adapter_is_merged_into_its_base_model(run: Path, tmp_path: Path) -> 
 
 def test_a_base_of_the_hub_is_named_in_the_card(run: Path, tmp_path: Path) -> None:
     from evotrainer.views.card import model_card
-    from evotrainer.views.model import RunView
+    from evotrainer.views.fold import load_view
 
-    view = RunView.load(run, rollouts=False)
+    view = load_view(run, rollouts=False)
     assert view.opened is not None
     commit = "a" * 40
     told = {"path": f"/home/me/hub/models--org--small/snapshots/{commit}", "id": "org/small", "commit": commit}

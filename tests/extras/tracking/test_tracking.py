@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.views.build import SPECS, STEPS
+from tests.views.build import story as told
 
-from evotrainer import api, commands
-from evotrainer.config.task import TrackingConfig, load_task
+from evotrainer import api
+from evotrainer.cli.track import track
+from evotrainer.config.load import load_task
+from evotrainer.config.task import TrackingConfig
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError
 from evotrainer.extras.tracking import check_targets, following
 from evotrainer.extras.tracking.export import Exporter, about_run, read_events
 from evotrainer.extras.tracking.figures import story, trial_sheets
 from evotrainer.records.chain import Event
 from evotrainer.records.ledger import Ledger
-
-from ..views.build import SPECS, STEPS
-from ..views.build import story as told
 
 TASK = """[task]
 name = "code"
@@ -249,17 +250,17 @@ def test_two_exports_to_one_place_do_not_mix(tmp_path: Path) -> None:
 def test_the_command_exports_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_run(tmp_path / "run", until="base/finished")
     with pytest.raises(ConfigError, match="no tracker is named"):
-        commands.track(folder, [], None, [])
+        track(folder)
     with pytest.raises(ConfigError, match="is not of the form"):
-        commands.track(folder, ["tensorboard", "mlflow"], None, ["dir=x"])
+        track(folder, to=["tensorboard", "mlflow"], option=["dir=x"])
     for again, said in ((False, "2 tracker runs written"), (False, "nothing new"), (True, "2 tracker runs written")):
-        commands.track(folder, ["tensorboard"], None, [f"dir={tmp_path / 'logs'}"], again=again)
+        track(folder, to=["tensorboard"], option=[f"dir={tmp_path / 'logs'}"], again=again)
         assert said in capsys.readouterr().out
     assert len(list((tmp_path / "logs").rglob("events*"))) == 2
     (note,) = (folder / "tracking").glob("*.json")
     note.write_text("{")
     with pytest.raises(StoreError, match="cannot be read"):
-        commands.track(folder, ["tensorboard"], None, [f"dir={tmp_path / 'logs'}"])
+        track(folder, to=["tensorboard"], option=[f"dir={tmp_path / 'logs'}"])
 
 
 def test_a_training_shows_while_it_runs_and_a_repeated_step_counts_once(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task import TaskFile, resolve
-from evotrainer.extras.verl.render import Machine, parse_setting, render
+from evotrainer.config.load import resolve
+from evotrainer.config.task import TaskFile
+from evotrainer.extras.verl.configuration import Machine, parse_setting
+from evotrainer.extras.verl.render import render
 
 HERE = Path(__file__).resolve().parent
 

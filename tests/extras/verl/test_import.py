@@ -9,9 +9,10 @@ import pytest
 from tests.extras.verl.record import UIDS
 from tests.extras.verl.rendering import machine, task
 
+from evotrainer.cli.verl_import import verl_import
 from evotrainer.errors import ConfigError, FaultsError
 from evotrainer.extras.verl.render import render
-from evotrainer.extras.verl.scoring import Grader, Origin
+from evotrainer.extras.verl.scoring import Origin, ProcessGrader
 from evotrainer.importers import Skipped, read
 from evotrainer.importers.verl import IMPORTER
 from evotrainer.records.reading import scan
@@ -28,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     render(task(), out, machine())
     shutil.copytree(DUMP / "rollouts", out / "rollouts")
     shutil.copytree(DUMP / "validation", out / "validation")
-    g = Grader(out)
+    g = ProcessGrader(out)
     for i, said in enumerate(["0", "1", "2", "2"]):
         g.grade(f"train-{i // 2}", said, [1, 2], "stop", Origin(f"{UIDS[i // 2]}_{i % 2}_0", 1, "train"))
     g.grade("search-0", "0", [1], "stop", Origin(f"{UIDS[2]}_0_0", 0, "search"))
@@ -81,14 +82,13 @@ def test_ids_hold_whatever_else_is_read_with_them(folder: Path, tmp_path: Path) 
 def test_the_command_fills_a_store_that_audit_reads(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from evotrainer import commands
 
     store = tmp_path / "store"
-    commands.verl_import(folder, store, workers=1)
-    commands.verl_import(folder, store, workers=1)
+    verl_import(folder, out=store, workers=1)
+    verl_import(folder, out=store, workers=1)
     assert "wrote 6 rollouts" in capsys.readouterr().out
     assert scan([store]).collect().height == 6, "imported twice, counted once"
     empty = tmp_path / "w"
     render(task(), empty, machine())
     with pytest.raises(ConfigError, match="holds no rollouts yet"):
-        commands.verl_import(empty, store, workers=1)
+        verl_import(empty, out=store, workers=1)

@@ -16,10 +16,14 @@ from typing import Any
 import pytest
 from tests.extras.verl.rendering import machine, task
 
+from evotrainer.cli.verl_checkpoints import verl_checkpoints
+from evotrainer.cli.verl_launch import verl_launch
+from evotrainer.cli.verl_tail import verl_tail
+from evotrainer.cli.verl_validate import verl_validate
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError, TrainerError
 from evotrainer.extras.verl import tail
 from evotrainer.extras.verl.checkpoints import checkpoints, latest_step, merge_command
-from evotrainer.extras.verl.launch import Attempt, attempts, born, launch, state, stop
+from evotrainer.extras.verl.launch import Launch, attempts, born, launch, state, stop
 from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.validate import validate
 from evotrainer.extras.verl.venv import CPU_PACKAGES, RECORD, Venv, extras_of, find, setup
@@ -210,25 +214,24 @@ def test_checkpoints_that_cannot_be_resumed_say_what_they_lack(folder: Path) -> 
 def test_a_process_is_told_from_a_later_one_of_its_number(folder: Path) -> None:
     assert born(os.getpid()) and born(2**22 + 1) == ""
     (folder / "attempts").mkdir()
-    a = Attempt(1, 0, ("sh",), 0.0, os.getpid(), "1")
+    a = Launch(1, 0, ("sh",), 0.0, os.getpid(), "1")
     assert state(folder, a) == "lost"
 
 
 def test_commands_and_their_output(
     folder: Path, venv: Venv, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from evotrainer import commands
 
     wish(monkeypatch)
     home = venv.python.parent.parent
-    commands.verl_validate(folder, home, gpus=None, nodes=None, as_json=False)
-    commands.verl_launch(folder, home, ray_address=None, force=False, wait=True)
-    commands.verl_checkpoints(folder, home, as_json=False)
+    verl_validate(folder, venv=home)
+    verl_launch(folder, venv=home, wait=True)
+    verl_checkpoints(folder, venv=home)
     out = capsys.readouterr().out
     assert re.search(r"valid: verl 0\.9\.1 accepts the configuration for 1 GPU", out)
     assert re.search(r"attempt 1  step 3  score 0\.3  entropy 0\.5", out) and "steps trained: attempt 1: 3" in out
     assert "latest: a launch resumes from it" in out and "as a Hugging Face folder: " in out
-    commands.verl_tail(folder, follow=False, as_json=True)
+    verl_tail(folder, as_json=True)
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["metrics"]["critic/score/mean"] == 0.3
 
 

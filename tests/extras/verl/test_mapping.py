@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.extras.verl.mapping import MAPPING, owners, plugins_of, response_tokens, table, translate
+from evotrainer.extras.verl.factors import response_tokens
+from evotrainer.extras.verl.mapping import MAPPING, owners, plugins_of, table, translate
 from evotrainer.records.recipe import Recipe, parse_recipe
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,11 +9,12 @@ import pytest
 import yaml
 from tests.extras.verl.rendering import machine, task
 
-from evotrainer.config.task import load_task
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
+from evotrainer.extras.verl.configuration import parse_setting
 from evotrainer.extras.verl.folder import intact
 from evotrainer.extras.verl.mapping import translate
-from evotrainer.extras.verl.render import model_of, nested, parse_setting, render
+from evotrainer.extras.verl.render import model_of, nested, render
 from evotrainer.records.durable import sha256_file
 
 TOOLS = Path(__file__).parents[3] / "examples" / "trl-tools.toml"

@@ -12,15 +12,15 @@ from tests.extras.verl.rendering import machine, task
 
 from evotrainer.errors import FaultsError, TaskSetError
 from evotrainer.extras.verl.render import render
-from evotrainer.extras.verl.scoring import ATTEMPTS, Grader, Origin, lost
+from evotrainer.extras.verl.scoring import ATTEMPTS, Origin, ProcessGrader, lost
 from evotrainer.trainers.rewards import compose
 
 PLACE = Origin("00000000-0000-4000-8000-000000000001_0_0", 5, "train")
 
 
-def grader(folder: Path, world: str = "sums", **changes: Any) -> Grader:
+def grader(folder: Path, world: str = "sums", **changes: Any) -> ProcessGrader:
     render(task(world, **changes), folder, machine())
-    return Grader(folder)
+    return ProcessGrader(folder)
 
 
 def evidence(folder: Path) -> Iterator[dict[str, Any]]:

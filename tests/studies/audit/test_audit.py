@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from evotrainer.cli import main
+from evotrainer.cli._common import FOUND
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records.ingest import ingest
 from evotrainer.records.reading import load
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.studies.audit import audit, bulk, digest, sources, units
-from evotrainer.studies.audit.bulk import Item, bulk_import, plan
-from evotrainer.studies.audit.command import FOUND
+from evotrainer.studies.audit.bulk import FileStretch, bulk_import, plan
 from evotrainer.studies.audit.query import query
 from evotrainer.studies.audit.reading import own_training
 from evotrainer.studies.audit.text import audit_json, render_audit
@@ -77,8 +77,8 @@ def test_what_was_read_is_kept_and_only_new_parts_are_read(tmp_path: Path, monke
     first = audit([store], cache=cache)
     ingest(generate(200, first=400), store)
     read: list[int] = []
-    extract = units.Group.read
-    monkeypatch.setattr(units.Group, "read", lambda self, sampled: read.append(self.n) or extract(self, sampled))
+    extract = units.PartRowGroup.read
+    monkeypatch.setattr(units.PartRowGroup, "read", lambda self, sampled: read.append(self.n) or extract(self, sampled))
     second = audit([store], cache=cache)
     assert read == [200], "the first part's traits were kept"
     assert (first.rollouts, second.rollouts) == (400, 600)
@@ -108,9 +108,9 @@ def test_cut_files_give_the_records_of_the_whole_in_order(tmp_path: Path, monkey
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:200], "", "not json", *lines[200:]]) + "\n")
     monkeypatch.setattr(bulk, "JOB_BYTES", 150_000)
-    jobs = plan([Item(path, "jsonl")])
+    jobs = plan([FileStretch(path, "jsonl")])
     assert len(jobs) > 3
-    done = bulk_import([Item(path, "jsonl")], tmp_path / "store", workers=2)
+    done = bulk_import([FileStretch(path, "jsonl")], tmp_path / "store", workers=2)
     assert done.rollouts == 500
     assert [s.where for s in done.skipped] == [f"{path} line 202"]
     stored = load([tmp_path / "store"])
@@ -296,7 +296,7 @@ def test_a_grown_file_is_read_from_where_it_ended(tmp_path: Path, monkeypatch: p
     imported: list[object] = []
     whole = sources.bulk_import
 
-    def spy(items: list[Item], *rest: object) -> object:
+    def spy(items: list[FileStretch], *rest: object) -> object:
         imported.append(items[0].span)
         return whole(items, *rest)  # type: ignore[arg-type]
 

@@ -1,7 +1,7 @@
 """The typed catalogue of interventions: METHOD.md section 4's remedies for every factor of a recipe.
 
-Reward moves are not listed: they are generated from whatever components the environment offers and rated by the
-stored rollouts (`agents/rewards.py`). Preconditions leave out changes that cannot act, such as a wider clip range in a recipe
+Reward moves are not listed: they are generated from whatever components the environment offers and rated by the stored
+rollouts (`agents/rewards.py`). Preconditions leave out changes that cannot act, such as a wider clip range in a recipe
 that makes one pass per step and so never leaves ratio 1.
 """
 
@@ -14,12 +14,12 @@ from evotrainer.agents.catalogue.data import DATA
 from evotrainer.agents.catalogue.shape import SHAPE
 from evotrainer.agents.catalogue.signal import SIGNAL
 from evotrainer.agents.changes import changed
-from evotrainer.agents.moves import Candidate, Move, Situation, Variant, relevance
+from evotrainer.agents.moves import CandidateMove, Move, Situation, Variant, relevance
 
 MOVES: tuple[Move, ...] = SIGNAL + SHAPE + DATA + ALGORITHM
 
 
-def candidates(s: Situation, seen: set[str], moves: Iterable[Move] = MOVES) -> Iterator[Candidate]:
+def candidates(s: Situation, seen: set[str], moves: Iterable[Move] = MOVES) -> Iterator[CandidateMove]:
     """Every valid, lint-clean, untried value of the moves, with its prior."""
     for move in moves:
         fit, bottleneck = relevance(move, s.symptoms)
@@ -30,10 +30,10 @@ def candidates(s: Situation, seen: set[str], moves: Iterable[Move] = MOVES) -> I
                 continue
             mean = (1 - fit) * move.base + fit * move.gain * min(1.0, 2 * s.headroom) + v.shift
             sd = v.sd or move.idle_sd + fit * max(0.0, move.sd - move.idle_sd)
-            yield Candidate(move, v, factor, child, bottleneck, mean, sd, v.cost or move.cost)
+            yield CandidateMove(move, v, factor, child, bottleneck, mean, sd, v.cost or move.cost)
 
 
-def reverts(s: Situation, seen: set[str]) -> Iterator[Candidate]:
+def reverts(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
     """Undo one factor that differs from the starting recipe: the subtraction that escalation asks for."""
     layers = {m.factor: m.layer for m in MOVES} | {"rewards": "reward"}
     start = s.start.factors()
@@ -52,4 +52,4 @@ def reverts(s: Situation, seen: set[str]) -> Iterator[Candidate]:
         )
         child = changed(s.recipe, factor, start[factor])
         if child is not None and child.hash not in seen:
-            yield Candidate(move, Variant(start[factor], factor), factor, child, "", move.base, move.idle_sd, 1.0)
+            yield CandidateMove(move, Variant(start[factor], factor), factor, child, "", move.base, move.idle_sd, 1.0)

@@ -1,6 +1,8 @@
-"""Admission of code tasks: one is used only if its own solution passes its tests, and a program that does nothing fails.
+"""Admission of code tasks: one is used only if its own solution passes its tests,
+and a program that does nothing fails.
 
-Tasks without a solution are taken as they are. Verdicts are kept by content, so that trials of a run admit nothing again.
+Tasks without a solution are taken as they are.
+Verdicts are kept by content, so that trials of a run admit nothing again.
 """
 
 from __future__ import annotations
@@ -11,13 +13,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from evotrainer.envs.admission import AdmissionReport, AdmissionVerdict, Cache
 from evotrainer.envs.base import Task
 from evotrainer.envs.code.env import CodeEnv
-from evotrainer.envs.data.datasets import ListSource
-from evotrainer.envs.swe.admission import AdmissionReport, Cache, Verdict
+from evotrainer.envs.code.functions import dataset_source
+from evotrainer.envs.code.task_list import ListSource
 from evotrainer.errors import SandboxError, TaskSetError
+
+if TYPE_CHECKING:
+    from evotrainer.sandbox import Sandbox
 
 VERSION = 2
 """Goes up when an attempt or the grading changes: kept verdicts are then void."""
@@ -34,65 +41,67 @@ def golds(task: Task) -> list[str]:
 
 
 def admit_code(
-    world: CodeEnv,
+    environment: CodeEnv,
     tasks: Sequence[Task],
     cache: Cache | None = None,
-    progress: Callable[[Verdict], None] | None = None,
+    progress: Callable[[AdmissionVerdict], None] | None = None,
 ) -> AdmissionReport:
     """Try every task that has a solution. SandboxError where the sandbox itself breaks."""
     kept = cache or Cache()
-    found: dict[str, Verdict] = {}
+    found: dict[str, AdmissionVerdict] = {}
     open_: list[tuple[Task, str]] = []
 
-    def settle(verdict: Verdict) -> None:
+    def settle(verdict: AdmissionVerdict) -> None:
         found[verdict.task] = verdict
         if progress is not None:
             progress(verdict)
 
     for task in tasks:
-        key = _key(task, world)
+        key = _key(task, environment)
         if not golds(task):
-            settle(Verdict(task.id, True, (), ("no solution to try",)))
+            settle(AdmissionVerdict(task.id, True, (), ("no solution to try",)))
         elif (known := kept.get(key)) is not None:
             reasons = tuple(map(str, known["reasons"]))
-            settle(Verdict(task.id, not reasons, reasons, tuple(map(str, known.get("tried", ()))), kept=True))
+            settle(AdmissionVerdict(task.id, not reasons, reasons, tuple(map(str, known.get("tried", ()))), kept=True))
         else:
             open_.append((task, key))
     for at in range(0, len(open_), BATCH):
         batch = open_[at : at + BATCH]
-        for (_, key), verdict in zip(batch, _judged(world, [t for t, _ in batch]), strict=True):
+        for (_, key), verdict in zip(batch, _judged(environment, [t for t, _ in batch]), strict=True):
             kept.put(key, verdict)
             settle(verdict)
-    return AdmissionReport(tuple(found[t.id] for t in tasks), world.name)
+    return AdmissionReport(tuple(found[t.id] for t in tasks), environment.name)
 
 
-def _judged(world: CodeEnv, tasks: Sequence[Task]) -> list[Verdict]:
+def _judged(environment: CodeEnv, tasks: Sequence[Task]) -> list[AdmissionVerdict]:
     why: dict[str, str] = {}
     solved: dict[str, int] = {}
     for n in range(max(len(golds(t)) for t in tasks)):
         todo = [t for t in tasks if t.id not in solved and n < len(golds(t))]
-        for task, failure in zip(todo, _graded(world, todo, [golds(t)[n] for t in todo]), strict=True):
+        for task, failure in zip(todo, _graded(environment, todo, [golds(t)[n] for t in todo]), strict=True):
             if failure:
                 why.setdefault(task.id, failure)
             else:
                 solved[task.id] = n + 1
-    idle = [not failure for failure in _graded(world, tasks, [NOTHING] * len(tasks))]
+    idle = [not failure for failure in _graded(environment, tasks, [NOTHING] * len(tasks))]
     out = []
     for task, empty in zip(tasks, idle, strict=True):
         reasons = [] if task.id in solved else [f"its own solution does not pass: {why[task.id]}"]
         if empty:
             reasons.append("a program that does nothing passes: no test asks for anything")
-        out.append(Verdict(task.id, not reasons, tuple(reasons), (f"solution {solved.get(task.id, 1)}", "nothing")))
+        out.append(
+            AdmissionVerdict(task.id, not reasons, tuple(reasons), (f"solution {solved.get(task.id, 1)}", "nothing"))
+        )
     return out
 
 
-def _graded(world: CodeEnv, tasks: Sequence[Task], programs: Sequence[str]) -> list[str]:
+def _graded(environment: CodeEnv, tasks: Sequence[Task], programs: Sequence[str]) -> list[str]:
     """What failed, empty where nothing did."""
     knobs: dict[str, Any] = {}
-    episodes = [world.reset(t, knobs) for t in tasks]
-    world.step(episodes, programs, ["stop"] * len(tasks))
+    episodes = [environment.reset(t, knobs) for t in tasks]
+    environment.step(episodes, programs, ["stop"] * len(tasks))
     out = []
-    for task, score in zip(tasks, world.score(episodes), strict=True):
+    for task, score in zip(tasks, environment.score(episodes), strict=True):
         if score.error_kind is not None:
             raise SandboxError(f"admission of {task.id}: {score.error}; run it again")
         out.append("" if score.outcome == "correct" else _failure(score.detail.get("tests", ())))
@@ -109,23 +118,23 @@ def _failure(tests: Sequence[dict[str, Any]]) -> str:
     return f"test {n} expects {t['expected']!r}, it gives {t['got']!r}"
 
 
-def _key(task: Task, world: CodeEnv) -> str:
-    limits = [world.source.cpu_s, world.source.memory_mb, world.source.output_kb]
+def _key(task: Task, environment: CodeEnv) -> str:
+    limits = [environment.source.cpu_s, environment.source.memory_mb, environment.source.output_kb]
     what = {k: v for k, v in task.data.items() if k != "spec"}
     text = json.dumps([VERSION, "code", limits, what], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def keep_admitted(world: CodeEnv) -> AdmissionReport:
+def keep_admitted(environment: CodeEnv) -> AdmissionReport:
     """Leave out of the environment's tasks those that admission refuses; TaskSetError where none is left."""
-    source = world.source
+    source = environment.source
     assert isinstance(source, ListSource)
     tasks = [t for split in source.sizes() for t in source.tasks(split)]
-    with _told(sum(bool(golds(t)) for t in tasks), world.name) as progress:
-        report = admit_code(world, tasks, progress=progress)
+    with _told(sum(bool(golds(t)) for t in tasks), environment.name) as progress:
+        report = admit_code(environment, tasks, progress=progress)
     if not report.admitted:
-        world.close()
-        raise TaskSetError(f"environment {world.name}: no task is admitted\n{report}")
+        environment.close()
+        raise TaskSetError(f"environment {environment.name}: no task is admitted\n{report}")
     source.keep(
         report.admitted, {v.task: int(v.tried[0].split()[1]) - 1 for v in report.verdicts if "nothing" in v.tried}
     )
@@ -136,11 +145,11 @@ def keep_admitted(world: CodeEnv) -> AdmissionReport:
 
 
 @contextmanager
-def _told(total: int, name: str) -> Iterator[Callable[[Verdict], None]]:
+def _told(total: int, name: str) -> Iterator[Callable[[AdmissionVerdict], None]]:
     """A line on standard error now and then where admission takes long."""
     done, refused, last = 0, 0, time.monotonic()
 
-    def tell(v: Verdict) -> None:
+    def tell(v: AdmissionVerdict) -> None:
         nonlocal done, refused, last
         done += bool(v.tried != ("no solution to try",))
         refused += not v.admitted
@@ -151,3 +160,33 @@ def _told(total: int, name: str) -> Iterator[Callable[[Verdict], None]]:
             )
 
     yield tell
+
+
+@dataclass(frozen=True, slots=True)
+class GoldReport:
+    """How a data set's own solutions fare in the sandbox. `failures`: (task id, status, error)."""
+
+    total: int
+    passed: int
+    failures: tuple[tuple[str, str, str], ...]
+
+
+def grade_gold(
+    kind: str, path: str, *, limit: int | None = None, sandbox: Callable[[], Sandbox] | None = None
+) -> GoldReport:
+    """Grade the gold solutions of MBPP or HumanEval by their own tests, in the sandbox;
+    `limit`: the first rows only."""
+    environment = CodeEnv(dataset_source(kind, path), open_sandbox=sandbox)
+    try:
+        tasks = list(environment.tasks("cert"))[:limit]
+        episodes = [environment.reset(t, {}) for t in tasks]
+        environment.step(episodes, [str(t.data["gold"]) for t in tasks], ["stop"] * len(tasks))
+        scores = environment.score(episodes)
+    finally:
+        environment.close()
+    failures = []
+    for t, s in zip(tasks, scores, strict=True):
+        if s.outcome != "correct":
+            last = s.detail["tests"][-1] if s.detail.get("tests") else {}
+            failures.append((t.id, str(s.error_kind or last.get("status")), str(s.error or last.get("error", ""))))
+    return GoldReport(len(tasks), len(tasks) - len(failures), tuple(failures))

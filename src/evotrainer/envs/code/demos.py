@@ -24,7 +24,7 @@ from evotrainer.envs.code.tasks import (
 
 
 @dataclass(frozen=True, slots=True)
-class Teacher:
+class CodeTeacher:
     """Shares of demonstrations with each kind of flaw."""
 
     slip: float = 0.2
@@ -40,13 +40,13 @@ def _pick(rng: random.Random, variants: Sequence[str], usual: float) -> str:
     return variants[0] if rng.random() < usual else rng.choice(variants)
 
 
-def _step(rng: random.Random, teacher: Teacher, name: str, k: int) -> str:
+def _step(rng: random.Random, teacher: CodeTeacher, name: str, k: int) -> str:
     op = OPS[name]
     unguarded = op.unguarded and rng.random() < teacher.unguarded
     return _pick(rng, op.unguarded if unguarded else op.variants, teacher.usual).replace("{k}", str(k))
 
 
-def _result(rng: random.Random, teacher: Teacher, chain: Chain) -> str:
+def _result(rng: random.Random, teacher: CodeTeacher, chain: Chain) -> str:
     reducer = REDUCERS[chain.reducer]
     if reducer.unguarded and rng.random() < teacher.unguarded:
         return _pick(rng, reducer.unguarded, teacher.usual)
@@ -95,7 +95,7 @@ def _hard_coded(rng: random.Random, chain: Chain, cases: Sequence[Sequence[objec
     return f's = input()\nprint("{y0}" if s == "{x0}" else "{y1}")'
 
 
-def demonstrate(rng: random.Random, teacher: Teacher, chain: Chain, cases: Sequence[Sequence[object]]) -> str:
+def demonstrate(rng: random.Random, teacher: CodeTeacher, chain: Chain, cases: Sequence[Sequence[object]]) -> str:
     """One program of the teacher's for a chain; `cases` are the visible examples."""
     if rng.random() < teacher.hard_coded:
         return _hard_coded(rng, chain, cases)
@@ -107,11 +107,11 @@ def demonstrate(rng: random.Random, teacher: Teacher, chain: Chain, cases: Seque
 
 
 def demonstrations(
-    n: int, seed: int, teacher: Teacher | None = None, function_share: float = 0.0
+    n: int, seed: int, teacher: CodeTeacher | None = None, function_share: float = 0.0
 ) -> list[tuple[str, str]]:
     """`n` (prompt, program) pairs over compositions of train; the same for the same arguments."""
     rng = random.Random(f"{GRAMMAR_VERSION}:demonstrations:{seed}")
-    teacher = teacher or Teacher()
+    teacher = teacher or CodeTeacher()
     out: list[tuple[str, str]] = []
     while len(out) < n:
         chain = draw_chain(rng, "train", DEMO_LENGTHS, function_share)

@@ -1,25 +1,27 @@
 """The code environment: single-turn, a whole program or function per attempt, graded by really running it.
 
-Where tasks come from is a `TaskSource`: the grammar, a data set, or a user's JSONL file (`datasets.py`). How they are
+Where tasks come from is a `CodeTaskSource`: the grammar, a data set, or a user's JSONL file. How they are
 scored is the same for all: visible, held-out, hidden and perturbed tests of a program in one sandbox run, then every
 reward component as a function of what happened.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered
-from evotrainer.envs.code.grading import Graded, Grader, Job, Ran
+from evotrainer.envs.code.answers import assemble, extract_program, same_output
+from evotrainer.envs.code.functions import dataset_source
+from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
+from evotrainer.envs.code.jsonl import jsonl_source
 from evotrainer.envs.code.rewards import (
     COMPONENTS,
     PARSE_LIMIT,
-    Attempt,
     CaseOutcome,
+    CodeRewardInput,
     Component,
     parse_program,
 )
@@ -34,10 +36,9 @@ if TYPE_CHECKING:
 VERSION = "1"
 DETAIL_CHARS = 80
 """Longest text kept of an input or output in a rollout's detail."""
-_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 
-class TaskSource(Protocol):
+class CodeTaskSource(Protocol):
     """Tasks with their splits, and what they allow."""
 
     name: str
@@ -64,60 +65,6 @@ class TaskSource(Protocol):
     def vocabulary(self) -> tuple[str, ...]: ...
 
 
-def extract_program(completion: str) -> str:
-    """The program in a completion: its last fenced block where there is one, else all of it."""
-    blocks = _FENCE.findall(completion) if "```" in completion else []
-    return (blocks[-1] if blocks else completion).strip("\n")
-
-
-def assemble(task: Task, program: str) -> str:
-    """What runs: for a function to be completed (HumanEval, MBPP), the prompt's header stands before the body."""
-    if task.data["form"] == "call":
-        from evotrainer.envs.code.formats import adapted
-
-        return adapted(program, str(task.data["entry_point"]), str(task.data["preamble"]))
-    header = str(task.data.get("header") or "")
-    if not header:
-        return program
-    entry = re.escape(str(task.data["entry_point"]))
-    if re.search(rf"^(?:async )?def {entry}\b", program, re.MULTILINE) and parse_program(program) is not None:
-        return f"{task.data['preamble']}\n{program}"
-    return assemble_header(header, program)
-
-
-def assemble_header(header: str, body: str) -> str:
-    """Header and body; where their indentations disagree, the header's docstring takes the body's."""
-    whole = header + body
-    first = next((line for line in body.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
-    indent = first[: len(first) - len(first.lstrip())]
-    if not indent or parse_program(whole) is not None:
-        return whole
-    start = header.rfind("\ndef ") + 1
-    signature, newline, doc = header[start:].partition("\n")
-    moved = "\n".join(indent + line.lstrip() if line.strip() else line for line in doc.split("\n"))
-    return f"{header[:start]}{signature}{newline}{moved}{body}"
-
-
-def same_output(got: Any, expected: Any, form: str, either: bool = False) -> bool:
-    """Printed text equal line by line, trailing blanks and blank end lines aside; values equal with exact types.
-
-    Values of a call are compared as JSON values (`code_formats.same_value`, `either` as there).
-    """
-    if form == "call":
-        from evotrainer.envs.code.formats import same_value
-
-        return same_value(got, expected, either)
-    if form == "stdin":
-        return isinstance(got, str) and _lines(got) == _lines(str(expected))
-    from evotrainer.sandbox import same
-
-    return same(got, expected)
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().split("\n")]
-
-
 def perturbed_inputs(task: Task) -> list[Any]:
     """Variants of the visible inputs that need no expected output: empty, one item, permuted, doubled."""
     if not task.data.get("perturb", True) or not task.data.get("visible"):
@@ -137,7 +84,7 @@ class CodeEnv:
 
     def __init__(
         self,
-        source: TaskSource,
+        source: CodeTaskSource,
         *,
         components: Mapping[str, Component] | None = None,
         accept_tier_e: bool = False,
@@ -155,20 +102,16 @@ class CodeEnv:
         self.capabilities = source.capabilities
         self.proxy = source.proxy
         limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
-        self.grader = Grader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
+        self.grader = ProgramGrader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
     @classmethod
     def from_dataset(cls, kind: str, path: str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
-        """MBPP or HumanEval from a local file or a Hugging Face id; options: see `datasets.dataset_source`."""
-        from evotrainer.envs.data.datasets import dataset_source
-
+        """MBPP or HumanEval from a local file or a Hugging Face id; options: see `functions.dataset_source`."""
         return cls(dataset_source(kind, path, **options), accept_tier_e=accept_tier_e)
 
     @classmethod
     def from_jsonl(cls, path: Path | str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
-        """A user's stdin/stdout tasks; options: see `datasets.jsonl_source`."""
-        from evotrainer.envs.data.datasets import jsonl_source
-
+        """A user's stdin/stdout tasks; options: see `jsonl.jsonl_source`."""
         return cls(jsonl_source(path, **options), accept_tier_e=accept_tier_e)
 
     def tasks(self, split: str) -> Sequence[Task]:
@@ -201,19 +144,19 @@ class CodeEnv:
         jobs = [_job(a, plan) for a, plan in zip(attempts, plans, strict=True)]
         run = [i for i, j in enumerate(jobs) if j is not None]
         graded = dict(zip(run, self.grader.grade([j for j in jobs if j is not None]), strict=True))
-        unparsed = Ran("error", None, "SyntaxError: the text is not a Python program")
+        unparsed = InputResult("error", None, "SyntaxError: the text is not a Python program")
         return [
-            self._score(a, plan, graded.get(i) or Graded((unparsed,) * len(plan)))
+            self._score(a, plan, graded.get(i) or GradedProgram((unparsed,) * len(plan)))
             for i, (a, plan) in enumerate(zip(attempts, plans, strict=True))
         ]
 
-    def _attempt(self, e: Episode) -> Attempt:
+    def _attempt(self, e: Episode) -> CodeRewardInput:
         completion = e.turns[-1].text if e.done else ""
         written = extract_program(completion)
         program = assemble(e.task, written)
-        return Attempt(e.task, e.knobs, completion, written, program, parse_program(program))
+        return CodeRewardInput(e.task, e.knobs, completion, written, program, parse_program(program))
 
-    def _score(self, a: Attempt, plan: Sequence[tuple[str, Any, Any]], graded: Graded) -> Score:
+    def _score(self, a: CodeRewardInput, plan: Sequence[tuple[str, Any, Any]], graded: GradedProgram) -> Score:
         if graded.fault is not None:
             nothing = dict.fromkeys(self._components)
             return Score(nothing, "unknown", error=graded.fault, error_kind="sandbox", detail={"form": a.form})
@@ -249,7 +192,7 @@ class CodeEnv:
         self.grader.close()
 
 
-def _plan(a: Attempt) -> list[tuple[str, Any, Any]]:
+def _plan(a: CodeRewardInput) -> list[tuple[str, Any, Any]]:
     """(kind, input, expected) of every test to run, by the knobs in force."""
     data = a.task.data
     visible = data.get("fresh", ()) if a.knobs.get("visible_tests") == "fresh" else data.get("visible", ())
@@ -258,27 +201,27 @@ def _plan(a: Attempt) -> list[tuple[str, Any, Any]]:
     return plan + [("perturbed", x, None) for x in perturbed_inputs(a.task)]
 
 
-def _job(a: Attempt, plan: Sequence[tuple[str, Any, Any]]) -> Job | None:
+def _job(a: CodeRewardInput, plan: Sequence[tuple[str, Any, Any]]) -> ProgramJob | None:
     """None for a text that is not Python: it needs no sandbox to fail."""
     if a.tree is None and len(a.program) <= PARSE_LIMIT:
         return None
     inputs = {_same(x): x for _, x, _ in plan}  # the empty input, say, is a hidden and a perturbed one: run it once
     data = a.task.data
     entry, names = str(data.get("entry_point", "solve")), tuple(data.get("names", ()))
-    return Job(a.form, a.program, tuple(inputs.values()), entry, names)
+    return ProgramJob(a.form, a.program, tuple(inputs.values()), entry, names)
 
 
 def _same(x: Any) -> Any:
     return x if isinstance(x, str) else repr(x)
 
 
-def _spread(plan: Sequence[tuple[str, Any, Any]], runs: Sequence[Ran]) -> list[Ran]:
+def _spread(plan: Sequence[tuple[str, Any, Any]], runs: Sequence[InputResult]) -> list[InputResult]:
     """Results of the distinct inputs, back in the order of the plan."""
     order = {k: i for i, k in enumerate(dict.fromkeys(_same(x) for _, x, _ in plan))}
     return [runs[order[_same(x)]] for _, x, _ in plan]
 
 
-def _case(form: str, plan: tuple[str, Any, Any], ran: Ran, either: bool) -> CaseOutcome:
+def _case(form: str, plan: tuple[str, Any, Any], ran: InputResult, either: bool) -> CaseOutcome:
     kind, x, y = plan
     ok = ran.status == "ok"
     passed = ok if kind == "perturbed" or form == "check" else ok and same_output(ran.got, y, form, either)

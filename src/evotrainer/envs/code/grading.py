@@ -21,7 +21,7 @@ ERROR_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ProgramJob:
     """One program and its inputs. `form`: stdin texts; function: argument of `solve`; call: all arguments of the entry
     point; check: trusted test sources."""
 
@@ -39,7 +39,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class InputResult:
     """How one input ended: `got` is the text printed or the value returned, None where there is none."""
 
     status: str
@@ -48,28 +48,28 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
-    """One `Ran` per input, or the sandbox's fault."""
+class GradedProgram:
+    """One `InputResult` per input, or the sandbox's fault."""
 
-    runs: tuple[Ran, ...]
+    runs: tuple[InputResult, ...]
     fault: str | None = None
 
 
-def _ran(case: CaseResult) -> Ran:
+def _ran(case: CaseResult) -> InputResult:
     error = None
     if case.status != "ok":
         error = ": ".join(case.error)[:ERROR_CHARS] if case.error else case.status
-    return Ran(case.status, case.stdout if case.stdout is not None else case.value, error)
+    return InputResult(case.status, case.stdout if case.stdout is not None else case.value, error)
 
 
-class Grader:
+class ProgramGrader:
     """Runs jobs in a sandbox that is opened when first needed."""
 
     def __init__(self, open_sandbox: Callable[[], Sandbox], limits: Limits, keep: int = 8192) -> None:
         self._open = open_sandbox
         self._sandbox: Sandbox | None = None
         self._limits = limits
-        self._kept: OrderedDict[bytes, Graded] = OrderedDict()
+        self._kept: OrderedDict[bytes, GradedProgram] = OrderedDict()
         self._keep = keep
         self.ran = 0
         """Programs really run so far."""
@@ -85,11 +85,11 @@ class Grader:
             self._sandbox.close()
             self._sandbox = None
 
-    def grade(self, jobs: Sequence[Job]) -> list[Graded]:
+    def grade(self, jobs: Sequence[ProgramJob]) -> list[GradedProgram]:
         """One result per job, in order."""
         keys = [j.key for j in jobs]
-        found: dict[bytes, Graded] = {}
-        todo: dict[bytes, Job] = {}
+        found: dict[bytes, GradedProgram] = {}
+        todo: dict[bytes, ProgramJob] = {}
         for key, job in zip(keys, jobs, strict=True):
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -102,14 +102,14 @@ class Grader:
                 self._remember(key, result)
         return [found[k] for k in keys]
 
-    def _remember(self, key: bytes, result: Graded) -> None:
+    def _remember(self, key: bytes, result: GradedProgram) -> None:
         self._kept[key] = result
         while len(self._kept) > self._keep:
             self._kept.popitem(last=False)
 
-    def _run(self, jobs: Sequence[Job]) -> list[Graded]:
+    def _run(self, jobs: Sequence[ProgramJob]) -> list[GradedProgram]:
         self.ran += len(jobs)
-        out: list[Graded | None] = [None] * len(jobs)
+        out: list[GradedProgram | None] = [None] * len(jobs)
         checks = [i for i, j in enumerate(jobs) if j.form == "check"]
         others = [i for i, j in enumerate(jobs) if j.form != "check"]
         for i, r in zip(others, self._run_programs([jobs[i] for i in others]), strict=True):
@@ -118,7 +118,7 @@ class Grader:
             out[i] = r
         return [r for r in out if r is not None]
 
-    def _run_programs(self, jobs: Sequence[Job]) -> list[Graded]:
+    def _run_programs(self, jobs: Sequence[ProgramJob]) -> list[GradedProgram]:
         from evotrainer.sandbox import Call, Program
 
         if not jobs:
@@ -134,11 +134,11 @@ class Grader:
             for j in jobs
         ]
         return [
-            Graded((), _fault(r.cases)) if r.faulty else Graded(tuple(_ran(c) for c in r.cases))
+            GradedProgram((), _fault(r.cases)) if r.faulty else GradedProgram(tuple(_ran(c) for c in r.cases))
             for r in self.sandbox.run(programs)
         ]
 
-    def _run_checks(self, jobs: Sequence[Job]) -> list[Graded]:
+    def _run_checks(self, jobs: Sequence[ProgramJob]) -> list[GradedProgram]:
         from evotrainer.sandbox import Check
 
         if not jobs:
@@ -150,10 +150,12 @@ class Grader:
             mine = [next(results) for _ in j.inputs]
             fault = next((r for r in mine if r.status == "sandbox"), None)
             if fault is not None:
-                out.append(Graded((), ": ".join(fault.error) if fault.error else "sandbox fault"))
+                out.append(GradedProgram((), ": ".join(fault.error) if fault.error else "sandbox fault"))
                 continue
             notes = [": ".join(r.error)[:ERROR_CHARS] if r.error else None for r in mine]
-            out.append(Graded(tuple(Ran(r.status, None, note) for r, note in zip(mine, notes, strict=True))))
+            out.append(
+                GradedProgram(tuple(InputResult(r.status, None, note) for r, note in zip(mine, notes, strict=True)))
+            )
         return out
 
 

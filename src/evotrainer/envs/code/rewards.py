@@ -36,7 +36,7 @@ class CaseOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class CodeRewardInput:
     """What a component may look at: the task, the program, and its tests as they ended."""
 
     task: Task
@@ -59,7 +59,7 @@ class Attempt:
         return [c for c in self.cases if c.kind == kind]
 
 
-Component = Callable[[Attempt], float | None]
+Component = Callable[[CodeRewardInput], float | None]
 
 
 def parse_program(source: str) -> ast.Module | None:
@@ -82,48 +82,48 @@ def _share(cases: Sequence[CaseOutcome]) -> float | None:
     return sum(c.passed for c in cases) / len(cases) if cases else None
 
 
-def visible(a: Attempt) -> float | None:
+def visible(a: CodeRewardInput) -> float | None:
     """1 when every visible test passes."""
     return _all(a.of("visible"))
 
 
-def visible_frac(a: Attempt) -> float | None:
+def visible_frac(a: CodeRewardInput) -> float | None:
     """Share of the visible tests that pass."""
     return _share(a.of("visible"))
 
 
-def heldout(a: Attempt) -> float | None:
+def heldout(a: CodeRewardInput) -> float | None:
     """1 when every held-out test passes (a small set that is not in the prompt)."""
     return _all(a.of("heldout"))
 
 
-def heldout_frac(a: Attempt) -> float | None:
+def heldout_frac(a: CodeRewardInput) -> float | None:
     """Share of the held-out tests that pass."""
     return _share(a.of("heldout"))
 
 
-def hidden(a: Attempt) -> float | None:
+def hidden(a: CodeRewardInput) -> float | None:
     """1 when every visible and every hidden test passes."""
     return _all(a.of("visible") + a.of("hidden"))
 
 
-def hidden_frac(a: Attempt) -> float | None:
+def hidden_frac(a: CodeRewardInput) -> float | None:
     """Share of the visible and hidden tests that pass."""
     return _share(a.of("visible") + a.of("hidden"))
 
 
-def robust(a: Attempt) -> float | None:
+def robust(a: CodeRewardInput) -> float | None:
     """1 when the program ends normally on perturbed visible inputs: empty, one item, permuted, doubled."""
     return _all(a.of("perturbed"))
 
 
-def no_error(a: Attempt) -> float | None:
+def no_error(a: CodeRewardInput) -> float | None:
     """1 when the program ends normally on every visible input, whatever it prints."""
     shown = a.of("visible")
     return float(all(c.status == "ok" for c in shown)) if shown else None
 
 
-def format(a: Attempt) -> float | None:
+def format(a: CodeRewardInput) -> float | None:
     """1 when the text parses as Python and prints (or defines the function asked for)."""
     if a.tree is None:
         return 0.0
@@ -136,12 +136,12 @@ def format(a: Attempt) -> float | None:
     return float(any(isinstance(n, ast.FunctionDef) and n.name == wanted for n in nodes))
 
 
-def brevity(a: Attempt) -> float | None:
+def brevity(a: CodeRewardInput) -> float | None:
     """1 minus the program's length (as written) over 400 characters, at least 0."""
     return max(0.0, 1.0 - len(a.written) / FULL_LENGTH)
 
 
-def no_literals(a: Attempt) -> float | None:
+def no_literals(a: CodeRewardInput) -> float | None:
     """1 when no visible test's output stands in the program as a literal."""
     if not (shown := a.task.data.get("visible")) or a.form == "check":
         return None

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from evotrainer.envs.base import SPLITS, Capability, Task
-from evotrainer.envs.code.demos import Teacher, demonstrations
+from evotrainer.envs.code.demos import CodeTeacher, demonstrations
 from evotrainer.envs.code.grammar import GRAMMAR_VERSION
 from evotrainer.envs.code.tasks import make_split, prompt_text
 from evotrainer.envs.code.vocab import VOCABULARY_VERSION, vocabulary
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 MEMORY_MB, OUTPUT_KB = 256, 256
 """What a program may use and print."""
@@ -89,7 +89,7 @@ class GrammarSource:
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
         c = self.config
-        return demonstrations(n, seed, Teacher(c.slip, c.unguarded, c.hard_coded), c.function_share)
+        return demonstrations(n, seed, CodeTeacher(c.slip, c.unguarded, c.hard_coded), c.function_share)
 
     def vocabulary(self) -> tuple[str, ...]:
         return vocabulary()

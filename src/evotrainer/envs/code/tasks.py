@@ -24,7 +24,7 @@ from evotrainer.envs.code.grammar import (
     result_variants,
     spec_text,
 )
-from evotrainer.envs.code.ops import Ints, Op
+from evotrainer.envs.code.op import Ints, ListOp
 from evotrainer.envs.data.rows import split_of
 
 SHARES = {"search": 0.1, "gate": 0.1, "cert": 0.1}
@@ -135,7 +135,7 @@ Case = tuple[Ints, "int | Ints"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class CodeProblem:
     """A chain with its tests: (input, value) pairs per kind; `visible` and `fresh` are ordinary inputs."""
 
     chain: Chain
@@ -148,7 +148,7 @@ class DegenerateTaskError(Exception):
 
 def evaluator(chain: Chain) -> Callable[[Ints], int | Ints]:
     """Reference meaning of the chain; raises DegenerateTaskError where numbers grow past MAX_ABS."""
-    steps: list[tuple[Op, int]] = [(OPS[o], k) for o, k in zip(chain.ops, chain.constants, strict=True)]
+    steps: list[tuple[ListOp, int]] = [(OPS[o], k) for o, k in zip(chain.ops, chain.constants, strict=True)]
     value = REDUCERS[chain.reducer].value
 
     def run(xs: Ints) -> int | Ints:
@@ -196,7 +196,7 @@ def ordinary_cases(rng: random.Random, chain: Chain, n: int) -> list[Case]:
     raise DegenerateTaskError
 
 
-def make_problem(rng: random.Random, chain: Chain) -> Problem:
+def make_problem(rng: random.Random, chain: Chain) -> CodeProblem:
     """Draw tests for a chain; DegenerateTaskError where the task would be degenerate.
 
     2 visible, 2 held-out (one ordinary, one edge case), 8 hidden (the four edge cases and four of 2 to 9 numbers) and
@@ -214,7 +214,7 @@ def make_problem(rng: random.Random, chain: Chain) -> Problem:
     }
     if len({printed(y) for _, y in tests["hidden"][4:]}) < MIN_DISTINCT:
         raise DegenerateTaskError
-    return Problem(chain, tests)
+    return CodeProblem(chain, tests)
 
 
 def stdin_text(xs: Ints) -> str:
@@ -233,7 +233,7 @@ def prompt_text(spec: str, visible: Sequence[Sequence[Any]]) -> str:
     return "\n".join([spec, *shown]) + "\n"
 
 
-def as_task(problem: Problem, split: str) -> Task:
+def as_task(problem: CodeProblem, split: str) -> Task:
     chain = problem.chain
     cases = {k: [as_case(chain.form, x, y) for x, y in v] for k, v in problem.tests.items()}
     prompt = prompt_text(chain.spec(), cases["visible"])
@@ -247,7 +247,7 @@ def as_task(problem: Problem, split: str) -> Task:
     )
 
 
-def problems(rng: random.Random, split: str, weights: Sequence[int], function_share: float) -> Iterator[Problem]:
+def problems(rng: random.Random, split: str, weights: Sequence[int], function_share: float) -> Iterator[CodeProblem]:
     """Endless problems of a split, each with a specification not seen before in this stream."""
     seen: set[str] = set()
     while True:

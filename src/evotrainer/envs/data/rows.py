@@ -29,7 +29,8 @@ def form_of(path: Path) -> str:
 
 
 def read_file(path: Path) -> list[Row]:
-    """Rows of a .jsonl, .json (a list of objects), .csv (also .gz) or .parquet file; TaskSetError names file and line."""
+    """Rows of a .jsonl, .json (a list of objects), .csv (also .gz) or .parquet file;
+    TaskSetError names file and line."""
     form = form_of(path)
     if form == ".parquet":
         return _parquet(path)

@@ -19,7 +19,7 @@ from evotrainer.envs.base import SPLITS, Task
 from evotrainer.envs.data.hub import HubSet, parse_hub, read_hub
 from evotrainer.envs.data.rows import SUFFIXES, Row, check_shares, form_of, near, read_file
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 T = TypeVar("T")
 Shares = Mapping[str, float]
@@ -79,7 +79,7 @@ class Format:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TableRow:
     """One row, with the format's names for its columns."""
 
     row: Row
@@ -96,13 +96,14 @@ class Table:
     """Rows of one format; `about` goes into the environment's description."""
 
     format: Format
-    items: Sequence[Item]
+    items: Sequence[TableRow]
     about: Mapping[str, Any]
     skipped: list[str]
     """What is wrong with rows that were left out."""
 
-    def each(self, make: Callable[[Item], T | None], malformed: str) -> list[T]:
-        """What `make` reads of every row (None: nothing); TaskSetError for the first it cannot, unless they are skipped."""
+    def each(self, make: Callable[[TableRow], T | None], malformed: str) -> list[T]:
+        """What `make` reads of every row (None: nothing);
+        TaskSetError for the first it cannot, unless they are skipped."""
         out = []
         for item in self.items:
             try:
@@ -138,7 +139,7 @@ def load_table(o: DataOptions, formats: Sequence[Format], domain: str) -> Table:
         raise TaskSetError(f"{o.source}: no row is left by where = {o.where}; {_values(o, parts)}")
     first = next(rows[0][1] for rows in kept.values() if rows)
     form = _format(o, formats, first, domain)
-    items: list[Item] = []
+    items: list[TableRow] = []
     skipped: list[str] = []
     for name, rows in kept.items():
         for n, row in rows:
@@ -149,7 +150,7 @@ def load_table(o: DataOptions, formats: Sequence[Format], domain: str) -> Table:
                 if o.malformed == "refuse":
                     raise TaskSetError(skipped[0])
                 continue
-            items.append(Item(read, where, name, n, plan[name]))
+            items.append(TableRow(read, where, name, n, plan[name]))
     about = {**about, "format": form.name, "rows": {name: len(rows) for name, rows in kept.items()}}
     return Table(form, items, about, skipped)
 
@@ -194,7 +195,8 @@ def _plan(o: DataOptions, parts: Mapping[str, Sequence[Row]], domain: str) -> di
         for name in o.parts:
             if name not in parts:
                 raise TaskSetError(
-                    f"{o.source} has no split {name!r}; it has: {', '.join(parts)}{near(name, parts)} (environment.parts)"
+                    f"{o.source} has no split {name!r}; it has: {', '.join(parts)}{near(name, parts)} "
+                    "(environment.parts)"
                 )
         return {n: check_shares({s: 1.0} if isinstance(s, str) else s) for n, s in o.parts.items()}
     if len(parts) == 1:
@@ -269,7 +271,8 @@ def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) ->
         if form is None:
             wanted = "; ".join(f"{f.name}: {', '.join(f.needs)}" for f in formats)
             raise TaskSetError(
-                f"{o.source}: columns {', '.join(map(str, row))} are of no format that environment {domain} knows ({wanted}); "
+                f"{o.source}: columns {', '.join(map(str, row))} are of no format that environment {domain} knows "
+                f"({wanted}); "
                 'set environment.format, and environment.columns = {column = "its name there"}'
             )
     columns = [*form.needs, *form.may]
@@ -288,7 +291,8 @@ def _lacks(form: Format, name: str, row: Row, where: str, o: DataOptions) -> str
     known = (o.columns[name],) if name in o.columns else {**form.needs, **form.may}[name]
     guess = next((g for n in (*known, name) if (g := near(n, row))), "")
     return (
-        f"{where}: no column {' or '.join(map(repr, known))} (format {form.name}); it has: {', '.join(map(str, row))}{guess}; "
+        f"{where}: no column {' or '.join(map(repr, known))} (format {form.name}); it has: "
+        f"{', '.join(map(str, row))}{guess}; "
         f'set environment.columns = {{{name} = "its name there"}}'
     )
 
@@ -301,7 +305,8 @@ def same_text(text: str) -> str:
 def without_duplicates(
     name: str, tasks: Iterable[T], mode: str, *, of: Callable[[T], Task], ask: Callable[[T], str]
 ) -> tuple[list[T], int]:
-    """Tasks of which no two splits ask the same, and how many were left out; of equal ones in one split the first stays.
+    """Tasks of which no two splits ask the same, and how many were left out;
+    of equal ones in one split the first stays.
 
     TaskSetError for the same question in two splits where `mode` is refuse.
     """
@@ -318,8 +323,10 @@ def without_duplicates(
             continue
         if mode == "refuse":
             raise TaskSetError(
-                f"environment {name}: {b.id} and {a.id} ask the same in splits {b.split} and {a.split}: {ask(x)[:60]!r}; remove "
-                'one, split all rows by hash (environment.splits), or set environment.duplicates = "merge", which keeps the '
+                f"environment {name}: {b.id} and {a.id} ask the same in splits {b.split} and {a.split}: "
+                f"{ask(x)[:60]!r}; remove "
+                'one, split all rows by hash (environment.splits), or set environment.duplicates = "merge", '
+                "which keeps the "
                 "one in the more protected split"
             )
         if _PROTECTED[b.split] > _PROTECTED[a.split]:

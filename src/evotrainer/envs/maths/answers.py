@@ -26,7 +26,8 @@ _LATEX = (
 )
 _BOXED = re.compile(r"\\boxed\s*\{([^{}]*)\}")
 _LITERAL = re.compile(
-    r"(?<![\w.,])(?:[-+] ?)?(?:(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+)(?:\.\d+)?|\.\d+)(?![\d/])|(?<![\w.,/])-?\d{1,12}/\d{1,12}(?![\d/])"
+    r"(?<![\w.,])(?:[-+] ?)?(?:(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+)(?:\.\d+)?|\.\d+)(?![\d/])"
+    r"|(?<![\w.,/])-?\d{1,12}/\d{1,12}(?![\d/])"
 )
 _SIGNS = re.compile(r"[\d*+^%<>\u2264\u2265\u00b1]|(?<![A-Za-z])[-/]|[-/](?![A-Za-z])")
 """What may not stand beside the number: digits, and operators but for those between words (`miles/hour`)."""
@@ -42,8 +43,8 @@ _OTHERWISE = re.compile(
 def one_number(text: str) -> Fraction | None:
     """Value of the only number in the text, beside currency signs, units and words; None for none or several.
 
-    What is boxed counts alone. After a true equation (`9*2=18`) or a name (`x = 18`) its right side counts. A fraction counts in
-    lowest terms only.
+    What is boxed counts alone. After a true equation (`9*2=18`) or a name (`x = 18`) its right side counts.
+    A fraction counts in lowest terms only.
     """
     text = text[-CHARS:]
     for pattern, plain in _LATEX:

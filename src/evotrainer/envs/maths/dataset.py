@@ -9,7 +9,7 @@ from pydantic import field_validator
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.data.rows import Row, field, split_of
-from evotrainer.envs.data.tables import DataOptions, Format, Item, load_table, without_duplicates
+from evotrainer.envs.data.tables import DataOptions, Format, TableRow, load_table, without_duplicates
 from evotrainer.envs.maths.equality import same_number
 from evotrainer.envs.maths.gsm8k import gold_answer, plain
 from evotrainer.envs.maths.holdout import ASK
@@ -80,7 +80,7 @@ class MathRows(RowSource):
         return {**super().about(), "data": self._about}
 
 
-def _task(form: str, item: Item, ask: str) -> Task:
+def _task(form: str, item: TableRow, ask: str) -> Task:
     row, where = item.row, item.where
     question = field(row, "question", str, where).strip()
     if not question:
@@ -110,8 +110,8 @@ def _math(row: Row, where: str) -> tuple[str, str]:
     gold = given.strip() if isinstance(given, str) else boxed(worked)
     if not gold:
         raise TaskSetError(
-            f"{where}: field 'solution' has no \\boxed{{}} with an answer in it (it ends {worked[-40:]!r}), and there is no column "
-            "'answer'; correct the row"
+            f"{where}: field 'solution' has no \\boxed{{}} with an answer in it (it ends {worked[-40:]!r}), "
+            "and there is no column 'answer'; correct the row"
         )
     return boxed(gold) or gold, worked
 

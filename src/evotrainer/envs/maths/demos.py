@@ -1,8 +1,7 @@
 """The teacher: what a policy sees before it is trained by reward. It is a mixed one, as real texts are.
 
-A third of its answers come without working, most with it, some with a second look; some contain a slip that is carried on,
-some stop a step early, a few hedge. Drills teach
-skills, not habits: facts, and true workings only.
+A third of its answers come without working, most with it, some with a second look; some contain a slip that is carried
+on, some stop a step early, a few hedge. Drills teach skills, not habits: facts, and true workings only.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 
 from evotrainer.envs.maths.gym import OPS
 from evotrainer.envs.maths.holdout import counts, draw, prompt
-from evotrainer.envs.maths.problems import Problem
+from evotrainer.envs.maths.problems import MathsProblem
 
 FACTS, WORKINGS = 8, 2
 """Facts, or problems with their working, of a drill."""
@@ -22,7 +21,7 @@ GUESSES = (1, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Teacher:
+class MathsTeacher:
     """Shares of demonstrations."""
 
     direct: float = 0.3
@@ -37,11 +36,11 @@ class Teacher:
     """Several answers before the one that is given."""
 
 
-CAREFUL = Teacher(direct=0, checked=0, slip=0, early=0, hedged=0)
+CAREFUL = MathsTeacher(direct=0, checked=0, slip=0, early=0, hedged=0)
 """Always works it out and is always right."""
 
 
-def demonstrations(n: int, seed: int, shares: Mapping[str, float], teacher: Teacher) -> list[tuple[str, str]]:
+def demonstrations(n: int, seed: int, shares: Mapping[str, float], teacher: MathsTeacher) -> list[tuple[str, str]]:
     """(prompt, completion) pairs on problems that training may see."""
     out: list[tuple[str, str]] = []
     for name, count in counts(n, shares).items():
@@ -55,7 +54,7 @@ def demonstrations(n: int, seed: int, shares: Mapping[str, float], teacher: Teac
     return out
 
 
-def demonstrate(p: Problem, teacher: Teacher, rng: random.Random) -> str:
+def demonstrate(p: MathsProblem, teacher: MathsTeacher, rng: random.Random) -> str:
     """One completion: `1-3=-2;-2+9=7` and `#### 7` on the next line."""
     roll = rng.random()
     if roll < teacher.direct:
@@ -80,12 +79,12 @@ def _end(working: str, answer: str) -> str:
     return f"{working}\n#### {answer}" if working else f"#### {answer}"
 
 
-def _hedges(p: Problem, rng: random.Random) -> list[str]:
+def _hedges(p: MathsProblem, rng: random.Random) -> list[str]:
     centre = int(p.entry.get("target", 0)) if p.generator == "countdown" else int(p.answer)
     return [str(centre + d) for d in rng.sample(range(-3, 4), rng.randint(3, 4))]
 
 
-def _search(p: Problem, rng: random.Random) -> tuple[list[str], str]:
+def _search(p: MathsProblem, rng: random.Random) -> tuple[list[str], str]:
     """Countdown by trial: expressions that miss the target, each with its true value, then the one that hits it."""
     from evotrainer.envs.maths.expressions import evaluate
 
@@ -100,7 +99,7 @@ def _search(p: Problem, rng: random.Random) -> tuple[list[str], str]:
     return [*tried, *p.steps], p.answer
 
 
-def _slip(p: Problem, steps: list[str], answer: str, rng: random.Random) -> tuple[list[str], str]:
+def _slip(p: MathsProblem, steps: list[str], answer: str, rng: random.Random) -> tuple[list[str], str]:
     """One wrong result. In a sum, and in the last step anywhere, the answer follows it."""
     i = rng.randrange(len(steps))
     left, _, right = steps[i].rpartition("=")

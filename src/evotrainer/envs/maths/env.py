@@ -1,6 +1,7 @@
 """The maths environment: single-turn, a short chain of thought and an answer, graded without running anything.
 
-Where tasks come from is a `TaskSource`: the generators, or a data set's rows. How attempts are scored is the same for all.
+Where tasks come from is a `MathsTaskSource`: the generators, or a data set's rows.
+How attempts are scored is the same for all.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from typing import Any, Protocol
 
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered
 from evotrainer.envs.components import compute, describe_component, with_own
-from evotrainer.envs.maths.rewards import COMPONENTS, Attempt, Component
+from evotrainer.envs.maths.rewards import COMPONENTS, Component, MathsRewardInput
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, Turn
 
 VERSION = "1"
 
 
-class TaskSource(Protocol):
+class MathsTaskSource(Protocol):
     """Tasks with their splits, and who says what is right."""
 
     name: str
@@ -51,7 +52,7 @@ class MathEnv:
     knobs: Mapping[str, tuple[Any, ...]] = {}
     capabilities: Sequence[Capability] = ()
 
-    def __init__(self, source: TaskSource, *, components: Mapping[str, Component] | None = None) -> None:
+    def __init__(self, source: MathsTaskSource, *, components: Mapping[str, Component] | None = None) -> None:
         self.source = source
         self.name = source.name
         self.version = VERSION
@@ -77,7 +78,7 @@ class MathEnv:
 
     def _score(self, e: Episode) -> Score:
         text = e.turns[-1].text if e.done else ""
-        a = Attempt(e.task, text, self.source.correct, self.source.marks, self.source.fallback)
+        a = MathsRewardInput(e.task, text, self.source.correct, self.source.marks, self.source.fallback)
         try:
             values = compute(self._components, a, e.task.id)
         except SandboxError as fault:

@@ -1,7 +1,7 @@
 """Whether two answers are the same number, by math-verify, made safe for threads, workers and hostile text.
 
-math-verify guards itself by SIGALRM, which works in a main thread only. Here its timeouts are off, and what could take long
-never reaches it: long texts, powers, factorials, long numbers, deep brackets.
+math-verify guards itself by SIGALRM, which works in a main thread only. Here its timeouts are off, and what could take
+long never reaches it: long texts, powers, factorials, long numbers, deep brackets.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def harmless(text: str) -> bool:
 def same_number(gold: str, answer: str) -> bool:
     """True where the answer is one number and math-verify finds it equal to the gold one; never hangs, uses no signal.
 
-    math-verify evaluates `9*2` and picks from `17, 18`; so the one number that an answer says has to be the gold one, too.
+    math-verify evaluates `9*2` and picks from `17, 18`;
+    so the one number that an answer says has to be the gold one, too.
     """
     text = answer[-ANSWER_CHARS:].strip()
     if not text or not harmless(text):

@@ -100,7 +100,8 @@ def evaluate(text: str) -> Fraction | None:
 
 
 def plain_number(text: str) -> Fraction | None:
-    """Value of a text that is one number and nothing else (`-1,200.50`, `$18`); None for arithmetic, lists and words."""
+    """Value of a text that is one number and nothing else (`-1,200.50`, `$18`);
+    None for arithmetic, lists and words."""
     text = text.replace("$", "").strip()
     return Fraction(text.replace(",", "")) if _PLAIN.fullmatch(text) else None
 

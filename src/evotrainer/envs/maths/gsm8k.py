@@ -18,7 +18,7 @@ from evotrainer.envs.maths.rewards import MARK
 from evotrainer.envs.maths.row_source import RowSource
 from evotrainer.envs.options import parse_options
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 ALL_CERT: Mapping[str, float] = {"cert": 1.0}
 OF_TRAIN: Mapping[str, float] = {"train": 0.9, "search": 0.05, "gate": 0.05}
@@ -119,7 +119,8 @@ class Gsm8kSource(RowSource):
             raise TaskSetError(f"{where}: the question is empty; remove or correct the row")
         if gold is None:
             raise TaskSetError(
-                f"{where}: field {self.config.answer!r} does not end in `#### NUMBER` (it ends {worked[-40:]!r}); correct it"
+                f"{where}: field {self.config.answer!r} does not end in `#### NUMBER` (it ends {worked[-40:]!r}); "
+                "correct it"
             )
         data = {"question": question, "answer": gold, "worked": plain(worked), "steps": []}
         return Task(f"gsm8k-{name}", split_of(question, shares), prompt(question), data, {"source": name.split("-")[0]})

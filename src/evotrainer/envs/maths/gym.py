@@ -16,7 +16,7 @@ from itertools import permutations, product
 from typing import Any
 
 from evotrainer.envs.maths.expressions import evaluate, integers
-from evotrainer.envs.maths.problems import Problem, level_of
+from evotrainer.envs.maths.problems import MathsProblem, level_of
 from evotrainer.errors import TaskSetError
 
 FULL = 0.999
@@ -58,7 +58,7 @@ class _Gym(ABC):
     held_by: tuple[str, ...] = ("template", "level")
     options: tuple[tuple[str, int], ...]
 
-    def problems(self, rng: random.Random) -> Iterator[Problem]:
+    def problems(self, rng: random.Random) -> Iterator[MathsProblem]:
         data = _dataset(self.dataset, 0, self.options)
         while True:
             p = self.classify(data[rng.randrange(10**9)])
@@ -66,13 +66,13 @@ class _Gym(ABC):
                 yield p
 
     @abstractmethod
-    def classify(self, item: Mapping[str, Any]) -> Problem | None:
+    def classify(self, item: Mapping[str, Any]) -> MathsProblem | None:
         """The problem of an item, None where it fits none of the templates and levels."""
 
-    def held_template(self, p: Problem) -> bool:
+    def held_template(self, p: MathsProblem) -> bool:
         return False
 
-    def held_level(self, p: Problem) -> bool:
+    def held_level(self, p: MathsProblem) -> bool:
         return False
 
     def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:
@@ -97,7 +97,7 @@ class ChainSum(_Gym):
     bounds = (8, 15, 45)
     """Largest number in the working of levels 1, 2 and 3; level 3 is held out."""
 
-    def classify(self, item: Mapping[str, Any]) -> Problem:
+    def classify(self, item: Mapping[str, Any]) -> MathsProblem:
         terms = item["metadata"]["expression"].split()
         total, steps = int(terms[0]), []
         for sign, b in zip(terms[1::2], terms[2::2], strict=True):
@@ -105,12 +105,12 @@ class ChainSum(_Gym):
             steps.append(f"{total}{sign}{b}={new}")
             total = new
         template, level = "".join(terms[1::2]), level_of(steps, self.bounds)
-        return Problem(self.name, item["question"], item["answer"], tuple(steps), template, level)
+        return MathsProblem(self.name, item["question"], item["answer"], tuple(steps), template, level)
 
-    def held_template(self, p: Problem) -> bool:
+    def held_template(self, p: MathsProblem) -> bool:
         return p.template == "-+" or any(x in p.template for x in self.held)
 
-    def held_level(self, p: Problem) -> bool:
+    def held_level(self, p: MathsProblem) -> bool:
         return p.level == len(self.bounds)
 
 
@@ -122,7 +122,7 @@ class Gcd(_Gym):
     options = (("min_numbers", 2), ("max_numbers", 2), ("min_value", 2), ("max_value", 40))
     train_steps = 3
 
-    def classify(self, item: Mapping[str, Any]) -> Problem:
+    def classify(self, item: Mapping[str, Any]) -> MathsProblem:
         a, b = item["metadata"]["numbers"]
         template = "first" if a > b else "second" if b > a else "equal"
         a, b = max(a, b), min(a, b)
@@ -130,9 +130,9 @@ class Gcd(_Gym):
         while b:
             steps.append(f"{a}%{b}={a % b}")
             a, b = b, a % b
-        return Problem(self.name, item["question"], item["answer"], tuple(steps), template, len(steps))
+        return MathsProblem(self.name, item["question"], item["answer"], tuple(steps), template, len(steps))
 
-    def held_level(self, p: Problem) -> bool:
+    def held_level(self, p: MathsProblem) -> bool:
         return p.level > self.train_steps
 
 
@@ -145,7 +145,7 @@ class Equations(_Gym):
     """Largest |right side| of levels 1, 2 and 3; level 3 is held out."""
     held = frozenset({"ax:Solve", "ax+b:Find", "ax-b:Determine", "b-ax:Solve"})
 
-    def classify(self, item: Mapping[str, Any]) -> Problem | None:
+    def classify(self, item: Mapping[str, Any]) -> MathsProblem | None:
         left, right = item["metadata"]["equation"].split(" = ")
         r = int(right)
         level = next((i for i, most in enumerate(self.bounds, 1) if abs(r) <= most), None)
@@ -168,12 +168,12 @@ class Equations(_Gym):
         if not steps or str(rest // a) != item["answer"]:
             return None
         template = f"{form}:{item['question'].split()[0]}"
-        return Problem(self.name, item["question"], item["answer"], tuple(steps), template, level)
+        return MathsProblem(self.name, item["question"], item["answer"], tuple(steps), template, level)
 
-    def held_template(self, p: Problem) -> bool:
+    def held_template(self, p: MathsProblem) -> bool:
         return p.template in self.held
 
-    def held_level(self, p: Problem) -> bool:
+    def held_level(self, p: MathsProblem) -> bool:
         return p.level == len(self.bounds)
 
 
@@ -229,7 +229,8 @@ def _makes(values: tuple[int, ...]) -> Mapping[int, tuple[frozenset[str], tuple[
 class Countdown:
     """Make a target of two or three numbers. Template: the operators of its solutions. Difficulty: how many numbers.
 
-    A problem is held out where every solution without brackets needs operators of `held`, and trained on where none does.
+    A problem is held out where every solution without brackets needs operators of `held`,
+    and trained on where none does.
     """
 
     name = "countdown"
@@ -237,7 +238,7 @@ class Countdown:
     held_by: tuple[str, ...] = ("template",)
     held = frozenset({"*-"})
 
-    def problems(self, rng: random.Random) -> Iterator[Problem]:
+    def problems(self, rng: random.Random) -> Iterator[MathsProblem]:
         while True:
             n = 2 if rng.random() < 0.25 else 3
             values = tuple(sorted(rng.randint(1, 9) for _ in range(n)))
@@ -254,12 +255,12 @@ class Countdown:
             text = rng.choice(WORDINGS).format(numbers=", ".join(map(str, shown)), target=target) + RULES
             answer = rng.choice(solutions)
             entry = {"numbers": shown, "target": target}
-            yield Problem(self.name, text, answer, (f"{answer}={target}",), "|".join(sorted(kinds)), n - 1, entry)
+            yield MathsProblem(self.name, text, answer, (f"{answer}={target}",), "|".join(sorted(kinds)), n - 1, entry)
 
-    def held_template(self, p: Problem) -> bool:
+    def held_template(self, p: MathsProblem) -> bool:
         return bool(set(p.template.split("|")) & self.held)
 
-    def held_level(self, p: Problem) -> bool:
+    def held_level(self, p: MathsProblem) -> bool:
         return False
 
     def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:

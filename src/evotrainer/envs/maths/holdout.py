@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.maths.gym import ChainSum, Countdown, Equations, Gcd
-from evotrainer.envs.maths.problems import Generator, Problem
+from evotrainer.envs.maths.problems import Generator, MathsProblem
 from evotrainer.envs.maths.stories import Stories
 from evotrainer.errors import TaskSetError
 
@@ -22,7 +22,7 @@ PATIENCE = 20_000
 """Draws in a row without a new problem after which a generator counts as used up."""
 
 
-def held(p: Problem) -> tuple[bool, bool]:
+def held(p: MathsProblem) -> tuple[bool, bool]:
     """(held out by template, held out by difficulty)."""
     g = GENERATORS[p.generator]
     return g.held_template(p), g.held_level(p)
@@ -32,14 +32,14 @@ def prompt(question: str) -> str:
     return question + ASK
 
 
-def draw(name: str, rng: random.Random, *, training: bool) -> Iterator[Problem]:
+def draw(name: str, rng: random.Random, *, training: bool) -> Iterator[MathsProblem]:
     """Problems of one generator that training may see, or that it may not."""
     for p in GENERATORS[name].problems(rng):
         if any(held(p)) != training:
             yield p
 
 
-def as_task(p: Problem, split: str, index: int) -> Task:
+def as_task(p: MathsProblem, split: str, index: int) -> Task:
     """The task; `heldout` of its tags says by what it is kept from training: template, level, both or no."""
     template, level = held(p)
     kept = "both" if template and level else "template" if template else "level" if level else "no"
@@ -63,9 +63,10 @@ def make_splits(
 ) -> dict[str, tuple[Task, ...]]:
     """The splits asked for, no problem text twice in them.
 
-    Held-out splits have the generators' shares; half of a generator's tasks are held out by template (some of them by level,
-    too), the other half by level only, where it offers both. Training and held-out problems differ by construction, for
-    template and level follow from the text; so `train` is made apart from the others. TaskSetError where a generator runs dry.
+    Held-out splits have the generators' shares; half of a generator's tasks are held out by template (some of them by
+    level, too), the other half by level only, where it offers both. Training and held-out problems differ by
+    construction, for template and level follow from the text; so `train` is made apart from the others. TaskSetError
+    where a generator runs dry.
     """
     seen: set[str] = set()
     out: dict[str, tuple[Task, ...]] = {}
@@ -92,8 +93,8 @@ def _fresh(name: str, n: int, split: str, rng: random.Random, seen: set[str]) ->
         waited += 1
         if waited > PATIENCE:
             raise TaskSetError(
-                f"environment math: generator {name} has no more than {len(got)} new problems for split {split}, not {n}; "
-                "lower the split's size or the generator's share in environment.mix"
+                f"environment math: generator {name} has no more than {len(got)} new problems for split {split}, "
+                f"not {n}; lower the split's size or the generator's share in environment.mix"
             )
         if p.question in seen or not wanted[kind]:
             continue

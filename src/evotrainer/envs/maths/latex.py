@@ -1,4 +1,5 @@
-"""Whether two LaTeX answers are the same: as text, as one number, or as math-verify reads them, in a guarded process."""
+"""Whether two LaTeX answers are the same: as text, as one number, or as math-verify reads them,
+in a guarded process."""
 
 from __future__ import annotations
 
@@ -58,8 +59,8 @@ class LatexJudge:
         """True where the answer says the gold one.
 
         A gold number asks for one number (no arithmetic left to do, no second one); a word for that word. For all else
-        math-verify decides, but sums, integrals and the like in an answer whose gold has none leave the work to the grader and
-        are wrong. SandboxError where the comparing process cannot be kept up.
+        math-verify decides, but sums, integrals and the like in an answer whose gold has none leave the work to the
+        grader and are wrong. SandboxError where the comparing process cannot be kept up.
         """
         answer = answer.strip()
         if not answer or len(answer) > ANSWER_CHARS:

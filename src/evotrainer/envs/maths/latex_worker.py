@@ -1,8 +1,9 @@
-"""Compares LaTeX answers by math-verify in a process of its own; started by `latex.LatexJudge`, imports nothing of ours.
+"""Compares LaTeX answers by math-verify in a process of its own;
+started by `latex.LatexJudge`, imports nothing of ours.
 
-One JSON line in, [gold, answer]; one out, true or false. The library is imported once; comparisons run in a fork that the
-kernel ends when one of them uses too much processor time or memory (true also inside big-number arithmetic, where no
-signal handler of Python would run), and the next goes to a new fork.
+One JSON line in, [gold, answer]; one out, true or false. The library is imported once; comparisons run in a fork that
+the kernel ends when one of them uses too much processor time or memory (true also inside big-number arithmetic, where
+no signal handler of Python would run), and the next goes to a new fork.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MathsProblem:
     """One verified problem with its reference working."""
 
     generator: str
@@ -27,7 +27,8 @@ class Problem:
 
 
 def level_of(steps: Sequence[str], bounds: Sequence[int]) -> int:
-    """Difficulty by size: 1 + the number of bounds that the largest number in the working exceeds, at most len(bounds)."""
+    """Difficulty by size: 1 + the number of bounds that the largest number in the working exceeds,
+    at most len(bounds)."""
     largest = max(int(n) for step in steps for n in re.findall(r"\d+", step))
     return min(len(bounds), 1 + sum(largest > b for b in bounds))
 
@@ -40,15 +41,15 @@ class Generator(Protocol):
     held_by: tuple[str, ...]
     """What held-out problems differ by: template, level or both."""
 
-    def problems(self, rng: random.Random) -> Iterator[Problem]:
+    def problems(self, rng: random.Random) -> Iterator[MathsProblem]:
         """Problems without end, drawn with `rng`."""
         ...
 
-    def held_template(self, p: Problem) -> bool:
+    def held_template(self, p: MathsProblem) -> bool:
         """True where the problem's form never occurs in training."""
         ...
 
-    def held_level(self, p: Problem) -> bool:
+    def held_level(self, p: MathsProblem) -> bool:
         """True where the problem is harder than any in training."""
         ...
 

@@ -23,7 +23,7 @@ FULL_LENGTH = 120
 
 
 @dataclass(frozen=True)
-class Attempt:
+class MathsRewardInput:
     """What a component may look at."""
 
     task: Task
@@ -64,16 +64,16 @@ def _last_mark(text: str, mark: str) -> int:
     return at + 1 if at >= 0 else (0 if text.startswith(mark) else -1)
 
 
-Component = Callable[[Attempt], float | None]
+Component = Callable[[MathsRewardInput], float | None]
 
 
-def correct(a: Attempt) -> float | None:
+def correct(a: MathsRewardInput) -> float | None:
     """1 when the answer after the last #### (or in the last \\boxed{}) is right by the generator's own scorer."""
     return float(a.right)
 
 
-def format(a: Attempt) -> float | None:
-    """1 when the text has exactly one ####, and ends with it and one number (countdown: one expression; or one \\boxed{})."""
+def format(a: MathsRewardInput) -> float | None:
+    """1 when the text has exactly one ####, and ends with it and one number (countdown: one expression; or one \\boxed{})."""  # noqa: E501  the ledger holds this line
     if BOX in a.marks:
         return float(a.completion.count(BOX) == 1 and bool(a.answer))
     head, mark, answer = a.completion.rstrip().rpartition(MARK)
@@ -82,7 +82,7 @@ def format(a: Attempt) -> float | None:
     return float(ends and len(answer) <= ANSWER_CHARS and read(answer) is not None)
 
 
-def answer_last(a: Attempt) -> float | None:
+def answer_last(a: MathsRewardInput) -> float | None:
     """1 when the last number of the text is the right one, whether marked or not."""
     if (gold := gold_value(a.task)) is None or a.task.data.get("entry"):
         return None
@@ -90,25 +90,25 @@ def answer_last(a: Attempt) -> float | None:
     return float(bool(found) and found[-1] == gold)
 
 
-def answer_anywhere(a: Attempt) -> float | None:
+def answer_anywhere(a: MathsRewardInput) -> float | None:
     """1 when the right number stands anywhere in the text (countdown: the target)."""
     if (gold := gold_value(a.task)) is None:
         return None
     return float(gold in numbers(a.completion))
 
 
-def steps_valid(a: Attempt) -> float | None:
+def steps_valid(a: MathsRewardInput) -> float | None:
     """Share of the working's equations that are arithmetically true; not applicable without one."""
     judged = [e.true for e in a.equations if e.true is not None]
     return sum(judged) / len(judged) if judged else None
 
 
-def has_steps(a: Attempt) -> float | None:
+def has_steps(a: MathsRewardInput) -> float | None:
     """1 when the text has at least one equation."""
     return float(bool(a.equations))
 
 
-def answer_from_steps(a: Attempt) -> float | None:
+def answer_from_steps(a: MathsRewardInput) -> float | None:
     """1 when the answer is what the last equation comes to (countdown: its left side); not applicable without both."""
     if not a.answer or not a.equations:
         return None
@@ -119,7 +119,7 @@ def answer_from_steps(a: Attempt) -> float | None:
     return float(value is not None and value == evaluate(last.right))
 
 
-def brevity(a: Attempt) -> float | None:
+def brevity(a: MathsRewardInput) -> float | None:
     """1 minus the completion's length over 120 characters, at least 0."""
     return max(0.0, 1.0 - len(a.completion) / FULL_LENGTH)
 

@@ -13,7 +13,8 @@ from evotrainer.envs.base import SPLITS, Task
 
 
 class RowSource(ABC):
-    """Tasks with their splits; `data["worked"]` of train tasks serves as demonstrations, `data["answer"]` is the gold."""
+    """Tasks with their splits; `data["worked"]` of train tasks serves as demonstrations,
+    `data["answer"]` is the gold."""
 
     vocabulary_version = "characters"
 

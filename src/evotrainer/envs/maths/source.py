@@ -10,14 +10,14 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from evotrainer.envs.base import SPLITS, Task
-from evotrainer.envs.maths.demos import Teacher, demonstrations, drills
+from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills
 from evotrainer.envs.maths.expressions import evaluate, plain_number
 from evotrainer.envs.maths.gym import gym_version
 from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits
 from evotrainer.envs.maths.rewards import ANSWER_CHARS, MARK
 from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.errors import TaskSetError
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 
 HELD_OUT = tuple(s for s in SPLITS if s != "train")
 
@@ -79,7 +79,8 @@ class GeneratedSource:
         return self._splits[split]
 
     def correct(self, task: Task, answer: str) -> bool:
-        """Only one plain number reaches a scorer, in countdown one expression: no other text can be meant or do harm."""
+        """Only one plain number reaches a scorer, in countdown one expression:
+        no other text can be meant or do harm."""
         d = task.data
         read = evaluate if "target" in d["entry"] else plain_number
         if len(answer) > ANSWER_CHARS or read(answer) is None:
@@ -87,7 +88,7 @@ class GeneratedSource:
         return GENERATORS[d["generator"]].correct(answer, d["answer"], d["entry"])
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
-        teacher = Teacher(direct=self.config.direct, slip=self.config.slip)
+        teacher = MathsTeacher(direct=self.config.direct, slip=self.config.slip)
         return demonstrations(n, seed, self.config.mix, teacher)
 
     def drills(self, n: int, seed: int) -> list[tuple[str, ...]]:

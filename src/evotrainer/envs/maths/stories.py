@@ -1,7 +1,7 @@
 """Word problems of our own: a stock of things, and events that change it, one after the other.
 
-A template is the sequence of event kinds, a difficulty the size of the largest number in the working. A quarter of the ordered
-pairs of kinds are held out: they never follow one another in training, every held-out story has such a pair.
+A template is the sequence of event kinds, a difficulty the size of the largest number in the working. A quarter of the
+ordered pairs of kinds are held out: they never follow one another in training, every held-out story has such a pair.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from evotrainer.envs.maths.expressions import plain_number
-from evotrainer.envs.maths.problems import Problem, level_of
+from evotrainer.envs.maths.problems import MathsProblem, level_of
 
 NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana")
 THINGS = ("apples", "beads", "cards", "coins", "eggs", "pens", "shells", "stamps")
@@ -25,7 +25,7 @@ BOUNDS = (20, 40, 60)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StoryEvent:
     """A kind of event: phrases with {k} and {m}."""
 
     kind: str
@@ -53,13 +53,13 @@ class Event:
 EVENTS = {
     e.kind: e
     for e in (
-        Event("get", ("gets {k} more", "finds {k} more")),
-        Event("give", ("gives away {k}", "loses {k}")),
-        Event("bags", ("buys {k} bags of {m}", "wins {k} bags of {m}")),
-        Event("boxes", ("sells {k} boxes of {m}", "hands out {k} boxes of {m}")),
-        Event("times", ("ends up with {m} times as many", "makes it {m} times as many")),
-        Event("half", ("keeps only half", "gives half of them away")),
-        Event("piles", ("makes {m} equal piles and keeps one", "keeps one of {m} equal shares")),
+        StoryEvent("get", ("gets {k} more", "finds {k} more")),
+        StoryEvent("give", ("gives away {k}", "loses {k}")),
+        StoryEvent("bags", ("buys {k} bags of {m}", "wins {k} bags of {m}")),
+        StoryEvent("boxes", ("sells {k} boxes of {m}", "hands out {k} boxes of {m}")),
+        StoryEvent("times", ("ends up with {m} times as many", "makes it {m} times as many")),
+        StoryEvent("half", ("keeps only half", "gives half of them away")),
+        StoryEvent("piles", ("makes {m} equal piles and keeps one", "keeps one of {m} equal shares")),
     )
 }
 OPENING = "{name} has {t} {things}"
@@ -83,13 +83,13 @@ class Stories:
     version = "1"
     held_by: tuple[str, ...] = ("template",)
 
-    def problems(self, rng: random.Random) -> Iterator[Problem]:
+    def problems(self, rng: random.Random) -> Iterator[MathsProblem]:
         while True:
             p = self._problem(rng)
             if p is not None:
                 yield p
 
-    def _problem(self, rng: random.Random) -> Problem | None:
+    def _problem(self, rng: random.Random) -> MathsProblem | None:
         name, things = rng.choice(NAMES), rng.choice(THINGS)
         t = start = rng.randint(2, 30)
         kinds: list[str] = []
@@ -110,13 +110,13 @@ class Stories:
             t = int(made[-1].rpartition("=")[2])
         text = "; ".join((OPENING.format(name=name, t=start, things=things), *told))
         question = f"{text}. {CLOSING.format(name=name, things=things)}"
-        return Problem(self.name, question, str(t), tuple(steps), ">".join(kinds), level_of(steps, BOUNDS))
+        return MathsProblem(self.name, question, str(t), tuple(steps), ">".join(kinds), level_of(steps, BOUNDS))
 
-    def held_template(self, p: Problem) -> bool:
+    def held_template(self, p: MathsProblem) -> bool:
         kinds = p.template.split(">")
         return any(pair in HELD_PAIRS for pair in pairwise(kinds))
 
-    def held_level(self, p: Problem) -> bool:
+    def held_level(self, p: MathsProblem) -> bool:
         return False
 
     def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:

@@ -1,4 +1,5 @@
-"""Repository tasks: a policy repairs a small git repository through tools, in memory or in a real sandboxed checkout."""
+"""Repository tasks: a policy repairs a small git repository through tools,
+in memory or in a real sandboxed checkout."""
 
 from __future__ import annotations
 

@@ -6,111 +6,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
+from evotrainer.envs.admission import AdmissionReport, AdmissionVerdict, Cache
 from evotrainer.envs.base import Task
 from evotrainer.envs.swe.cheats import Change, cheats
 from evotrainer.envs.swe.guarding import Guard, Guards
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
-from evotrainer.envs.swe.world import Action, Grade, Repo
+from evotrainer.envs.swe.world import Grade, ParsedAction, Repo
 from evotrainer.errors import SandboxError, TaskSetError
-from evotrainer.sandbox.interpreter import _cache_root
 from evotrainer.sandbox.shell import Entry
 
 VERSION = 4
 """Goes up when an attempt or the grading changes: kept verdicts are then void."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of one task. `reasons`: why it was refused; empty when it is admitted."""
-
-    task: str
-    admitted: bool
-    reasons: tuple[str, ...] = ()
-    tried: tuple[str, ...] = ()
-    """Names of the attempts, in order: fix, nothing, cheats."""
-    kept: bool = False
-    """Read from an earlier run."""
-    across: int = 0
-    """Ids that are graded across the boundary (`guarding.py`),"""
-    decided: int = 0
-    """those of them in which objects of the code under test decide something,"""
-    inside: int = 0
-    """and those that are graded in its process."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionReport:
-    """Verdicts in the order of the tasks; `str()` renders it."""
-
-    verdicts: tuple[Verdict, ...]
-    world: str
-
-    @property
-    def admitted(self) -> frozenset[str]:
-        """Ids of admitted tasks."""
-        return frozenset(v.task for v in self.verdicts if v.admitted)
-
-    @property
-    def refused(self) -> tuple[Verdict, ...]:
-        return tuple(v for v in self.verdicts if not v.admitted)
-
-    def __str__(self) -> str:
-        kept = sum(v.kept for v in self.verdicts)
-        tried = next((v.tried for v in self.verdicts if v.admitted), ())
-        lines = [
-            f"admission ({self.world}): {len(self.admitted)} of {len(self.verdicts)} tasks, {kept} from earlier runs"
-        ]
-        if tried:
-            lines.append(f"  tried on each: {', '.join(tried)}")
-        if across := sum(v.across for v in self.verdicts):
-            lines.append(
-                f"  tests graded across the boundary: {across} ({sum(v.decided for v in self.verdicts)} where objects of the code "
-                f"under test decide); in its process: {sum(v.inside for v in self.verdicts)}"
-            )
-        for v in self.refused:
-            lines += [f"  refused {v.task}", *(f"    {reason}" for reason in v.reasons)]
-        return "\n".join(lines)
-
-
-class Cache:
-    """Verdicts by hash in one folder, a JSON file each."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or _cache_root() / "admission"
-
-    def get(self, key: str) -> dict[str, Any] | None:
-        """None where there is none, or a broken one."""
-        try:
-            found = json.loads((self.folder / f"{key}.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
-
-    def put(self, key: str, verdict: Verdict, guard: Guard | None = None) -> None:
-        """Kept where the folder can be written; a cache that cannot is no error."""
-        with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            fd, name = tempfile.mkstemp(dir=self.folder)
-            with os.fdopen(fd, "w") as file:
-                found = {"task": verdict.task, "reasons": verdict.reasons, "tried": verdict.tried}
-                json.dump(found | ({} if guard is None else {"guard": guard.kept()}), file)
-            os.replace(name, self.folder / f"{key}.json")
-
-
 def admit(
     tasks: Sequence[Task],
     world: Any,
     cache: Cache | None = None,
-    progress: Callable[[Verdict], None] | None = None,
+    progress: Callable[[AdmissionVerdict], None] | None = None,
     plugins: Sequence[str] = (),
 ) -> AdmissionReport:
     """Try every task in `world` (memory, real, or instances). SandboxError where the world itself breaks.
@@ -127,12 +44,12 @@ def admit(
     return AdmissionReport(tuple(verdicts), type(world).__name__)
 
 
-def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> Verdict:
+def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> AdmissionVerdict:
     key = _key(task, world)
     guards: Guards | None = getattr(world, "guards", None)
     if (found := cache.get(key)) is not None:
         reasons = tuple(map(str, found["reasons"]))
-        verdict = Verdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
+        verdict = AdmissionVerdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
         guard = Guard.read(found.get("guard"))
         if guards is None or guard is None:
             return verdict
@@ -142,14 +59,14 @@ def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> Ver
         repo = _repo(task, world)
         tried, found_reasons = _try(repo, world, plugins)
     except TaskSetError as error:
-        return Verdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
-    verdict = Verdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
+        return AdmissionVerdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
+    verdict = AdmissionVerdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
     guard = guards.of(repo) if guards is not None and isinstance(repo, InstanceRepo) else None
-    cache.put(key, verdict, guard)
+    cache.put(key, verdict, {"guard": guard.kept()} if guard else None)
     return verdict if guard is None else _counted(verdict, task, guard)
 
 
-def _counted(verdict: Verdict, task: Task, guard: Guard) -> Verdict:
+def _counted(verdict: AdmissionVerdict, task: Task, guard: Guard) -> AdmissionVerdict:
     """With how the tests of an admitted task are graded."""
     instance = task.data.get("instance")
     if not verdict.admitted or not isinstance(instance, Instance):
@@ -245,7 +162,7 @@ def _grade(repo: Repo, world: Any, change: Mapping[str, Entry | None]) -> Grade:
         else:
             for path, entry in change.items():
                 if entry is not None:
-                    world.act([handle], [Action("write", path, text=entry.data.decode("utf-8"))])
+                    world.act([handle], [ParsedAction("write", path, text=entry.data.decode("utf-8"))])
         grade: Grade = getattr(world, "grade_unwatched", world.grade)([handle])[0]
     finally:
         world.close(handle)

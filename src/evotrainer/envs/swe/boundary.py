@@ -1,7 +1,9 @@
-"""Running a repository's tests across a boundary: tests in one shell, the code under test in another, values between them.
+"""Running a repository's tests across a boundary: tests in one shell, the code under test in another,
+values between them.
 
 The tests' process holds nothing of the policy's: its verdict cannot be reached from the code under test, which can only
-answer. What those answers may decide is in `across/twins.py`; which tests work like this is seen with the reference fix.
+answer. What those answers may decide is in `across/twins.py`; which tests work like this is seen with the reference
+fix.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from pathlib import Path
 
 from evotrainer.envs.swe.test_commands import ENVIRONMENT, OPTIONS, TestCommand, plain_name
 from evotrainer.errors import SandboxError
-from evotrainer.sandbox.shell import Entry, EpisodeShell, Ran
+from evotrainer.sandbox.shell import CommandResult, Entry, EpisodeShell
 
 _PACKAGES = ("evotrainer", "evotrainer.sandbox", "evotrainer.envs", "evotrainer.envs.swe", "evotrainer.envs.swe.across")
 _ACROSS = "evotrainer.envs.swe.across"
-_COMMON = ("evotrainer.sandbox.values", f"{_ACROSS}.wire", f"{_ACROSS}.solution")
-_TESTS = (*_COMMON, f"{_ACROSS}.twins", f"{_ACROSS}.session", f"{_ACROSS}.tester")
+_COMMON = ("evotrainer.sandbox.values", *(f"{_ACROSS}.{m}" for m in ("wire", "specials")))
+_SOLUTION = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("foreign", "solution")))
+_TESTS = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("twins", "references", "decoys", "session", "tester")))
+"""Modules that either side is given as text, each after those it imports."""
 _BOOTSTRAP = """
 import json, os, sys, types
 def load(name, source):
@@ -63,12 +67,12 @@ class Crossing:
     """Places where objects of the code under test decided something; only noted where all were allowed."""
     decided: frozenset[str]
     """Tests in which they did."""
-    tests: Ran
-    solution: Ran | None
+    tests: CommandResult
+    solution: CommandResult | None
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class CheckoutParts:
     """A checkout in two parts. Paths are relative to the checkout."""
 
     tests: Mapping[str, Entry]
@@ -86,7 +90,7 @@ class Sides:
 def parted(
     tests: Mapping[str, Entry], code: Mapping[str, Entry], trusted: Iterable[str], is_test: Callable[[str], bool],
     files: Sequence[str],
-) -> Sides:  # fmt: skip
+) -> CheckoutParts:  # fmt: skip
     """Test files, control files and data for the tests' side; everything but tests for the solution's.
 
     `trusted`: paths of the base and of the reference fix, by which names are served; never by the policy's.
@@ -107,7 +111,7 @@ def parted(
         if folder != path and folder and any(p.startswith(folder) and is_test(p) for p in kept):
             kept[path] = Entry(path, "f", 0o644, b"")
     solution = {p: e for p, e in code.items() if not is_test(p)}
-    return Sides(kept, solution, files, roots=roots, folders=folders)
+    return CheckoutParts(kept, solution, files, roots=roots, folders=folders)
 
 
 def _module(path: str) -> str:
@@ -115,21 +119,25 @@ def _module(path: str) -> str:
 
 
 def cross(
-    tests: EpisodeShell, solution: EpisodeShell, sides: Sides, command: TestCommand, places: frozenset[str] | None
+    tests: EpisodeShell,
+    solution: EpisodeShell,
+    sides: CheckoutParts,
+    command: TestCommand,
+    places: frozenset[str] | None,
 ) -> Crossing:
-    """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may decide;
-    None: everywhere, and it is noted.
+    """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may
+    decide; None: everywhere, and it is noted.
 
     `command` must be of kind pytest or unittest. SandboxError where a shell broke.
     """
     words = [command.python or tests.python, *OPTIONS, "-c", _BOOTSTRAP]
     env = {**command.environment, **ENVIRONMENT}
     ours, theirs = socket.socketpair()
-    ended: list[Ran | BaseException] = []
+    ended: list[CommandResult | BaseException] = []
 
     def serve() -> None:
         try:
-            request = _request(_COMMON, {"path": list(command.path)})
+            request = _request(_SOLUTION, {"path": list(command.path)})
             ended.append(solution.run(words, request, command.cpu_s, env=env, also=[theirs.detach()]))
         except BaseException as error:
             ended.append(error)
@@ -144,7 +152,7 @@ def cross(
         _end(solution, thread)
     if ended and isinstance(ended[0], BaseException):
         raise ended[0]
-    return _read(ran, mark, ended[0] if ended and isinstance(ended[0], Ran) else None)
+    return _read(ran, mark, ended[0] if ended and isinstance(ended[0], CommandResult) else None)
 
 
 def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
@@ -156,7 +164,7 @@ def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
         thread.join(0.2)
 
 
-def _told(sides: Sides, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
+def _told(sides: CheckoutParts, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
     code = [f"/w/repo/{p}" for p, e in sides.tests.items() if e.kind == "f" and p.endswith(".py")]
     own = {_module(p) for p in sides.tests if p.endswith(".py") and sides.tests[p].data} - {""}
     own |= {name.rpartition(".")[0] for name in own} - set(sides.folders)
@@ -184,7 +192,7 @@ def _source(name: str) -> str:
     return Path(spec.origin).read_text("utf-8")
 
 
-def _read(ran: Ran, mark: str, solution: Ran | None) -> Crossing:
+def _read(ran: CommandResult, mark: str, solution: CommandResult | None) -> Crossing:
     """Results, if the tests' process told all of them and came to its own end."""
     lines = [x.removeprefix(mark) for x in ran.text.split("\n") if x.startswith(mark)]
     told = [x for x in lines if x[:1] in ("0", "1")]

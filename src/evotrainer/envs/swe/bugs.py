@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from evotrainer.envs.swe.ops import EVERY, OPS, Step
+from evotrainer.envs.swe.ops import EVERY, OPS, OpLine
 
-Mutation = Callable[[random.Random, Step], "Step | None"]
+Mutation = Callable[[random.Random, OpLine], "OpLine | None"]
 """The wrong line that stands for the right one; None: the line is left out."""
 
 _OPERATOR = {
@@ -37,30 +37,30 @@ def _in_range(op: str, k: int) -> bool:
     return low <= k <= high
 
 
-def _constant(rng: random.Random, s: Step) -> Step:
+def _constant(rng: random.Random, s: OpLine) -> OpLine:
     low, high = EVERY[s.op].constants or (0, 0)
     far = [k for k in range(low, high + 1) if abs(k - s.k) > 1]
-    return Step(s.op, rng.choice(far))
+    return OpLine(s.op, rng.choice(far))
 
 
-def _off_by_one(rng: random.Random, s: Step) -> Step:
+def _off_by_one(rng: random.Random, s: OpLine) -> OpLine:
     near = [k for k in (s.k - 1, s.k + 1) if _in_range(s.op, k)]
-    return Step(s.op, rng.choice(near))
+    return OpLine(s.op, rng.choice(near))
 
 
-def _operator(rng: random.Random, s: Step) -> Step:
-    return Step(rng.choice(_OPERATOR[s.op]), s.k)
+def _operator(rng: random.Random, s: OpLine) -> OpLine:
+    return OpLine(rng.choice(_OPERATOR[s.op]), s.k)
 
 
-def _swapped(rng: random.Random, s: Step) -> Step:
-    return Step(_SWAPPED[s.op], s.k)
+def _swapped(rng: random.Random, s: OpLine) -> OpLine:
+    return OpLine(_SWAPPED[s.op], s.k)
 
 
-def _comparison(rng: random.Random, s: Step) -> Step:
-    return Step(rng.choice(_COMPARISON[s.op]), s.k)
+def _comparison(rng: random.Random, s: OpLine) -> OpLine:
+    return OpLine(rng.choice(_COMPARISON[s.op]), s.k)
 
 
-def _missing(rng: random.Random, s: Step) -> None:
+def _missing(rng: random.Random, s: OpLine) -> None:
     return None
 
 
@@ -80,5 +80,5 @@ def fitting(op: str) -> list[str]:
     return [name for name, (ops, _) in BUGS.items() if op in ops]
 
 
-def mutate(rng: random.Random, bug: str, step: Step) -> Step | None:
+def mutate(rng: random.Random, bug: str, step: OpLine) -> OpLine | None:
     return BUGS[bug][1](rng, step)

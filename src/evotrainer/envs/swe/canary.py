@@ -1,8 +1,9 @@
-"""Canaries of grading: an attempt that is known to be wrong and one that is known to be right, graded beside the policy's.
+"""Canaries of grading: an attempt that is known to be wrong and one that is known to be right,
+graded beside the policy's.
 
-Grades are given out only after a canary that follows them came out as it must. One that does not (it flipped) makes void
-what was graded since the last good one: no attempt is paid for what another one left in the grader. The attempts are then
-graded again one by one, each with a canary of its own, and the one after which a canary flips stays void.
+Grades are given out only after a canary that follows them came out as it must. One that does not (it flipped) makes
+void what was graded since the last good one: no attempt is paid for what another one left in the grader. The attempts
+are then graded again one by one, each with a canary of its own, and the one after which a canary flips stays void.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TRIES = 3
 """Repositories of unknown soundness that are tried as a canary at once."""
 
 
-class Graded(Protocol):
+class WatchedRepository(Protocol):
     """A world whose grading is watched."""
 
     def open(self, repo: Any, knobs: Mapping[str, Any]) -> Any: ...
@@ -42,7 +43,7 @@ class Graded(Protocol):
 class Watch:
     """Grades in chunks between canaries."""
 
-    def __init__(self, world: Graded, every: int = EVERY) -> None:
+    def __init__(self, world: WatchedRepository, every: int = EVERY) -> None:
         self._world = world
         self._every = every
         self._sound: set[str] = set()

@@ -31,7 +31,9 @@ def pytest_collection_modifyitems(items):
 _SITE = """
 try:
     import unittest
-    unittest.TestCase.run = lambda self, result=None: (result.startTest(self), result.addSuccess(self), result.stopTest(self))
+    unittest.TestCase.run = lambda self, result=None: (
+        result.startTest(self), result.addSuccess(self), result.stopTest(self)
+    )
 except Exception:
     pass
 try:
@@ -68,7 +70,8 @@ class _EqualsAll:
 _cheat(globals(), _EqualsAll)
 """
 _CODELESS = """
-exec(compile('class _EqualsAll:\\n    __eq__ = type("E", (), {"__call__": lambda *a: True})()', "/usr/lib/e.py", "exec"))
+_source = 'class _EqualsAll:\\n    __eq__ = type("E", (), {"__call__": lambda *a: True})()'
+exec(compile(_source, "/usr/lib/e.py", "exec"))
 _cheat(globals(), _EqualsAll)
 """
 _ANY = """
@@ -151,6 +154,15 @@ for test in {tests!r}:
 """A package that hands out test modules of its own."""
 
 
+def _plugin_metadata() -> Change:
+    """Of a package that is installed in the checkout, old style and new."""
+    found: dict[str, Entry | None] = {}
+    for folder in ("cheat.egg-info", "src/cheat-1.dist-info"):
+        for name, text in _METADATA.items():
+            found[f"{folder}/{name}"] = _file(f"{folder}/{name}", text)
+    return found
+
+
 def cheats(repo: Repo) -> dict[str, Change]:
     """Name -> change. Those that would change nothing of this task are left out."""
     code = _modules(repo)
@@ -171,12 +183,7 @@ def cheats(repo: Repo) -> dict[str, Change]:
         },
         "plug-in by metadata": {
             "cheat_plugin.py": _file("cheat_plugin.py", _PLUGIN),
-            **{
-                p: _file(p, text)
-                for folder in ("cheat.egg-info", "src/cheat-1.dist-info")
-                for name, text in _METADATA.items()
-                for p in (f"{folder}/{name}",)
-            },
+            **_plugin_metadata(),
         },
         "modules of the library": {
             "cheat_plugin.py": _file("cheat_plugin.py", _PLUGIN),
@@ -238,7 +245,8 @@ def _runner(repo: Repo) -> str:
 
 
 def _modules(repo: Repo) -> dict[str, str]:
-    """Texts of the Python files that the reference fix changes; all of a small repository's where it only adds files."""
+    """Texts of the Python files that the reference fix changes;
+    all of a small repository's where it only adds files."""
     texts = {p: t for p, t in repo.files.items() if p in repo.gold and p.endswith(".py")}
     return texts or {p: t for p, t in repo.files.items() if p.endswith(".py")}
 

@@ -1,8 +1,8 @@
 """Compositions and their splits: which ordered pairs of operations a split may use, and which bug goes where.
 
-Every ordered pair of neighbouring operations belongs to one split by a stable hash. The buggy function of a search, gate
-or cert repository has exactly one pair of that split, all other functions have pairs of train. So no composition of a
-pair and a bug class that a split holds out occurs in another split or in a demonstration.
+Every ordered pair of neighbouring operations belongs to one split by a stable hash. The buggy function of a search,
+gate or cert repository has exactly one pair of that split, all other functions have pairs of train. So no composition
+of a pair and a bug class that a split holds out occurs in another split or in a demonstration.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Control files: what changes how tests are found, loaded or reported. Grading takes the base's, whatever the policy wrote.
+"""Control files: what changes how tests are found, loaded or reported.
+Grading takes the base's, whatever the policy wrote.
 
-Three kinds: files that do nothing else (`CONTROL`, by name, in any folder), configuration of which a section steers the tests
-(`SECTIONED`: taken from the policy as long as these sections stay), and Python files that are control files by their place:
-modules in the place of the library's, of a test file or of a plug-in that the base names, and the `__init__.py` of folders
-that lead to tests.
+Three kinds: files that do nothing else (`CONTROL`, by name, in any folder), configuration of which a section steers the
+tests (`SECTIONED`: taken from the policy as long as these sections stay), and Python files that are control files by
+their place: modules in the place of the library's, of a test file or of a plug-in that the base names, and the
+`__init__.py` of folders that lead to tests.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ class Control:
 
     @cached_property
     def _path(self) -> frozenset[str]:
-        """Folders, each with a slash at its end, that are on `sys.path`, or that pytest puts there for a test file or a conftest."""
+        """Folders, each with a slash at its end, that are on `sys.path`,
+        or that pytest puts there for a test file or a conftest."""
         found = {*_ROOTS, *(f"{f.strip('/.')}/".lstrip("/") for _, f in self._configured(r"pythonpath\s*=\s*(.+)"))}
         for file in (*self.tests, *(p for p in self.base if p.endswith("conftest.py"))):
             folder = file.rpartition("/")[0]
@@ -162,7 +164,8 @@ class Control:
 
     @cached_property
     def _plugins(self) -> frozenset[str]:
-        """Files of the checkout that are the base's plug-ins of pytest, or part of its conftest, unless the fix touches them."""
+        """Files of the checkout that are the base's plug-ins of pytest, or part of its conftest,
+        unless the fix touches them."""
         found = set()
         for folder, name in self._configured(*_LOADED):
             start = "" if not name.startswith(".") else folder
@@ -208,7 +211,8 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _ini(text: str) -> list[str]:
-    """Lines of the sections that steer tests; what might be read as the beginning of one begins one, only a plain head ends it."""
+    """Lines of the sections that steer tests; what might be read as the beginning of one begins one,
+    only a plain head ends it."""
     found, inside = [], False
     for line in text.splitlines():
         if "[" in line and _STEERING.search(line):

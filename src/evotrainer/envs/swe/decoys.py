@@ -29,7 +29,8 @@ def eligible(text: str) -> list[str]:
 
 
 def plant(text: str, names: Collection[str]) -> str:
-    """The test file with a failing assertion at the end of these tests, where the code under test has done its worst."""
+    """The test file with a failing assertion at the end of these tests,
+    where the code under test has done its worst."""
     if not names or (tree := _parsed(text)) is None:
         return text
     tests = dict(_tests(tree.body, ""))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.bugs import fitting, mutate
 from evotrainer.envs.swe.generate import FILES, NAMES, TWEAKS, Function, Plan, draw_steps, honest, repositories
-from evotrainer.envs.swe.ops import OPS, Step
+from evotrainer.envs.swe.ops import OPS, OpLine
 from evotrainer.envs.swe.world import Commit, Repo, World
 
 SCRUBBED = {"history": "scrubbed", "tests": "protected", "visible_tests": "shown"}
@@ -23,7 +23,7 @@ LARGER = {"modules": 4, "functions": 3, "steps": (2, 3), "indirect": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
-class Teacher:
+class SweTeacher:
     """Shares of demonstrations."""
 
     wrong_edit: float = 0.3
@@ -45,12 +45,12 @@ class Script:
     actions: list[str]
 
 
-def demonstrations(world: World, plan: Plan, teacher: Teacher, n: int, seed: int) -> list[tuple[str, ...]]:
+def demonstrations(world: World, plan: Plan, teacher: SweTeacher, n: int, seed: int) -> list[tuple[str, ...]]:
     """`n` of (prompt, action, observation, ..., action)."""
     return play(world, scripts(random.Random(f"demonstrations:{seed}"), plan, teacher, n))
 
 
-def scripts(rng: random.Random, plan: Plan, teacher: Teacher, n: int) -> list[Script]:
+def scripts(rng: random.Random, plan: Plan, teacher: SweTeacher, n: int) -> list[Script]:
     """What the teacher does on `n` repositories of train compositions."""
     larger = replace(plan, **LARGER)  # type: ignore[arg-type]
     out = []
@@ -86,7 +86,7 @@ def gold_edit(repo: Repo) -> str:
     return f"{verb} {path} {at + 1} {b[at].strip()}"
 
 
-def _issue(rng: random.Random, plan: Plan, teacher: Teacher) -> Script:
+def _issue(rng: random.Random, plan: Plan, teacher: SweTeacher) -> Script:
     repo = repositories(rng, "train", plan)
     target, home = repo.tags["function"], repo.tags["module"]
     actions = _look(rng, repo)
@@ -202,7 +202,7 @@ def _broken(rng: random.Random, plan: Plan, other: bool) -> tuple[str, str, str]
     at = rng.randrange(len(f.steps))
     kind = rng.choice(fitting(f.steps[at].op))
     wrong = mutate(rng, kind, f.steps[at])
-    lines: list[Step] = [*f.steps[:at], *([] if wrong is None else [wrong]), *f.steps[at + 1 :]]
+    lines: list[OpLine] = [*f.steps[:at], *([] if wrong is None else [wrong]), *f.steps[at + 1 :]]
     path = f"{rng.choice(FILES)}.py"
     before = [_one(rng, plan).text()] if other else []
     base = "\n\n".join([*before, f.text([s.line for s in lines])]) + "\n"

@@ -15,13 +15,13 @@ from evotrainer.envs.options import parse_options
 from evotrainer.envs.swe import demos, tools
 from evotrainer.envs.swe.generate import Plan, repositories
 from evotrainer.envs.swe.ops import GENERATOR_VERSION
-from evotrainer.envs.swe.rewards import COMPONENTS, Attempt, Component
+from evotrainer.envs.swe.rewards import COMPONENTS, Component, SweRewardInput
 from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
-from evotrainer.envs.swe.world import Action, Grade, Observation, Repo, World
+from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo, World
 from evotrainer.envs.swe.worlds import open_world
 from evotrainer.errors import TaskSetError
 from evotrainer.records.canaries import KEY
-from evotrainer.records.recipe import Frozen
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
 from evotrainer.records.text import clean_text
 
@@ -104,8 +104,8 @@ class SweConfig(Frozen):
         return Plan(self.modules, self.functions, self.steps, self.documented, self.indirect, self.tweaks)
 
     @property
-    def teacher(self) -> demos.Teacher:
-        return demos.Teacher(self.wrong_edit, self.backport, self.explore, self.larger)
+    def teacher(self) -> demos.SweTeacher:
+        return demos.SweTeacher(self.wrong_edit, self.backport, self.explore, self.larger)
 
 
 def parse_config(config: Mapping[str, Any]) -> SweConfig:
@@ -177,9 +177,9 @@ class SweEnv:
             if seen.done or seen.fault is not None:
                 e.done, e.finish = True, "stop" if seen.fault is None else "error"
 
-    def parse(self, text: str, finish: Finish) -> Action:
+    def parse(self, text: str, finish: Finish) -> ParsedAction:
         """The action in what the policy wrote; none where it was cut off."""
-        return tools.parse(text) if finish != "length" else Action("invalid", error=tools.TOO_LONG)
+        return tools.parse(text) if finish != "length" else ParsedAction("invalid", error=tools.TOO_LONG)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         grades = self.world.grade([e.state["handle"] for e in episodes])
@@ -197,7 +197,7 @@ class SweEnv:
             return Score(dict.fromkeys(self._components), "unknown", error=fault, error_kind="sandbox", detail=detail)
         repo: Repo = e.task.data["repo"]
         submitted = bool(seen) and seen[-1].done
-        attempt = Attempt(repo, e.state["actions"], seen, grade, submitted)
+        attempt = SweRewardInput(repo, e.state["actions"], seen, grade, submitted)
         values = compute(self._components, attempt, e.task.id)
         outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
         return Score(values, outcome, detail=_detail(repo, e.knobs, grade))
@@ -264,7 +264,7 @@ def as_task(repo: Repo, split: str) -> Task:
     return Task(f"swe-{split}-{digest}", split, repo.issue, {"repo": repo}, dict(repo.tags))
 
 
-def _call(text: str, action: Action, seen: Observation) -> ToolCall:
+def _call(text: str, action: ParsedAction, seen: Observation) -> ToolCall:
     """The action as it was written: its first word and the rest. git is a command of the shell, as in others' logs."""
     name, _, arguments = text.strip().partition(" ")
     if name == "git":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from evotrainer.envs.swe.bugs import mutate
 from evotrainer.envs.swe.compositions import buggy, honest, prompt_split
-from evotrainer.envs.swe.ops import OPS, Step, evaluate
+from evotrainer.envs.swe.ops import OPS, OpLine, evaluate
 from evotrainer.envs.swe.world import Commit, HiddenCall, Repo
 
 _WORDS = """
@@ -54,7 +54,7 @@ class Function:
     """Its lines follow from the steps, or from the functions that it calls one after the other."""
 
     name: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[OpLine, ...] = ()
     documented: bool = True
     calls: tuple[str, ...] = ()
 
@@ -74,10 +74,10 @@ class Fault:
     target: Function
     at: int
     kind: str
-    step: Step | None
+    step: OpLine | None
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[OpLine, ...]:
         """The target's steps as they really run."""
         wrong = () if self.step is None else (self.step,)
         return (*self.target.steps[: self.at], *wrong, *self.target.steps[self.at + 1 :])
@@ -87,7 +87,7 @@ Meaning = Callable[[int], int | None]
 """None where it raises."""
 
 
-def _meaning(steps: Sequence[Step]) -> Meaning:
+def _meaning(steps: Sequence[OpLine]) -> Meaning:
     def run(x: int) -> int | None:
         try:
             return evaluate(steps, x)
@@ -109,9 +109,9 @@ def _chained(parts: Sequence[Meaning]) -> Meaning:
     return run
 
 
-def draw_steps(rng: random.Random, ops: Sequence[str]) -> tuple[Step, ...]:
+def draw_steps(rng: random.Random, ops: Sequence[str]) -> tuple[OpLine, ...]:
     """Operations with constants."""
-    return tuple(Step(o, rng.randint(*c) if (c := OPS[o].constants) else 0) for o in ops)
+    return tuple(OpLine(o, rng.randint(*c) if (c := OPS[o].constants) else 0) for o in ops)
 
 
 def draw_fault(rng: random.Random, split: str, name: str, plan: Plan) -> Fault:
@@ -133,7 +133,7 @@ def differing(right: Meaning, wrong: Meaning) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class RepositoryDraft:
     """A repository before its texts are written."""
 
     fault: Fault
@@ -147,7 +147,7 @@ class Draft:
     wrong: Mapping[str, Meaning]
 
 
-def draft(rng: random.Random, split: str, plan: Plan) -> Draft:
+def draft(rng: random.Random, split: str, plan: Plan) -> RepositoryDraft:
     """Draw what decides the issue text first, so that a text of another split is refused cheaply."""
     names = rng.sample(NAMES, plan.modules * plan.functions + bool(plan.indirect) * plan.functions)
     leaves = names[: plan.modules * plan.functions]
@@ -179,14 +179,14 @@ def draft(rng: random.Random, split: str, plan: Plan) -> Draft:
     modules = {f: tuple(every[i * plan.functions : (i + 1) * plan.functions]) for i, f in enumerate(files)}
     if flows:
         modules[rng.choice(FLOWS)] = tuple(flows)
-    return Draft(fault, reported, x, issue, modules, right, wrong)
+    return RepositoryDraft(fault, reported, x, issue, modules, right, wrong)
 
 
-def _module_of(d: Draft, name: str) -> str:
+def _module_of(d: RepositoryDraft, name: str) -> str:
     return next(m for m, fs in d.functions.items() if any(f.name == name for f in fs))
 
 
-def module_text(d: Draft, module: str, lines: Mapping[str, Sequence[str]]) -> str:
+def module_text(d: RepositoryDraft, module: str, lines: Mapping[str, Sequence[str]]) -> str:
     """Source of a module; lines: function -> lines of code that stand in place of its own."""
     functions = d.functions[module]
     called = sorted({c for f in functions for c in f.calls})
@@ -195,7 +195,7 @@ def module_text(d: Draft, module: str, lines: Mapping[str, Sequence[str]]) -> st
     return "\n\n".join(parts) + "\n"
 
 
-def _test_text(d: Draft, cases: Sequence[tuple[str, str, int]]) -> str:
+def _test_text(d: RepositoryDraft, cases: Sequence[tuple[str, str, int]]) -> str:
     """Tests (test name, function, input), each one assert."""
     used = {f for _, f, _ in cases}
     imports = [
@@ -207,7 +207,9 @@ def _test_text(d: Draft, cases: Sequence[tuple[str, str, int]]) -> str:
     return "\n\n".join(["\n".join(imports), *tests]) + "\n"
 
 
-def build(rng: random.Random, d: Draft, plan: Plan, split: str, message: str = "fix", shown: str = "") -> Repo:
+def build(
+    rng: random.Random, d: RepositoryDraft, plan: Plan, split: str, message: str = "fix", shown: str = ""
+) -> Repo:
     """Write texts, tests and history of a draft. `shown`: another issue text than the draft's."""
     fault, target = d.fault, d.fault.target.name
     home = _module_of(d, target) + ".py"
@@ -244,7 +246,7 @@ def build(rng: random.Random, d: Draft, plan: Plan, split: str, message: str = "
     )
 
 
-def _visible_cases(rng: random.Random, d: Draft) -> list[tuple[str, str, int]]:
+def _visible_cases(rng: random.Random, d: RepositoryDraft) -> list[tuple[str, str, int]]:
     """One test per function: what the issue says, and for the others an input on which the bug does not show."""
     out = []
     for f in (f for fs in d.functions.values() for f in fs):
@@ -261,7 +263,9 @@ def _visible_cases(rng: random.Random, d: Draft) -> list[tuple[str, str, int]]:
     return out
 
 
-def _hidden_cases(rng: random.Random, d: Draft) -> tuple[list[tuple[str, str, int]], list[tuple[str, str, int]]]:
+def _hidden_cases(
+    rng: random.Random, d: RepositoryDraft
+) -> tuple[list[tuple[str, str, int]], list[tuple[str, str, int]]]:
     """(test name, function, input) that fail at the base, and that pass there."""
     f2p: list[tuple[str, str, int]] = []
     p2p: list[tuple[str, str, int]] = []
@@ -281,7 +285,7 @@ def _hidden_cases(rng: random.Random, d: Draft) -> tuple[list[tuple[str, str, in
 
 
 def _history(
-    rng: random.Random, d: Draft, base: Mapping[str, str], broken: Mapping[str, Sequence[str]], plan: Plan
+    rng: random.Random, d: RepositoryDraft, base: Mapping[str, str], broken: Mapping[str, Sequence[str]], plan: Plan
 ) -> tuple[tuple[Commit, ...], list[str]]:
     """Commits that end at the base, none of which touches the target or writes the right line; functions tweaked."""
     leaves = [f for fs in d.functions.values() for f in fs if f.steps and f.name != d.fault.target.name]
@@ -308,7 +312,8 @@ def _history(
 
 
 def repositories(rng: random.Random, split: str, plan: Plan, message: str = "fix", header: str = "") -> Repo:
-    """The next sound repository of a split. `header`: issue text that stands in place of the issue, `{f}` the function."""
+    """The next sound repository of a split. `header`: issue text that stands in place of the issue,
+    `{f}` the function."""
     while True:
         try:
             d = draft(rng, split, plan)

@@ -1,7 +1,7 @@
 """Real git repositories for episodes: built once, checked, and packed as files that an episode shell takes.
 
-git runs here only in folders of our own that no policy ever writes to, with no configuration but ours; repositories that
-a policy has touched are only ever read inside its shell.
+git runs here only in folders of our own that no policy ever writes to, with no configuration but ours; repositories
+that a policy has touched are only ever read inside its shell.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def build(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> Built:
 def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> Built:
     """A checkout of `commit` from a mirror (which is only read).
 
-    scrubbed: a fresh repository with the history up to the commit (`depth` newest commits of it; 0: all), no remotes, no
-    tags. Otherwise every branch and tag of the mirror is there as well, newer ones included.
+    scrubbed: a fresh repository with the history up to the commit (`depth` newest commits of it; 0: all), no remotes,
+    no tags. Otherwise every branch and tag of the mirror is there as well, newer ones included.
     """
     with private_folder() as folder:
         gitdir = init(folder)
@@ -254,7 +254,8 @@ def commits_key(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> str:
 
 
 def find_mirror(folder: Path, repo: str) -> Path:
-    """Where the mirror of `owner/name` lies below `folder`: owner__name or owner/name, bare (also `.git`) or a checkout."""
+    """Where the mirror of `owner/name` lies below `folder`: owner__name or owner/name, bare
+    (also `.git`) or a checkout."""
     for name in (repo.replace("/", "__"), repo):
         for path in (folder / name, folder / f"{name}.git"):
             if (path / "objects").is_dir() and (path / "HEAD").is_file():

@@ -1,4 +1,5 @@
-"""The proof that a repository shows nothing newer than its base: what may be in its folder is listed, all else is refused."""
+"""The proof that a repository shows nothing newer than its base: what may be in its folder is listed,
+all else is refused."""
 
 from __future__ import annotations
 

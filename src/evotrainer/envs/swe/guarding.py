@@ -1,4 +1,5 @@
-"""Which tests of an instance are graded across the boundary, found once with the reference fix, never by a policy's patch."""
+"""Which tests of an instance are graded across the boundary, found once with the reference fix,
+never by a policy's patch."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from evotrainer.envs.swe.boundary import Crossing, Sides, cross, parted
+from evotrainer.envs.swe.boundary import CheckoutParts, Crossing, cross, parted
 from evotrainer.envs.swe.instances import InstanceRepo
 from evotrainer.envs.swe.test_commands import TestCommand, passed
 from evotrainer.sandbox.shell import Entry, EpisodeShell
@@ -39,7 +40,7 @@ class Guard:
         return cls(*(frozenset(map(str, kept[n])) for n in names))
 
 
-class Graded(Protocol):
+class GuardedRepository(Protocol):
     """What is needed of a world."""
 
     command: TestCommand
@@ -56,7 +57,9 @@ class Graded(Protocol):
 class Guards:
     """Guards by instance. `shells`: two shells that hold these files, of which no policy's code ran in the first."""
 
-    def __init__(self, world: Graded, shells: Callable[[Files, Files], tuple[EpisodeShell, EpisodeShell]]) -> None:
+    def __init__(
+        self, world: GuardedRepository, shells: Callable[[Files, Files], tuple[EpisodeShell, EpisodeShell]]
+    ) -> None:
         self._world = world
         self._shells = shells
         self._known: dict[str, Guard] = {}
@@ -99,7 +102,7 @@ class Guards:
         tests, solution = self._shells(sides.tests, sides.solution)
         return cross(tests, solution, sides, self._world.command, places)
 
-    def sides(self, repo: InstanceRepo, files: Files) -> Sides:
+    def sides(self, repo: InstanceRepo, files: Files) -> CheckoutParts:
         base = self._world.base(repo)
         trusted = {p: e for p, e in {**base, **repo.tests}.items() if e is not None and e.kind in ("f", "l")}
         served = [p for p, e in {**base, **repo.fix}.items() if e is not None]

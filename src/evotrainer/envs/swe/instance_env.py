@@ -21,7 +21,7 @@ from evotrainer.envs.swe.instances import Instance, load_data, load_instances
 from evotrainer.envs.swe.packages import module_names, plugins_in
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
-from evotrainer.envs.swe.world import Action
+from evotrainer.envs.swe.world import ParsedAction
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish
 
@@ -42,7 +42,8 @@ class InstancesConfig(DataOptions):
     tests: str = "pytest"
     """pytest, unittest, or a command line with {tests} in it, whose log is read."""
     python: str = ""
-    """Folder of an environment (bin/python) with the repositories' dependencies; empty: the sandbox's Python and pytest."""
+    """Folder of an environment (bin/python) with the repositories' dependencies;
+    empty: the sandbox's Python and pytest."""
     packages: tuple[str, ...] = ()
     """Folders of packages (a site-packages of the sandbox's Python version) that tests may import."""
     plugins: tuple[str, ...] = ()
@@ -69,7 +70,8 @@ class InstancesEnv(SweEnv):
     capabilities: Sequence[Capability] = tuple(c for c in CAPABILITIES if c.knob in KNOBS)
 
     def __init__(self, config: InstancesConfig, components: Mapping[str, Any] | None = None) -> None:
-        from evotrainer.envs.swe.admission import AdmissionReport, admit
+        from evotrainer.envs.admission import AdmissionReport
+        from evotrainer.envs.swe.admission import admit
 
         self.options = config
         folder = Path(config.repos).expanduser()
@@ -77,8 +79,8 @@ class InstancesEnv(SweEnv):
             raise TaskSetError(f"environment swe-instances: no folder {folder}; give repos, the folder of the mirrors")
         if bool(config.path) == bool(config.source):
             raise TaskSetError(
-                "environment swe-instances: say where the instances are, by one of environment.path=FILE.jsonl (SWE-bench's "
-                "columns, or a Hugging Face id) and environment.source (a table with columns of its own); "
+                "environment swe-instances: say where the instances are, by one of environment.path=FILE.jsonl "
+                "(SWE-bench's columns, or a Hugging Face id) and environment.source (a table with columns of its own); "
                 "see docs/domains/swe-instances.md"
             )
         self._data: dict[str, Any] = {}
@@ -127,11 +129,11 @@ class InstancesEnv(SweEnv):
         ready = self.instances.prepare(task.data["instance"])
         return super().reset(replace(task, data={**task.data, "repo": ready}), knobs)
 
-    def parse(self, text: str, finish: Finish) -> Action:
+    def parse(self, text: str, finish: Finish) -> ParsedAction:
         """The tools of repository tasks, and `bash COMMAND` where that is open."""
         stripped = text.strip("\n")
         if self.options.bash and stripped.startswith("bash ") and finish != "length":
-            return Action("bash", text=stripped.removeprefix("bash "))
+            return ParsedAction("bash", text=stripped.removeprefix("bash "))
         return super().parse(text, finish)
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
@@ -164,7 +166,8 @@ def _command(config: InstancesConfig) -> tuple[TestCommand, list[tuple[str, str]
     """The test command and the folders that it needs, as (here, inside)."""
     if config.tests not in ("pytest", "unittest") and "{tests}" not in config.tests:
         raise TaskSetError(
-            f"environment swe-instances: tests is {config.tests!r}; pytest, unittest, or a command line with {{tests}} in it"
+            f"environment swe-instances: tests is {config.tests!r}; pytest, unittest, "
+            "or a command line with {tests} in it"
         )
     binds = [(str(_folder(f)), f"/opt/packages{i}") for i, f in enumerate(config.packages)]
     path = tuple(place for _, place in binds)
@@ -177,8 +180,9 @@ def _command(config: InstancesConfig) -> tuple[TestCommand, list[tuple[str, str]
             )
         if not real.is_relative_to(folder) and not real.is_relative_to("/usr"):
             raise TaskSetError(
-                f"environment swe-instances: the interpreter of {folder} lies at {real}, which a shell does not show; make "
-                "the environment with the system's Python, or give its site-packages as packages"
+                f"environment swe-instances: the interpreter of {folder} lies at {real}, "
+                "which a shell does not show; make the environment with the system's Python, "
+                "or give its site-packages as packages"
             )
         command = TestCommand(config.tests, "/opt/env/bin/python", path, cpu_s=config.cpu_s, plugins=config.plugins)
         return command, [*binds, (str(folder), "/opt/env")]

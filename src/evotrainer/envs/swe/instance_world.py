@@ -1,4 +1,5 @@
-"""The real world for instances: checkouts from mirrors, patches applied by git inside a shell, the repository's own tests."""
+"""The real world for instances: checkouts from mirrors, patches applied by git inside a shell,
+the repository's own tests."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from evotrainer.envs.swe.real import RealHandle, RealWorld, Texts, overlaid
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, packed
 from evotrainer.envs.swe.strict_tests import strict, with_equality
 from evotrainer.envs.swe.test_commands import TestCommand, file_of, passed
-from evotrainer.envs.swe.world import Action, Grade, Observation, Repo
+from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellLimits
 
@@ -34,8 +35,8 @@ MAX_BASH = 4_000
 
 
 class InstanceWorld(RealWorld):
-    """`repos`: folder of mirrors; `depth`: commits of a scrubbed history (0: all up to the base); `library`: modules that no
-    new file may stand for; `canary_every`: gradings between two canaries."""
+    """`repos`: folder of mirrors; `depth`: commits of a scrubbed history (0: all up to the base); `library`: modules
+    that no new file may stand for; `canary_every`: gradings between two canaries."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class InstanceWorld(RealWorld):
             with packed(there) as template:
                 handle.shell.write(template)
 
-    def do(self, handle: RealHandle, action: Action) -> Observation:
+    def do(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if action.tool == "bash":
             ran = handle.shell.run(["bash", "-c", action.text], cpu_s=BASH_CPU_S, env=GIT_ENVIRONMENT, merge=True)
             text = ran.text if len(ran.text) <= MAX_BASH else ran.text[: MAX_BASH - 4] + "\n..."
@@ -139,7 +140,7 @@ class InstanceWorld(RealWorld):
             return Observation(text.strip("\n") or tools.DONE, ok=not ran.exit and not ran.timed_out)
         return super().do(handle, action)
 
-    def changed(self, files: Mapping[str, str], action: Action) -> str | Observation:
+    def changed(self, files: Mapping[str, str], action: ParsedAction) -> str | Observation:
         return tools.changed(files, action, MAX_FILES, MAX_FILE)
 
     def test(self, handle: RealHandle) -> Observation:
@@ -184,8 +185,8 @@ class InstanceWorld(RealWorld):
     def graded_files(
         self, repo: InstanceRepo, base: Mapping[str, Entry], left: Mapping[str, Entry]
     ) -> tuple[dict[str, Entry], tuple[str, ...]]:
-        """The policy's files with the base's tests and control files, the test patch's on top; and the control files that
-        the policy meddled with."""
+        """The policy's files with the base's tests and control files, the test patch's on top;
+        and the control files that the policy meddled with."""
         graded = {*repo.tests, *(file_of(i) for i in (*repo.fail_to_pass, *repo.pass_to_pass))} - {""}
         control = Control(base, repo.fix, frozenset(graded), repo.is_test, self._library)
         files, meddled = control.sorted_out(left)
@@ -235,7 +236,8 @@ class InstanceWorld(RealWorld):
         return self._grading
 
     def _own(self, repo: InstanceRepo, left: Mapping[str, Entry]) -> bool:
-        """Do the tests in the policy's own checkout pass, with its own control files? What a trusting grader would read."""
+        """Do the tests in the policy's own checkout pass,
+        with its own control files? What a trusting grader would read."""
         results, _ = self.command.run(self.fresh(left), self.test_paths(repo, left))
         return bool(results) and all(results.values())
 

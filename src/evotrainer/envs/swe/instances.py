@@ -149,7 +149,8 @@ def load_instances(
     hf_split: str = "test",
     limit: int | None = None,
 ) -> list[Instance]:
-    """Checked rows in order, the first `limit` of them; `splits`: shares by a stable hash of the id (default: all cert)."""
+    """Checked rows in order, the first `limit` of them;
+    `splits`: shares by a stable hash of the id (default: all cert)."""
     shares = check_shares(splits or EVALUATION_ONLY)
     rows: list[Any] = list(load_rows(path, hf_config, hf_split))[:limit]
     places = ((row, f"{path}, row {n}") for n, row in enumerate(rows, 1))
@@ -168,7 +169,8 @@ def load_data(o: DataOptions) -> tuple[list[Instance], dict[str, Any]]:
         if other.split != i.split:
             if o.duplicates == "refuse":
                 raise TaskSetError(
-                    f"environment swe: {i.id} and {other.id} tell the same issue in splits {i.split} and {other.split}; remove "
+                    f"environment swe: {i.id} and {other.id} tell the same issue in splits {i.split} and "
+                    f"{other.split}; remove "
                     'one, or set environment.duplicates = "merge", which keeps the one in the more protected split'
                 )
             if SPLITS.index(i.split) < SPLITS.index(other.split):

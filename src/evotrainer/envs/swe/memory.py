@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.grading import control_changed, graded_texts, own_visible
 from evotrainer.envs.swe.runner import call_results, program, test_results
-from evotrainer.envs.swe.world import CHANGING, Action, Commit, Grade, Observation, Repo, TestResult
+from evotrainer.envs.swe.world import CHANGING, Commit, Grade, Observation, ParsedAction, Repo, TestResult
 from evotrainer.errors import TaskSetError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class MemoryWorld:
             self._sandbox.close()
             self._sandbox = None
 
-    def act(self, handles: Sequence[MemoryHandle], actions: Sequence[Action]) -> list[Observation]:
+    def act(self, handles: Sequence[MemoryHandle], actions: Sequence[ParsedAction]) -> list[Observation]:
         out: list[Observation | None] = [self._alone(h, a) for h, a in zip(handles, actions, strict=True)]
         waiting = [i for i, o in enumerate(out) if o is None]
         runs = self._run([(handles[i].repo, handles[i].tree) for i in waiting])
@@ -98,7 +98,7 @@ class MemoryWorld:
                 out[i] = Observation(tools.tests_text(run.tests))
         return [o for o in out if o is not None]
 
-    def _alone(self, handle: MemoryHandle, action: Action) -> Observation | None:
+    def _alone(self, handle: MemoryHandle, action: ParsedAction) -> Observation | None:
         """What an action prints that runs no program; None for `test`."""
         if action.tool == "test":
             return None

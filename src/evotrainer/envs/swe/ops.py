@@ -20,7 +20,7 @@ class StopError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
+class LineOp:
     """`line` holds {k} where it has a constant; `apply(x, k)` is its meaning, written apart from the line."""
 
     phrase: str
@@ -37,34 +37,34 @@ def _stop_if(condition: bool, x: int) -> int:
     return x
 
 
-OPS: dict[str, Op] = {
-    "add": Op("add {k}", "x = x + {k}", lambda x, k: x + k, (1, 9)),
-    "sub": Op("subtract {k}", "x = x - {k}", lambda x, k: x - k, (1, 9)),
-    "rsub": Op("subtract from {k}", "x = {k} - x", lambda x, k: k - x, (3, 30)),
-    "mul": Op("multiply by {k}", "x = x * {k}", lambda x, k: x * k, (2, 9)),
-    "mod": Op("take modulo {k}", "x = x % {k}", lambda x, k: x % k, (2, 9)),
-    "div": Op("floor divide by {k}", "x = x // {k}", lambda x, k: x // k, (2, 5)),
-    "cap": Op("cap at {k}", "x = min(x, {k})", lambda x, k: min(x, k), (3, 30)),
-    "floor": Op("at least {k}", "x = max(x, {k})", lambda x, k: max(x, k), (1, 9)),
-    "neg": Op("negate", "x = -x", lambda x, k: -x),
-    "sq": Op("square", "x = x * x", lambda x, k: x * x),
-    "abs": Op("absolute value", "x = abs(x)", lambda x, k: abs(x)),
-    "below": Op("zero below {k}", "if x < {k}: return 0", lambda x, k: _stop_if(x < k, x), (1, 12), guard=True),
-    "upto": Op("zero up to {k}", "if x <= {k}: return 0", lambda x, k: _stop_if(x <= k, x), (1, 12), guard=True),
-    "above": Op("zero above {k}", "if x > {k}: return 0", lambda x, k: _stop_if(x > k, x), (3, 15), guard=True),
-    "from": Op("zero from {k}", "if x >= {k}: return 0", lambda x, k: _stop_if(x >= k, x), (3, 15), guard=True),
+OPS: dict[str, LineOp] = {
+    "add": LineOp("add {k}", "x = x + {k}", lambda x, k: x + k, (1, 9)),
+    "sub": LineOp("subtract {k}", "x = x - {k}", lambda x, k: x - k, (1, 9)),
+    "rsub": LineOp("subtract from {k}", "x = {k} - x", lambda x, k: k - x, (3, 30)),
+    "mul": LineOp("multiply by {k}", "x = x * {k}", lambda x, k: x * k, (2, 9)),
+    "mod": LineOp("take modulo {k}", "x = x % {k}", lambda x, k: x % k, (2, 9)),
+    "div": LineOp("floor divide by {k}", "x = x // {k}", lambda x, k: x // k, (2, 5)),
+    "cap": LineOp("cap at {k}", "x = min(x, {k})", lambda x, k: min(x, k), (3, 30)),
+    "floor": LineOp("at least {k}", "x = max(x, {k})", lambda x, k: max(x, k), (1, 9)),
+    "neg": LineOp("negate", "x = -x", lambda x, k: -x),
+    "sq": LineOp("square", "x = x * x", lambda x, k: x * x),
+    "abs": LineOp("absolute value", "x = abs(x)", lambda x, k: abs(x)),
+    "below": LineOp("zero below {k}", "if x < {k}: return 0", lambda x, k: _stop_if(x < k, x), (1, 12), guard=True),
+    "upto": LineOp("zero up to {k}", "if x <= {k}: return 0", lambda x, k: _stop_if(x <= k, x), (1, 12), guard=True),
+    "above": LineOp("zero above {k}", "if x > {k}: return 0", lambda x, k: _stop_if(x > k, x), (3, 15), guard=True),
+    "from": LineOp("zero from {k}", "if x >= {k}: return 0", lambda x, k: _stop_if(x >= k, x), (3, 15), guard=True),
 }
-BROKEN: dict[str, Op] = {
-    "rmod": Op("", "x = {k} % x", lambda x, k: k % x, (2, 9)),
-    "rdiv": Op("", "x = {k} // x", lambda x, k: k // x, (2, 5)),
-    "radd": Op("", "x = {k} + x", lambda x, k: k + x, (3, 30)),
-    "double": Op("", "x = x + x", lambda x, k: x + x),
+BROKEN: dict[str, LineOp] = {
+    "rmod": LineOp("", "x = {k} % x", lambda x, k: k % x, (2, 9)),
+    "rdiv": LineOp("", "x = {k} // x", lambda x, k: k // x, (2, 5)),
+    "radd": LineOp("", "x = {k} + x", lambda x, k: k + x, (3, 30)),
+    "double": LineOp("", "x = x + x", lambda x, k: x + x),
 }
 EVERY = OPS | BROKEN
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OpLine:
     """One line: an operation of `EVERY` and its constant (0 where it has none)."""
 
     op: str
@@ -79,7 +79,7 @@ class Step:
         return EVERY[self.op].phrase.replace("{k}", str(self.k))
 
 
-def evaluate(steps: Sequence[Step], x: int) -> int:
+def evaluate(steps: Sequence[OpLine], x: int) -> int:
     """Meaning of the steps, in order; ZeroDivisionError where a broken line divides by zero."""
     try:
         for s in steps:

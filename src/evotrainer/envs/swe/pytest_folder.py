@@ -12,7 +12,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from evotrainer.errors import TaskSetError
-from evotrainer.sandbox.interpreter import _cache_root
+from evotrainer.sandbox.interpreter import cache_root
 
 _NEEDED = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 PLACE = "/opt/pytest"
@@ -28,7 +28,7 @@ def pytest_folder() -> Path:
             f"{error.name} is not installed: pip install pytest, name an interpreter that has it (environment.python), "
             'or use environment.tests = "unittest"'
         ) from None
-    root = _cache_root()
+    root = cache_root()
     target = root / "-".join(["pytest", sys.implementation.cache_tag or "py", *(d.version for d in found)])
     if target.is_dir():
         return target

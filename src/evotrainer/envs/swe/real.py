@@ -17,7 +17,7 @@ from evotrainer.envs.swe.grading import control_changed, own_visible, taken
 from evotrainer.envs.swe.real_runner import calls_passed, named_tests, run_tests
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, Isolation, ShellPool, packed
 from evotrainer.envs.swe.strict_tests import strict, with_equality
-from evotrainer.envs.swe.world import CHANGING, Action, Commit, Grade, Observation, Repo, TestResult
+from evotrainer.envs.swe.world import CHANGING, Commit, Grade, Observation, ParsedAction, Repo, TestResult
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellFileError, ShellLimits
 
@@ -88,10 +88,10 @@ class RealWorld:
         entries = {e.path: e for e in handle.shell.tree(contents=contents)}
         return Texts(entries) if contents else Texts(entries, handle.shell)
 
-    def act(self, handles: Sequence[RealHandle], actions: Sequence[Action]) -> list[Observation]:
+    def act(self, handles: Sequence[RealHandle], actions: Sequence[ParsedAction]) -> list[Observation]:
         return [self._act(h, a) for h, a in zip(handles, actions, strict=True)]
 
-    def _act(self, handle: RealHandle, action: Action) -> Observation:
+    def _act(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if handle.fault is None:
             try:
                 return self.do(handle, action)
@@ -101,7 +101,7 @@ class RealWorld:
                 handle.fault = str(error)
         return Observation(tools.FAULT, ok=False, fault=handle.fault)
 
-    def do(self, handle: RealHandle, action: Action) -> Observation:
+    def do(self, handle: RealHandle, action: ParsedAction) -> Observation:
         """One action on a shell that works."""
         if action.tool == "submit":
             return Observation(tools.SUBMITTED, done=True)
@@ -122,7 +122,7 @@ class RealWorld:
         results, _ = run_tests(handle.shell, named_tests(tree))
         return Observation(tools.tests_text(results))
 
-    def _change(self, handle: RealHandle, action: Action) -> Observation:
+    def _change(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if handle.protected and self.is_test(handle.repo, action.path):
             return Observation(tools.PROTECTED, ok=False)
         new = self.changed(self.tree(handle, contents=False), action)
@@ -131,11 +131,11 @@ class RealWorld:
         handle.shell.write({f"repo/{action.path}": new})
         return Observation(tools.DONE)
 
-    def changed(self, files: Mapping[str, str], action: Action) -> str | Observation:
+    def changed(self, files: Mapping[str, str], action: ParsedAction) -> str | Observation:
         """`tools.changed`."""
         return tools.changed(files, action)
 
-    def _history(self, handle: RealHandle, action: Action) -> Observation:
+    def _history(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if action.tool == "git log":
             said = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
             commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(said)]
@@ -266,7 +266,8 @@ def overlaid(files: Mapping[str, Entry], ours: Mapping[str, Entry]) -> dict[str,
 
 
 def cleaned(left: Mapping[str, Entry], base: Mapping[str, Entry], repo: Repo) -> dict[str, Entry]:
-    """A policy's tree without test files, with the base's control files, and without anything that is no file or link."""
+    """A policy's tree without test files, with the base's control files,
+    and without anything that is no file or link."""
     files = {p: e for p, e in left.items() if e.kind in ("f", "l") and taken(repo, p)}
     return overlaid(files, {p: e for p, e in base.items() if is_control(p)})
 

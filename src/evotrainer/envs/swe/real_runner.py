@@ -21,7 +21,7 @@ from evotrainer.envs.swe.world import HiddenCall, TestResult
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.answers import loads
 from evotrainer.sandbox.shell import EpisodeShell
-from evotrainer.sandbox.values import ANSWER_NODES, Budget, decode, encode, same
+from evotrainer.sandbox.values import ANSWER_NODES, NodeLimit, decode, encode, same
 
 IDLE_S = 5.0
 """Seconds in which a test file used no processor time at all."""
@@ -287,7 +287,7 @@ def _call_values(answer: Any, n: int) -> list[Any]:
     if len(answer[1]) != n:
         return nothing
     out: list[Any] = []
-    budget = Budget(ANSWER_NODES)
+    budget = NodeLimit(ANSWER_NODES)
     for item in answer[1]:
         try:
             out.append([decode(item[0], budget=budget)] if isinstance(item, list) and len(item) == 1 else [])

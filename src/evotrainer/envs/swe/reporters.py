@@ -1,8 +1,8 @@
 """Programs that run pytest or unittest inside a shell and report each test as it ends, behind a mark.
 
-What they hold is in closures, in no module: the code under test shares their process, but finds no name to change. What it
-changes in the test runner's own functions is seen, and from then on no test counts. Standard input: the mark. Standard
-output: a line per ended test, `<mark><0 or 1><name in hex>`; a test passed when it has lines and all say 1.
+What they hold is in closures, in no module: the code under test shares their process, but finds no name to change. What
+it changes in the test runner's own functions is seen, and from then on no test counts. Standard input: the mark.
+Standard output: a line per ended test, `<mark><0 or 1><name in hex>`; a test passed when it has lines and all say 1.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def start():
         return True
 
     def told(name, good):
-        data = b"\\n" + mark + (b"1" if good and as_it_was() else b"0") + strings.encode(name, "utf-8", "replace").hex().encode() + b"\\n"
+        said = b"1" if good and as_it_was() else b"0"
+        data = b"\\n" + mark + said + strings.encode(name, "utf-8", "replace").hex().encode() + b"\\n"
         while data:
             data = data[write(out, data):]
 
@@ -103,7 +104,8 @@ def main():
             name, outcome = report.nodeid, report.outcome
             if call.when != "call" and outcome == "passed":
                 return
-            expected = outcome == "skipped" and hasattr(report, "wasxfail") and item.get_closest_marker("xfail") is not None
+            expected = outcome == "skipped" and hasattr(report, "wasxfail")
+            expected = expected and item.get_closest_marker("xfail") is not None
             told(name, expected or (outcome == "passed" and call.excinfo is None))
 
         def pytest_collectreport(self, report):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evotrainer.envs.swe.world import CHANGING, Action, Grade, Observation, Repo
+from evotrainer.envs.swe.world import CHANGING, Grade, Observation, ParsedAction, Repo
 
 FULL_TURNS = 12
 """Turns at which brevity is 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SweRewardInput:
     """What a component sees: the repository, what was done, and how it stands."""
 
     repo: Repo
-    actions: Sequence[Action]
+    actions: Sequence[ParsedAction]
     observations: Sequence[Observation]
     grade: Grade
     submitted: bool
@@ -26,46 +26,46 @@ class Attempt:
         return sum(self.grade.hidden.get(i, False) for i in ids) / len(ids) if ids else None
 
 
-Component = Callable[[Attempt], float | None]
+Component = Callable[[SweRewardInput], float | None]
 
 
-def hidden(a: Attempt) -> float | None:
+def hidden(a: SweRewardInput) -> float | None:
     """1 when the episode was submitted and every hidden test passes."""
     return float(a.submitted and f2p_frac(a) == 1.0 and p2p_frac(a) in (None, 1.0))
 
 
-def visible(a: Attempt) -> float | None:
+def visible(a: SweRewardInput) -> float | None:
     """1 when the episode was submitted and the repository's tests pass as the policy left them."""
     return float(a.submitted and a.grade.own_visible)
 
 
-def f2p_frac(a: Attempt) -> float | None:
+def f2p_frac(a: SweRewardInput) -> float | None:
     """Share of the hidden tests that failed before and pass now."""
     return a.passed(a.repo.fail_to_pass)
 
 
-def p2p_frac(a: Attempt) -> float | None:
+def p2p_frac(a: SweRewardInput) -> float | None:
     """Share of the hidden tests that passed before and still do."""
     return a.passed(a.repo.pass_to_pass)
 
 
-def visible_frac(a: Attempt) -> float | None:
+def visible_frac(a: SweRewardInput) -> float | None:
     """Share of the repository's own tests that pass, with its own test files put back."""
     tests = a.grade.visible
     return sum(tests.values()) / len(tests) if tests else None
 
 
-def progress(a: Attempt) -> float | None:
+def progress(a: SweRewardInput) -> float | None:
     """Hidden tests mended minus hidden tests broken, as shares; at least 0."""
     return max(0.0, (f2p_frac(a) or 0.0) - (1.0 - (1.0 if (kept := p2p_frac(a)) is None else kept)))
 
 
-def submitted(a: Attempt) -> float | None:
+def submitted(a: SweRewardInput) -> float | None:
     """1 when the episode ended with submit."""
     return float(a.submitted)
 
 
-def tested(a: Attempt) -> float | None:
+def tested(a: SweRewardInput) -> float | None:
     """1 when tests ran after the last edit, before submit; None without an edit."""
     edits = [i for i, (x, o) in enumerate(zip(a.actions, a.observations, strict=True)) if x.tool in CHANGING and o.ok]
     if not edits:
@@ -73,32 +73,32 @@ def tested(a: Attempt) -> float | None:
     return float(any(x.tool == "test" for x in a.actions[edits[-1] :]))
 
 
-def no_tool_errors(a: Attempt) -> float | None:
+def no_tool_errors(a: SweRewardInput) -> float | None:
     """Share of the actions that worked."""
     return sum(o.ok for o in a.observations) / len(a.observations) if a.observations else None
 
 
-def located(a: Attempt) -> float | None:
+def located(a: SweRewardInput) -> float | None:
     """1 when some edit touched a file that the fix changes."""
     return float(any(x.path in a.repo.gold for x, o in zip(a.actions, a.observations, strict=True) if _edit(x, o)))
 
 
-def edited(a: Attempt) -> float | None:
+def edited(a: SweRewardInput) -> float | None:
     """1 when some edit worked."""
     return float(any(_edit(x, o) for x, o in zip(a.actions, a.observations, strict=True)))
 
 
-def tests_kept(a: Attempt) -> float | None:
+def tests_kept(a: SweRewardInput) -> float | None:
     """1 when the repository's test files are as they were."""
     return float(not a.grade.tests_changed)
 
 
-def brevity(a: Attempt) -> float | None:
+def brevity(a: SweRewardInput) -> float | None:
     """1 minus turns over 12, at least 0; 0 where nothing was submitted."""
     return max(0.0, 1.0 - len(a.actions) / FULL_TURNS) if a.submitted else 0.0
 
 
-def _edit(action: Action, observation: Observation) -> bool:
+def _edit(action: ParsedAction, observation: Observation) -> bool:
     return action.tool in CHANGING and observation.ok
 
 

@@ -1,7 +1,7 @@
 """The program that runs a repository's tests inside the sandbox: modules are built from texts, nothing is written.
 
-What it answers is the policy's claim: visible tests may be forged by code that runs beside them, as in any checkout. Hidden
-tests are calls whose values are compared outside.
+What it answers is the policy's claim: visible tests may be forged by code that runs beside them, as in any checkout.
+Hidden tests are calls whose values are compared outside.
 """
 
 from __future__ import annotations

@@ -199,9 +199,9 @@ class _Asserts(ast.NodeTransformer):
 def strict(text: str, known: Set[str] = frozenset()) -> str:
     """The same tests, where `==` and `in` of an assert also ask whether the equality may be believed.
 
-    It may between plain types, between plain values and the library's classes of values, between objects of one class, of
-    classes named in `known`, and with what the test makes by `approx` or `ANY`; and only of an object that does not equal
-    other values as well. A text that does not parse is returned as it is.
+    It may between plain types, between plain values and the library's classes of values, between objects of one class,
+    of classes named in `known`, and with what the test makes by `approx` or `ANY`; and only of an object that does not
+    equal other values as well. A text that does not parse is returned as it is.
     """
     try:
         tree = ast.parse(text)

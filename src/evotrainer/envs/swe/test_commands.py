@@ -1,7 +1,8 @@
 """Running the tests of real repositories inside a shell, and reading which of them passed.
 
-pytest and unittest run under a reporter of ours (`reporters.py`), whose lines begin with a mark that the code under test is
-not told; of other commands the log is read (pytest's `-rA` summary, unittest's `-v` lines), which that code can forge.
+pytest and unittest run under a reporter of ours (`reporters.py`), whose lines begin with a mark that the code under
+test is not told; of other commands the log is read (pytest's `-rA` summary, unittest's `-v` lines), which that code can
+forge.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evotrainer.envs.swe.reporters import PYTEST, UNITTEST
-from evotrainer.sandbox.shell import EpisodeShell, Ran
+from evotrainer.sandbox.shell import CommandResult, EpisodeShell
 
 _SUMMARY = re.compile(r"^=+ short test summary info =+$", re.MULTILINE)
 _PYTEST_LINE = re.compile(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) (\S.*?)(?: - .*)?$", re.MULTILINE)
@@ -21,8 +22,8 @@ _UNITTEST_LINE = re.compile(
     r"^(\w+) \(([\w.]+)\)(?:\n.*?)? \.\.\. (ok|FAIL|ERROR|skipped|expected failure)", re.MULTILINE
 )
 OPTIONS = ("-s", "-B")
-"""Of the interpreter, beside a `sys.path` of its own and an environment that holds nothing of the policy's: what `-I` does, which
-would let the hash seed go."""
+"""Of the interpreter, beside a `sys.path` of its own and an environment that holds nothing of the policy's: what
+`-I` does, which would let the hash seed go."""
 ENVIRONMENT: Mapping[str, str] = {
     "PYTHONHASHSEED": "0",
     "PYTHONNOUSERSITE": "1",
@@ -47,10 +48,10 @@ class TestCommand:
     plugins: tuple[str, ...] = ()
     """Plug-ins of pytest to load, by module; no other one is."""
 
-    def run(self, shell: EpisodeShell, files: Sequence[str]) -> tuple[dict[str, bool], Ran]:
+    def run(self, shell: EpisodeShell, files: Sequence[str]) -> tuple[dict[str, bool], CommandResult]:
         """Test id -> passed, and the run itself. Nothing runs where `files` is empty."""
         if not files:  # pytest would look for tests of its own
-            return {}, Ran(0, b"", b"", False, 0.0, False)
+            return {}, CommandResult(0, b"", b"", False, 0.0, False)
         mark = f"<{secrets.token_hex(16)}>"
         python = self.python or shell.python
         own = ":".join(self.path)
@@ -69,7 +70,7 @@ class TestCommand:
         return parse_log(ran.text), ran
 
 
-def _marked(ran: Ran, mark: str) -> dict[str, bool]:
+def _marked(ran: CommandResult, mark: str) -> dict[str, bool]:
     """Test id -> did every report of it say that it passed?"""
     found: dict[str, bool] = {}
     for good, name in re.findall(re.escape(mark) + r"([01])([0-9a-f]*)\n", ran.text):
@@ -79,7 +80,8 @@ def _marked(ran: Ran, mark: str) -> dict[str, bool]:
 
 
 def parse_log(text: str) -> dict[str, bool]:
-    """Results in a log of `pytest -rA` (its last summary) or `unittest -v`; a test that is named twice must pass twice."""
+    """Results in a log of `pytest -rA` (its last summary) or `unittest -v`;
+    a test that is named twice must pass twice."""
     found: dict[str, bool] = {}
     heads = list(_SUMMARY.finditer(text))
     if heads:

@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evotrainer.envs.swe.world import Action, Commit, Observation, Repo, TestResult, ToolName
+from evotrainer.envs.swe.world import Commit, Observation, ParsedAction, Repo, TestResult, ToolName
 from evotrainer.errors import TaskSetError
 
 MAX_FILES = 64
@@ -68,39 +68,40 @@ DONE = "ok"
 SUBMITTED = "submitted"
 
 
-def parse(text: str) -> Action:
-    """The action in a policy's text: its first line is the command, further lines are text of edit, insert and write."""
+def parse(text: str) -> ParsedAction:
+    """The action in a policy's text: its first line is the command, further lines are text of edit,
+    insert and write."""
     head, _, rest = text.strip("\n").partition("\n")
     head = head.strip().removeprefix("$ ")
     if head in _PLAIN:
-        return Action(_PLAIN[head])
+        return ParsedAction(_PLAIN[head])
     tool, _, args = head.partition(" ")
     if tool == "git":
         return _git(args)
     if tool == "cat":
-        return Action("cat", args) if _PATH.fullmatch(args) else _invalid(USAGE)
+        return ParsedAction("cat", args) if _PATH.fullmatch(args) else _invalid(USAGE)
     if tool == "grep":
-        return Action("grep", text=args) if args.strip() else _invalid(USAGE)
+        return ParsedAction("grep", text=args) if args.strip() else _invalid(USAGE)
     if tool == "write":
-        return Action("write", args, text=rest) if _PATH.fullmatch(args) else _invalid(USAGE)
+        return ParsedAction("write", args, text=rest) if _PATH.fullmatch(args) else _invalid(USAGE)
     if tool in ("edit", "insert", "delete"):
         return _lines(tool, args, rest)
     return _invalid(UNKNOWN)
 
 
-def _invalid(error: str) -> Action:
-    return Action("invalid", error=error)
+def _invalid(error: str) -> ParsedAction:
+    return ParsedAction("invalid", error=error)
 
 
-def _git(args: str) -> Action:
+def _git(args: str) -> ParsedAction:
     verb, _, rev = args.partition(" ")
     if verb != "show":
         return _invalid(UNKNOWN)
     m = _REVISION.fullmatch(rev)
-    return Action("git show", back=int(m[1] or 0)) if m else _invalid(NO_REVISION)
+    return ParsedAction("git show", back=int(m[1] or 0)) if m else _invalid(NO_REVISION)
 
 
-def _lines(tool: str, args: str, rest: str) -> Action:
+def _lines(tool: str, args: str, rest: str) -> ParsedAction:
     path, _, more = args.partition(" ")
     where, blank, text = more.partition(" ")
     m = _LINES.fullmatch(where)
@@ -108,7 +109,7 @@ def _lines(tool: str, args: str, rest: str) -> Action:
         return _invalid(USAGE)
     first, last = int(m[1]), int(m[2] or m[1])
     name: ToolName = "edit" if tool == "edit" else "insert" if tool == "insert" else "delete"
-    return Action(name, path, first, last, text + ("\n" + rest if rest and blank else ""))
+    return ParsedAction(name, path, first, last, text + ("\n" + rest if rest and blank else ""))
 
 
 def names(files: Mapping[str, str]) -> str:
@@ -133,7 +134,7 @@ def matches(files: Mapping[str, str], word: str) -> str:
 
 
 def changed(
-    files: Mapping[str, str], action: Action, max_files: int = MAX_FILES, max_file: int = MAX_FILE
+    files: Mapping[str, str], action: ParsedAction, max_files: int = MAX_FILES, max_file: int = MAX_FILE
 ) -> str | Observation:
     """New text of `action.path` after edit, insert, delete or write; an Observation where that cannot be done.
 
@@ -235,14 +236,16 @@ def _file_patch(path: str, a: str | None, b: str | None) -> str:
 
 
 def _git_lines(text: str, unended: str = "") -> list[str]:
-    """Lines as git and Python see them, which end at a line feed and nowhere else; `unended` after a last one without."""
+    """Lines as git and Python see them, which end at a line feed and nowhere else;
+    `unended` after a last one without."""
     lines = text.split("\n")
     last = lines.pop()
     return [*lines, last + unended] if last else lines
 
 
 def _quoted(name: str) -> str:
-    """A name as git writes it with `core.quotePath` off: between quotes where it holds one, a backslash or a control."""
+    """A name as git writes it with `core.quotePath` off: between quotes where it holds one,
+    a backslash or a control."""
     raw = "".join(_ESCAPES.get(c) or _octal(c) for c in name)
     return name if raw == name else f'"{raw}"'
 
@@ -311,7 +314,9 @@ def clipped(text: str, ok: bool = True) -> Observation:
     return Observation(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 4] + "\n...", ok=ok)
 
 
-def looked(action: Action, files: Mapping[str, str], base: Mapping[str, str], commits: Sequence[Commit]) -> Observation:
+def looked(
+    action: ParsedAction, files: Mapping[str, str], base: Mapping[str, str], commits: Sequence[Commit]
+) -> Observation:
     """What every action prints that only looks: all but edits, `test` and `submit`.
 
     files: the working tree; base: the tree at the start; commits: `commits_shown`.

@@ -1,7 +1,7 @@
 """What a repository task is, and what every world that runs one does. Worlds: `memory.py` (files in memory), `real.py`.
 
-Texts are made by `tools.py`, graded files chosen by `grading.py`: both worlds print and grade the same, except for code that looks
-at its surroundings (docs/domains/swe.md, Worlds). Here only the contract.
+Texts are made by `tools.py`, graded files chosen by `grading.py`: both worlds print and grade the same, except for code
+that looks at its surroundings (docs/domains/swe.md, Worlds). Here only the contract.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Repo:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ParsedAction:
     """One action of the policy, parsed by `tools.parse`."""
 
     tool: ToolName
@@ -99,7 +99,8 @@ class Action:
     last: int = 0
     """Last line, inclusive."""
     text: str = ""
-    """Word of grep; new lines (joined by newlines, no final one) of edit, insert, write; command line of bash (instances)."""
+    """Word of grep; new lines (joined by newlines, no final one) of edit, insert, write;
+    command line of bash (instances)."""
     back: int = 0
     """k of `git show HEAD~k`: 0 is the newest commit that the history shows."""
     error: str = ""
@@ -146,7 +147,8 @@ class Grade:
     visible: Mapping[str, bool]
     """Every test of the repository's own (canonical) visible files -> passed."""
     own_visible: bool
-    """Do the visible test files pass as the policy left them (`grading.own_visible`)? What a trusting grader would read."""
+    """Do the visible test files pass as the policy left them
+    (`grading.own_visible`)? What a trusting grader would read."""
     tests_changed: tuple[str, ...]
     """Visible test files whose text the policy changed or removed, sorted."""
     patch: str
@@ -160,7 +162,8 @@ class Grade:
     forged: tuple[str, ...] = ()
     """Tests that must fail and were reported as passed (`decoys.py`): nothing graded inside counts."""
     flip: Mapping[str, str] | None = None
-    """A grading canary flipped (`canary.py`): what it showed (`flip`), and the fate of this grade (void, culprit, graded again)."""
+    """A grading canary flipped (`canary.py`): what it showed (`flip`), and the fate of this grade
+    (void, culprit, graded again)."""
 
 
 class Handle(Protocol):
@@ -174,13 +177,13 @@ class World(Protocol):
 
     knobs: `history` (scrubbed, full), `tests` (protected, writable), `visible_tests` (shown, hidden). With `scrubbed`
     `git log` and `git show` reach `history` only, and `open` raises TaskSetError where anything newer than the base is
-    reachable. With `full` they reach `future` as well: HEAD~0 is the fix; the working tree is the base all the same, and
-    `git diff`, `git status` and the patch compare with the base.
+    reachable. With `full` they reach `future` as well: HEAD~0 is the fix; the working tree is the base all the same,
+    and `git diff`, `git status` and the patch compare with the base.
     """
 
     def open(self, repo: Repo, knobs: Mapping[str, Any]) -> Handle: ...
 
-    def act(self, handles: Sequence[Any], actions: Sequence[Action]) -> list[Observation]:
+    def act(self, handles: Sequence[Any], actions: Sequence[ParsedAction]) -> list[Observation]:
         """One action per handle, in order; handles are distinct. Tests of all handles run together."""
         ...
 

@@ -4,42 +4,36 @@
     <url>/<key>/trials/<trial>/blobs/<sha256>        a trial's own files
     <url>/<key>/trials/<trial>/a00002-000007.json    snapshot 7 of attempt 2: which file has which content
 
-A snapshot is never overwritten and carries its own checksum: a torn or half-uploaded one is passed over for the one before.
+A snapshot is never overwritten and carries its own checksum:
+a torn or half-uploaded one is passed over for the one before.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from evotrainer.errors import ConfigError, IntegrityError, MissingDependencyError, StoreError
 from evotrainer.records.durable import sha256_file
-from evotrainer.records.reading import LOCK
 
 T = TypeVar("T")
 TRIES = 4
 """Tries of one transfer; the waits between them double from half a second."""
 KEPT = 2
 """Snapshots of a running attempt that stay; older ones and their blobs go."""
-GROWING = ("tail.log", "log.txt")
-"""Files that are only appended to: what they hold when they are looked at is a consistent state."""
-PASSING = ("lock", LOCK, "places.json", "probe.tmp")
-"""Files that belong to a process, not to the trial."""
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TreeFile:
     """One file: its path relative to the root of its tree, SHA-256, bytes."""
 
     path: str
@@ -54,7 +48,7 @@ class Snapshot:
     attempt: int
     number: int
     final: bool
-    items: tuple[Item, ...]
+    items: tuple[TreeFile, ...]
 
     @property
     def name(self) -> str:
@@ -76,7 +70,7 @@ class Snapshot:
             body = json.loads(text)
             if body.pop("seal") != _seal(body):
                 return None
-            return cls(body["attempt"], body["number"], body["final"], tuple(Item(*i) for i in body["items"]))
+            return cls(body["attempt"], body["number"], body["final"], tuple(TreeFile(*i) for i in body["items"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -109,7 +103,8 @@ def check_protocol(url: str) -> None:
 
 
 class Artifacts:
-    """One run's place below an fsspec URL. Raises ConfigError for an URL nobody can open, StoreError for failed transfers."""
+    """One run's place below an fsspec URL. Raises ConfigError for an URL nobody can open,
+    StoreError for failed transfers."""
 
     def __init__(self, url: str, key: str, options: Mapping[str, Any] | None = None) -> None:
         try:
@@ -122,8 +117,9 @@ class Artifacts:
             self.fs, root = fsspec.core.url_to_fs(url, **(options or {}))
         except (ImportError, ValueError, TypeError, OSError) as e:
             raise ConfigError(
-                f"executor.options.artifacts {url!r} cannot be opened: {e}; give an fsspec URL such as s3://bucket/folder "
-                "and install its file system (s3fs, gcsfs, ...) on driver and nodes"
+                f"executor.options.artifacts {url!r} cannot be opened: {e}; "
+                "give an fsspec URL such as s3://bucket/folder and install its file system (s3fs, gcsfs, ...) "
+                "on driver and nodes"
             ) from None
         self.url, self.root = url, f"{root.rstrip('/')}/{key}"
         self._folders: set[str] = set()
@@ -140,8 +136,8 @@ class Artifacts:
             except Exception as e:  # file systems raise errors of many libraries
                 if not left:
                     raise StoreError(
-                        f"artifacts {self.url}: cannot {what}: {type(e).__name__}: {e}; check the address, credentials and "
-                        "free space, then resume"
+                        f"artifacts {self.url}: cannot {what}: {type(e).__name__}: {e}; check the address, "
+                        "credentials and free space, then resume"
                     ) from e
                 time.sleep(0.5 * 2 ** (TRIES - 1 - left))
         raise AssertionError
@@ -166,7 +162,7 @@ class Artifacts:
         self._go(f"write {to}", lambda: self.fs.put_file(str(source), to))
         return size
 
-    def _get(self, path: str, item: Item, to: Path) -> None:
+    def _get(self, path: str, item: TreeFile, to: Path) -> None:
         """Download to `to` and check; IntegrityError where it is not what was uploaded."""
         to.parent.mkdir(parents=True, exist_ok=True)
         self._go(f"read {path}", lambda: self.fs.get_file(path, str(to)))
@@ -177,11 +173,11 @@ class Artifacts:
 
     # what trials need -------------------------------------------------------------------------------------------------
 
-    def put_inputs(self, files: Mapping[Item, Path]) -> int:
+    def put_inputs(self, files: Mapping[TreeFile, Path]) -> int:
         """Upload what is not there yet; returns the bytes sent."""
         return sum(self._put(p, f"{self.root}/inputs/{i.sha256}", i.size) for i, p in files.items())
 
-    def get_inputs(self, items: Sequence[Item], to: Path) -> None:
+    def get_inputs(self, items: Sequence[TreeFile], to: Path) -> None:
         """The tree below `to`; a tree that is there already is complete, since it appears by a rename."""
         if to.exists():
             return
@@ -206,7 +202,8 @@ class Artifacts:
         return f"{self.root}/trials/{trial}"
 
     def put_snapshot(self, trial: str, snapshot: Snapshot, files: Mapping[str, Path]) -> int:
-        """Upload the blobs, then the snapshot that names them; `files`: path -> where it lies. Returns the bytes sent."""
+        """Upload the blobs, then the snapshot that names them; `files`: path -> where it lies.
+        Returns the bytes sent."""
         at = self._trial(trial)
         sent = sum(self._put(files[i.path], f"{at}/blobs/{i.sha256}", i.size) for i in snapshot.items)
         self._folder(at)
@@ -306,82 +303,3 @@ def _below(root: Path, path: str) -> Path:
 def own_folders(trial: str) -> tuple[str, ...]:
     """A trial's folders in a run folder."""
     return (f"rollouts/{trial}", f"sealed/{trial}", f"trials/{trial}")
-
-
-def _identity(name: str, s: os.stat_result) -> tuple[int, int, int]:
-    if name == "heartbeat":
-        return (0, 0, 0)
-    return (s.st_ino, 0, 0) if name in GROWING else (s.st_ino, s.st_size, s.st_mtime_ns)
-
-
-@dataclass(slots=True)
-class Photographer:
-    """Takes consistent copies of a trial's files while the trial writes them: hard links, appended files by length.
-
-    The checkpoint is taken before the rollouts: those a resume would store again are known by their ids, those before the
-    checkpoint must not lack.
-    """
-
-    run_dir: Path
-    trial: str
-    known: dict[tuple[int, int, int], str] = field(default_factory=dict)
-    """(inode, bytes, ns of the last change) -> SHA-256 of files that do not grow."""
-
-    def take(self, to: Path) -> dict[str, Path]:
-        """Path relative to the run folder -> copy below `to`. StoreError where the files never hold still."""
-        for _ in range(20):
-            shutil.rmtree(to, ignore_errors=True)
-            before = self.listing()
-            try:
-                taken = {
-                    path: self._copy(path, to) for path in sorted(before, key=lambda p: not p.startswith("trials/"))
-                }
-            except FileNotFoundError:  # a checkpoint was replaced meanwhile
-                time.sleep(0.05)
-                continue
-            if self.listing() == before:
-                return taken
-            time.sleep(0.05)
-        raise StoreError(f"trial {self.trial}: its files change too fast to be copied; raise run.checkpoint_every")
-
-    def listing(self) -> dict[str, tuple[int, int, int]]:
-        """Identity of every file; what only grows, or is replaced at every step, has none."""
-        out: dict[str, tuple[int, int, int]] = {}
-        for folder in own_folders(self.trial):
-            for at, below, names in os.walk(self.run_dir / folder):  # passes over a folder that goes meanwhile
-                below[:] = [b for b in below if not b.startswith(".")]
-                for name in names:
-                    if name in PASSING or name.endswith(".tmp") or name.startswith("."):
-                        continue
-                    p = Path(at) / name
-                    with contextlib.suppress(FileNotFoundError):
-                        s = p.lstat()
-                        if stat.S_ISREG(s.st_mode):
-                            out[str(p.relative_to(self.run_dir))] = _identity(name, s)
-        return out
-
-    def _copy(self, path: str, to: Path) -> Path:
-        source, target = self.run_dir / path, to / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.name in GROWING:
-            shutil.copyfile(source, target)
-        else:
-            try:
-                os.link(source, target)
-            except FileNotFoundError:
-                raise
-            except OSError:  # no hard links here
-                shutil.copyfile(source, target)
-        return target
-
-    def items(self, files: Mapping[str, Path]) -> tuple[Item, ...]:
-        """The files with checksums; those that did not change since are not read again."""
-        out = []
-        for path, p in sorted(files.items()):
-            s = p.stat()
-            key = (s.st_ino, s.st_size, s.st_mtime_ns)
-            sha = self.known.get(key) or sha256_file(p)
-            if p.name not in GROWING:
-                self.known[key] = sha
-            out.append(Item(path, sha, s.st_size))
-        return tuple(out)

@@ -1,111 +1,33 @@
-"""What stands by a trial on a node: starts the same worker process as the local executor, keeps its files safe, tells how
-it goes, and ends it when nobody asks any more. It runs inside a Ray actor, and knows nothing of Ray.
+"""What stands by a trial on a node: starts the same worker process as the local executor, keeps its files safe, tells
+how it goes, and ends it when nobody asks any more. It runs inside a Ray actor, and knows nothing of Ray.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import platform
-import shutil
 import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any
 
-from evotrainer import __version__
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
 from evotrainer.executors.local import LocalExecutor, Running, end
-from evotrainer.executors.ray.artifacts import KEPT, Artifacts, Item, Photographer, Snapshot
-from evotrainer.executors.ray.path_map import PLACES, Tree
+from evotrainer.executors.path_map import PLACES
+from evotrainer.executors.process import EXIT_BUSY
+from evotrainer.executors.ray.artifacts import Artifacts
+from evotrainer.executors.ray.job import ENDED, NodeJob, Report, versions
+from evotrainer.executors.ray.saver import Saver, owned, sweep
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
-from evotrainer.executors.worker import EXIT_BUSY
 
-STALE_S = 14 * 86400.0
-"""Age at which inputs that another run cached on a node are deleted."""
 LOOK_S = 0.2
 """Seconds between two looks at the trial's process."""
-
-State = Literal["preparing", "running", "finished", "killed", "busy", "expired", "refused", "fault"]
-ENDED = ("finished", "killed", "busy", "expired", "refused", "fault")
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One attempt at one trial, as the driver hands it to a node."""
-
-    key: str
-    """Of the run on this cluster."""
-    run: str
-    spec: str
-    """The specification as JSON."""
-    trial: str
-    attempt: int
-    run_dir: str = ""
-    """The run folder, where nodes and driver share a file system; empty: the artifacts carry the files."""
-    artifacts: str = ""
-    artifacts_options: dict[str, Any] = field(default_factory=dict)
-    inputs: tuple[Tree, ...] = ()
-    heartbeat: str = ""
-    """The last one seen of an earlier attempt: what it used counts."""
-    scratch: str = ""
-    """Folder for a trial's files on the node; empty: the system's folder for temporary files."""
-    env: dict[str, str] = field(default_factory=dict)
-    threads: int = 1
-    lease_s: float = 600.0
-    workers: int = 1
-    """Data-parallel processes."""
-    resources: dict[str, float] = field(default_factory=dict)
-    """CPU and GPU of each process, where there are several."""
-    runtime_env: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-
-    def pack(self) -> dict[str, Any]:
-        """Plain values, that any version reads."""
-        return asdict(self)
-
-    @classmethod
-    def unpack(cls, d: Mapping[str, Any]) -> Job:
-        trees = tuple(Tree(**{**t, "items": tuple(Item(**i) for i in t["items"])}) for t in d["inputs"])
-        return cls(**{**d, "inputs": trees})
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How an attempt goes. `number` rises with every change."""
-
-    trial: str
-    attempt: int
-    number: int = 0
-    state: State = "preparing"
-    node: str = ""
-    heartbeat: str = ""
-    result: str = ""
-    """JSON of TrialFinished, once finished."""
-    error: str = ""
-    kind: str = ""
-    """Name of the error's class, of a fault or refusal."""
-    saved: int = -1
-    """Step of the last checkpoint that is safe outside the node's process."""
-    sent_bytes: int = 0
-    """Bytes uploaded so far."""
-
-    def beat(self) -> Heartbeat | None:
-        with contextlib.suppress(ValueError):
-            return Heartbeat.model_validate_json(self.heartbeat)
-        return None
-
-
-def versions() -> dict[str, str]:
-    """What driver and nodes must agree upon."""
-    return {"evotrainer": __version__, "python": ".".join(platform.python_version_tuple()[:2])}
 
 
 class Lease:
@@ -123,14 +45,14 @@ class Lease:
         return time.monotonic() > self.until
 
 
-class Keeper:
-    """One attempt. The thread that starts the trial's process lives as long as the keeper: the process dies with it.
+class NodeSupervisor:
+    """One attempt. The thread that starts the trial's process lives as long as the supervisor: they die together.
 
-    `start_group`: starts data-parallel processes in place of a single one (`executors.ray`).
+    `start_group`: starts data-parallel processes in place of a single one (`group.py`).
     """
 
     def __init__(
-        self, job: Mapping[str, Any], start_group: Callable[[Job, Path], subprocess.Popen[bytes]] | None = None
+        self, job: Mapping[str, Any], start_group: Callable[[NodeJob, Path], subprocess.Popen[bytes]] | None = None
     ) -> None:
         given = job.get("versions", {})
         mine = versions()
@@ -153,7 +75,7 @@ class Keeper:
                 "executor.options.runtime_env",
             )
         else:
-            self.job = Job.unpack(job)
+            self.job = NodeJob.unpack(job)
         self.thread = threading.Thread(target=self._main, daemon=True)
         self.thread.start()
 
@@ -227,8 +149,8 @@ class Keeper:
             shared = Path(j.run_dir)
             if not (trial_dir(shared, j.trial) / "spec.json").is_file():
                 raise ConfigError(
-                    f"node {self.report.node} does not see the run folder {shared}; put it on a file system that all nodes "
-                    "share, or set executor.options.artifacts to an fsspec URL"
+                    f"node {self.report.node} does not see the run folder {shared}; "
+                    "put it on a file system that all nodes share, or set executor.options.artifacts to an fsspec URL"
                 )
             yield shared
             return
@@ -240,8 +162,8 @@ class Keeper:
             raise StoreError(
                 f"node {self.report.node}: cannot make {base}: {e.strerror}; set executor.options.scratch"
             ) from e
-        _sweep(base)
-        with _owned(base / f"{j.trial}-a{j.attempt}") as own:
+        sweep(base)
+        with owned(base / f"{j.trial}-a{j.attempt}") as own:
             run_dir = own / j.run
             self.artifacts = Artifacts(j.artifacts, j.key, j.artifacts_options)
             self.artifacts.restore(j.trial, run_dir)
@@ -266,7 +188,7 @@ class Keeper:
         if (done := local.result(spec)) is not None:
             return self._finish(run_dir, done.model_dump_json())
         r = self._start(local, spec, folder)
-        saver = Saver(self, run_dir) if not j.run_dir else None
+        saver = self._saver(run_dir) if not j.run_dir else None
         try:
             while r.process.poll() is None and not self._late(local, r):
                 self._look(folder, saver)
@@ -325,8 +247,14 @@ class Keeper:
 
     def _finish(self, run_dir: Path, result: str, saver: Saver | None = None) -> dict[str, Any]:
         if not self.job.run_dir:
-            (saver or Saver(self, run_dir)).save(final=True)
+            (saver or self._saver(run_dir)).save(final=True)
         return {"state": "finished", "result": result}
+
+    def _saver(self, run_dir: Path) -> Saver:
+        def saved(step: int, sent: int) -> None:
+            self.tell(saved=step, sent_bytes=self.report.sent_bytes + sent)
+
+        return Saver(self.job, run_dir, self.artifacts, saved)
 
     def _carry_costs(self, folder: Path) -> None:
         """What earlier attempts used, also after their last checkpoint, counts against the trial's limits."""
@@ -339,101 +267,7 @@ class Keeper:
             write_atomic(folder / "heartbeat", beat.model_dump_json(), durable=False)
 
 
-class Saver:
-    """Uploads a trial's files after each new checkpoint, beside the training."""
-
-    def __init__(self, keeper: Keeper, run_dir: Path) -> None:
-        self.keeper, self.run_dir, self.job = keeper, run_dir, keeper.job
-        self.artifacts: Artifacts = keeper.artifacts
-        self.camera = Photographer(run_dir, self.job.trial)
-        self.number = 0
-        self.kept: list[Snapshot] = []
-        self.seen = self._marks()
-        self.thread: threading.Thread | None = None
-        self.trouble: StoreError | None = None
-
-    def _marks(self) -> frozenset[tuple[str, int, int]]:
-        """What a checkpoint changes: files of the trial's own folder, but for signs of life and words."""
-        passing = ("heartbeat", "log.txt", "error", PLACES)
-        own = f"trials/{self.job.trial}/"
-        return frozenset(
-            (path, inode, changed)
-            for path, (inode, _, changed) in self.camera.listing().items()
-            if path.startswith(own) and not path.endswith(passing)
-        )
-
-    def look(self) -> None:
-        """Begin an upload where there is a new checkpoint and none is under way; StoreError where the last one failed."""
-        if self.thread is not None and self.thread.is_alive():
-            return
-        if self.trouble is not None:
-            raise self.trouble
-        marks = self._marks()
-        if marks != self.seen:
-            self.seen = marks
-            self.thread = threading.Thread(target=self._save, daemon=True)
-            self.thread.start()
-
-    def _save(self) -> None:
-        try:
-            self.save()
-        except StoreError as e:
-            self.trouble = e
-
-    def save(self, final: bool = False) -> None:
-        """Upload one snapshot; older ones of this attempt go."""
-        staged = self.run_dir.parent / "staged"
-        beat = read_heartbeat(trial_dir(self.run_dir, self.job.trial))
-        files = self.camera.take(staged)
-        try:
-            self.number += 1
-            snapshot = Snapshot(self.job.attempt, self.number, final, self.camera.items(files))
-            sent = self.artifacts.put_snapshot(self.job.trial, snapshot, files)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
-        self.kept.append(snapshot)
-        gone, self.kept = self.kept[:-KEPT], self.kept[-KEPT:]
-        self.artifacts.prune(self.job.trial, self.kept, gone)
-        step = beat.step if beat else -1
-        self.keeper.tell(saved=step, sent_bytes=self.keeper.report.sent_bytes + sent)
-
-    def close(self) -> None:
-        """Wait for the upload under way."""
-        if self.thread is not None:
-            self.thread.join()
-
-
 def node_name() -> str:
     """Name of this machine, with the address Ray gave it where it has one of its own."""
     address = os.environ.get("EVOTRAINER_NODE_IP", "")
     return f"{socket.gethostname()} ({address})" if address else socket.gethostname()
-
-
-@contextlib.contextmanager
-def _owned(folder: Path) -> Any:
-    """A scratch folder of this process, gone afterwards."""
-    while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / "lock", "a") as f:
-            fcntl.flock(f, fcntl.LOCK_EX)
-            if not (folder / "lock").exists():  # swept before it was locked
-                continue
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-            return
-
-
-def _sweep(base: Path) -> None:
-    """Delete scratch folders whose process is gone, and what other runs left here long ago."""
-    for other in base.parent.glob("evotrainer-*"):
-        with contextlib.suppress(OSError):
-            old = time.time() - max(p.stat().st_mtime for p in (other, *other.iterdir())) > STALE_S
-            if old and other != base and not any(other.glob("*/lock")):
-                shutil.rmtree(other, ignore_errors=True)
-    for lock in base.glob("*/lock"):
-        f: IO[str]
-        with contextlib.suppress(OSError), open(lock, "a") as f:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock.parent, ignore_errors=True)

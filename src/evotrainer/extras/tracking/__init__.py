@@ -1,4 +1,5 @@
-"""Figures of a run exported to trackers (Trackio, W&B, MLflow, TensorBoard). The ledger stays the truth; off by default.
+"""Figures of a run exported to trackers (Trackio, W&B, MLflow, TensorBoard). The ledger stays the truth;
+off by default.
 
 While a run goes on, a process of its own follows the ledger (`follower.py`): a tracker that fails, hangs or is missing
 cannot stop or change the run. What it did not export, `evotrainer track RUN` exports later; nothing is exported twice.

@@ -101,7 +101,8 @@ class Exporter:
         return written
 
     def live(self, events: Sequence[Event], beats: Mapping[str, Sequence[Point]]) -> None:
-        """Heartbeats of trials that run (or ran until now) that were not exported yet; a step counts once, also after a resume."""
+        """Heartbeats of trials that run (or ran until now) that were not exported yet;
+        a step counts once, also after a resume."""
         at_work = running(events)
         for trial, points in beats.items():
             last, ended = self.note.live.get(trial, 0), trial not in at_work
@@ -131,7 +132,7 @@ class Exporter:
 
 def about_run(folder: Path) -> dict[str, Any]:
     """What joins every configuration: task file, report."""
-    from evotrainer.config.task import load_task
+    from evotrainer.config.load import load_task
 
     task = load_task(folder / "task.toml")
     return {

@@ -1,7 +1,7 @@
 """A run's figures as trackers want them: runs with a configuration, points on a step axis, a few texts. Pure.
 
-One tracker run per finished trial (step axis: training steps) and one for the evolution as a whole (step axis: events of
-the ledger). Everything comes from the ledger, so it can be exported again at any time.
+One tracker run per finished trial (step axis: training steps) and one for the evolution as a whole (step axis: events
+of the ledger). Everything comes from the ledger, so it can be exported again at any time.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from evotrainer.projections.caveats import caveats, told
+from evotrainer.projections.caveats import caveats
+from evotrainer.projections.caveats import told as in_words
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
+from evotrainer.records.verdicts import Effect
 
 STORY = "evolution"
 """The tracker run of the run as a whole."""
@@ -76,33 +78,7 @@ def _trial(
 ) -> Sheet:
     t: ev.TrialFinished = e.body
     end = seconds(e)
-    start = end - t.wall_s
-    points = []
-    for i, row in enumerate(t.curve, 1):
-        step = int(row.get("step", i))
-        values = finite({f"train/{k}": v for k, v in row.items() if k != "step"})
-        points.append(Point(step, start + t.wall_s * i / (len(t.curve) + 1), values))
-    evaluated: dict[int, dict[str, float]] = {}
-    for s in t.scores:
-        if s.split not in _GRADED:
-            continue
-        row = evaluated.setdefault(s.step, {})
-        if s.score is not None:
-            row[f"eval/{s.split}/score"] = s.score
-        row |= {f"eval/{s.split}/{name}": v for name, v in s.components.items()}
-        row[f"eval/{s.split}/faults"] = float(s.errors)
-    for step, values in sorted(evaluated.items()):  # one point per step
-        trained = next((p for p in points if p.step == step), None)
-        points = [p for p in points if p is not trained]
-        points.append(Point(step, end, finite({**(trained.values if trained else {}), **values})))
-    points.sort(key=lambda p: p.step)
-    cost = {
-        "cost/cpu_s": t.cpu_s,
-        "cost/wall_s": t.wall_s,
-        "cost/peak_rss_mb": t.peak_rss_mb,
-        "cost/resumed": float(t.resumed),
-    }
-    last = evaluated[max(evaluated)] if evaluated else {}
+    evaluated = _evaluated(t)
     config = {
         **about,
         "trial": t.trial,
@@ -116,25 +92,56 @@ def _trial(
     if branch is not None:
         config["recipe_hash"] = branch.recipe_hash
         config["recipe"] = branch.recipe.model_dump(mode="json")
-        if branch.intervention:
-            texts["intervention"] = (
-                f"{branch.intervention.factor}: {branch.intervention.old} -> {branch.intervention.new}"
-            )
-            texts["hypothesis"] = branch.intervention.hypothesis
+        if iv := branch.intervention:
+            texts = {"intervention": f"{iv.factor}: {iv.old} -> {iv.new}", "hypothesis": iv.hypothesis}
     if t.status == "failed":
         texts["error"] = f"{t.label or 'failed'}: {t.error}"
+    cost = {
+        "cost/cpu_s": t.cpu_s,
+        "cost/wall_s": t.wall_s,
+        "cost/peak_rss_mb": t.peak_rss_mb,
+        "cost/resumed": float(t.resumed),
+    }
+    last = evaluated[max(evaluated)] if evaluated else {}
     return Sheet(
         key=key_of(root, t.trial),
         name=f"{opened.run}/{t.trial}",
         group=opened.run,
         config=config,
-        points=points,
+        points=_points(t, evaluated, end),
         texts=texts,
         summary=finite(cost | last),
         tags=tuple(x for x in (opened.task, t.branch, purpose) if x),
         failed=t.status == "failed",
-        start=start,
+        start=end - t.wall_s,
     )
+
+
+def _evaluated(t: ev.TrialFinished) -> dict[int, dict[str, float]]:
+    """Step -> figures of the evaluations at it."""
+    out: dict[int, dict[str, float]] = {}
+    for s in t.scores:
+        if s.split not in _GRADED:
+            continue
+        row = out.setdefault(s.step, {})
+        if s.score is not None:
+            row[f"eval/{s.split}/score"] = s.score
+        row |= {f"eval/{s.split}/{name}": v for name, v in s.components.items()}
+        row[f"eval/{s.split}/faults"] = float(s.errors)
+    return out
+
+
+def _points(t: ev.TrialFinished, evaluated: Mapping[int, Mapping[str, float]], end: float) -> list[Point]:
+    """One point per step: of the training, whose times are spread over its duration, with what was evaluated there."""
+    at: dict[int, Point] = {}
+    for i, row in enumerate(t.curve, 1):
+        step = int(row.get("step", i))
+        time = end - t.wall_s + t.wall_s * i / (len(t.curve) + 1)
+        at[step] = Point(step, time, finite({f"train/{k}": v for k, v in row.items() if k != "step"}))
+    for step, values in evaluated.items():
+        trained = at[step].values if step in at else {}
+        at[step] = Point(step, end, finite({**trained, **values}))
+    return [at[step] for step in sorted(at)]
 
 
 def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> Sheet | None:
@@ -142,64 +149,14 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     opened = next((e.body for e in events if e.kind == "run"), None)
     if opened is None:
         return None
-    points, texts, spent = [], {}, {"budget/cpu_s": 0.0, "budget/trials": 0.0}
-    summary: dict[str, float] = {}
-    champion = ""
-    scores: dict[tuple[str, str], list[float]] = {}
+    told = Story()
+    points = []
     for e in events:
-        values: dict[str, float] = {}
-        body = e.body
-        match body:
-            case ev.TrialFinished():
-                spent["budget/cpu_s"] += body.cpu_s
-                spent["budget/trials"] += body.steps > 0
-                values = dict(spent)
-                for s in {s.split: s for s in sorted(body.scores, key=lambda s: s.step)}.values():  # after training
-                    if s.score is not None and s.split in ("search", "gate"):
-                        values[f"{s.split}/{body.branch}"] = s.score
-                        scores.setdefault((s.split, body.branch), []).append(s.score)
-            case ev.NoiseMeasured():
-                values = {"noise/floor": body.noise_floor, "noise/seed_sd": body.seed_sd, "noise/task_sd": body.task_sd}
-            case ev.Judged():
-                v = body.verdict
-                texts[f"verdict/{v.branch}"] = f"{v.kind}: {v.reason}"
-                values = {f"promoted/{v.branch}": float(v.kind == "promote")}
-                if v.effect:
-                    named = {"mean": v.effect.mean, "low": v.effect.low, "high": v.effect.high}
-                    values |= {f"effect/{v.branch}/{k}": x for k, x in named.items()}
-            case ev.Reestimated():
-                named = {"mean": body.effect.mean, "low": body.effect.low, "high": body.effect.high}
-                values = {f"effect_fresh/{body.branch}/{k}": x for k, x in named.items()}
-            case ev.Audited():
-                texts[f"audit/{body.audit.branch}/{body.audit.capability}"] = (
-                    f"{body.audit.verdict}: {body.audit.reason}"
-                )
-                values = {f"audit/{body.audit.branch}/{body.audit.capability}/excess": body.audit.excess}
-            case ev.Promoted():
-                champion = body.branch
-                texts["champion"] = f"{body.branch} ({body.version})"
-                values = {"champion/version": float(body.version.removeprefix("v") or 0)} | _champion(champion, scores)
-            case ev.Invalidated():
-                champion = body.champion
-                texts["champion"], texts[f"invalid/{body.branch}"] = champion, body.reason
-                values = _champion(champion, scores)
-            case ev.Certified():
-                for row in body.rows:
-                    values |= {f"cert/{row.name}/{k}": getattr(row, k) for k in ("score", "low", "high")}
-                for name, numbers in body.comparisons.items():
-                    values |= {f"cert/{name}/{k}": v for k, v in numbers.items()}
-                summary |= values
-                texts |= {f"caveat/{branch}": told(found, len(found)) for branch, found in caveats(events).items()}
-            case ev.RunClosed():
-                texts["champion"], texts["closed"] = body.champion, body.reason
-                values = {
-                    "budget/cpu_s": body.cpu_s,
-                    "budget/wall_s": body.wall_s,
-                    "budget/peak_rss_mb": body.peak_rss_mb,
-                }
-                summary |= values
-        if (values := finite(values)) and e.seq > after:
+        values = finite(told.take(e.body))
+        if values and e.seq > after:
             points.append(Point(e.seq, seconds(e), values))
+    if any(e.kind == "certified" for e in events):
+        told.texts |= {f"caveat/{branch}": in_words(found, len(found)) for branch, found in caveats(events).items()}
     limits = {f"budget_{k}": v for k, v in opened.budget.items()}
     return Sheet(
         key=key_of(events[0].hash, STORY),
@@ -214,12 +171,88 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
             "seed": opened.seed,
         },
         points=points,
-        texts=texts | {"ledger": f"{len(events)} events, head {events[-1].hash}"},
-        summary=finite({**spent, **summary}),
+        texts=told.texts | {"ledger": f"{len(events)} events, head {events[-1].hash}"},
+        summary=finite({**told.spent, **told.summary}),
         tags=(opened.task, STORY),
         start=seconds(events[0]),
         complete=any(e.kind == "closed" for e in events),
     )
+
+
+class Story:
+    """What a run's events add up to. `take` gives the figures of one event."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.spent = {"budget/cpu_s": 0.0, "budget/trials": 0.0}
+        self.summary: dict[str, float] = {}
+        self.scores: dict[tuple[str, str], list[float]] = {}
+        """(split, branch) -> scores of its trials."""
+
+    def take(self, body: Any) -> dict[str, float]:
+        """The event's figures, by name."""
+        match body:
+            case ev.TrialFinished():
+                return self._trial(body)
+            case ev.NoiseMeasured():
+                sds = {"noise/seed_sd": body.seed_sd, "noise/task_sd": body.task_sd}
+                return {"noise/floor": body.noise_floor, **sds}
+            case ev.Judged():
+                v = body.verdict
+                self.texts[f"verdict/{v.branch}"] = f"{v.kind}: {v.reason}"
+                promoted = {f"promoted/{v.branch}": float(v.kind == "promote")}
+                return promoted | (_interval(f"effect/{v.branch}", v.effect) if v.effect else {})
+            case ev.Reestimated():
+                return _interval(f"effect_fresh/{body.branch}", body.effect)
+            case ev.Audited():
+                name = f"audit/{body.audit.branch}/{body.audit.capability}"
+                self.texts[name] = f"{body.audit.verdict}: {body.audit.reason}"
+                return {f"{name}/excess": body.audit.excess}
+            case ev.Promoted():
+                self.texts["champion"] = f"{body.branch} ({body.version})"
+                version = float(body.version.removeprefix("v") or 0)
+                return {"champion/version": version} | self._champion(body.branch)
+            case ev.Invalidated():
+                self.texts["champion"] = body.champion
+                self.texts[f"invalid/{body.branch}"] = body.reason
+                return self._champion(body.champion)
+            case ev.Certified():
+                return self._certified(body)
+            case ev.RunClosed():
+                self.texts["champion"], self.texts["closed"] = body.champion, body.reason
+                used = {"cpu_s": body.cpu_s, "wall_s": body.wall_s, "peak_rss_mb": body.peak_rss_mb}
+                values = {f"budget/{k}": v for k, v in used.items()}
+                self.summary |= values
+                return values
+        return {}
+
+    def _trial(self, t: ev.TrialFinished) -> dict[str, float]:
+        self.spent["budget/cpu_s"] += t.cpu_s
+        self.spent["budget/trials"] += t.steps > 0
+        values = dict(self.spent)
+        after_training = {s.split: s for s in sorted(t.scores, key=lambda s: s.step)}
+        for s in after_training.values():
+            if s.score is not None and s.split in ("search", "gate"):
+                values[f"{s.split}/{t.branch}"] = s.score
+                self.scores.setdefault((s.split, t.branch), []).append(s.score)
+        return values
+
+    def _certified(self, body: ev.Certified) -> dict[str, float]:
+        values: dict[str, float] = {}
+        for row in body.rows:
+            values |= {f"cert/{row.name}/{k}": getattr(row, k) for k in ("score", "low", "high")}
+        for name, numbers in body.comparisons.items():
+            values |= {f"cert/{name}/{k}": v for k, v in numbers.items()}
+        self.summary |= values
+        return values
+
+    def _champion(self, branch: str) -> dict[str, float]:
+        found = {f"champion/{split}": self.scores.get((split, branch), ()) for split in ("search", "gate")}
+        return {k: sum(v) / len(v) for k, v in found.items() if v}
+
+
+def _interval(name: str, e: Effect) -> dict[str, float]:
+    return {f"{name}/mean": e.mean, f"{name}/low": e.low, f"{name}/high": e.high}
 
 
 def running(events: Sequence[Event]) -> set[str]:
@@ -229,7 +262,8 @@ def running(events: Sequence[Event]) -> set[str]:
 
 
 def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], complete: bool) -> Sheet:
-    """What a trial's heartbeats say while it runs. Apart from its own sheet, which the ledger gives when it has ended."""
+    """What a trial's heartbeats say while it runs.
+    Apart from its own sheet, which the ledger gives when it has ended."""
     run = str(events[0].body.run)
     return Sheet(
         key=key_of(events[0].hash, f"{trial}/live"),
@@ -250,11 +284,6 @@ def beat_point(beat: Mapping[str, Any]) -> Point | None:
         return None
     values = {"live/score": beat.get("score"), "live/cpu_s": beat.get("cpu_s"), "live/steps": beat.get("steps")}
     return Point(step, float(time), finite(values))
-
-
-def _champion(branch: str, scores: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, float]:
-    found = {f"champion/{split}": scores.get((split, branch), ()) for split in ("search", "gate")}
-    return {k: sum(v) / len(v) for k, v in found.items() if v}
 
 
 def key_of(root: str, what: str) -> str:

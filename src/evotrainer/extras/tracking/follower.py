@@ -1,8 +1,8 @@
 """The process that exports while a run goes on: `python -m evotrainer.extras.tracking.follower`.
 
 Reads its orders as one line of JSON from standard input, then looks at the ledger now and then; standard input closed
-means the run has ended: it exports the rest and ends. One line of JSON per event on standard output. Nothing that happens
-here can stop or change the run.
+means the run has ended: it exports the rest and ends. One line of JSON per event on standard output. Nothing that
+happens here can stop or change the run.
 """
 
 from __future__ import annotations

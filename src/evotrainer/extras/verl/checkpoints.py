@@ -1,4 +1,5 @@
-"""verl's checkpoints: `checkpoints/global_step_<n>/`, and `latest_checkpointed_iteration.txt`, from which it resumes."""
+"""verl's checkpoints: `checkpoints/global_step_<n>/`, and `latest_checkpointed_iteration.txt`,
+from which it resumes."""
 
 from __future__ import annotations
 

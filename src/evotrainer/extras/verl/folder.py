@@ -35,8 +35,8 @@ def intact(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     if Path(manifest["folder"]) != folder.resolve():
         raise ConfigError(
-            f"{folder} was rendered as {manifest['folder']}, and verl's configuration holds that path; move it back or render it "
-            "again here"
+            f"{folder} was rendered as {manifest['folder']}, and verl's configuration holds that path; "
+            "move it back or render it again here"
         )
     for name, wanted in manifest["files"].items():
         path = folder / name

@@ -1,7 +1,7 @@
 """verl as a subprocess: started in a session of its own, recorded so that a killed launcher loses nothing, resumable.
 
-An attempt is one start of verl. `attempts/<n>.json` is written before verl starts; launch.sh itself leaves `<n>.pid` and, when
-verl ends, `<n>.exit`. verl itself resumes from its last checkpoint.
+An attempt is one start of verl. `attempts/<n>.json` is written before verl starts; launch.sh itself leaves `<n>.pid`
+and, when verl ends, `<n>.exit`. verl itself resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ State = Literal["running", "ended", "failed", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class Launch:
     """One start of verl."""
 
     number: int
@@ -38,7 +38,8 @@ class Attempt:
     started: float
     """Unix seconds."""
     pid: int = 0
-    """Of the shell that runs verl, leader of their session; written by itself, so that a launcher may die at any time."""
+    """Of the shell that runs verl, leader of their session;
+    written by itself, so that a launcher may die at any time."""
     born: str = ""
     """Start time of that process in the kernel's clock: tells it from a later process of the same number."""
 
@@ -55,13 +56,13 @@ class Attempt:
         return folder / "attempts" / f"{self.number}.pid"
 
 
-def attempts(folder: Path) -> list[Attempt]:
+def attempts(folder: Path) -> list[Launch]:
     """All starts of this folder, in order; StoreError where a record is damaged."""
     out = []
     for path in sorted((folder / "attempts").glob("*.json"), key=lambda p: int(p.stem)):
         try:
             d = json.loads(path.read_text(encoding="utf-8"))
-            a = Attempt(d["number"], d["resumed_from"], tuple(d["command"]), d["started"])
+            a = Launch(d["number"], d["resumed_from"], tuple(d["command"]), d["started"])
             out.append(replace(a, **_process(a.pid_file(folder))))
         except (OSError, ValueError, TypeError, KeyError) as e:
             raise StoreError(f"{path} is damaged: {e}; remove it if no training runs from this folder") from None
@@ -77,7 +78,7 @@ def _process(path: Path) -> dict[str, Any]:
         return {}
 
 
-def exit_code(folder: Path, a: Attempt) -> int | None:
+def exit_code(folder: Path, a: Launch) -> int | None:
     """verl's exit code, None where it left none (running, or killed together with its shell)."""
     try:
         return int(a.exit_file(folder).read_text())
@@ -85,7 +86,7 @@ def exit_code(folder: Path, a: Attempt) -> int | None:
         return None
 
 
-def state(folder: Path, a: Attempt) -> State:
+def state(folder: Path, a: Launch) -> State:
     """running; ended (exit code 0); failed (another code); lost: gone without one, killed or the machine went down."""
     code = exit_code(folder, a)
     if code is not None:
@@ -127,13 +128,14 @@ def demand_gpus(folder: Path, manifest: Mapping[str, Any], seen: Mapping[str, An
         return
     where = f"the Ray cluster at {ray_address}" if ray_address else "this machine"
     raise TrainerError(
-        f"{where} has {seen['gpus']} GPU(s), this training needs {manifest['gpus']} on each of {manifest['nodes']} node(s); nothing "
-        "was started. Validation needs none: `evotrainer verl validate`. On machines with GPUs (environment made by "
-        f"`evotrainer verl setup --gpu`) run: {command_for_the_day(folder, manifest)}"
+        f"{where} has {seen['gpus']} GPU(s), this training needs {manifest['gpus']} on each of {manifest['nodes']} "
+        "node(s); nothing was started. Validation needs none: `evotrainer verl validate`. "
+        "On machines with GPUs (environment made by `evotrainer verl setup --gpu`) run: "
+        f"{command_for_the_day(folder, manifest)}"
     )
 
 
-def launch(folder: Path, venv: Venv, *, ray_address: str | None = None, force: bool = False) -> Attempt:
+def launch(folder: Path, venv: Venv, *, ray_address: str | None = None, force: bool = False) -> Launch:
     """Start verl, or take its training up again from the last checkpoint. Returns at once; verl outlives us.
 
     Raises ConfigError where the folder was changed, not validated, or its training has ended; TrainerError without the
@@ -151,16 +153,17 @@ def launch(folder: Path, venv: Venv, *, ray_address: str | None = None, force: b
         lock.release()
 
 
-def _demand_startable(folder: Path, manifest: Mapping[str, Any], earlier: list[Attempt], *, force: bool) -> None:
+def _demand_startable(folder: Path, manifest: Mapping[str, Any], earlier: list[Launch], *, force: bool) -> None:
     if earlier and state(folder, earlier[-1]) == "running":
         a = earlier[-1]
         raise StoreError(
-            f"attempt {a.number} of {folder} is running (process {a.pid}); follow it with `evotrainer verl tail {folder}`, end it "
-            f"with: kill -TERM -- -{a.pid}"
+            f"attempt {a.number} of {folder} is running (process {a.pid}); follow it with `evotrainer verl tail "
+            f"{folder}`, end it with: kill -TERM -- -{a.pid}"
         )
     if earlier and state(folder, earlier[-1]) == "ended" and latest_step(folder) >= manifest["steps"]:
         raise ConfigError(
-            f"the training in {folder} has ended after {manifest['steps']} steps; see `evotrainer verl checkpoints {folder}`"
+            f"the training in {folder} has ended after {manifest['steps']} steps; "
+            f"see `evotrainer verl checkpoints {folder}`"
         )
     if force:
         return
@@ -173,18 +176,19 @@ def _demand_startable(folder: Path, manifest: Mapping[str, Any], earlier: list[A
         raise ConfigError(f"{folder} {word}; run `evotrainer verl validate {folder}` first (or launch --force)")
 
 
-def _start(folder: Path, venv: Venv, earlier: list[Attempt], ray_address: str | None) -> Attempt:
+def _start(folder: Path, venv: Venv, earlier: list[Launch], ray_address: str | None) -> Launch:
     n = len(earlier) + 1
     for name in ("attempts", "logs", "metrics"):
         (folder / name).mkdir(exist_ok=True)
     metrics = folder / "metrics" / f"attempt-{n}.jsonl"
     overrides = (
-        # A file of its own for each attempt: verl's file logger empties the file that it opens, its dumps overwrite a step's.
+        # A file of its own for each attempt: verl's file logger empties the file that it opens,
+        # its dumps overwrite a step's.
         f"ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH={metrics}",
         f"trainer.rollout_data_dir={folder / 'rollouts' / f'attempt-{n}'}",
         f"trainer.validation_data_dir={folder / 'validation' / f'attempt-{n}'}",
     )
-    attempt = Attempt(n, latest_step(folder), ("sh", str(folder / "launch.sh"), *overrides), time.time())
+    attempt = Launch(n, latest_step(folder), ("sh", str(folder / "launch.sh"), *overrides), time.time())
     body = {k: v for k, v in asdict(attempt).items() if k not in ("pid", "born")}
     replace_synced(folder / "attempts" / f"{n}.json", json.dumps(body, indent=1).encode())
     env = {
@@ -211,8 +215,9 @@ def _start(folder: Path, venv: Venv, earlier: list[Attempt], ray_address: str | 
     return replace(attempt, **_process(attempt.pid_file(folder)))
 
 
-def stop(folder: Path, wait_s: float = 30.0) -> Attempt:
-    """End the running attempt and its processes: SIGTERM, after `wait_s` seconds SIGKILL. ConfigError where none runs."""
+def stop(folder: Path, wait_s: float = 30.0) -> Launch:
+    """End the running attempt and its processes: SIGTERM, after `wait_s` seconds SIGKILL.
+    ConfigError where none runs."""
     known = attempts(folder)
     if not known or state(folder, known[-1]) != "running":
         raise ConfigError(f"no attempt of {folder} is running; nothing to stop")

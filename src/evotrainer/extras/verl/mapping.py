@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl import ESTIMATOR
+from evotrainer.extras.verl.factors import (
+    ACTOR,
+    ROLLOUT,
+    Keys,
+    clip_keys,
+    filter_keys,
+    filter_plugin,
+    is_cap_keys,
+    kl_keys,
+    loss_keys,
+    response_tokens,
+    rewards_keys,
+    schedule_keys,
+    turns_keys,
+)
 from evotrainer.records.recipe import Recipe
 
-ACTOR = "actor_rollout_ref.actor"
-ROLLOUT = "actor_rollout_ref.rollout"
-OBSERVATION_TOKENS = 512
-"""Room for what the environment answers to one turn, in tokens, where nothing else is asked for."""
-
 How = Literal["key", "plugin", "refused"]
-Keys = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
-    """One factor. `keys` is what it may set, `to` the values it sets for a recipe, `refuse` why a value cannot be had."""
+class VerlFactor:
+    """One factor. `keys` is what it may set, `to` the values it sets for a recipe,
+    `refuse` why a value cannot be had."""
 
     factor: str
     how: Mapping[str, How]
@@ -33,99 +43,12 @@ class Mapped:
     plugins: tuple[str, ...] = ()
 
 
-_LOSSES: Mapping[str, tuple[str, str]] = {
-    "grpo": ("vanilla", "seq-mean-token-mean"),
-    "dapo": ("vanilla", "token-mean"),
-    "bnpo": ("vanilla", "token-mean"),
-    "dr_grpo": ("vanilla", "seq-mean-token-sum-norm"),
-    "gspo": ("gspo", "seq-mean-token-mean"),
-    "cispo": ("cispo", "token-mean"),
-}
-NO_DUAL_CLIP = 1e9
-"""verl bounds the ratio of negative advantages a second time (clip_ratio_c); our losses and TRL's do not."""
-
-
-def _loss(r: Recipe) -> Keys:
-    mode, aggregation = _LOSSES[r.loss]
-    keys: Keys = {
-        f"{ACTOR}.policy_loss.loss_mode": mode,
-        f"{ACTOR}.loss_agg_mode": aggregation,
-        f"{ACTOR}.clip_ratio_c": NO_DUAL_CLIP,
-    }
-    if r.loss == "dr_grpo":
-        keys[f"{ACTOR}.loss_scale_factor"] = r.max_tokens * r.max_turns
-    return keys
-
-
-def _clip(r: Recipe) -> Keys:
-    low = 1.0 if r.loss == "cispo" else r.clip.low
-    return {f"{ACTOR}.clip_ratio": r.clip.high, f"{ACTOR}.clip_ratio_low": low, f"{ACTOR}.clip_ratio_high": r.clip.high}
-
-
-def _kl(r: Recipe) -> Keys:
-    if not r.kl_beta:
-        return {f"{ACTOR}.use_kl_loss": False}
-    return {f"{ACTOR}.use_kl_loss": True, f"{ACTOR}.kl_loss_coef": r.kl_beta, f"{ACTOR}.kl_loss_type": "k3+"}
-
-
-def _schedule(r: Recipe) -> Keys:
-    keys: Keys = {
-        f"{ACTOR}.optim.lr_scheduler_type": r.schedule.kind,
-        f"{ACTOR}.optim.lr_warmup_steps": r.schedule.warmup,
-    }
-    if r.schedule.kind == "cosine":
-        keys[f"{ACTOR}.optim.min_lr_ratio"] = 0.0
-    return keys
-
-
-def _rewards(r: Recipe) -> Keys:
-    return {
-        "reward.custom_reward_function.path": "plugins/evo_reward.py",
-        "reward.custom_reward_function.name": "compute_score",
-        "reward.reward_manager.source": "importlib",
-        "reward.reward_manager.name": "EvoRewardManager",
-        "reward.reward_manager.module.path": "plugins/evo_reward.py",
-    }
-
-
-def filter_plugin(r: Recipe) -> bool:
-    """Whether the filter needs its own sampler in verl: to draw again, or to keep its statistics from step to step."""
-    return r.group_filter.kind != "none" and (r.resample > 0 or r.group_filter.kind == "ema_std")
-
-
-def _filter(r: Recipe) -> Keys:
-    if not filter_plugin(r):
-        return {}
-    return {
-        "trainer.v1.sampler.custom_sampler.path": "plugins/evo_filter.py",
-        "trainer.v1.sampler.custom_sampler.name": "EvoReplayBuffer",
-    }
-
-
-def _turns(r: Recipe) -> Keys:
-    if r.max_turns == 1:
-        return {}
-    return {
-        f"{ROLLOUT}.agent.agent_loop_config_path": "plugins/agent.yaml",
-        f"{ROLLOUT}.agent.default_agent_loop": "evotrainer",
-    }
-
-
-def _is_cap(r: Recipe) -> Keys:
-    if r.is_cap is None:
-        return {"algorithm.rollout_correction.rollout_is": None}
-    return {
-        "algorithm.rollout_correction.rollout_is": "token",
-        "algorithm.rollout_correction.rollout_is_threshold": r.is_cap,
-    }
-
-
 _KEY: Mapping[str, How] = {"": "key"}
 _PLUGIN: Mapping[str, How] = {"": "plugin"}
 _REFUSED: Mapping[str, How] = {"": "refused"}
 
-MAPPING: tuple[Mapped, ...] = (
-    Mapped(
+MAPPING: tuple[VerlFactor, ...] = (
+    VerlFactor(
         "loss",
         _KEY,
         (
@@ -134,80 +57,80 @@ MAPPING: tuple[Mapped, ...] = (
             f"{ACTOR}.loss_scale_factor",
             f"{ACTOR}.clip_ratio_c",
         ),
-        "grpo, gspo: mean of token means; dapo, bnpo, cispo: token mean of the batch; dr_grpo: sum over max_tokens * max_turns. "
-        "verl's second clip of negative advantages is put out of reach",
-        _loss,
+        "grpo, gspo: mean of token means; dapo, bnpo, cispo: token mean of the batch; dr_grpo: "
+        "sum over max_tokens * max_turns. verl's second clip of negative advantages is put out of reach",
+        loss_keys,
     ),
-    Mapped(
+    VerlFactor(
         "clip",
         _KEY,
         (f"{ACTOR}.clip_ratio", f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"),
         "cispo: only the cap at 1 + high is in force, as in our loss",
-        _clip,
+        clip_keys,
     ),
-    Mapped(
+    VerlFactor(
         "kl_beta",
         _KEY,
         (f"{ACTOR}.use_kl_loss", f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type"),
         "k3 as value, gradient of k2: on the first pass over a step the same as ours (gspo: ours passes it through the "
         "sequence's ratio); on later passes ours also weighs by the ratio",
-        _kl,
+        kl_keys,
     ),
-    Mapped(
+    VerlFactor(
         "reward_scaling",
         _PLUGIN,
         ("algorithm.adv_estimator",),
-        "advantage estimator `evo_mean_norm`: centred by group; divided by the group's or batch's standard deviation + 1e-4, "
-        "or not",
+        "advantage estimator `evo_mean_norm`: centred by group; divided by the group's or batch's standard deviation "
+        "+ 1e-4, or not",
         lambda r: {"algorithm.adv_estimator": ESTIMATOR},
         plugins=("evo_advantage.py",),
     ),
-    Mapped("lr", _KEY, (f"{ACTOR}.optim.lr",), "", lambda r: {f"{ACTOR}.optim.lr": r.lr}),
-    Mapped(
+    VerlFactor("lr", _KEY, (f"{ACTOR}.optim.lr",), "", lambda r: {f"{ACTOR}.optim.lr": r.lr}),
+    VerlFactor(
         "schedule",
         {"constant, cosine": "key", "linear": "refused"},
         (f"{ACTOR}.optim.lr_scheduler_type", f"{ACTOR}.optim.lr_warmup_steps", f"{ACTOR}.optim.min_lr_ratio"),
         "verl's warm-up begins at 0, ours at lr / warmup. linear: verl's FSDP engine has constant and cosine only",
-        _schedule,
+        schedule_keys,
         lambda r: (
             "verl's FSDP engine has constant and cosine schedules only; choose one of them"
             if r.schedule.kind == "linear"
             else None
         ),
     ),
-    Mapped(
+    VerlFactor(
         "weight_decay",
         _KEY,
         (f"{ACTOR}.optim.weight_decay",),
         "verl decays every parameter, we decay matrices only",
         lambda r: {f"{ACTOR}.optim.weight_decay": r.weight_decay},
     ),
-    Mapped(
+    VerlFactor(
         "grad_clip",
         _KEY,
         (f"{ACTOR}.optim.clip_grad", f"{ACTOR}.grad_clip"),
         "",
         lambda r: {f"{ACTOR}.optim.clip_grad": r.grad_clip, f"{ACTOR}.grad_clip": r.grad_clip},
     ),
-    Mapped(
+    VerlFactor(
         "steps",
         _KEY,
         ("trainer.total_training_steps", "trainer.total_epochs"),
         "epochs as many as steps: only the steps bound the training",
         lambda r: {"trainer.total_training_steps": r.steps, "trainer.total_epochs": r.steps},
     ),
-    Mapped(
+    VerlFactor(
         "prompts_per_step",
         _KEY,
         ("data.train_batch_size", f"{ACTOR}.ppo_mini_batch_size"),
         "one optimizer step per pass: the mini-batch is the batch",
         lambda r: {"data.train_batch_size": r.prompts_per_step, f"{ACTOR}.ppo_mini_batch_size": r.prompts_per_step},
     ),
-    Mapped("group_size", _KEY, (f"{ROLLOUT}.n",), "", lambda r: {f"{ROLLOUT}.n": r.group_size}),
-    Mapped(
+    VerlFactor("group_size", _KEY, (f"{ROLLOUT}.n",), "", lambda r: {f"{ROLLOUT}.n": r.group_size}),
+    VerlFactor(
         "updates_per_step", _KEY, (f"{ACTOR}.ppo_epochs",), "", lambda r: {f"{ACTOR}.ppo_epochs": r.updates_per_step}
     ),
-    Mapped(
+    VerlFactor(
         "temperature",
         _KEY,
         (f"{ROLLOUT}.temperature", f"{ROLLOUT}.val_kwargs.temperature", f"{ROLLOUT}.val_kwargs.do_sample"),
@@ -218,29 +141,29 @@ MAPPING: tuple[Mapped, ...] = (
             f"{ROLLOUT}.val_kwargs.do_sample": True,
         },
     ),
-    Mapped(
+    VerlFactor(
         "top_p",
         _KEY,
         (f"{ROLLOUT}.top_p", f"{ROLLOUT}.val_kwargs.top_p"),
         "of validation too",
         lambda r: {f"{ROLLOUT}.top_p": r.top_p, f"{ROLLOUT}.val_kwargs.top_p": r.top_p},
     ),
-    Mapped(
+    VerlFactor(
         "max_tokens",
         _KEY,
         ("data.max_response_length",),
         "with several turns: max_tokens for each, and room for the observations between them (--observation-tokens)",
         lambda r: {"data.max_response_length": response_tokens(r)},
     ),
-    Mapped(
+    VerlFactor(
         "max_turns",
         {"1": "key", "more": "plugin"},
         (f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop"),
         "more than one turn: the agent loop `evotrainer` plays our environment's episodes; observations carry no loss",
-        _turns,
+        turns_keys,
         plugins=("evo_agent.py", "agent.yaml"),
     ),
-    Mapped(
+    VerlFactor(
         "rewards",
         _PLUGIN,
         (
@@ -250,33 +173,33 @@ MAPPING: tuple[Mapped, ...] = (
             "reward.reward_manager.name",
             "reward.reward_manager.module.path",
         ),
-        "the environment's own components, weighted; a fault of the infrastructure is tried again, then the rollout is left out "
-        "(never reward 0)",
-        _rewards,
+        "the environment's own components, weighted; a fault of the infrastructure is tried again, "
+        "then the rollout is left out (never reward 0)",
+        rewards_keys,
         plugins=("evo_reward.py",),
     ),
-    Mapped("length", _PLUGIN, (), "in the reward function, on the tokens sampled", plugins=("evo_reward.py",)),
-    Mapped(
+    VerlFactor("length", _PLUGIN, (), "in the reward function, on the tokens sampled", plugins=("evo_reward.py",)),
+    VerlFactor(
         "repetition_penalty", _PLUGIN, (), "in the reward function, on the tokens sampled", plugins=("evo_reward.py",)
     ),
-    Mapped(
+    VerlFactor(
         "group_filter",
         _PLUGIN,
         ("trainer.v1.sampler.custom_sampler.path", "trainer.v1.sampler.custom_sampler.name"),
         "groups filtered out leave the loss in `evo_mean_norm`; with ema_std or resample a sampler of our own decides",
-        _filter,
+        filter_keys,
         plugins=("evo_advantage.py", "evo_filter.py"),
     ),
-    Mapped(
+    VerlFactor(
         "resample",
         _PLUGIN,
         ("data.gen_batch_size",),
-        "the sampler draws new prompts for dropped groups, round by round; verl's own filter_groups has no bound on rounds and "
-        "knows zero variance only",
+        "the sampler draws new prompts for dropped groups, round by round; verl's own filter_groups has no bound on "
+        "rounds and knows zero variance only",
         lambda r: {"data.gen_batch_size": 1} if filter_plugin(r) and r.resample else {},
         plugins=("evo_filter.py",),
     ),
-    Mapped(
+    VerlFactor(
         "curriculum",
         _REFUSED,
         (),
@@ -287,40 +210,41 @@ MAPPING: tuple[Mapped, ...] = (
             else None
         ),
     ),
-    Mapped(
+    VerlFactor(
         "sft_anchor",
         _REFUSED,
         (),
         "verl's actor loss has no supervised term; only 0",
         refuse=lambda r: "verl's actor loss has no supervised term; set it to 0" if r.sft_anchor else None,
     ),
-    Mapped(
+    VerlFactor(
         "entropy_bonus",
         _KEY,
         (f"{ACTOR}.entropy_coeff",),
         "grpo, gspo, dr_grpo: verl averages the entropy as it averages the loss, we over all tokens",
         lambda r: {f"{ACTOR}.entropy_coeff": r.entropy_bonus},
     ),
-    Mapped(
+    VerlFactor(
         "is_cap",
         _KEY,
         ("algorithm.rollout_correction.rollout_is", "algorithm.rollout_correction.rollout_is_threshold"),
         "token-level truncated importance sampling",
-        _is_cap,
+        is_cap_keys,
     ),
-    Mapped(
+    VerlFactor(
         "mask_truncated",
         _PLUGIN,
         (),
         "in `evo_mean_norm`: completions as long as they may be leave the loss (one turn only)",
         refuse=lambda r: (
-            "which of several turns was cut is not known where the loss is masked; set mask_truncated to false or max_turns to 1"
+            "which of several turns was cut is not known where the loss is masked; "
+            "set mask_truncated to false or max_turns to 1"
             if r.mask_truncated and r.max_turns > 1
             else None
         ),
         plugins=("evo_advantage.py",),
     ),
-    Mapped(
+    VerlFactor(
         "knobs",
         _PLUGIN,
         (),
@@ -328,11 +252,6 @@ MAPPING: tuple[Mapped, ...] = (
         plugins=("evo_reward.py",),
     ),
 )
-
-
-def response_tokens(r: Recipe, observation_tokens: int = OBSERVATION_TOKENS) -> int:
-    """Tokens after the prompt: all turns, and the observations between them."""
-    return r.max_turns * r.max_tokens + (r.max_turns - 1) * observation_tokens
 
 
 def translate(recipe: Recipe) -> tuple[Keys, dict[str, str]]:

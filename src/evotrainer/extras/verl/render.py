@@ -1,4 +1,5 @@
-"""A task file as a folder that verl trains from: configuration, prompts, plug-ins, launch script, manifest with hashes."""
+"""A task file as a folder that verl trains from: configuration, prompts, plug-ins, launch script,
+manifest with hashes."""
 
 from __future__ import annotations
 
@@ -6,26 +7,17 @@ import json
 import os
 import shlex
 import shutil
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from evotrainer import __version__
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl import VERSION
+from evotrainer.extras.verl.configuration import Machine, configuration
 from evotrainer.extras.verl.folder import CONFIG, FORMAT, MANIFEST
-from evotrainer.extras.verl.mapping import (
-    ACTOR,
-    OBSERVATION_TOKENS,
-    ROLLOUT,
-    owners,
-    plugins_of,
-    response_tokens,
-    translate,
-)
+from evotrainer.extras.verl.mapping import plugins_of
 from evotrainer.records.durable import replace_synced, sha256_file
 
 if TYPE_CHECKING:
@@ -33,40 +25,6 @@ if TYPE_CHECKING:
 
 SPLITS = {"train": "train", "search": "validation"}
 """Splits that verl gets to see, and what it uses them for. Gate and cert are the judge's."""
-PATHS = (
-    "reward.custom_reward_function.path",
-    "reward.reward_manager.module.path",
-    "trainer.v1.sampler.custom_sampler.path",
-    f"{ROLLOUT}.agent.agent_loop_config_path",
-)
-"""Keys whose values are paths below the folder."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a recipe does not say: model, cluster, engine. Sizes in tokens, sequences, processes."""
-
-    model: str
-    """Hugging Face id or folder; the nodes must reach it."""
-    gpus: int = 8
-    """Per node."""
-    nodes: int = 1
-    engine: str = "vllm"
-    tensor_parallel: int = 1
-    micro_batch: int = 8
-    """Sequences a GPU takes through the model at once."""
-    prompt_tokens: int = 1024
-    """Longer prompts are left out by verl."""
-    observation_tokens: int = OBSERVATION_TOKENS
-    attention: Literal["flash_attention_2", "sdpa"] = "flash_attention_2"
-    """flash_attention_2: verl's default, sequences without padding; needs flash-attn. sdpa: PyTorch's own, padded sequences."""
-    lora_rank: int = 0
-    """0: full training."""
-    seed: int = 1
-    save_every: int = 5
-    test_every: int = 5
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Further verl keys; none that a recipe factor or this file owns."""
 
 
 def model_of(task: TaskFile, wanted: str | None) -> str:
@@ -74,7 +32,8 @@ def model_of(task: TaskFile, wanted: str | None) -> str:
     model = wanted or task.policy.base
     if model == "warm-start" or model.startswith("builtin:"):
         raise ConfigError(
-            f"policy.base = {model!r} is a policy of the embedded trainer; name a model for verl: --model ORG/NAME or a folder"
+            f"policy.base = {model!r} is a policy of the embedded trainer; name a model for verl: "
+            "--model ORG/NAME or a folder"
         )
     here = Path(model).expanduser()
     if model.startswith((".", "/", "~")) and not here.exists():
@@ -89,8 +48,7 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
 
     Raises ConfigError where verl cannot be given the recipe, the environment or a setting, or `out` is in use.
     """
-    from evotrainer.config.preflight import check_recipe, fingerprints
-    from evotrainer.envs import open_environment
+    from evotrainer.config.preflight import fingerprints
 
     recipe = task.recipe
     folder = out.resolve()
@@ -100,40 +58,11 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
         raise ConfigError(f"--engine {machine.engine}: choose vllm or sglang")
     keys, origin = configuration(task, folder, machine)  # refusals first: they cost nothing
     _check_free(out)
-    world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
-    try:
-        if hasattr(world, "environment_factory"):
-            raise ConfigError(
-                f"environment {world.name} is played by TRL's own loop, which verl does not have; train it by `evotrainer run` "
-                'with trainer.name = "trl"'
-            )
-        check_recipe(recipe, world.name, world.components, world.knobs)
-        rows = {split: list(_rows(world, task, split)) for split in SPLITS}
-        described = world.describe()
-    finally:
-        world.close()
-    if len(rows["train"]) < recipe.prompts_per_step:
-        raise ConfigError(
-            f"the train split has {len(rows['train'])} tasks, fewer than recipe.prompts_per_step = {recipe.prompts_per_step}: verl "
-            "would never fill a batch; lower it or add tasks"
-        )
-    if not rows["search"]:
-        raise ConfigError(f"environment {world.name} has no tasks in split search, which verl validates on; add some")
+    rows, described = _prompts(task)
     _clear(folder)
-    for name in ("plugins", "data"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    for split in SPLITS:
-        _write_parquet(folder / "data" / f"{split}.parquet", rows[split])
-    (folder / "task.toml").write_text(task.to_toml(), encoding="utf-8")
-    (folder / "recipe.json").write_text(recipe.canonical(), encoding="utf-8")
-    source = Path(__file__).parent / "plugins"
-    for name in plugins_of(recipe):
-        shutil.copyfile(source / name, folder / "plugins" / name)
-    (folder / CONFIG).write_text(_yaml(folder, keys), encoding="utf-8")
-    script = folder / "launch.sh"
-    script.write_text(_script(folder), encoding="utf-8")
-    os.chmod(script, 0o755)
+    _write_files(task, folder, keys, rows)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (MANIFEST, "launch.lock"))
+    longest = max(sum(len(m["content"]) for m in row["prompt"]) for r in rows.values() for row in r)
     manifest = {
         "format": FORMAT,
         "evotrainer": __version__,
@@ -149,15 +78,62 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
         "nodes": machine.nodes,
         "steps": recipe.steps,
         "tasks": {split: len(r) for split, r in rows.items()},
-        "longest_prompt_characters": max(
-            sum(len(m["content"]) for m in row["prompt"]) for r in rows.values() for row in r
-        ),
+        "longest_prompt_characters": longest,
         "factors": origin,
         "plugins": list(plugins_of(recipe)),
         "files": {str(p.relative_to(folder)): sha256_file(p) for p in files},
     }
     replace_synced(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     return manifest
+
+
+def _prompts(task: TaskFile) -> tuple[dict[str, list[dict[str, Any]]], Mapping[str, Any]]:
+    """(rows of each of SPLITS, the environment's description); ConfigError where verl could not train on them."""
+    from evotrainer.config.preflight import check_recipe
+    from evotrainer.envs import open_environment
+
+    recipe = task.recipe
+    environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+    try:
+        if hasattr(environment, "environment_factory"):
+            raise ConfigError(
+                f"environment {environment.name} is played by TRL's own loop, which verl does not have; "
+                'train it by `evotrainer run` with trainer.name = "trl"'
+            )
+        check_recipe(recipe, environment.name, environment.components, environment.knobs)
+        rows = {split: list(_rows(environment, task, split)) for split in SPLITS}
+        described = environment.describe()
+    finally:
+        environment.close()
+    if len(rows["train"]) < recipe.prompts_per_step:
+        raise ConfigError(
+            f"the train split has {len(rows['train'])} tasks, fewer than recipe.prompts_per_step = "
+            f"{recipe.prompts_per_step}: verl would never fill a batch; lower it or add tasks"
+        )
+    if not rows["search"]:
+        raise ConfigError(
+            f"environment {environment.name} has no tasks in split search, which verl validates on; add some"
+        )
+    return rows, described
+
+
+def _write_files(
+    task: TaskFile, folder: Path, keys: Mapping[str, Any], rows: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> None:
+    """Everything but the manifest."""
+    for name in ("plugins", "data"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for split in SPLITS:
+        _write_parquet(folder / "data" / f"{split}.parquet", rows[split])
+    (folder / "task.toml").write_text(task.to_toml(), encoding="utf-8")
+    (folder / "recipe.json").write_text(task.recipe.canonical(), encoding="utf-8")
+    source = Path(__file__).parent / "plugins"
+    for name in plugins_of(task.recipe):
+        shutil.copyfile(source / name, folder / "plugins" / name)
+    (folder / CONFIG).write_text(_yaml(folder, keys), encoding="utf-8")
+    script = folder / "launch.sh"
+    script.write_text(_script(folder), encoding="utf-8")
+    os.chmod(script, 0o755)
 
 
 def _check_free(out: Path) -> None:
@@ -184,18 +160,18 @@ def _clear(out: Path) -> None:
         shutil.rmtree(out / name, ignore_errors=True)
 
 
-def _rows(world: Environment, task: TaskFile, split: str) -> Iterator[dict[str, Any]]:
-    """verl's row for every task: the conversation as the environment opens it; the ground truth is the task's id, grading
-    looks the rest up."""
-    tasks = world.tasks(split)
+def _rows(environment: Environment, task: TaskFile, split: str) -> Iterator[dict[str, Any]]:
+    """verl's row for every task: the conversation as the environment opens it;
+    the ground truth is the task's id, grading looks the rest up."""
+    tasks = environment.tasks(split)
     if split == "search" and task.evaluation.search_tasks:
         tasks = tasks[: task.evaluation.search_tasks]
     for i, t in enumerate(tasks):
-        episode = world.reset(t, task.recipe.knobs)
+        episode = environment.reset(t, task.recipe.knobs)
         yield {
-            "data_source": f"evotrainer/{world.name}",
+            "data_source": f"evotrainer/{environment.name}",
             "prompt": [{"role": turn.role, "content": turn.text} for turn in episode.turns],
-            "ability": t.tags.get("kind", world.name),
+            "ability": t.tags.get("kind", environment.name),
             "reward_model": {"style": "rule", "ground_truth": t.id},
             "extra_info": {"index": i, "split": split, "task": t.id},
         }
@@ -216,99 +192,6 @@ def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         ]
     )
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
-
-
-def configuration(task: TaskFile, folder: Path, machine: Machine) -> tuple[dict[str, Any], dict[str, str]]:
-    """(verl key -> value, verl key -> recipe factor it comes from); paths absolute below `folder`."""
-    recipe = task.recipe
-    keys, origin = translate(recipe)
-    for key in PATHS:
-        if keys.get(key):
-            keys[key] = str(folder / keys[key])
-    keys["data.max_response_length"] = response_tokens(recipe, machine.observation_tokens)
-    fixed = _machine_keys(task, folder, machine)
-    owned = owners()
-    for key in machine.settings:
-        if key in owned:
-            raise ConfigError(f"--set {key}: it belongs to recipe factor {owned[key]}; change recipe.{owned[key]}")
-        if key in fixed and key not in TUNABLE:
-            raise ConfigError(
-                f"--set {key}: EvoTrainer sets it itself ({fixed[key]!r}); see `evotrainer verl render --help`"
-            )
-    out = {**keys, **fixed, **machine.settings}
-    if "file" not in out["trainer.logger"]:
-        raise ConfigError(
-            '--set trainer.logger: "file" must be among them, e.g. ["console", "file", "wandb"]; `tail` reads it'
-        )
-    return out, origin
-
-
-TUNABLE = (
-    "trainer.logger",
-    "reward.num_workers",
-    f"{ROLLOUT}.gpu_memory_utilization",
-    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
-    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu",
-    f"{ACTOR}.ppo_micro_batch_size_per_gpu",
-)
-"""Keys with a value of ours that `settings` may change."""
-
-
-def _machine_keys(task: TaskFile, folder: Path, m: Machine) -> dict[str, Any]:
-    keys: dict[str, Any] = {
-        "data.train_files": str(folder / "data" / "train.parquet"),
-        "data.val_files": str(folder / "data" / "search.parquet"),
-        "data.max_prompt_length": m.prompt_tokens,
-        "data.filter_overlong_prompts": True,
-        "data.seed": m.seed,
-        "actor_rollout_ref.model.path": m.model,
-        f"{ACTOR}.ppo_micro_batch_size_per_gpu": m.micro_batch,
-        f"{ACTOR}.data_loader_seed": m.seed,
-        f"{ROLLOUT}.name": m.engine,
-        f"{ROLLOUT}.seed": m.seed,
-        f"{ROLLOUT}.tensor_model_parallel_size": m.tensor_parallel,
-        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": m.micro_batch,
-        f"{ROLLOUT}.calculate_log_probs": True,
-        f"{ROLLOUT}.val_kwargs.n": task.evaluation.search_attempts,
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": m.micro_batch,
-        "critic.enable": False,
-        "trainer.n_gpus_per_node": m.gpus,
-        "trainer.nnodes": m.nodes,
-        "trainer.logger": ["console", "file"],
-        "trainer.project_name": "evotrainer",
-        "trainer.experiment_name": task.task.name,
-        "trainer.save_freq": m.save_every,
-        "trainer.test_freq": m.test_every,
-        "trainer.val_before_train": True,
-        "trainer.resume_mode": "auto",
-        "trainer.default_local_dir": str(folder / "checkpoints"),
-        "trainer.rollout_data_dir": str(folder / "rollouts" / "attempt-1"),
-        "trainer.validation_data_dir": str(folder / "validation" / "attempt-1"),
-        "trainer.use_v1": True,
-        "trainer.v1.trainer_mode": "sync",
-        "ray_kwargs.ray_init.runtime_env.env_vars.PYTHONPATH": str(folder / "plugins"),
-        "ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": "evo_advantage",
-        "ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH": str(folder / "metrics" / "attempt-1.jsonl"),
-    }
-    if m.attention == "sdpa":
-        keys["actor_rollout_ref.model.override_config.attn_implementation"] = "sdpa"
-        keys["actor_rollout_ref.model.use_remove_padding"] = False
-    if m.lora_rank:
-        keys["actor_rollout_ref.model.lora_rank"] = m.lora_rank
-        keys["actor_rollout_ref.model.lora_alpha"] = 2 * m.lora_rank
-    return keys
-
-
-def parse_setting(text: str) -> tuple[str, Any]:
-    """`key=value` of verl's configuration, the value as TOML or else plain text; ConfigError otherwise."""
-    key, eq, value = text.partition("=")
-    key = key.strip().lstrip("+")
-    if not eq or not key:
-        raise ConfigError(f"--set {text!r} is not of the form key=value, e.g. {ROLLOUT}.gpu_memory_utilization=0.6")
-    try:
-        return key, tomllib.loads(f"v = {value.strip()}")["v"]
-    except tomllib.TOMLDecodeError:
-        return key, None if value.strip() in ("null", "None") else value.strip()
 
 
 def nested(keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -335,7 +218,10 @@ def _yaml(folder: Path, keys: Mapping[str, Any]) -> str:
         },
         "defaults": ["ppo_trainer", "_self_"],
     }
-    about = f"# verl {VERSION}, rendered by EvoTrainer {__version__}. Change the task file and render again; hashes are checked.\n"
+    about = (
+        f"# verl {VERSION}, rendered by EvoTrainer {__version__}. Change the task file and render again; "
+        "hashes are checked.\n"
+    )
     return about + yaml.safe_dump({**head, **nested(keys)}, sort_keys=False, allow_unicode=True, width=120)
 
 
@@ -345,7 +231,8 @@ def _script(folder: Path) -> str:
     return f"""#!/bin/sh
 # Trains this folder with verl {VERSION}. `evotrainer verl launch` runs it in a session of its own; by hand:
 #   VERL_PYTHON=path/to/verl/venv/bin/python sh launch.sh
-# Several nodes: start Ray on each (ray start --head; ray start --address=HEAD:6379), then RAY_ADDRESS=HEAD:6379 sh launch.sh
+# Several nodes: start Ray on each (ray start --head; ray start --address=HEAD:6379), then
+#   RAY_ADDRESS=HEAD:6379 sh launch.sh
 FOLDER={here}
 export PYTHONPATH="$FOLDER/plugins${{PYTHONPATH:+:$PYTHONPATH}}"
 export VERL_USE_EXTERNAL_MODULES=evo_advantage

@@ -1,7 +1,7 @@
 """Grading inside verl's environment: the task file's environment, the recipe's weights and length rules.
 
-Used by the plug-ins of a rendered folder; needs neither verl nor torch, so that the same code is tested here. Every graded
-rollout is written to `evidence/` with all reward components, which verl's own dumps leave out.
+Used by the plug-ins of a rendered folder; needs neither verl nor torch, so that the same code is tested here. Every
+graded rollout is written to `evidence/` with all reward components, which verl's own dumps leave out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TASK_SET = "task_set"
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class GradedRollout:
     """A graded rollout."""
 
     reward: float
@@ -47,7 +47,7 @@ class Origin:
     split: str
 
 
-class Grader:
+class ProcessGrader:
     """One for a process; calls are serialised, environments serve one at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,7 +60,7 @@ class Grader:
     def environment(self) -> Environment:
         """The task file's environment, opened when it is first needed."""
         if self._env is None:
-            from evotrainer.config.task import load_task
+            from evotrainer.config.load import load_task
             from evotrainer.envs import open_environment
 
             task = load_task(self.folder / "task.toml")
@@ -76,11 +76,11 @@ class Grader:
             return self._tasks[f"{split}/{name}"]
         except KeyError:
             raise TaskSetError(
-                f"the environment has no task {name!r} in split {split}; its data changed since the folder was rendered: "
-                "render it again"
+                f"the environment has no task {name!r} in split {split}; its data changed since the folder was "
+                "rendered: render it again"
             ) from None
 
-    def grade(self, name: str, text: str, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+    def grade(self, name: str, text: str, ids: Sequence[int], finish: Finish, origin: Origin) -> GradedRollout:
         """Reward of a single-turn completion. FaultsError where the infrastructure failed every time."""
         with self._lock:
             task = self.task(origin.split, name)
@@ -104,7 +104,7 @@ class Grader:
             self.environment().step([episode], [text], [finish])
             return [t.text for t in episode.turns[before:] if t.role != "assistant"]
 
-    def end(self, episode: Episode, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+    def end(self, episode: Episode, ids: Sequence[int], finish: Finish, origin: Origin) -> GradedRollout:
         """Reward of a finished episode of several turns. FaultsError where the infrastructure failed."""
         with self._lock:
             if finish != "stop":
@@ -120,7 +120,9 @@ class Grader:
             return Score({}, "unknown", str(e), TASK_SET)
         return score
 
-    def _graded(self, episode: Episode, score: Score, ids: Sequence[int], finish: Finish, origin: Origin) -> Graded:
+    def _graded(
+        self, episode: Episode, score: Score, ids: Sequence[int], finish: Finish, origin: Origin
+    ) -> GradedRollout:
         r = self.recipe
         reward, unpaid = compose(r, score.components, ids, r.max_tokens * r.max_turns)
         fault = score.error_kind is not None
@@ -145,10 +147,10 @@ class Grader:
             raise TaskSetError(str(score.error))
         if fault:
             raise FaultsError(
-                f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: {score.error}); "
-                "the rollout is left out, not paid 0"
+                f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: "
+                f"{score.error}); the rollout is left out, not paid 0"
             )
-        return Graded(reward, score, tuple(unpaid))
+        return GradedRollout(reward, score, tuple(unpaid))
 
     def _write(self, origin: Origin, row: Mapping[str, Any]) -> None:
         """Append to this process's evidence file of the step: one write call a line, so that lines stay whole."""

@@ -1,8 +1,8 @@
 """Advantages and group filter of a verl batch by the recipe's own rules. Plain numbers: needs neither verl nor torch.
 
-verl divides the loss by what was sampled: all tokens of the batch, or prompts * group size. We divide by what is left after
-filter and mask. `Signal.rows` therefore multiplies the advantages by the ratio of the two, which is exact: the clipped
-objective is linear in the advantage's size.
+verl divides the loss by what was sampled: all tokens of the batch, or prompts * group size. We divide by what is left
+after filter and mask. `Signal.rows` therefore multiplies the advantages by the ratio of the two, which is exact: the
+clipped objective is linear in the advantage's size.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A training's metrics as verl logs them, and the proof that a resumed training went on where it was.
 
-Read from verl's file logger (one JSON object a step), else from the console lines (`step:3 - critic/score/mean:0.5 - ...`).
+Read from verl's file logger (one JSON object a step), else from the console lines
+(`step:3 - critic/score/mean:0.5 - ...`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import TrainerError
-from evotrainer.extras.verl.launch import Attempt, attempts, exit_code, state
+from evotrainer.extras.verl.launch import Launch, attempts, exit_code, state
 
 SHOWN = (
     ("score", "critic/score/mean"),
@@ -78,7 +79,7 @@ class _Reader:
     """What an attempt has logged so far, read on from where the last reading ended; half lines wait."""
 
     folder: Path
-    attempt: Attempt
+    attempt: Launch
     at: int = 0
     rest: bytes = b""
     source: Path | None = None
@@ -100,7 +101,7 @@ class _Reader:
                 yield line
 
 
-def _over(folder: Path, a: Attempt) -> bool:
+def _over(folder: Path, a: Launch) -> bool:
     return state(folder, a) != "running"
 
 
@@ -135,11 +136,11 @@ class Advance:
     """
 
     def __init__(self) -> None:
-        self.attempt: Attempt | None = None
+        self.attempt: Launch | None = None
         self.last = 0
         self.trained = 0
 
-    def begin(self, a: Attempt) -> None:
+    def begin(self, a: Launch) -> None:
         self.attempt, self.last, self.trained = a, a.resumed_from, 0
 
     def take(self, line: Line) -> None:
@@ -150,8 +151,9 @@ class Advance:
         if line.step != self.last + 1:
             since = f"the checkpoint of step {self.last}" if not self.trained else f"step {self.last}"
             raise TrainerError(
-                f"attempt {self.attempt.number} logged step {line.step} after {since}: the training did not go on where it "
-                f"was; see logs/attempt-{self.attempt.number}.log and `evotrainer verl checkpoints`"
+                f"attempt {self.attempt.number} logged step {line.step} after {since}: "
+                f"the training did not go on where it was; see logs/attempt-{self.attempt.number}.log and "
+                "`evotrainer verl checkpoints`"
             )
         self.last, self.trained = line.step, self.trained + 1
 

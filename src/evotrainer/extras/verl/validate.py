@@ -1,4 +1,5 @@
-"""Validation of a rendered folder by verl itself, without a GPU; what verl says is traced to the factor that caused it."""
+"""Validation of a rendered folder by verl itself, without a GPU;
+what verl says is traced to the factor that caused it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         r"real_train_batch_size \((\d+)\) must be divisible by minimal possible batch size \((\d+)\)",
         ("prompts_per_step", "group_size"),
-        "prompts_per_step x group_size = {0} must be a multiple of the {1} GPUs; change one of the two, or --gpus and --nodes",
+        "prompts_per_step x group_size = {0} must be a multiple of the {1} GPUs; change one of the two, "
+        "or --gpus and --nodes",
     ),
     (
         r"train_batch_size \((\d+)\) must be >= actor\.ppo_mini_batch_size \((\d+)\)",
@@ -60,7 +62,7 @@ CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerlComplaint:
     """One complaint of verl."""
 
     message: str
@@ -77,7 +79,7 @@ class Validation:
     """What verl made of the configuration."""
 
     ok: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[VerlComplaint, ...]
     notices: tuple[str, ...]
     gpus: int
     verl: str
@@ -127,7 +129,7 @@ def explain(answer: Mapping[str, Any], gpus: int) -> Validation:
     """The answer of inside/check.py as findings."""
     owner = owners()
     findings = [
-        Finding(
+        VerlComplaint(
             f"verl has no setting {key}",
             (owner[key],) if key in owner else (),
             "report this: the mapping does not fit this version of verl"
@@ -148,18 +150,19 @@ def explain(answer: Mapping[str, Any], gpus: int) -> Validation:
     )
 
 
-def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> Finding:
+def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> VerlComplaint:
     for pattern, factors, remedy in CAUSES:
         if found := re.search(pattern, message):
-            return Finding(message, factors, remedy.format(*found.groups()))
+            return VerlComplaint(message, factors, remedy.format(*found.groups()))
     if stage == "environment":
-        return Finding(
+        return VerlComplaint(
             f"the environment does not work in verl's: {kind}: {message}",
             ("rewards",),
-            "missing libraries come with `evotrainer verl setup --task TASK`; a sandbox needs what `evotrainer doctor` names",
+            "missing libraries come with `evotrainer verl setup --task TASK`; "
+            "a sandbox needs what `evotrainer doctor` names",
         )
     named = tuple(dict.fromkeys(f for k, f in owner.items() if k in message or k.rsplit(".", 1)[-1] in message))
-    return Finding(f"{kind} at {stage}: {message}", named, "see verl's documentation of that setting")
+    return VerlComplaint(f"{kind} at {stage}: {message}", named, "see verl's documentation of that setting")
 
 
 def demand_valid(v: Validation) -> None:

@@ -75,8 +75,8 @@ def find(venv: Path | None) -> Venv:
     python = candidate(venv)
     if not python.is_file():
         raise MissingDependencyError(
-            f"no verl environment: {python} is not there; make one with `evotrainer verl setup`, or name one with --venv DIR or "
-            f"{ENVIRONMENT}=path/to/python"
+            f"no verl environment: {python} is not there; make one with `evotrainer verl setup`, "
+            f"or name one with --venv DIR or {ENVIRONMENT}=path/to/python"
         )
     found = probe(python)
     if not found.ready:

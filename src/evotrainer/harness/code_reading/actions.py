@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from evotrainer.harness.columns.text import MAX_TEXT
+from evotrainer.harness.text import MAX_TEXT
 from evotrainer.records.rollout import ToolCall, Turn, turn_text
 
 ActionKind = Literal["edit", "test", "search", "other"]
@@ -27,8 +27,8 @@ _EDIT = re.compile(
     r"|(?<![<>=2&-])>{1,2}\s*[\w./~-]+"
 )
 _SEARCH = re.compile(
-    r"^(?:ls|cat|grep|egrep|rg|ag|find|head|tail|less|more|tree|pwd|wc|nl|which|file|stat|git\s+(?:log|show|grep|status|diff|blame)"
-    r"|sed\s+-n|awk)\b"
+    r"^(?:ls|cat|grep|egrep|rg|ag|find|head|tail|less|more|tree|pwd|wc|nl|which|file|stat|git\s+(?:log|show|grep"
+    r"|status|diff|blame)|sed\s+-n|awk)\b"
 )
 _PREFIX = re.compile(
     r"^(?:cd\s+[^\s;&|]+\s*(?:&&|;)\s*|export\s[^;&]*(?:&&|;)\s*|[A-Z_]+=\S*\s+|(?:sudo|time|timeout\s+\S+)\s+)+"
@@ -115,9 +115,9 @@ _BROKEN = re.compile(
     re.IGNORECASE,
 )
 _NO_TESTS = re.compile(
-    r"command not found|no module named ['\"]?(?:pytest|unittest|tox|nose)|file or directory not found|no such file or directory"
-    r"|can't open file|usage:|unrecognized arguments|INTERNALERROR|collected 0 items|no tests ran"
-    r"|SyntaxError|IndentationError|ImportError|ModuleNotFoundError|errors? during collection",
+    r"command not found|no module named ['\"]?(?:pytest|unittest|tox|nose)|file or directory not found"
+    r"|no such file or directory|can't open file|usage:|unrecognized arguments|INTERNALERROR|collected 0 items"
+    r"|no tests ran|SyntaxError|IndentationError|ImportError|ModuleNotFoundError|errors? during collection",
     re.IGNORECASE,
 )
 

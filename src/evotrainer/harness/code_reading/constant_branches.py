@@ -23,7 +23,7 @@ MIN_TABLE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class ConstantBranch:
     """Where all of `inputs` (texts of constants) are compared with, `answer` is what comes out."""
 
     inputs: frozenset[str]
@@ -31,7 +31,8 @@ class Branch:
 
 
 def text_of(value: object) -> str:
-    """Constants and expected outputs in one form: strings stripped, everything else its repr, at most MAX_CONSTANT characters."""
+    """Constants and expected outputs in one form: strings stripped, everything else its repr,
+    at most MAX_CONSTANT characters."""
     return value.strip() if isinstance(value, str) else shown(value, MAX_CONSTANT, end="")
 
 
@@ -40,7 +41,7 @@ def printed(values: Iterable[object]) -> str:
     return " ".join(v if isinstance(v, str) else text_of(v) for v in values)
 
 
-def constant_branches(nodes: Iterable[ast.AST]) -> Iterator[Branch]:
+def constant_branches(nodes: Iterable[ast.AST]) -> Iterator[ConstantBranch]:
     """Constant branches of a program's nodes, at most MAX_BRANCHES."""
     found = 0
     for n in nodes:
@@ -74,7 +75,7 @@ def compared(nodes: Iterable[ast.AST]) -> Iterator[str]:
                     yield text_of(list(value))
 
 
-def _of(n: ast.AST) -> Iterator[Branch]:
+def _of(n: ast.AST) -> Iterator[ConstantBranch]:
     if isinstance(n, ast.If):
         answer = _answer(n.body)
         if answer is not None:
@@ -89,7 +90,7 @@ def _of(n: ast.AST) -> Iterator[Branch]:
             if (answer := _answer(c.body)) is not None:
                 patterns = c.pattern.patterns if isinstance(c.pattern, ast.MatchOr) else [c.pattern]
                 known = [literal(p.value) for p in patterns if isinstance(p, ast.MatchValue)]
-                yield from (Branch(frozenset({text_of(v)}), answer) for v in known if v is not _NONE)
+                yield from (ConstantBranch(frozenset({text_of(v)}), answer) for v in known if v is not _NONE)
     elif isinstance(n, ast.List | ast.Tuple) and len(n.elts) >= MIN_TABLE:
         rows = [e.elts for e in n.elts if isinstance(e, ast.Tuple | ast.List) and len(e.elts) == 2]
         if len(rows) == len(n.elts):
@@ -100,18 +101,18 @@ def _of(n: ast.AST) -> Iterator[Branch]:
             yield from _table(list(zip(a.elts, b.elts, strict=False)))
 
 
-def _table(rows: Sequence[tuple[ast.expr, ast.expr]]) -> Iterator[Branch]:
+def _table(rows: Sequence[tuple[ast.expr, ast.expr]]) -> Iterator[ConstantBranch]:
     """Branches of a table of constants; none where one entry is no constant."""
     pairs = [(literal(k), literal(v)) for k, v in rows[:MAX_BRANCHES]]
     if len(pairs) >= MIN_TABLE and all(k is not _NONE and v is not _NONE for k, v in pairs):
-        yield from (Branch(frozenset({text_of(k)}), text_of(v)) for k, v in pairs)
+        yield from (ConstantBranch(frozenset({text_of(k)}), text_of(v)) for k, v in pairs)
 
 
-def _compared(test: ast.expr, answer: str) -> Iterator[Branch]:
+def _compared(test: ast.expr, answer: str) -> Iterator[ConstantBranch]:
     """One branch per alternative: `or` and `in` give several, `and` joins."""
     for inputs in _alternatives(test, 3):
         if inputs:
-            yield Branch(frozenset(inputs), answer)
+            yield ConstantBranch(frozenset(inputs), answer)
 
 
 def _alternatives(test: ast.expr, depth: int) -> list[set[str]]:

@@ -12,11 +12,10 @@ LITERALS = ("git", "gold", "solution", "answer", "expected_output", "hidden_test
 
 _GIT = r"\bgit\s+(?:--no-pager\s+|-C\s+\S+\s+|--git-dir\S*\s+)*"
 _HISTORY = re.compile(
-    _GIT
-    + r"(?:show\b(?!\s+HEAD:)(?!\s+--stat)|reflog\b|fsck\b|cherry-pick\b|unpack-objects\b|cat-file\b|whatchanged\b|rev-list\b[^\n;|&]*--all"
-    r"|log\s[^\n;|&]*(?:-p\b|--patch|--all|-S|-G|-L)|(?:diff|difftool)\s[^\n;|&]*(?:HEAD[~^@]|\.\.|origin/|FETCH_HEAD)"
-    r"|(?:checkout|restore|reset|merge|rebase|pull)\s[^\n;|&]*(?:HEAD[~^@]|origin[/ ]|ORIG_HEAD|FETCH_HEAD|--source))"
-    r"|\.git/(?:objects|packed-refs|logs|refs|ORIG_HEAD|FETCH_HEAD)"
+    _GIT + r"(?:show\b(?!\s+HEAD:)(?!\s+--stat)|reflog\b|fsck\b|cherry-pick\b|unpack-objects\b|cat-file\b|whatchanged\b"
+    r"|rev-list\b[^\n;|&]*--all|log\s[^\n;|&]*(?:-p\b|--patch|--all|-S|-G|-L)|(?:diff|difftool)\s[^\n;"
+    r"|&]*(?:HEAD[~^@]|\.\.|origin/|FETCH_HEAD)|(?:checkout|restore|reset|merge|rebase|pull)\s[^\n;|&]*(?:HEAD[~^@]"
+    r"|origin[/ ]|ORIG_HEAD|FETCH_HEAD|--source))|\.git/(?:objects|packed-refs|logs|refs|ORIG_HEAD|FETCH_HEAD)"
 )
 _STASH = re.compile(_GIT + r"stash\s+(?:pop|apply|show)\b")
 _STASHED = re.compile(_GIT + r"stash(?:\s+(?:push|save|-\w|--)|\s*(?:$|[;&|\n]))")
@@ -27,8 +26,9 @@ _WEB = re.compile(
 _READS = re.compile(r"\b(?:cat|less|more|head|tail|open|view|grep|cp|strings|diff|sed\s+-n|nl)\b")
 _PART = re.compile(r"[^\n;|&]+")
 _FILE = re.compile(
-    r"(?P<file>\bgold(?:en)?(?:[_-]?(?:patch|answer|solution))?\.\w+|\b(?:reference_)?solutions?\.\w+|\boracle[\w-]*\.\w+"
-    r"|(?:^|(?<=[\s/]))\.?answers?(?:\.\w+|/[\w./-]*)|expected_outputs?[\w./-]*|hidden_tests?[\w./-]*|reference_patch[\w./-]*)"
+    r"(?P<file>\bgold(?:en)?(?:[_-]?(?:patch|answer|solution))?\.\w+|\b(?:reference_)?solutions?\.\w+"
+    r"|\boracle[\w-]*\.\w+|(?:^|(?<=[\s/]))\.?answers?(?:\.\w+|/[\w./-]*)|expected_outputs?[\w./-]*"
+    r"|hidden_tests?[\w./-]*|reference_patch[\w./-]*)"
 )
 _QUOTED = re.compile(r"(?<=\s)'[^'\n]*'|(?<=\s)\"[^\"\n]*\"")
 

@@ -9,7 +9,7 @@ PATCHES = ("patch", "model_patch", "submission", "diff")
 GOLD = ("gold_patch", "reference_patch", "gold")
 NAMING = ("test_patch", "fail_to_pass", "FAIL_TO_PASS", "pass_to_pass", "PASS_TO_PASS")
 """Details that name the tests of the grader."""
-GATES = ("tests", "patch", "submission", "diff", "protected")
+READ_KEYS = ("tests", "patch", "submission", "diff", "protected")
 """A detail with none of these as (the end of) a key has nothing to say here."""
 MAX_PATCH = 1 << 20
 """Characters of a patch that are read, as many as the repository environments keep."""

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
+from evotrainer.harness.code_reading import bypass
+from evotrainer.harness.code_reading.bypass import Bypass
 from evotrainer.harness.code_reading.constant_branches import (
     BRANCHING,
     COMPARING,
-    Branch,
+    ConstantBranch,
     compared,
     constant_branches,
     printed,
     text_of,
 )
+from evotrainer.harness.code_reading.names import aliases_of, dotted
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 90
@@ -32,19 +34,12 @@ MAX_CHAIN = 400
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _OPERATOR = re.compile(r"[-+*/%@&|^~<>=.!]|\b(?:not|and|or|if|lambda|await|elif)\b")
 SUSPICIOUS = re.compile(
-    r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit|excepthook"
-    r"|displayhook|builtins|modules|get_objects|get_referrers|_getframe|inspect|open|Path|listdir|walk|pytest_|f_back"
-    r"|f_globals|f_locals|tb_frame|gi_frame|ctypes|\bgc\b|globals|mock|eval|glob|scandir|getattr|def (?:check|verify|grade|run_test)"
+    r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit"
+    r"|excepthook|displayhook|builtins|modules|get_objects|get_referrers|_getframe|inspect|open|Path|listdir|walk"
+    r"|pytest_|f_back|f_globals|f_locals|tb_frame|gi_frame|ctypes|\bgc\b|globals|mock|eval|glob|scandir|getattr"
+    r"|def (?:check|verify|grade|run_test)"
 )
 """Texts without any of these cannot break a rule of `bypass.py`; they need no parsing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bypass:
-    """One line of a program that goes for the grader instead of the task."""
-
-    rule: str
-    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,7 @@ class Facts:
     """Strings, numbers and constant sequences in it, as text."""
     compared: frozenset[str] = frozenset()
     """Constants that something is compared with."""
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[ConstantBranch, ...] = ()
     """Constant answers to constant inputs."""
     bypass: tuple[Bypass, ...] = ()
 
@@ -126,41 +121,6 @@ def _too_wild(text: str) -> str:
     return ""
 
 
-def dotted(node: ast.AST, aliases: Mapping[str, str] = MappingProxyType({})) -> str:
-    """`a.b.c` of a name or attribute chain, imported names by their full name; also of `getattr(a, "b")` and
-    `__import__("a")`. Empty for anything else."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name):
-        head = aliases.get(node.id, node.id)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute) and node.args:
-        called, last = dotted(node.func, aliases), node.args[-1]
-        if not (isinstance(last, ast.Constant) and isinstance(last.value, str)):
-            return ""
-        if called in {"__import__", "importlib.import_module"}:
-            head = last.value
-        elif called == "getattr" and len(node.args) == 2 and (owner := dotted(node.args[0], aliases)):
-            head = f"{owner}.{last.value}"
-        else:
-            return ""
-    else:
-        return ""
-    return ".".join((head, *reversed(parts)))
-
-
-def _aliases(nodes: list[ast.AST]) -> dict[str, str]:
-    """Local name -> full name of what is imported."""
-    out: dict[str, str] = {}
-    for n in nodes:
-        if isinstance(n, ast.Import):
-            out |= {a.asname: a.name for a in n.names if a.asname}
-        elif isinstance(n, ast.ImportFrom) and n.module:
-            out |= {a.asname or a.name: f"{n.module}.{a.name}" for a in n.names}
-    return out
-
-
 _WORKING = (
     ast.Call, ast.Assign, ast.AugAssign, ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Lambda,
 )  # fmt: skip
@@ -168,8 +128,6 @@ _WORKING = (
 
 
 def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
-    from evotrainer.harness.code_reading import bypass
-
     by: dict[type, list[ast.AST]] = {}
     for n in nodes:
         by.setdefault(type(n), []).append(n)
@@ -177,7 +135,7 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
     def of(*types: type) -> list[ast.AST]:
         return [n for t in types for n in by.get(t, ())]
 
-    aliases = _aliases(of(ast.Import, ast.ImportFrom))
+    aliases = aliases_of(of(ast.Import, ast.ImportFrom))
     calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
     names = {n.id for n in of(ast.Name) if isinstance(n, ast.Name)}
     return Facts(
@@ -187,8 +145,13 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
         constants=frozenset(_constants(of(ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Call))),
         compared=frozenset(compared(of(*COMPARING))),
         branches=tuple(dict.fromkeys(constant_branches(of(*BRANCHING)))),
-        bypass=bypass.found(of(*bypass.TYPES), calls, aliases) if suspicious else (),
+        bypass=bypass.found(of(*bypass.TYPES), calls, aliases, _nested) if suspicious else (),
     )
+
+
+def _nested(text: str) -> tuple[Bypass, ...]:
+    """Broken rules of a constant text that a program hands to exec or eval."""
+    return facts(text).bypass
 
 
 def _reads_input(nodes: list[ast.AST], calls: set[str], names: set[str]) -> bool:

@@ -11,29 +11,38 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evotrainer.harness.columns.numerics import Ints
-from evotrainer.harness.columns.scan import COMPILE_FROM, MAX_BYTES
+from evotrainer.harness.text import MAX_BYTES
+
+ONE_PASS_FROM = 1 << 20
+"""Bytes of text from which one pass for all literals is cheaper than looking at each program."""
 
 _LITERALS = (
     "exit", "quit", "SystemExit", "__", "abort", "system", "popen", "fork", "subprocess", "exec", "kill", "settrace",
-    "setprofile", "audithook", "atexit", "excepthook", "displayhook", "builtins", "modules", "get_objects", "get_referrers",
-    "_getframe", "inspect", "open", "Path", "listdir", "walk", "pytest_", "f_back", "f_globals", "f_locals", "tb_frame",
-    "gi_frame", "ctypes", "gc", "globals", "mock", "eval", "glob", "scandir", "getattr", "def check", "def verify", "def grade",
-    "def run_test",
+    "setprofile", "audithook", "atexit", "excepthook", "displayhook", "builtins", "modules", "get_objects",
+    "get_referrers", "_getframe", "inspect", "open", "Path", "listdir", "walk", "pytest_", "f_back", "f_globals",
+    "f_locals", "tb_frame", "gi_frame", "ctypes", "gc", "globals", "mock", "eval", "glob", "scandir", "getattr",
+    "def check", "def verify", "def grade", "def run_test",
 )  # fmt: skip
-SUSPICIOUS = re.compile(
-    rb"\b(?:\w*exit|quit|abort|\w*system|popen|fork\w*|exec\w*|kill|run|call|check_\w+|Popen|settrace|setprofile|addaudithook"
-    rb"|register|open|Path|listdir|walk|get_objects|get_referrers|_getframe|stack|currentframe|update|setattr|getattr|eval|globals|i?glob|scandir|getouterframes|getinnerframes|raise_signal|posix_spawn|spawn\w)\s*\("
-    rb"|def (?:check|verify|grade|run_test)|\bmock\b"
-    rb"|SystemExit|\b_exit\b|subprocess|__\w+__|excepthook|displayhook|builtins|sys\s*\.\s*modules|pytest_|f_back|f_globals|f_locals"
-    rb"|tb_frame|gi_frame|\b(?:ctypes|gc)\b"
+_CALLED = (
+    rb"\w*exit|quit|abort|\w*system|popen|fork\w*|exec\w*|kill|run|call|check_\w+|Popen"  # ends or starts processes
+    rb"|settrace|setprofile|addaudithook|register"  # hooks
+    rb"|open|Path|listdir|walk"  # reads files
+    rb"|get_objects|get_referrers|_getframe|stack|currentframe"  # reaches into frames
+    rb"|update|setattr|getattr|eval|globals"  # changes names
+    rb"|i?glob|scandir|getouterframes|getinnerframes|raise_signal|posix_spawn|spawn\w"
 )
+_NAMED = (
+    rb"SystemExit|\b_exit\b|subprocess|__\w+__|excepthook|displayhook|builtins|sys\s*\.\s*modules|pytest_"
+    rb"|f_back|f_globals|f_locals|tb_frame|gi_frame|\b(?:ctypes|gc)\b"
+)
+SUSPICIOUS = re.compile(rb"\b(?:" + _CALLED + rb")\s*\(" + rb"|def (?:check|verify|grade|run_test)|\bmock\b|" + _NAMED)
 """Programs without a match break no rule of `program.py`; they need no parsing."""
 _HARMLESS = re.compile(rb"__(?:name|init|file|doc)__|['\"]__main__['\"]")
 
 
-def suspicious_rows(text: bytes, starts: Ints, ends: Ints) -> list[int]:
+def suspicious_rows(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
     """Rows of a buffer of texts whose programs must be parsed to know whether they go for the grader."""
     out = []
     for i in _with_literals(text, starts, ends, _LITERALS):
@@ -43,9 +52,11 @@ def suspicious_rows(text: bytes, starts: Ints, ends: Ints) -> list[int]:
     return out
 
 
-def _with_literals(text: bytes, starts: Ints, ends: Ints, literals: tuple[str, ...]) -> Iterable[int]:
+def _with_literals(
+    text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], literals: tuple[str, ...]
+) -> Iterable[int]:
     """Rows that hold one of the literals; all literals in one pass over large buffers (Aho-Corasick)."""
-    if len(text) < COMPILE_FROM or (len(ends) and ends[-1] != len(text)):
+    if len(text) < ONE_PASS_FROM or (len(ends) and ends[-1] != len(text)):
         return range(len(starts))
     import polars as pl
     import pyarrow as pa

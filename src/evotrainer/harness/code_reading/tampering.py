@@ -28,7 +28,8 @@ _IS_TEST = re.compile(
     r"|graders?(?:/.+|[\w-]*\.\w+)|run_?tests?(?:\.\w+)?|eval\.sh|sitecustomize\.py|(?:tests?|__tests__)/.+)$"
 )
 _GRADER = re.compile(
-    r"(?:^|/)(?:conftest\.py|pytest\.ini|sitecustomize\.py|tests?\.py|test_all\.py|graders?(?:/.+|[\w-]*\.\w+)|run_?tests?(?:\.\w+)?|eval\.sh)$"
+    r"(?:^|/)(?:conftest\.py|pytest\.ini|sitecustomize\.py|tests?\.py|test_all\.py|graders?(?:/.+|[\w-]*\.\w+)"
+    r"|run_?tests?(?:\.\w+)?|eval\.sh)$"
 )
 """Files that suites and graders go by: even a new one changes the verdict."""
 _TEST_NAME = re.compile(
@@ -130,11 +131,13 @@ def _command_changes(line: str) -> Iterator[Change]:
             yield Change(m[2], {"Add": "write", "Delete": "remove"}.get(m[1], "change"))  # type: ignore[arg-type]
     if m2 := _LINE_EDIT.match(line):
         way = {"write": "write", "overwrite": "write", "create": "write", "delete": "remove", "remove": "remove"}
-        yield Change(m2[2], way.get(m2[1], "add" if m2[1] in {"insert", "append"} else "change"))  # type: ignore[arg-type]
+        other = "add" if m2[1] in {"insert", "append"} else "change"
+        yield Change(m2[2], way.get(m2[1], other))  # type: ignore[arg-type]
 
 
 def _without_heredocs(line: str) -> str:
-    """The command without texts between `<<WORD` and a line that begins with WORD; in time proportional to its length."""
+    """The command without texts between `<<WORD` and a line that begins with WORD;
+    in time proportional to its length."""
     if "<<" not in line:
         return line
     ends: dict[str, list[int]] = {}

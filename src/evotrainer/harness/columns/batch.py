@@ -18,9 +18,9 @@ from evotrainer.harness.code_reading.visible_tests import ShownTest, shown_tests
 from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import FINISH
 from evotrainer.harness.columns.numerics import Floats, Ints, distinct, group_range, group_std
-from evotrainer.harness.columns.source import Held, Joined, Source
-from evotrainer.harness.columns.text import program_text
+from evotrainer.harness.columns.source import InMemoryRollouts, JoinedRollouts, RolloutSource
 from evotrainer.harness.columns.traits import Traits
+from evotrainer.harness.text import program_text
 from evotrainer.records.rollout import Rollout, completion_of
 
 
@@ -30,20 +30,22 @@ class Batch:
     def __init__(self, groups: Iterable[Sequence[Rollout]]) -> None:
         """Rollouts that are grouped already."""
         listed = [list(g) for g in groups]
-        source = Held([r for g in listed for r in g])
+        source = InMemoryRollouts([r for g in listed for r in g])
         self._arrange(source.traits, source, None, np.repeat(np.arange(len(listed)), [len(g) for g in listed]))
 
     @classmethod
     def of(cls, rollouts: Iterable[Rollout] | Batch) -> Batch:
         """Group flat rollouts by `group_key`; a rollout id seen twice counts once. What is a batch stays as it is."""
-        return rollouts if isinstance(rollouts, Batch) else cls.over(Held(list(rollouts)))
+        return rollouts if isinstance(rollouts, Batch) else cls.over(InMemoryRollouts(list(rollouts)))
 
     @classmethod
-    def over(cls, source: Source, read: Traits | None = None, places: Ints | None = None, apart: bool = False) -> Batch:
+    def over(
+        cls, source: RolloutSource, read: Traits | None = None, places: Ints | None = None, apart: bool = False
+    ) -> Batch:
         """The rollouts of a source by group, an id seen twice once.
 
-        `read`: traits of its rows, or of those at `places`. `apart`: each rollout is a group of its own, in the source's
-        order, and counts as often as it is there.
+        `read`: traits of its rows, or of those at `places`. `apart`: each rollout is a group of its own, in the
+        source's order, and counts as often as it is there.
         """
         batch, read = cls.__new__(cls), source.traits if read is None else read
         batch._arrange(read, source, places, np.arange(read.n) if apart else None)
@@ -60,10 +62,10 @@ class Batch:
         starts = np.cumsum([0, *(b.source.n for b in batches)]).tolist()
         rows = [b.rows + a for b, a in zip(batches, starts, strict=False)]
         places = np.concatenate(rows) if rows else np.zeros(0, np.int64)
-        whole = Joined([b.source for b in batches])
+        whole = JoinedRollouts([b.source for b in batches])
         return cls.over(whole, traits.join([b.traits for b in batches]), places, apart=True)
 
-    def _arrange(self, read: Traits, source: Source, places: Ints | None, group: Ints | None) -> None:
+    def _arrange(self, read: Traits, source: RolloutSource, places: Ints | None, group: Ints | None) -> None:
         """`places` in the source and `group` of each row of `read`; None: all rows; groups by key, each id once."""
         self.source = source
         self._seen: dict[str, bool] = {}

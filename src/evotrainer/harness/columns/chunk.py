@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evotrainer.harness.code_reading.patches_and_hashes import GATES, worth_keeping
+from evotrainer.harness.code_reading.patches_and_hashes import READ_KEYS, worth_keeping
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.records.rollout import GROUPED_BY, Role, Rollout
 
@@ -36,7 +36,7 @@ class Coded:
 
 
 @dataclass(slots=True)
-class Chunk:
+class RolloutColumns:
     """N rollouts. Float columns hold NaN for missing values."""
 
     n: int
@@ -67,7 +67,7 @@ class Chunk:
         return self.text[self.starts[i] : self.ends[i]].decode("utf-8", "replace")
 
 
-def from_rollouts(rollouts: Sequence[Rollout], first: int = 0) -> Chunk:
+def from_rollouts(rollouts: Sequence[Rollout], first: int = 0) -> RolloutColumns:
     """A chunk of Python objects, read as they would be stored."""
     import pyarrow as pa
 
@@ -92,7 +92,7 @@ def hash64(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") >> 1
 
 
-def from_table(table: pa.Table, first: int = 0) -> Chunk:
+def from_table(table: pa.Table, first: int = 0) -> RolloutColumns:
     """A chunk of stored rollouts (`records.arrow_schema`), without making objects of them; at most 2 GB of text.
 
     `first`: place of the first row in its source, which tells rollouts without id apart. `id`, `task` and `group` are
@@ -130,7 +130,7 @@ def from_table(table: pa.Table, first: int = 0) -> Chunk:
     asked = np.cumsum(said) - np.repeat((np.cumsum(answers) - answers), counts) == 0  # before the first answer
     length = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False)
     scalars["prompt"] = (np.bincount(row[asked], weights=length[asked], minlength=n) > 0).astype(float)
-    return Chunk(
+    return RolloutColumns(
         n=n,
         **_keys(table, first),
         scalars=scalars,
@@ -259,7 +259,7 @@ def _json(text: str) -> Any:
 def _details(column: pa.ChunkedArray) -> dict[int, Mapping[str, Any]]:
     import pyarrow.compute as pc
 
-    keys = [pc.match_substring(column, f'{k}"').fill_null(False).to_numpy() for k in GATES]
+    keys = [pc.match_substring(column, f'{k}"').fill_null(False).to_numpy() for k in READ_KEYS]
     rows = np.flatnonzero(np.logical_or.reduce(keys))
     out: dict[int, Mapping[str, Any]] = {}
     for i, text in zip(rows.tolist(), column.take(rows).to_pylist(), strict=True):

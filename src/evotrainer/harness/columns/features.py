@@ -1,7 +1,7 @@
 """What authored and mined detectors may look at: texts and numbers of single rollouts, whatever the environment.
 
-Nothing here knows a domain, a command or a reward component by name. The outcome and the composed reward are no features:
-a detector that repeats the score explains nothing.
+Nothing here knows a domain, a command or a reward component by name. The outcome and the composed reward are no
+features: a detector that repeats the score explains nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from evotrainer.harness.code_reading.actions import actions_of, command
 from evotrainer.harness.code_reading.visible_tests import tests_in
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
-from evotrainer.harness.columns.text import MAX_TEXT
+from evotrainer.harness.text import MAX_TEXT
 from evotrainer.records.rollout import Rollout, Turn, completion_of, prompt_of, turn_text
 from evotrainer.records.text import shown
 
 LENGTHS = (
-    "words", "tokens", "turns", "repetition", "line_run", "actions", "edits", "searches", "tests", "first_edit", "action_run",
+    "words", "tokens", "turns", "repetition", "line_run", "actions", "edits", "searches", "tests", "first_edit",
+    "action_run",
 )  # fmt: skip
 """Traits (harness/columns/traits.py) that may be compared with a threshold."""
 OVERLAPS = ("copied:prompt", "copied:observations", "copied:tests")
-"""Share of the answer's word characters that stand in the prompt, or in what the episode had shown before, as whole words of
-three characters or more; share of visible expected outputs (two characters or more) that stand in the answer."""
+"""Share of the answer's word characters that stand in the prompt, or in what the episode had shown before, as whole
+words of three characters or more; share of visible expected outputs (two characters or more) that stand in the
+answer."""
 RESTATES = 0.99
 """Share of rollouts on which what repeats the outcome agrees with it."""
 MAX_LINE = 400
@@ -38,7 +40,7 @@ MAX_LINE = 400
 _WORD = re.compile(r"\w+")
 
 
-class Views:
+class FeatureView:
     """The live rollouts of a batch as the texts and numbers that detectors compare; texts are read when they are first
     asked for."""
 
@@ -47,13 +49,13 @@ class Views:
         self.batch = batch if isinstance(batch, Batch) else Batch([r] for r in batch)
 
     @classmethod
-    def joined(cls, views: Iterable[Views]) -> Views:
+    def joined(cls, views: Iterable[FeatureView]) -> FeatureView:
         """The rollouts of all, in order."""
         return cls(Batch.joined([v.batch for v in views]))
 
-    def pick(self, indices: Sequence[int] | np.ndarray) -> Views:
+    def pick(self, indices: Sequence[int] | np.ndarray) -> FeatureView:
         """Some of the rollouts, in the given order."""
-        return Views(self.batch.pick(indices))
+        return FeatureView(self.batch.pick(indices))
 
     def __len__(self) -> int:
         return self.batch.n
@@ -122,7 +124,8 @@ class Views:
 
 
 def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
-    """The component of `component:<name>`, or the two of `component:<name> - <name>`; the second is empty where there is one.
+    """The component of `component:<name>`, or the two of `component:<name> - <name>`;
+    the second is empty where there is one.
 
     A name may hold ` - ` itself: what is known decides, and where nothing is, the first.
     """
@@ -134,7 +137,7 @@ def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
     return next((p for p in pairs if p[0] in known and p[1] in known), pairs[0])
 
 
-def restates(views: Sequence[Views], component: str) -> bool:
+def restates(views: Sequence[FeatureView], component: str) -> bool:
     """Is a reward component the outcome under another name? It explains no score."""
     x = np.concatenate([v.batch.component(component) for v in views])
     known = np.isfinite(x)

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from evotrainer.harness.columns.numerics import Floats, Ints
-from evotrainer.harness.columns.text import KEPT_NAMES, fenced
+from evotrainer.harness.text import KEPT_NAMES, MAX_BYTES, fenced
 
-MAX_BYTES = 20_000
-"""Bytes read of one completion; the rest is ignored by behaviour metrics."""
 SLOTS = 64
 """Slots of the word-set sketch: one-permutation MinHash (Li, Owen, Zhang, arXiv 1208.1259), 8 bits a slot, 0: empty."""
 COMPILE_FROM = 1 << 20
@@ -147,19 +145,22 @@ def _compiled() -> Callable[..., None]:
     return compiled
 
 
+# longer than 60 lines: one pass over the bytes is what makes it fast, and a compiled function cannot call plain ones
 def _kernel(
     data: Any, starts: Any, ends: Any, first: Any, last: Any, kept: Any,
     gram_key: Any, gram_row: Any, name_key: Any, name_row: Any, numbers: Any, solution: Any, sketch: Any,
 ) -> None:  # fmt: skip
     """All values are non-negative and products stay below 2^63, so that numba and Python agree.
 
-    gram_*, name_*: scratch hash tables of 2^16 places; a place is in use if its *_row is the present row + 1.
+    gram_*, name_*: scratch hash tables of 2^16 places; a place is in use if its *_row is the present row + 1, so that
+    no table has to be cleared between texts. Hashes of words are FNV-1a, 32 bits (offset 2166136261, prime 16777619);
+    hashes of lines, texts and solutions go on in the same way over those of their words.
     """
     m32 = 0xFFFFFFFF
     for i in range(len(starts)):
         row = i + 1
         a, z, pa, pz = starts[i], ends[i], first[i], last[i]
-        mask = 15
+        mask = 15  # the tables' used part: a power of two above twice the bytes, so at most half of it is ever full
         while mask < 2 * (z - a) and mask < 65535:
             mask = 2 * mask + 1
         words = 0
@@ -173,6 +174,8 @@ def _kernel(
         run = best_run = 0
         visible = 0.0
         # the solution being normalised
+        # s: names by their first occurrence, comments left out; t: word by word, for texts that are no program. Two
+        # 32-bit hashes of each, with different primes, make one of 62 bits.
         s1, s2 = 2166136261, 84696351
         t1, t2 = 2166136261, 84696351
         names = 0
@@ -216,11 +219,11 @@ def _kernel(
             else:
                 h = ((h ^ c) * 16777619) & m32
                 p += 1
-            # line
+            # blanks count where they separate words, so that `a b` and `ab` differ, and not at the line's end
             line = ((line ^ (h + 7 * blanks + 1)) * 16777619) & m32
             blanks = 0
             line_end = line + 1
-            # word 4-grams and word set
+            # a 4-gram's hash is made of those of its words in order; 62 bits, so collisions do not matter here
             words += 1
             g = (((w3 * 31 + w2 * 17 + w1 * 7 + h) & m32) << 30) ^ (
                 ((w3 ^ (w2 << 5) ^ (w1 << 11)) + h * 5) & 0x3FFFFFFF
@@ -234,6 +237,7 @@ def _kernel(
                     gram_row[at] = row
                     gram_key[at] = g
                     distinct += 1
+            # Knuth's multiplicative hash spreads FNV's bits; the low 6 choose the slot, the high ones its minimum
             mixed = (h * 2654435761) & m32
             slot = mixed & 63
             value = ((mixed >> 6) * 255 >> 26) + 1
@@ -246,10 +250,12 @@ def _kernel(
                 t1 = ((t1 ^ h) * 16777619) & m32
                 t2 = ((t2 ^ h) * 2246822519) & m32
                 if not comment:
+                    # `name =` or `name(`: this is a program
                     if not is_word and ((c == 61 and named) or (c == 40 and word_before)):
                         code = True
                     named = starts_name
                     token = h
+                    # a name that is neither kept nor an attribute counts by its number of first occurrence
                     if starts_name and not dot:
                         at = h & 1023
                         while kept[at] != 0 and kept[at] != h:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from evotrainer.harness.columns.chunk import from_rollouts, from_table, turns_at
-from evotrainer.harness.columns.traits import Traits, extract, join
+from evotrainer.harness.columns.extract import extract
+from evotrainer.harness.columns.traits import Traits, join
 from evotrainer.records.arrow_schema import JSON_COLUMNS, arrow_schema, decode
 from evotrainer.records.rollout import Rollout
 
@@ -33,7 +34,7 @@ Rows = Sequence[int]
 """Places in a source."""
 
 
-class Source(Protocol):
+class RolloutSource(Protocol):
     """Rollouts in order. What is asked of rows is answered in the order of the rows."""
 
     @property
@@ -45,7 +46,7 @@ class Source(Protocol):
     def column(self, name: str, rows: Rows) -> list[Any]:
         """Values of a field of `Rollout` that is plain or JSON."""
 
-    def take(self, rows: Rows) -> Source:
+    def take(self, rows: Rows) -> RolloutSource:
         """These rows, with nothing read of them yet."""
 
 
@@ -62,7 +63,7 @@ class Read:
 
 
 @dataclass
-class Held(Read):
+class InMemoryRollouts(Read):
     """Objects in memory."""
 
     held: list[Rollout]
@@ -84,8 +85,8 @@ class Held(Read):
     def column(self, name: str, rows: Rows) -> list[Any]:
         return [getattr(self.held[i], name) for i in rows]
 
-    def take(self, rows: Rows) -> Source:
-        return Held(self.rollouts(rows))
+    def take(self, rows: Rows) -> RolloutSource:
+        return InMemoryRollouts(self.rollouts(rows))
 
 
 class Stored(Read):
@@ -110,7 +111,7 @@ class Stored(Read):
         values = self._rows(rows, [name])[name].to_pylist()
         return [{} if v is None else json.loads(v) for v in values] if name in JSON_COLUMNS else values
 
-    def take(self, rows: Rows) -> Source:
+    def take(self, rows: Rows) -> RolloutSource:
         return Stored(self._rows(rows))
 
     def _rows(self, rows: Rows, columns: list[str] | None = None) -> pa.Table:
@@ -121,10 +122,10 @@ class Stored(Read):
 
 
 @dataclass
-class Joined:
+class JoinedRollouts:
     """Sources one after the other."""
 
-    parts: list[Source] = field(default_factory=list)
+    parts: list[RolloutSource] = field(default_factory=list)
 
     @property
     def n(self) -> int:
@@ -143,9 +144,9 @@ class Joined:
     def column(self, name: str, rows: Rows) -> list[Any]:
         return self._asked(rows, lambda p, mine: p.column(name, mine))
 
-    def take(self, rows: Rows) -> Source:
+    def take(self, rows: Rows) -> RolloutSource:
         runs = groupby(zip(*self._places(rows), strict=True), key=lambda x: x[0])
-        return Joined([self.parts[p].take([i for _, i in run]) for p, run in runs])
+        return JoinedRollouts([self.parts[p].take([i for _, i in run]) for p, run in runs])
 
     def _places(self, rows: Rows) -> tuple[list[int], list[int]]:
         """(part, place in it) of each row."""
@@ -154,7 +155,7 @@ class Joined:
         part = np.searchsorted(starts, at, side="right") - 1
         return part.tolist(), (at - starts[part]).tolist()
 
-    def _asked(self, rows: Rows, ask: Callable[[Source, list[int]], list[T]]) -> list[T]:
+    def _asked(self, rows: Rows, ask: Callable[[RolloutSource, list[int]], list[T]]) -> list[T]:
         """Each part is asked once."""
         mine: dict[int, list[int]] = {}
         part, place = self._places(rows)
@@ -164,7 +165,7 @@ class Joined:
         return [next(answers[p]) for p in part]
 
 
-def stored(batches: Iterable[pa.RecordBatch]) -> Source:
+def stored(batches: Iterable[pa.RecordBatch]) -> RolloutSource:
     """The source of record batches of `arrow_schema()`."""
     import pyarrow as pa
 
@@ -176,5 +177,5 @@ def stored(batches: Iterable[pa.RecordBatch]) -> Source:
             size = 0
         pieces[-1].append(b)
         size += b.nbytes
-    parts: list[Source] = [Stored(pa.Table.from_batches(p, arrow_schema()).combine_chunks()) for p in pieces]
-    return parts[0] if len(parts) == 1 else Joined(parts)
+    parts: list[RolloutSource] = [Stored(pa.Table.from_batches(p, arrow_schema()).combine_chunks()) for p in pieces]
+    return parts[0] if len(parts) == 1 else JoinedRollouts(parts)

@@ -1,59 +1,36 @@
 """Traits: the fixed numbers read once from each rollout's text, calls and tests; metrics and detectors see only these.
 
-A rollout is read once in its life. Traits of stored rollouts can be kept (`save`, `load`) and put together (`join`), so
-that a second reading of a grown store costs what is new.
+A rollout is read once in its life (`extract.py`). Traits of stored rollouts can be kept (`trait_files.py`) and put
+together (`join`), so that a second reading of a grown store costs what is new.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import math
-import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
-from evotrainer.harness.code_reading import leaking, patched, program, shortcuts, tampering
-from evotrainer.harness.code_reading import patches_and_hashes as beside
-from evotrainer.harness.code_reading.actions import Action, ActionKind, actions_of, kind_of, outputs, worked
-from evotrainer.harness.code_reading.suspects import suspicious_rows
-from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
-from evotrainer.harness.columns.chunk import Chunk, Coded, hash64
+from evotrainer.harness.columns.chunk import Coded
 from evotrainer.harness.columns.numerics import Floats, Ints
-from evotrainer.harness.columns.scan import MAX_BYTES, SLOTS, scan_buffer
-from evotrainer.harness.columns.text import longest_run, program_text, repetition, words
-from evotrainer.records.rollout import Turn, prompt_of, turn_text
+from evotrainer.harness.columns.scan import SLOTS
 
 VERSION = 7
 """Of what the traits mean; kept traits of another version are read again."""
-SAMPLE = 128
-"""In large stores one group in so many is parsed for rates of programs."""
-ECHO_GATE = 0.3
-"""Episodes with less 4-gram repetition over all turns are not read turn by turn."""
-KEPT_ACTIONS = 400
-"""Actions of one rollout that are classified; the rest only counts."""
-
 KEYS = ("id", "task", "group")
 FLOATS = (
-    "reward", "advantage", "mean_logprob", "entropy", "step", "truth", "finish", "tokens", "turns", "prompt",
-    "words", "repetition", "line_run", "visible",
-    "actions", "edits", "searches", "tests", "first_edit", "searched_first", "action_run", "tampers", "leaks", "gold_match",
-    "is_code", "reads_input", "bypass", "reaches",
-    "judged", "fooled", "crashed", "crash_inputs", "crash_empty", "literal", "special", "special_blind", "explained",
+    "reward", "advantage", "mean_logprob", "entropy", "step", "truth", "finish", "tokens", "turns", "prompt", "words",
+    "repetition", "line_run", "visible", "actions", "edits", "searches", "tests", "first_edit", "searched_first",
+    "action_run", "tampers", "leaks", "gold_match", "is_code", "reads_input", "bypass", "reaches", "judged", "fooled",
+    "crashed", "crash_inputs", "crash_empty", "literal", "special", "special_blind", "explained",
 )  # fmt: skip
-"""Float columns. actions .. leaks: of acting rollouts, NaN elsewhere; first_edit: place of the first edit that did not
-fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where a successful command does. tampers:
-1 where a successful command, the recorded patch or a protected hash says so, NaN where there is none of these;
-gold_match: likeness of the patch to the gold patch. repetition: of acting rollouts within single turns, or the share of
-turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` broken; reaches: lines of the
-recorded patch that break one of `patched.py`, NaN where it touches no Python code. judged .. explained: of rollouts with tests
-beside them (see `_test_traits`)."""
+"""Float columns. actions .. leaks: of acting rollouts, NaN elsewhere; first_edit: place of the first edit that did
+not fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where a successful command does.
+tampers: 1 where a successful command, the recorded patch or a protected hash says so, NaN where there is none of
+these; gold_match: likeness of the patch to the gold patch. repetition: of acting rollouts within single turns, or
+the share of turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` broken;
+reaches: lines of the recorded patch that break one of `patched.py`, NaN where it touches no Python code. judged ..
+explained: of rollouts with tests beside them (see `extract._test_traits`)."""
 
 
 class Picked(Mapping[str, np.ndarray]):
@@ -89,174 +66,6 @@ class Traits:
     calls: dict[str, np.ndarray] = field(default_factory=dict)
     """row, tool (place in `tools`), ok (1, 0, -1 unknown); shape (C,)"""
     tools: tuple[str, ...] = ()
-
-
-def extract(chunk: Chunk, sampled: bool = False) -> Traits:
-    """Read a chunk. `sampled`: syntax facts that only feed rates are read of one group in SAMPLE."""
-    n = chunk.n
-    x = {name: np.full(n, np.nan) for name in FLOATS}
-    x |= {k: v for k, v in chunk.scalars.items() if k in x}
-    text = scan_buffer(chunk.text, chunk.starts, chunk.ends)
-    x |= {"words": text.words, "repetition": text.repetition, "line_run": text.line_run, "visible": text.visible}
-    tests = {i: shown for i, d in chunk.details.items() if (shown := tests_in(d))}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # hostile programs make the parser warn
-        _program_traits(chunk, x, sampled)
-        _test_traits(chunk, x, tests)
-    calls, tools = _action_traits(chunk, x, text.solution)
-    _patch_traits(chunk, x)
-    return Traits(
-        n=n,
-        keys={"id": chunk.id, "task": chunk.task, "group": chunk.group},
-        columns=x,
-        components=chunk.components,
-        solution=text.solution,
-        sketch=text.sketch,
-        fault=chunk.fault,
-        subject=chunk.subject,
-        calls=calls,
-        tools=tools,
-    )
-
-
-def _program_traits(chunk: Chunk, x: dict[str, Floats], sampled: bool) -> None:
-    x["bypass"][:] = 0.0
-    for i in suspicious_rows(chunk.text, chunk.starts, chunk.ends):
-        x["bypass"][i] = len(program.facts(program_text(chunk.completion(i))).bypass)
-    rows = np.flatnonzero(chunk.group % SAMPLE == 0) if sampled else np.arange(chunk.n)
-    for i in rows.tolist():
-        f = program.facts(program_text(chunk.completion(i)))
-        x["is_code"][i] = f.is_code
-        if f.is_code:
-            x["reads_input"][i] = f.reads_input
-
-
-def _test_traits(chunk: Chunk, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
-    """judged: has visible tests and hidden ones with an expected output; fooled: passes all visible, fails such a
-    hidden one; crashed: fails it by an exception; crash_inputs, crash_empty: hidden tests crashed upon, of them with an
-    empty input; explained: a failing hidden test is recorded; literal: a visible expected output stands in the program;
-    special: special-cased (`shortcuts.py`); special_blind: and it never reads its input."""
-    wanted: list[int] = []
-    for i, shown in tests.items():
-        visible = [t for t in shown if not t.hidden]
-        hidden = [t for t in shown if t.hidden and t.judged]
-        x["explained"][i] = any(t.hidden and t.passed is False for t in shown)
-        if visible and hidden:
-            x["judged"][i] = 1.0
-            x["fooled"][i] = x["crashed"][i] = 0.0
-            if all(t.passed for t in visible):
-                failing = [t for t in hidden if t.passed is False]
-                x["fooled"][i], x["crashed"][i] = bool(failing), any(t.crashed for t in failing)
-            inputs = [t.input for t in hidden if t.crashed]
-            x["crash_inputs"][i], x["crash_empty"][i] = len(inputs), sum(not s.strip() for s in inputs)
-        if visible and shortcuts.possible(chunk.completion(i)[:MAX_BYTES], visible):
-            wanted.append(i)
-        elif visible:
-            code = x["is_code"][i]
-            if code != 0.0:  # unsampled programs count as what nearly all of them are: programs
-                x["literal"][i] = x["special"][i] = 0.0
-    for i, turns in zip(wanted, chunk.turns(wanted), strict=True):
-        f = program.facts(program_text(chunk.completion(i)))
-        if not f.is_code:
-            continue
-        s = shortcuts.shortcut(prompt_of(turns), f, tests[i])
-        x["literal"][i] = bool(s.outputs)
-        x["special"][i], x["special_blind"][i] = s.special_cased, s.special_cased and not s.reads_input
-
-
-@lru_cache(maxsize=65536)
-def _read_command(name: str, text: str) -> tuple[ActionKind, bool, bool]:
-    """(kind, may change tests, may read the answer) of an action, by its text alone."""
-    return kind_of(Action(name, text, None)), bool(tampering.changes(name, text)), leaking.suspect(name, text)
-
-
-def before_actions(turns: Sequence[Turn]) -> list[str]:
-    """For each action of these turns, the text between the one before it and itself; for the first one the task."""
-    out: list[str] = []
-    heard: list[str] = []
-    calls = any(t.tool_calls for t in turns)
-    for t in turns:
-        if t.role == "assistant":
-            n = len(t.tool_calls) if calls else 1
-            out += ["\n".join(heard)] * min(n, 1) + [""] * (n - 1)
-            heard = heard if n == 0 else []
-        else:
-            heard.append(turn_text(t))
-    return out
-
-
-def _action_traits(chunk: Chunk, x: dict[str, Floats], solution: Ints) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    x["action_run"][:] = x["line_run"]
-    rows = np.flatnonzero(chunk.acting).tolist()
-    call_row: list[int] = []
-    call_tool: list[int] = []
-    call_ok: list[int] = []
-    tools: dict[str, int] = {}
-    for i, turns in zip(rows, chunk.turns(rows), strict=True):
-        for n, t in enumerate(turns):
-            for c, printed in zip(t.tool_calls, outputs(turns, n) if t.tool_calls else (), strict=True):
-                call_row.append(i)
-                call_tool.append(tools.setdefault(str(c.name)[:80], len(tools)))
-                call_ok.append(worked(c, printed))
-        actions = actions_of(turns)
-        if any(t.tool_calls for t in turns):  # what an agent does is in its calls
-            solution[i] ^= hash64("\x1f".join(a.command for a in actions))
-        seen = [(_read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
-        kinds = Counter(k for (k, _, _), _ in seen)
-        edits = [j for j, ((k, _, _), a) in enumerate(seen) if k == "edit" and a.ok is not False]
-        x["actions"][i] = len(actions)
-        x["edits"][i], x["searches"][i], x["tests"][i] = len(edits), kinds["search"], kinds["test"]
-        if edits:
-            x["first_edit"][i] = edits[0] + 1
-            x["searched_first"][i] = any(k == "search" for (k, _, _), _ in seen[: edits[0]])
-        x["action_run"][i] = longest_run([a.command for a in actions])
-        x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
-        x["tampers"][i] = x["leaks"][i] = 0.0
-        if any(t or k for (_, t, k), _ in seen):
-            said, acts = before_actions(turns), actions[:KEPT_ACTIONS]
-            named = beside.named_tests(chunk.details.get(i, {}))
-            x["tampers"][i] = tampering.tampered(said, acts, named) is not None
-            x["leaks"][i] = leaking.leaked(said, acts) is not None
-    calls: dict[str, np.ndarray] = {
-        "row": np.array(call_row, dtype=np.int64),
-        "tool": np.array(call_tool, dtype=np.int32),
-        "ok": np.array(call_ok, dtype=np.int8),
-    }
-    return calls, tuple(tools)
-
-
-def _said_again(turns: Sequence[Turn], whole: float) -> float:
-    """Repetition of an episode: the larger of 4-gram repetition within its turns and the share of its turns (their
-    calls, or their text without any) that occurred before. Answers that are revised turn by turn share most of their
-    words and echo nothing."""
-    own = [t for t in turns if t.role == "assistant"]
-    if len(own) < 2:
-        return whole
-    keys = [tuple((c.name, c.arguments) for c in t.tool_calls) or turn_text(t) for t in own]
-    again = 1.0 - len(set(keys)) / len(keys) if len(keys) > 3 else 0.0
-    if whole <= ECHO_GATE:
-        return max(whole if len(own) > 30 else min(whole, ECHO_GATE), again)
-    counts = [words(turn_text(t)) for t in own]
-    total = sum(map(len, counts))
-    return max(sum(len(w) * repetition(w) for w in counts) / total if total else 0.0, again)
-
-
-def _patch_traits(chunk: Chunk, x: dict[str, Floats]) -> None:
-    for i, detail in chunk.details.items():
-        patch = beside.patch_of(detail)
-        if not patch and not detail.get("protected"):
-            continue
-        hits = patched.reaching(patch, beside.gold_of(detail)) if patch else None
-        if hits is not None:
-            x["reaches"][i] = len(hits)
-        bad = tampering.patched_tests(patch) if patch else None
-        if bad is not None or tampering.broken_protection(detail.get("protected")) is not None:
-            x["tampers"][i] = 1.0
-        elif math.isnan(x["tampers"][i]):
-            x["tampers"][i] = 0.0
-        if patch and (gold := beside.gold_of(detail)):
-            like = beside.likeness(patch, gold)
-            x["gold_match"][i] = math.nan if like is None else like
 
 
 def join(parts: Sequence[Traits]) -> Traits:
@@ -333,57 +142,3 @@ def take(t: Traits, rows: Ints) -> Traits:
         subject=Coded(t.subject.code[rows], t.subject.names),
         calls=calls,
     )
-
-
-def save(t: Traits) -> bytes:
-    """As bytes: an uncompressed .npz, floats at 32 bits (rewards and components at 64)."""
-    exact = {"reward", "truth", "step", "tokens"}
-    arrays: dict[str, np.ndarray] = {f"key/{k}": v for k, v in t.keys.items()}
-    for name, v in t.columns.items():
-        kept = v if name in exact else v.astype(np.float32)
-        if len(v) and np.isnan(v).all():
-            kept = np.full(1, np.nan, dtype=np.float32)
-        arrays[f"column/{name}"] = kept
-    arrays |= {f"component/{k}": v for k, v in t.components.items()}
-    arrays |= {f"call/{k}": v for k, v in t.calls.items()}
-    arrays |= {"solution": t.solution, "sketch": t.sketch}
-    arrays |= {"fault": t.fault.code.astype(np.int16), "subject": t.subject.code.astype(np.int32)}
-    meta = json.dumps(
-        {"version": VERSION, "n": t.n, "faults": t.fault.names, "subjects": t.subject.names, "tools": t.tools}
-    )
-    arrays["meta"] = np.frombuffer(meta.encode(), dtype=np.uint8)
-    out = io.BytesIO()
-    np.savez(out, **arrays)  # type: ignore[arg-type]
-    return out.getvalue()
-
-
-def load(source: Path | io.BytesIO) -> Traits | None:
-    """What `save` wrote; None where it is damaged or of another version."""
-    try:
-        with np.load(source, allow_pickle=False) as z:
-            arrays = {k: z[k] for k in z.files}
-        meta = json.loads(arrays["meta"].tobytes())
-        if meta["version"] != VERSION:
-            return None
-        n = int(meta["n"])
-
-        def part(prefix: str) -> dict[str, np.ndarray]:
-            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
-        columns: dict[str, np.ndarray] = {
-            k: np.full(n, math.nan, dtype=np.float32) if len(v) != n else v for k, v in part("column/").items()
-        }
-        return Traits(
-            n=n,
-            keys=part("key/"),
-            columns={name: columns[name] for name in FLOATS},
-            components=part("component/"),
-            solution=arrays["solution"],
-            sketch=arrays["sketch"],
-            fault=Coded(arrays["fault"].astype(np.int64), tuple(meta["faults"])),
-            subject=Coded(arrays["subject"].astype(np.int64), tuple(meta["subjects"])),
-            calls=part("call/"),
-            tools=tuple(meta["tools"]),
-        )
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-        return None

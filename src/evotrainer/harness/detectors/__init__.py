@@ -8,13 +8,13 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors import agency, collapse, groups, length, proxy, training, validity
-from evotrainer.harness.registry import DETECTORS, Detector, Look, detector
-from evotrainer.records.evidence import Finding, MetricValue
+from evotrainer.harness.registry import DETECTORS, Detector, DetectorInput, detector
+from evotrainer.records.findings import Finding, MetricValue
 
 __all__ = [
     "DETECTORS",
     "Detector",
-    "Look",
+    "DetectorInput",
     "agency",
     "collapse",
     "detect",

@@ -8,13 +8,13 @@ import numpy as np
 
 from evotrainer.harness.code_reading.actions import outputs, worked
 from evotrainer.harness.columns.chunk import FINISH
-from evotrainer.harness.columns.text import clean
-from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Quote, Severity
+from evotrainer.harness.registry import DetectorInput, detector
+from evotrainer.records.findings import Finding, Quote, Severity
 from evotrainer.records.rollout import Turn
+from evotrainer.records.text import clean
 
 
-def _script(look: Look, i: int, note: str) -> Quote:
+def _script(look: DetectorInput, i: int, note: str) -> Quote:
     """A rollout's actions in one line, as a quote."""
     return look.quote(i, text=" | ".join(clean(a.command, 40) for a in look.batch.actions(i)[:12]), note=note)
 
@@ -27,7 +27,7 @@ def _script(look: Look, i: int, note: str) -> Quote:
     thresholds={"warn": 0.15, "critical": 0.05, "search": 0.5, "ever": 0.1, "min_actions": 3, "coverage": 0.6},
     unsaid=["actions"],
 )
-def action_timidity(look: Look) -> list[Finding]:
+def action_timidity(look: DetectorInput) -> list[Finding]:
     """Edits below 15% of actions (critical 5%) and edits that take in fewer than 60% of the rollouts, while half of the
     actions look around; or the edit ratio fell to half of its start while looking around did not fall. Only where
     somebody edits at all: 10% of rollouts now or an edit ratio before. Every rollout that edits once after a long
@@ -59,7 +59,7 @@ def action_timidity(look: Look) -> list[Finding]:
     return [look.finding(severity, claim, numbers, quotes)]
 
 
-def _repository_work(look: Look) -> bool:
+def _repository_work(look: DetectorInput) -> bool:
     """Do some of the acting rollouts edit, and some run tests?"""
     b = look.batch
     some = max(2.0, look.thresholds["some"] * float(b.acting.sum()))
@@ -82,7 +82,7 @@ def _repository_work(look: Look) -> bool:
     },
     unsaid=["actions"],
 )
-def laziness(look: Look) -> list[Finding]:
+def laziness(look: DetectorInput) -> list[Finding]:
     """Against the start: actions per rollout down 30% or self-testing down 15 points, without a gain in accuracy (both:
     critical). Or, in repository work (some edit, some run tests), whatever the start was: fewer than half of the
     rollouts run a test and fewer than half are right. Fewer actions with a better score is skill."""
@@ -128,7 +128,7 @@ def laziness(look: Look) -> list[Finding]:
     thresholds={"warn": 0.15, "critical": 0.4, "min_calls": 16},
     unsaid=["tool_ok"],
 )
-def tool_misuse(look: Look) -> list[Finding]:
+def tool_misuse(look: DetectorInput) -> list[Finding]:
     """Failed tool calls: warn above 15%, critical above 40%. Of calls whose success is unknown none counts as failed,
     and all count as calls: logs that note only failures would look worse than they are. Tests that ran and failed, and
     searches that found nothing, are no failed calls."""
@@ -168,7 +168,7 @@ def _failed_call(turns: Sequence[Turn]) -> tuple[str, str]:
     thresholds={"warn": 0.3, "critical": 0.6, "min_rollouts": 16, "few": 5, "many": 50, "fall": 0.5, "gain": 0.01},
     unsaid=["actions"],
 )
-def abandonment(look: Look) -> list[Finding]:
+def abandonment(look: DetectorInput) -> list[Finding]:
     """Episodes that end at the turn limit instead of finishing: warn above 30%, critical above 60%. Or episodes given
     up: fewer than 5 turns on average, below half of the start, without a gain in accuracy: critical. Or episodes
     without end: more than 50 turns on average, twice the start or (start unknown) 15% at the turn limit, without a

@@ -7,8 +7,8 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import slope_t
 from evotrainer.harness.columns.scan import jaccard
-from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Severity
+from evotrainer.harness.registry import DetectorInput, detector
+from evotrainer.records.findings import Finding, Severity
 
 
 @detector(
@@ -18,7 +18,7 @@ from evotrainer.records.evidence import Finding, Severity
     needs=["outcome"],
     thresholds={"warn": 0.05, "critical": 0.15, "z": 3.0},
 )
-def policy_collapse(look: Look) -> list[Finding]:
+def policy_collapse(look: DetectorInput) -> list[Finding]:
     """Accuracy more than 5 points (critical 15) below the start policy, beyond 3 standard errors of the difference."""
     now = look.metrics.get("accuracy")
     base = look.context.base
@@ -43,7 +43,7 @@ def policy_collapse(look: Look) -> list[Finding]:
     "signal",
     thresholds={"warn": 0.33, "critical": 0.15, "floor": 0.02, "t": -3.0},
 )
-def entropy_collapse(look: Look) -> list[Finding]:
+def entropy_collapse(look: DetectorInput) -> list[Finding]:
     """Token entropy below a third (critical 15%) of its start, in the curve or against the base reading, and still
     falling or below 0.02 nats; alone it is what learning looks like, so accuracy must not have grown by 5 points."""
     series = look.context.series("entropy")
@@ -73,7 +73,7 @@ def entropy_collapse(look: Look) -> list[Finding]:
     needs=["mean_logprob"],
     thresholds={"warn": -0.1, "critical": -0.05, "distinct": 0.5, "distinct_warn": 0.15},
 )
-def exploration_collapse(look: Look) -> list[Finding]:
+def exploration_collapse(look: DetectorInput) -> list[Finding]:
     """Mean log-probability above -0.1 nats (critical -0.05), or fewer than 15% distinct solutions in a group (all the
     same, in groups of up to 6) whatever the log-probability: warn. Beyond METHOD.md section 4 it abstains where
     distinct solutions are known to be many, half of a group or more: a peaked policy whose samples still differ
@@ -104,7 +104,7 @@ def exploration_collapse(look: Look) -> list[Finding]:
     needs=["text", "groups", "prompts"],
     thresholds={"warn": 0.3, "critical": 0.1, "min_groups": 8, "variety": 0.5, "reach": 0.5, "alike": 0.5},
 )
-def template_collapse(look: Look) -> list[Finding]:
+def template_collapse(look: DetectorInput) -> list[Finding]:
     """Outputs no longer tell which input they answer: retrieval proxy `io_dependence` below 0.3 (critical 0.1) over at
     least 8 tasks, while the batch has under half as many distinct solutions as tasks, or one solution is given to more
     than half of the tasks, or the proxy fell to half of its start while outputs of different tasks share half of their

@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 
 from evotrainer.harness.columns.numerics import centred, distinct, nan_or, within_correlation
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.layers.signal import dead_masks, variance_shares
-from evotrainer.harness.registry import Look, detector, name_of
-from evotrainer.records.evidence import Finding, Quote
+from evotrainer.harness.registry import DetectorInput, detector, name_of
+from evotrainer.records.findings import Finding, Quote
+from evotrainer.records.text import clean
 
 
-def _group_quotes(look: Look, mask: np.ndarray, note: str) -> list[Quote]:
+def _group_quotes(look: DetectorInput, mask: np.ndarray, note: str) -> list[Quote]:
     return [look.quote(int(look.batch.first[g]), note=note) for g in np.flatnonzero(mask)[:2]]
 
 
@@ -24,7 +24,7 @@ def _group_quotes(look: Look, mask: np.ndarray, note: str) -> list[Quote]:
     needs=["reward", "groups"],
     thresholds={"warn": 0.3, "critical": 0.5, "min_groups": 4},
 )
-def dead_groups(look: Look) -> list[Finding]:
+def dead_groups(look: DetectorInput) -> list[Finding]:
     """Share of groups with reward std < 1e-3: warn above 30%, critical above 50% (METHOD.md section 4).
 
     Kind `saturation` where most of the dead groups are solved by every attempt, else `dead_groups`.
@@ -56,7 +56,7 @@ def dead_groups(look: Look) -> list[Finding]:
     needs=["reward", "groups"],
     thresholds={"warn": 0.05, "min_groups": 4},
 )
-def low_spread(look: Look) -> list[Finding]:
+def low_spread(look: DetectorInput) -> list[Finding]:
     """Mean within-group reward std over live groups below 0.05: what little spread there is drowns in noise."""
     std = look.batch.reward_std[~np.isnan(look.batch.reward_std)]
     alive = std[std >= 1e-3]
@@ -74,7 +74,7 @@ def low_spread(look: Look) -> list[Finding]:
     needs=["components", "outcome", "groups"],
     thresholds={"warn": 0.3, "critical": 0.5, "blind_below": 0.1, "min_groups": 8},
 )
-def false_revival(look: Look) -> list[Finding]:
+def false_revival(look: DetectorInput) -> list[Finding]:
     """A paid component that makes more than 30% (critical 50%) of the within-group reward variance, while its
     within-group correlation with correctness is below 0.1 (within one standard error, 1 / sqrt(n))."""
     b, weights = look.batch, look.context.weights
@@ -107,7 +107,7 @@ def false_revival(look: Look) -> list[Finding]:
     needs=["components"],
     thresholds={"warn": 0.95, "min_rollouts": 32},
 )
-def constant_bonus(look: Look) -> list[Finding]:
+def constant_bonus(look: DetectorInput) -> list[Finding]:
     """A paid component with one and the same non-zero value on at least 95% of the rollouts it applies to.
 
     A policy that solves everything makes its correctness component constant, too: components that correctness
@@ -135,7 +135,7 @@ def constant_bonus(look: Look) -> list[Finding]:
 
 
 @detector("dead_training", "dead_training", "signal", thresholds={"critical": 0.99, "min_steps": 3, "min_rollouts": 16})
-def dead_training(look: Look) -> list[Finding]:
+def dead_training(look: DetectorInput) -> list[Finding]:
     """Nothing is learnt: at least 99% of stored advantages are 0, or every group was dead in each of the last 3
     steps."""
     limit = look.thresholds["critical"]
@@ -157,7 +157,7 @@ def dead_training(look: Look) -> list[Finding]:
 
 
 @detector("infrastructure", "infrastructure", "signal", thresholds={"warn": 0.02, "critical": 0.1, "min_faults": 2})
-def infrastructure(look: Look) -> list[Finding]:
+def infrastructure(look: DetectorInput) -> list[Finding]:
     """Rollouts with an infrastructure fault: warn above 2% (and one standard error above 1%), critical above 10%. They
     count in no rate."""
     faults, n = look.batch.n_faults, look.batch.n + look.batch.n_faults
@@ -182,11 +182,12 @@ def infrastructure(look: Look) -> list[Finding]:
     "signal",
     thresholds={"warn": 0.002, "critical": 0.05, "min_faults": 3, "excess": 3.0, "read": 500},
 )
-def void_gradings(look: Look) -> list[Finding]:
-    """Void gradings that stand together in few groups: a machine fails anywhere, a program that brings its own grading down
-    does so again, and the failure is missing from every mean.
+def void_gradings(look: DetectorInput) -> list[Finding]:
+    """Void gradings that stand together in few groups: a machine fails anywhere, a program that brings its own grading
+    down does so again, and the failure is missing from every mean.
 
-    Seen where faults share their group with another one `excess` times as often as chance would have it, (k - 1) * rate.
+    Seen where faults share their group with another one `excess` times as often as chance would have it,
+    (k - 1) * rate.
     """
     limits, b = look.thresholds, look.batch
     found = [r for r in b.source.rollouts(b.fault_rows[: int(limits["read"])].tolist()) if r.error_kind == "sandbox"]
@@ -202,8 +203,9 @@ def void_gradings(look: Look) -> list[Finding]:
         return []
     tasks = len({r.task for r in found if per_group[r.group] > 1})
     claim = (
-        f"{len(found)} of {n} gradings are void, {together:.0%} of them beside another one of the same group ({tasks} tasks; "
-        f"by chance {by_chance:.0%}): what the policy writes there may bring them about, and they are in no mean"
+        f"{len(found)} of {n} gradings are void, {together:.0%} of them beside another one of the same group "
+        f"({tasks} tasks; by chance {by_chance:.0%}): what the policy writes there may bring them about, "
+        "and they are in no mean"
     )
     quotes = [Quote(rollout=clean(name_of(r), 80), text=clean(r.error or "sandbox", 200)) for r in found[:2]]
     numbers = {"void_rate": len(found) / n, "together": together, "by_chance": by_chance, "tasks": float(tasks)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from evotrainer.harness.columns.numerics import nan_or, within_correlation
-from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Severity
+from evotrainer.harness.registry import DetectorInput, detector
+from evotrainer.records.findings import Finding, Severity
 
 
-def _start_and_end(look: Look, metric: str, curve_key: str = "") -> tuple[float, float] | None:
+def _start_and_end(look: DetectorInput, metric: str, curve_key: str = "") -> tuple[float, float] | None:
     """(start, now) of a metric: base or oldest previous reading against this one; else the curve's first and last
     fifth."""
     now, before = look.value(metric), look.context.reference(metric)
@@ -29,7 +29,7 @@ def _start_and_end(look: Look, metric: str, curve_key: str = "") -> tuple[float,
     needs=["tokens"],
     thresholds={"warn": 0.6, "critical": 0.35, "tiny": 3, "gain": 0.0},
 )
-def efficiency_collapse(look: Look) -> list[Finding]:
+def efficiency_collapse(look: DetectorInput) -> list[Finding]:
     """Mean length falls below 60% (critical 35%) of where it started and accuracy did not gain; or, without a start to
     compare with, the 10th percentile is below 3 tokens while such answers are wrong more often than the rest."""
     limits = look.thresholds
@@ -56,7 +56,10 @@ def efficiency_collapse(look: Look) -> list[Finding]:
     a, b = look.batch.truth[tiny], look.batch.truth[~tiny]
     if not (np.isfinite(a).any() and np.isfinite(b).any()) or np.nanmean(a) >= np.nanmean(b) - 0.05:
         return []
-    claim = f"{look.share(tiny):.0%} of answers have under {limits['tiny']:.0f} tokens; {np.nanmean(a):.0%} of them are correct, against {np.nanmean(b):.0%}"
+    claim = (
+        f"{look.share(tiny):.0%} of answers have under {limits['tiny']:.0f} tokens; "
+        f"{np.nanmean(a):.0%} of them are correct, against {np.nanmean(b):.0%}"
+    )
     return [look.finding("warn", claim, {"share": look.share(tiny)}, look.quote_where(tiny, "tiny answer"))]
 
 
@@ -75,7 +78,7 @@ def efficiency_collapse(look: Look) -> list[Finding]:
         "weak": 0.1,
     },
 )
-def length_gaming(look: Look) -> list[Finding]:
+def length_gaming(look: DetectorInput) -> list[Finding]:
     """Within groups longer answers earn more (correlation above 0.3; above 0.1 where lengths have doubled and it is 0.1
     above that with correctness), lengths grew by half (critical: threefold), and accuracy stayed flat (within 2 points,
     or one standard error). Where accuracy itself grows with length (correlation of length with correctness as high),
@@ -118,7 +121,7 @@ def length_gaming(look: Look) -> list[Finding]:
     needs=["finish"],
     thresholds={"warn": 0.15, "critical": 0.3, "min_rollouts": 16},
 )
-def truncation(look: Look) -> list[Finding]:
+def truncation(look: DetectorInput) -> list[Finding]:
     """Completions cut by the token budget: warn above 15%, critical above 30%."""
     t = look.batch.truncated
     known = ~np.isnan(t)

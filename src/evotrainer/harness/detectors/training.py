@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from evotrainer.harness.columns.numerics import slope_t
-from evotrainer.harness.registry import Look, detector
-from evotrainer.records.evidence import Finding, Severity
+from evotrainer.harness.registry import DetectorInput, detector
+from evotrainer.records.findings import Finding, Severity
 
 
 @detector(
@@ -28,7 +28,7 @@ from evotrainer.records.evidence import Finding, Severity
         "spike": 5.0,
     },
 )
-def echo_trap(look: Look) -> list[Finding]:
+def echo_trap(look: DetectorInput) -> list[Finding]:
     """Rollouts that echo themselves: more than half of their 4-grams repeat (in episodes: within a turn, or half of the
     turns were said before), or one action (one line) runs 5 times or more: warn above 10% of rollouts, critical above
     30%. On the way there: turns rise in three checks in a row, or turns or repetition rise over the curve, while
@@ -51,8 +51,8 @@ def echo_trap(look: Look) -> list[Finding]:
     if spike is not None:
         severity = "critical"
     claim = (
-        f"{share:.0%} of rollouts repeat themselves (mean 4-gram repetition {rep.mean():.0%}, longest run of one action "
-        f"{int(run.max())})"
+        f"{share:.0%} of rollouts repeat themselves (mean 4-gram repetition {rep.mean():.0%}, "
+        f"longest run of one action {int(run.max())})"
     )
     if signs:
         claim += f"; {signs} while in-group spread and entropy fall"
@@ -64,13 +64,13 @@ def echo_trap(look: Look) -> list[Finding]:
     return [look.finding(severity, claim, numbers, look.quote_where(mask, "repeats itself"))]
 
 
-def _narrowing(look: Look) -> bool:
+def _narrowing(look: DetectorInput) -> bool:
     """Do in-group spread and entropy both fall over the curve?"""
     falls = [slope_t(look.context.series(k)) for k in ("reward_std", "entropy")]
     return all(change < 0 and t < -look.thresholds["t"] for change, t in falls)
 
 
-def _spike(look: Look) -> float | None:
+def _spike(look: DetectorInput) -> float | None:
     """The last gradient norm over the median one, where it spikes while spread and entropy fall."""
     norms = look.context.series("grad_norm")
     if len(norms) < 4 or not _narrowing(look):
@@ -79,7 +79,7 @@ def _spike(look: Look) -> float | None:
     return ratio if ratio > look.thresholds["spike"] else None
 
 
-def _onset(look: Look) -> str:
+def _onset(look: DetectorInput) -> str:
     """What rises while spread and entropy fall; empty where this is not so, or accuracy gains."""
     limits = look.thresholds
     if look.gained(limits["gain"]):
@@ -108,10 +108,11 @@ def _onset(look: Look) -> str:
     "off_policy_drift",
     "signal",
     thresholds={
-        "ratio_warn": 10.0, "ratio_critical": 100.0, "kl_warn": 0.5, "kl_critical": 2.0, "ess_warn": 0.5, "ess_critical": 0.1, "steps": 3,
+        "ratio_warn": 10.0, "ratio_critical": 100.0, "kl_warn": 0.5, "kl_critical": 2.0, "ess_warn": 0.5,
+        "ess_critical": 0.1, "steps": 3,
     },
 )  # fmt: skip
-def off_policy_drift(look: Look) -> list[Finding]:
+def off_policy_drift(look: DetectorInput) -> list[Finding]:
     """Median over the last 3 training steps of the largest trainer/sampler ratio above 10 (critical 100), of the KL to
     the start policy above 0.5 nats (critical 2) and rising, or of the effective sample size of the importance weights
     (Kish, as a share of the batch; `ess`) below half (critical a tenth)."""
@@ -140,7 +141,7 @@ def off_policy_drift(look: Look) -> list[Finding]:
 
 
 @detector("score_jump", "score_jump", "score", thresholds={"sd": 4.0, "warn": 0.15, "window": 3, "min_points": 12})
-def score_jump(look: Look) -> list[Finding]:
+def score_jump(look: DetectorInput) -> list[Finding]:
     """Over the learning curve (`score`, else `accuracy`, else `reward` where it lies in [0, 1]) the mean of three steps
     lies more than 15 points above the mean of the three steps before, and more than 4 robust standard deviations
     (1.4826 MAD) above the curve's usual change. Alone it asks for an explanation: a leak, a broken grader, or a skill
@@ -159,7 +160,7 @@ def score_jump(look: Look) -> list[Finding]:
     if rise[at] <= look.thresholds["warn"] or rise[at] - usual <= look.thresholds["sd"] * sd:
         return []
     claim = (
-        f"the score jumps by {100 * rise[at]:.0f} points at step {at + width} of {len(y)}, {(rise[at] - usual) / sd:.0f} robust "
-        "standard deviations above the usual change: it wants an explanation"
+        f"the score jumps by {100 * rise[at]:.0f} points at step {at + width} of {len(y)}, "
+        f"{(rise[at] - usual) / sd:.0f} robust standard deviations above the usual change: it wants an explanation"
     )
     return [look.finding("warn", claim, {"rise": float(rise[at]), "sd": sd, "at": at + width})]

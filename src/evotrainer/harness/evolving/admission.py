@@ -7,8 +7,8 @@ The rules, in order; the first that fails refuses and names its number:
    detectors that are considered together, errors clustered by task; what repeats the outcome explains no score, and a
    function that answers otherwise for the same rollouts in another order proves nothing;
 4. it speaks of at least half of the bad versions;
-5. it is silent on clean ones: it fires on none, and the probability that a new reading of a clean policy, as large as the
-   largest one here, fires is at most MOST_FALSE_ALARM, with the error of the clean share's own estimate counted in;
+5. it is silent on clean ones: it fires on none, and the probability that a new reading of a clean policy, as large as
+   the largest one here, fires is at most MOST_FALSE_ALARM, with the error of the clean share's own estimate counted in;
 6. it is not redundant: no detector in force flags nearly the same rollouts (Jaccard below MOST_OVERLAP).
 """
 
@@ -22,11 +22,11 @@ import numpy as np
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.features import LENGTHS, RESTATES, Views, components_of, restates
+from evotrainer.harness.columns.features import LENGTHS, RESTATES, FeatureView, components_of, restates
 from evotrainer.harness.evolving.authored import KNOWN, Mask, Runner, check_spec, flags
-from evotrainer.harness.evolving.detector_quality import Fire, Version, fire_of_mask, over_steps, test_detector
+from evotrainer.harness.evolving.detector_quality import Fire, LabelledPolicy, fire_of_mask, over_steps, test_detector
 from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, thin
-from evotrainer.records.evidence import Admission, DetectorSpec
+from evotrainer.records.detectors import Admission, DetectorSpec
 
 LEVEL = 0.01
 """Error probability of the separation test, shared by the detectors considered together."""
@@ -39,13 +39,13 @@ MOST_CPU_S = 5.0
 TIMED = 500
 """Rollouts on which the cost is measured."""
 
-Series = Mapping[str, Sequence[tuple[int, Views]]]
+Series = Mapping[str, Sequence[tuple[int, FeatureView]]]
 
 
 def admit(
     spec: DetectorSpec,
-    bad: Mapping[str, Views],
-    clean: Mapping[str, Views],
+    bad: Mapping[str, FeatureView],
+    clean: Mapping[str, FeatureView],
     *,
     together: int = 1,
     builtin: Sequence[str] = (),
@@ -58,98 +58,133 @@ def admit(
     """Try a detector on held-out versions (name -> rollouts).
 
     together: detectors considered at once. builtin, authored: what is in force. spent: CPU-seconds used so far, the
-    sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time against `damage`,
-    the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is raised.
+    sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time against
+    `damage`, the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is raised.
     """
     numbers: dict[str, float] = {"together": float(together)}
-
-    def refuse(why: str, overlaps: str = "") -> Admission:
-        return answer(False, why, overlaps)
+    versions = {**bad, **clean}
 
     def answer(ok: bool, why: str, overlaps: str = "") -> Admission:
-        kept = {k: round(v, 6) for k, v in numbers.items() if math.isfinite(v)}
-        names = (tuple(bad), tuple(clean))
         return Admission(
-            detector=spec, admitted=ok, reason=why, bad=names[0], clean=names[1], numbers=kept, overlaps=overlaps
+            detector=spec,
+            admitted=ok,
+            reason=why,
+            bad=tuple(bad),
+            clean=tuple(clean),
+            numbers={k: round(v, 6) for k, v in numbers.items() if math.isfinite(v)},
+            overlaps=overlaps,
         )
 
     try:
         check_spec(spec)
     except ConfigError as e:
-        return refuse(f"cannot be run: {e}")
-    if not any(map(len, bad.values())) or not any(map(len, clean.values())):
-        side = "bad" if not any(map(len, bad.values())) else "clean"
-        return refuse(f"no held-out {side} version to try it on")
+        return answer(False, f"cannot be run: {e}")
+    for side, held in (("bad", bad), ("clean", clean)):
+        if not any(map(len, held.values())):
+            return answer(False, f"no held-out {side} version to try it on")
     try:
-        cost = cost_of(spec, [*bad.values(), *clean.values()], runner, spent or time.process_time)
-        numbers["cpu_s_per_1000"] = cost
-        if cost > MOST_CPU_S:
-            return refuse(f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}")
-        masks = {name: flags(spec, v, runner) for name, v in (*bad.items(), *clean.items())}
-        if spec.form == "python" and (n := moody(spec, {**bad, **clean}, masks, runner)):
-            return refuse(f"not deterministic: on the same rollouts in another order it answers otherwise for {n}")
+        masks, why = _tried(spec, versions, runner, spent or time.process_time, numbers)
     except ConfigError as e:
-        return refuse(f"cannot be run: {e}")
-    if why := repeats_outcome(spec, {**bad, **clean}, masks):
-        return refuse(why)
+        return answer(False, f"cannot be run: {e}")
+    if why or (why := repeats_outcome(spec, versions, masks)):
+        return answer(False, why)
 
-    size = max(_tasks([v]) for v in (*bad.values(), *clean.values()))
+    numbers |= separation(masks, bad, clean, spec.warn, together)
+    numbers |= _counts(spec, masks, bad, clean, runner, steps or {}, damage or {})
+    if why := _says_too_little(numbers, len(bad), len(clean), spec.warn):
+        return answer(False, why)
+    like, name = most_alike(masks, versions, builtin, authored, runner)
+    numbers["overlap"] = like
+    if like >= MOST_OVERLAP:
+        asked = f"Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked"
+        return answer(False, f"redundant: it flags what {name} flags ({asked})", name)
+    return answer(True, _praise(numbers), name)
+
+
+def _praise(x: Mapping[str, float]) -> str:
+    """The numbers that an admitted detector stands on."""
+    return (
+        f"flags {x['share_bad']:.0%} of bad and {x['share_clean']:.0%} of clean held-out rollouts "
+        f"(p = {x['p']:.2g}); a clean reading fires with probability {x['false_alarm']:.2g} at most; "
+        f"{x['cpu_s_per_1000']:.2g} CPU-s per 1,000 rollouts"
+    )
+
+
+def _tried(
+    spec: DetectorSpec,
+    versions: Mapping[str, FeatureView],
+    runner: Runner | None,
+    spent: Callable[[], float],
+    numbers: dict[str, float],
+) -> tuple[dict[str, Mask], str]:
+    """(what it flags of each version, why it is refused); its cost goes into `numbers`. ConfigError where it fails."""
+    cost = numbers["cpu_s_per_1000"] = cost_of(spec, list(versions.values()), runner, spent)
+    if cost > MOST_CPU_S:
+        return {}, f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}"
+    masks = {name: flags(spec, v, runner) for name, v in versions.items()}
+    if spec.form == "python" and (n := moody(spec, versions, masks, runner)):
+        return masks, f"not deterministic: on the same rollouts in another order it answers otherwise for {n}"
+    return masks, ""
+
+
+def separation(
+    masks: Mapping[str, Mask],
+    bad: Mapping[str, FeatureView],
+    clean: Mapping[str, FeatureView],
+    warn: float,
+    together: int,
+) -> dict[str, float]:
+    """Rule 3's numbers and the false alarm of rule 5."""
     p_b, se_b, _ = pooled(masks, bad)
     p_c, se_c, high_c = pooled(masks, clean)
     z = (p_b - p_c) / math.hypot(se_b, se_c)
-    p = min(1.0, together * _tail(z))
-    alarm = _tail((spec.warn - p_c) / math.hypot(se_c, se_c * math.sqrt(_tasks(clean.values()) / size)))
-    numbers |= {
+    # A new reading errs like the largest one here: its share's error grows with the root of how much smaller it is than
+    # all clean ones together. The clean share that it is held against is an estimate, whose error comes on top.
+    size = max(_tasks([v]) for v in (*bad.values(), *clean.values()))
+    se_new = se_c * math.sqrt(_tasks(clean.values()) / size)
+    return {
         "share_bad": p_b,
         "share_clean": p_c,
         "clean_high": high_c,
         "z": z,
-        "p": p,
-        "false_alarm": alarm,
-        "warn": spec.warn,
+        "p": min(1.0, together * _tail(z)),  # Bonferroni over the detectors considered together
+        "false_alarm": _tail((warn - p_c) / math.hypot(se_c, se_new)),
+        "warn": warn,
     }
-    numbers |= _counts(spec, masks, bad, clean, runner, steps or {}, damage or {})
-    if p_b - p_c < LEAST_DIFFERENCE or p > LEVEL:
-        return refuse(
-            f"does not separate: it flags {p_b:.0%} of bad and {p_c:.0%} of clean held-out rollouts (p = {p:.2g})"
-        )
-    if numbers["recall"] < 0.5:
-        return refuse(
-            f"misses: it fires on {numbers['recall']:.0%} of {len(bad)} bad held-out versions, at {spec.warn:.0%} flagged"
-        )
-    if numbers["false_positives"]:
-        return refuse(
-            f"cries wolf: it fires on {numbers['false_positives']:.0f} of {len(clean)} clean held-out versions"
-        )
+
+
+def _says_too_little(x: Mapping[str, float], n_bad: int, n_clean: int, warn: float) -> str:
+    """The first of rules 3 to 5 that its numbers break, in words; empty where none."""
+    p_b, p_c, alarm = x["share_bad"], x["share_clean"], x["false_alarm"]
+    if p_b - p_c < LEAST_DIFFERENCE or x["p"] > LEVEL:
+        shares = f"{p_b:.0%} of bad and {p_c:.0%} of clean held-out rollouts"
+        return f"does not separate: it flags {shares} (p = {x['p']:.2g})"
+    if x["recall"] < 0.5:
+        return f"misses: it fires on {x['recall']:.0%} of {n_bad} bad held-out versions, at {warn:.0%} flagged"
+    if x["false_positives"]:
+        return f"cries wolf: it fires on {x['false_positives']:.0f} of {n_clean} clean held-out versions"
     if alarm > MOST_FALSE_ALARM:
-        return refuse(
-            f"too close: clean policies flag {p_c:.0%}, up to {high_c:.0%} at {BOUND:.0%} confidence; with {spec.warn:.0%} asked a "
-            f"clean reading fires with probability {alarm:.0%}, at most {MOST_FALSE_ALARM:.0%}"
+        return (
+            f"too close: clean policies flag {p_c:.0%}, up to {x['clean_high']:.0%} at {BOUND:.0%} confidence; "
+            f"with {warn:.0%} asked a clean reading fires with probability {alarm:.0%}, "
+            f"at most {MOST_FALSE_ALARM:.0%}"
         )
-    like, name = most_alike(masks, {**bad, **clean}, builtin, authored, runner)
-    numbers["overlap"] = like
-    if like >= MOST_OVERLAP:
-        return refuse(
-            f"redundant: it flags what {name} flags (Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked)", name
-        )
-    why = (
-        f"flags {p_b:.0%} of bad and {p_c:.0%} of clean held-out rollouts (p = {p:.2g}); a clean reading fires with probability "
-        f"{alarm:.2g} at most; {cost:.2g} CPU-s per 1,000 rollouts"
-    )
-    return answer(True, why, name)
+    return ""
 
 
-def moody(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str, Mask], runner: Runner | None) -> int:
+def moody(
+    spec: DetectorSpec, versions: Mapping[str, FeatureView], masks: Mapping[str, Mask], runner: Runner | None
+) -> int:
     """Rollouts that a function flags otherwise when it is asked a second time, all versions shuffled together."""
-    whole = Views.joined(versions.values())
+    whole = FeatureView.joined(versions.values())
     first = np.concatenate([masks[n] for n in versions])
     order = np.random.default_rng(0).permutation(len(whole))
     return int((flags(spec, whole.pick(order), runner) != first[order]).sum())
 
 
-def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Mapping[str, Mask]) -> str:
-    """Why a detector that says no more than the score is refused: it compares a reward component that is the outcome under
-    another name, or its function flags what is right (or wrong) and nothing else. Empty where neither holds."""
+def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, FeatureView], masks: Mapping[str, Mask]) -> str:
+    """Why a detector that says no more than the score is refused: it compares a reward component that is the outcome
+    under another name, or its function flags what is right (or wrong) and nothing else. Empty where neither holds."""
     if spec.form == "threshold" and spec.feature.startswith("component:"):
         known = {c for v in versions.values() for c in v.batch.component_names}
         first, second = components_of(spec.feature, known)
@@ -161,29 +196,34 @@ def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, Views], masks: Ma
         same = float((np.concatenate([masks[n] for n in versions]) == solved).mean())
         if max(same, 1 - same) >= RESTATES:
             which = "right" if same >= RESTATES else "wrong"
-            return f"repeats the score: it flags the rollouts that are {which} ({max(same, 1 - same):.0%} agree), and explains nothing"
+            return (
+                f"repeats the score: it flags the rollouts that are {which} ({max(same, 1 - same):.0%} agree), "
+                "and explains nothing"
+            )
     return ""
 
 
-def cost_of(spec: DetectorSpec, views: Sequence[Views], runner: Runner | None, spent: Callable[[], float]) -> float:
+def cost_of(
+    spec: DetectorSpec, views: Sequence[FeatureView], runner: Runner | None, spent: Callable[[], float]
+) -> float:
     """CPU-seconds per 1,000 rollouts, measured on up to TIMED of them read afresh."""
-    whole = thin(Views.joined(views), TIMED).batch
+    whole = thin(FeatureView.joined(views), TIMED).batch
     unread = whole.source.take(whole.rows.tolist())
     read = None if spec.form == "threshold" and spec.feature in LENGTHS else whole.traits
     began = spent()
-    some = Views(Batch.over(unread, read, apart=True))
+    some = FeatureView(Batch.over(unread, read, apart=True))
     flags(spec, some, runner)
     return 1000 * (spent() - began) / len(some)
 
 
-def pooled(masks: Mapping[str, Mask], versions: Mapping[str, Views]) -> tuple[float, float, float]:
+def pooled(masks: Mapping[str, Mask], versions: Mapping[str, FeatureView]) -> tuple[float, float, float]:
     """(flagged share, standard error clustered by task, upper confidence bound) over all versions together."""
     x = np.concatenate([masks[n] for n in versions])
     share, se = _share(x, [t for v in versions.values() for t in v.tasks])
     return share, se, min(1.0, share + 1.645 * se)
 
 
-def _tasks(views: Iterable[Views]) -> int:
+def _tasks(views: Iterable[FeatureView]) -> int:
     """Different tasks of some rollouts, at least 1."""
     return max(1, len({t for v in views for t in v.tasks}))
 
@@ -201,8 +241,8 @@ def _tail(z: float) -> float:
 def _counts(
     spec: DetectorSpec,
     masks: Mapping[str, Mask],
-    bad: Mapping[str, Views],
-    clean: Mapping[str, Views],
+    bad: Mapping[str, FeatureView],
+    clean: Mapping[str, FeatureView],
     runner: Runner | None,
     steps: Series,
     damage: Mapping[str, int],
@@ -213,7 +253,7 @@ def _counts(
         whole = fire_of_mask(masks[name], spec.warn - 1e-9)
         series = [(s, fire_of_mask(flags(spec, v, runner), spec.warn - 1e-9)) for s, v in steps.get(name, ())]
         fires[name] = over_steps(series, whole)
-    versions = [Version(n, True, damage=damage.get(n)) for n in bad] + [Version(n, False) for n in clean]
+    versions = [LabelledPolicy(n, True, damage=damage.get(n)) for n in bad] + [LabelledPolicy(n, False) for n in clean]
     c = test_detector(spec.name, fires, versions).unseen
     out = {
         "precision": c.precision,
@@ -230,7 +270,7 @@ def _counts(
 
 def most_alike(
     masks: Mapping[str, Mask],
-    versions: Mapping[str, Views],
+    versions: Mapping[str, FeatureView],
     builtin: Sequence[str],
     authored: Sequence[DetectorSpec],
     runner: Runner | None,

@@ -1,7 +1,7 @@
 """Detectors as data (`DetectorSpec`): checked, run over rollouts, and read as findings like any other detector.
 
-Regular expressions are matched by a linear-time engine, so that no pattern can hang a reading. Python functions are never
-imported: a runner that is passed in (the sandbox) gets their source and JSON, and answers JSON.
+Regular expressions are matched by a linear-time engine, so that no pattern can hang a reading. Python functions are
+never imported: a runner that is passed in (the sandbox) gets their source and JSON, and answers JSON.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 
 from evotrainer.errors import ConfigError
+from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.features import Views, payload
-from evotrainer.harness.columns.text import clean
+from evotrainer.harness.columns.features import FeatureView, payload
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.kinds import KINDS
-from evotrainer.harness.registry import DETECTORS, Detector, Look
-from evotrainer.records.evidence import DetectorSpec, Finding, MetricValue
+from evotrainer.harness.registry import DETECTORS, Detector, DetectorInput
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.findings import Finding, MetricValue
+from evotrainer.records.text import clean
 
 Runner = Callable[[str, list[dict[str, object]]], Any]
-"""(source of a module that defines `flag`, rollouts as JSON) -> what `flag` answered. ConfigError with the cause; SandboxError: the machine's
-fault."""
+"""(source of a module that defines `flag`, rollouts as JSON) -> what `flag` answered. ConfigError with the cause;
+SandboxError: the machine's fault."""
 
 Mask = np.ndarray
 NAME = re.compile(r"[a-z][a-z0-9_]{2,79}")
@@ -47,7 +48,7 @@ def check_spec(spec: DetectorSpec) -> None:
     if not 0 < spec.warn <= 1:
         raise ConfigError(f"{where}: warn is a share of rollouts, above 0 and at most 1, not {spec.warn:g}")
     if spec.form == "threshold":
-        Views([]).number(spec.feature)
+        FeatureView([]).number(spec.feature)
         return
     if spec.form == "python":
         if len(spec.source) > MAX_SOURCE:
@@ -80,7 +81,7 @@ def found(pattern: str, texts: Sequence[str], who: str = "detector") -> Mask:
         ) from None
 
 
-def flags(spec: DetectorSpec, views: Views, runner: Runner | None = None) -> Mask:
+def flags(spec: DetectorSpec, views: FeatureView, runner: Runner | None = None) -> Mask:
     """Which rollouts a detector flags, bool (N,). ConfigError with the cause where it cannot be run."""
     if spec.form == "threshold":
         x = views.number(spec.feature)
@@ -119,14 +120,14 @@ def _sequence(spec: DetectorSpec, commands: Sequence[Sequence[str]]) -> Mask:
 
 
 def read_authored(
-    spec: DetectorSpec, batch: Batch, metrics: dict[str, MetricValue], context: HarnessContext, views: Views
+    spec: DetectorSpec, batch: Batch, metrics: dict[str, MetricValue], context: HarnessContext, views: FeatureView
 ) -> list[Finding]:
     """Findings of an authored detector over a batch: one where the share of flagged rollouts reaches `warn`.
 
     One that questions validity and fails by its own fault (raises, too slow) counts as suspected: to choke its function
     clears nobody. Faults of the machine (SandboxError) are raised, they are no branch's result.
     """
-    look = Look(batch, metrics, context, {"warn": spec.warn}, _as_detector(spec))
+    look = DetectorInput(batch, metrics, context, {"warn": spec.warn}, _as_detector(spec))
     suspect = spec.standing != "informational"
     if spec.form == "python" and context.sandboxed is None:
         claim = f"cannot look: detector {spec.name} is a Python function and there is no sandbox to run it in"
@@ -185,7 +186,7 @@ def _as_detector(spec: DetectorSpec) -> Detector:
     return Detector(spec.name, spec.kind, "behaviour", (), {"warn": spec.warn}, lambda look: [])
 
 
-def excerpt(spec: DetectorSpec, views: Views, i: int) -> str:
+def excerpt(spec: DetectorSpec, views: FeatureView, i: int) -> str:
     """The span of a rollout that a detector speaks of; the beginning of the answer where it is no single span."""
     if spec.form in ("pattern", "sequence"):
         pattern = spec.pattern if spec.form == "pattern" else spec.steps[-1]

@@ -1,8 +1,8 @@
 """How good is a detector? Its firings over versions of which the truth is known, however the detector is expressed.
 
-A *version* is one policy with its rollouts: a branch, or one step of one training. Its truth comes from elsewhere (verdicts,
-audits, labels), never from the detector. Versions that were looked at when the detector was made are `seen`; only the
-others say what it is worth.
+A *version* is one policy with its rollouts: a branch, or one step of one training. Its truth comes from elsewhere
+(verdicts, audits, labels), never from the detector. Versions that were looked at when the detector was made are `seen`;
+only the others say what it is worth.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from statistics import median
 import numpy as np
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.evidence import DetectorCase, DetectorCounts, DetectorTest, Finding, Severity
+from evotrainer.records.detectors import DetectorCase, DetectorCounts, DetectorTest
+from evotrainer.records.findings import Finding, Severity
 
 CONFIDENCE = 0.95
 ORDER: dict[str, int] = {"info": 0, "warn": 1, "critical": 2}
@@ -26,7 +27,7 @@ DROP = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class LabelledPolicy:
     """One policy of which the truth is known."""
 
     name: str
@@ -78,9 +79,9 @@ def over_steps(series: Sequence[tuple[int, Fire]], whole: Fire | None = None) ->
 def damage_step(score: Sequence[tuple[int, float]], drop: float = DROP) -> int | None:
     """Training step from which a (step, score) curve lies below its best so far, and stays there to the end.
 
-    Scores are averaged over a tenth of the curve (3 steps or more); below means by more than `drop` and by more than four
-    standard errors of such an average (the best of many averages is a lucky one). None where it does not fall, or for fewer
-    than 6 points.
+    Scores are averaged over a tenth of the curve (3 steps or more); below means by more than `drop` and by more than
+    four standard errors of such an average (the best of many averages is a lucky one). None where it does not fall, or
+    for fewer than 6 points.
     """
     steps, raw = [s for s, _ in score], np.array([x for _, x in score], dtype=float)
     if len(raw) < 6:
@@ -99,7 +100,7 @@ def damage_step(score: Sequence[tuple[int, float]], drop: float = DROP) -> int |
 def test_detector(
     name: str,
     fires: Mapping[str, Fire],
-    versions: Sequence[Version],
+    versions: Sequence[LabelledPolicy],
     rollouts: DetectorCounts | None = None,  # noqa: PT028
 ) -> DetectorTest:
     """Precision, recall, false-positive rate and lead time over versions, for those seen and unseen apart.
@@ -122,7 +123,7 @@ def test_detector(
 test_detector.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it by its name
 
 
-def _case(v: Version, f: Fire) -> DetectorCase:
+def _case(v: LabelledPolicy, f: Fire) -> DetectorCase:
     timed = v.bad and f.fired and v.damage is not None and f.step is not None
     return DetectorCase(
         version=v.name,

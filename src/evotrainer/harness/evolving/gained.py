@@ -1,8 +1,9 @@
 """What a gain goes with: of all simple behaviours (mining.py) the one whose becoming more frequent says most of it.
 
-The gain in the share of correct attempts is split in two (Kitagawa 1955, Components of a difference between two rates): doing
-something more often, at the success it has, and being more successful with it and without. A policy that learnt a trick of the
-grader does the trick more often, and that is all; one that learnt the task is more successful whatever it does.
+The gain in the share of correct attempts is split in two (Kitagawa 1955, Components of a difference between two rates):
+doing something more often, at the success it has, and being more successful with it and without. A policy that learnt a
+trick of the grader does the trick more often, and that is all; one that learnt the task is more successful whatever it
+does.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evotrainer.harness.columns.features import Views
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.evolving.mining import LEAST_SHARE, predicates, thin
-from evotrainer.records.evidence import DetectorSpec, Gained
+from evotrainer.records.detectors import DetectorSpec, Gained
 
 PLAINEST = ("length", "overlap", "commands", "sequence", "words", "observed")
 """Families of behaviours; of two that say the same of a gain the one of the earlier family is taken."""
@@ -32,9 +33,9 @@ class _Split:
     """Part of the gain, (K,)."""
 
 
-def gained(now: Views, before: Views) -> Gained | None:
-    """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded attempts
-    on both sides. Shapes: any number of attempts a task; sides may differ in it."""
+def gained(now: FeatureView, before: FeatureView) -> Gained | None:
+    """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded
+    attempts on both sides. Shapes: any number of attempts a task; sides may differ in it."""
     sides = [_halves(v) for v in (now, before)]
     if not all(len(v) for side in sides for v in side):
         return None
@@ -60,14 +61,14 @@ def gained(now: Views, before: Views) -> Gained | None:
     )
 
 
-def _halves(views: Views) -> tuple[Views, Views]:
+def _halves(views: FeatureView) -> tuple[FeatureView, FeatureView]:
     """Graded attempts in two halves of the tasks."""
     graded = ~np.isnan(views.batch.truth)
     odd = views.odd_tasks
     return thin(views.pick(np.flatnonzero(graded & ~odd))), thin(views.pick(np.flatnonzero(graded & odd)))
 
 
-def _choose(now: Views, before: Views) -> tuple[DetectorSpec | None, int]:
+def _choose(now: FeatureView, before: FeatureView) -> tuple[DetectorSpec | None, int]:
     """The behaviour whose becoming more frequent says most of the gain, and how many there were."""
     best: tuple[float, DetectorSpec] | None = None
     compared = 0
@@ -84,7 +85,7 @@ def _choose(now: Views, before: Views) -> tuple[DetectorSpec | None, int]:
     return (best[1] if best else None), compared
 
 
-def _split(on_before: Floats, on_now: Floats, before: Views, now: Views) -> _Split:
+def _split(on_before: Floats, on_now: Floats, before: FeatureView, now: FeatureView) -> _Split:
     """Columns [N, K] of either side, 1 where an attempt shows the behaviour."""
     shown, solved, others = [], [], []
     for x, v in ((on_before, before), (on_now, now)):

@@ -1,7 +1,7 @@
 """Diagnostic gaps: something moved and no finding says why (METHOD.md section 1). They are what makes a harness evolve.
 
-Three triggers, in this order: signals that contradict one another (what is paid rose, the outcome did not), a score that
-moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard errors.
+Three triggers, in this order: signals that contradict one another (what is paid rose, the outcome did not), a score
+that moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard errors.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from evotrainer.harness.columns.features import LENGTHS, Views
+from evotrainer.harness.columns.features import LENGTHS, FeatureView
 from evotrainer.harness.columns.numerics import Floats
-from evotrainer.records.evidence import SHORTCUT, Finding
+from evotrainer.records.findings import SHORTCUT, Finding
 
 Trigger = Literal["score_move", "behaviour_shift", "contradiction"]
 
@@ -32,8 +32,9 @@ MIN_TASKS = 8
 
 _UP = {"answer_leak", "test_tampering", "grader_bypass", "special_casing"}
 _DOWN = {
-    "policy_collapse", "entropy_collapse", "exploration_collapse", "template_collapse", "echo_trap", "efficiency_collapse",
-    "truncation", "dead_training", "off_policy_drift", "abandonment", "laziness", "action_timidity", "tool_misuse", "infrastructure",
+    "policy_collapse", "entropy_collapse", "exploration_collapse", "template_collapse", "echo_trap",
+    "efficiency_collapse", "truncation", "dead_training", "off_policy_drift", "abandonment", "laziness",
+    "action_timidity", "tool_misuse", "infrastructure",
 }  # fmt: skip
 _SHIFTED = _UP | _DOWN | {"length_gaming"}
 DIVERGED = {"proxy_gap", "special_casing", "edge_crash", "grader_bypass", "false_revival"}
@@ -59,8 +60,8 @@ class Gap:
 
 
 def find_gap(
-    now: Mapping[str, Views],
-    before: Views,
+    now: Mapping[str, FeatureView],
+    before: FeatureView,
     findings: Iterable[Finding],
     pairs: Sequence[tuple[str, str]] = (),
 ) -> Gap | None:
@@ -84,7 +85,7 @@ def explained(findings: Sequence[Finding], kinds: set[str]) -> bool:
     return any(f.kind == SHORTCUT or (f.severity != "info" and (f.validity or f.kind in kinds)) for f in findings)
 
 
-def per_task(v: Views, x: Floats) -> dict[str, float]:
+def per_task(v: FeatureView, x: Floats) -> dict[str, float]:
     """Mean of the non-missing values per task."""
     out: dict[str, list[float]] = {}
     for task, value in zip(v.tasks, x.tolist(), strict=True):
@@ -112,7 +113,7 @@ def _together(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return {t: sum(x) / len(x) for t, x in out.items()}
 
 
-def _score_move(now: Mapping[str, Views], before: Views) -> Gap | None:
+def _score_move(now: Mapping[str, FeatureView], before: FeatureView) -> Gap | None:
     was = per_task(before, before.batch.truth)
     each = {name: per_task(v, v.batch.truth) for name, v in now.items()}
     single = {name: paired(x, was) for name, x in each.items()}
@@ -126,18 +127,21 @@ def _score_move(now: Mapping[str, Views], before: Views) -> Gap | None:
             return None
         move, errors, tasks = paired(_together(each[n] for n in moved), was)
     numbers = {"move": move, "errors": errors, "tasks": float(tasks), "trials": float(len(moved))}
-    claim = f"the score moved by {100 * move:+.1f} points ({errors:+.1f} standard errors, {tasks} tasks) and no finding says why"
+    claim = (
+        f"the score moved by {100 * move:+.1f} points ({errors:+.1f} standard errors, {tasks} tasks) "
+        "and no finding says why"
+    )
     return Gap("score_move", claim, numbers, moved)
 
 
-def _contradiction(now: Mapping[str, Views], before: Views, pair: tuple[str, str]) -> Gap | None:
-    """The paid component rose and the true one by less, or the true one fell and the paid one held: the difference must have
-    a size and errors of its own."""
+def _contradiction(now: Mapping[str, FeatureView], before: FeatureView, pair: tuple[str, str]) -> Gap | None:
+    """The paid component rose and the true one by less, or the true one fell and the paid one held: the difference
+    must have a size and errors of its own."""
 
-    def values(v: Views, name: str) -> Floats:
+    def values(v: FeatureView, name: str) -> Floats:
         return v.batch.truth if name == "outcome" else v.batch.component(name)
 
-    def gap_of(v: Views) -> dict[str, float]:
+    def gap_of(v: FeatureView) -> dict[str, float]:
         return per_task(v, values(v, pair[0]) - values(v, pair[1]))
 
     rise = paired(
@@ -163,7 +167,7 @@ def _contradiction(now: Mapping[str, Views], before: Views, pair: tuple[str, str
     return Gap("contradiction", claim, numbers | {"trials": float(len(moved))}, moved, pair)
 
 
-def _shift(now: Mapping[str, Views], before: Views) -> Gap | None:
+def _shift(now: Mapping[str, FeatureView], before: FeatureView) -> Gap | None:
     """The trait that moved farthest, in standard deviations of before."""
     best: Gap | None = None
     for name in LENGTHS:
@@ -173,7 +177,10 @@ def _shift(now: Mapping[str, Views], before: Views) -> Gap | None:
         size = abs(shift) / max(spread, 1e-6) if spread or shift else 0.0
         if size < SHIFT or abs(errors) < SHIFT_ERRORS or (best is not None and size <= best.numbers["size"]):
             continue
-        claim = f"{name} shifted by {shift:+.3g} ({min(size, 99):.1f} standard deviations of before) and no finding speaks of it"
+        claim = (
+            f"{name} shifted by {shift:+.3g} ({min(size, 99):.1f} standard deviations of before) "
+            "and no finding speaks of it"
+        )
         numbers = {"shift": shift, "size": min(size, 99.0), "errors": errors, "tasks": float(tasks)}
         best = Gap("behaviour_shift", claim, numbers, tuple(now))
     return best

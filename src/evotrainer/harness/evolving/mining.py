@@ -1,9 +1,9 @@
 """Contrast mining: which simple behaviours are frequent in suspicious rollouts and rare in clean ones?
 
-Predicates are enumerated from the rollouts themselves (heads and parts of commands, sequences of them, words of answers,
-what was observed, overlap, lengths, reward components and their differences), counted on both sides, and tested with errors
-clustered by task. The level is divided by the number of predicates that were compared. What passes is only a candidate:
-`admission.py` asks again on rollouts that mining never saw.
+Predicates are enumerated from the rollouts themselves (heads and parts of commands, sequences of them, words of
+answers, what was observed, overlap, lengths, reward components and their differences), counted on both sides, and
+tested with errors clustered by task. The level is divided by the number of predicates that were compared. What passes
+is only a candidate: `admission.py` asks again on rollouts that mining never saw.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Literal
 
 import numpy as np
 
-from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, Views, restates
-from evotrainer.harness.columns.text import words
-from evotrainer.records.evidence import DetectorSpec
+from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, FeatureView, restates
+from evotrainer.harness.text import words
+from evotrainer.records.detectors import DetectorSpec
 
 LEVEL = 0.01
 """Error probability of the whole mining (Bonferroni over all predicates that were compared)."""
@@ -43,7 +43,7 @@ Family = tuple[str, list[DetectorSpec], np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidatePredicate:
     """A predicate with its contrast on the mining side."""
 
     spec: DetectorSpec
@@ -60,11 +60,11 @@ class Candidate:
 class Mined:
     """The best candidate of each family, best first, and how many predicates were compared."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidatePredicate, ...]
     compared: int
 
 
-def mine(bad: Views, clean: Views, components: Iterable[tuple[str, str]] = ()) -> Mined:
+def mine(bad: FeatureView, clean: FeatureView, components: Iterable[tuple[str, str]] = ()) -> Mined:
     """Contrast two sets of rollouts. components: pairs (a, b) where a may say yes to what b says no to."""
     bad, clean = thin(bad), thin(clean)
     if not len(bad) or not len(clean):
@@ -75,7 +75,7 @@ def mine(bad: Views, clean: Views, components: Iterable[tuple[str, str]] = ()) -
         return Mined((), 0)
     q = _quantile(1 - LEVEL / compared)
     tasks_bad, tasks_clean = _codes(bad), _codes(clean)
-    best: list[Candidate] = []
+    best: list[CandidatePredicate] = []
     for name, specs, x_bad, x_clean in families:
         if not specs:
             continue
@@ -93,11 +93,11 @@ def mine(bad: Views, clean: Views, components: Iterable[tuple[str, str]] = ()) -
             i = passed[0]
             warn = min(1.0, max(0.02, round(float(p_b[i] + p_c[i]) / 2, 2)))
             spec = specs[i].model_copy(update={"warn": warn})
-            best.append(Candidate(spec, name, float(p_b[i]), float(p_c[i]), float(low[i]), float(p[i])))
+            best.append(CandidatePredicate(spec, name, float(p_b[i]), float(p_c[i]), float(low[i]), float(p[i])))
     return Mined(tuple(sorted(best, key=lambda c: -c.low)), compared)
 
 
-def predicates(bad: Views, clean: Views) -> list[Family]:
+def predicates(bad: FeatureView, clean: FeatureView) -> list[Family]:
     """Every behaviour that is compared, by family, as boolean columns over the rollouts of either side."""
     return [
         ("commands", *_patterns(bad, clean, _command_keys, _command_spec)),
@@ -109,7 +109,7 @@ def predicates(bad: Views, clean: Views) -> list[Family]:
     ]
 
 
-def thin(v: Views, most: int = MOST_ROLLOUTS) -> Views:
+def thin(v: FeatureView, most: int = MOST_ROLLOUTS) -> FeatureView:
     """At most so many rollouts, evenly spread."""
     return v if len(v) <= most else v.pick(spread(len(v), most))
 
@@ -131,7 +131,7 @@ def clustered(x: np.ndarray, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return share, np.maximum(se, math.sqrt(p * (1 - p) / t))
 
 
-def _codes(v: Views) -> np.ndarray:
+def _codes(v: FeatureView) -> np.ndarray:
     return np.unique(v.tasks, return_inverse=True)[1].astype(np.int64)
 
 
@@ -149,7 +149,10 @@ def _tail(z: float) -> float:
 
 
 def _patterns(
-    bad: Views, clean: Views, keys: Callable[[Views], list[set[Key]]], spec: Callable[[Key], DetectorSpec]
+    bad: FeatureView,
+    clean: FeatureView,
+    keys: Callable[[FeatureView], list[set[Key]]],
+    spec: Callable[[Key], DetectorSpec],
 ) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
     """Keys of either side as boolean columns [N, K]."""
     of_bad, of_clean = keys(bad), keys(clean)
@@ -184,7 +187,7 @@ def _heads(lines: Iterable[str], most: int) -> set[Key]:
     return out
 
 
-def _command_keys(v: Views) -> list[set[Key]]:
+def _command_keys(v: FeatureView) -> list[set[Key]]:
     """Heads of commands, and their arguments wherever they stand (marked by an empty first word)."""
     out = []
     for row in v.commands:
@@ -204,7 +207,7 @@ def _command_spec(key: Key) -> DetectorSpec:
     )
 
 
-def _sequence_keys(v: Views) -> list[set[Key]]:
+def _sequence_keys(v: FeatureView) -> list[set[Key]]:
     """Two actions one after the other, by the first two words of each."""
     out: list[set[Key]] = []
     for row in v.commands:
@@ -219,7 +222,7 @@ def _sequence_spec(key: Key) -> DetectorSpec:
     return DetectorSpec(name=_name("then", key), form="sequence", steps=steps, within=1, about=about, origin="mined")
 
 
-def _word_keys(v: Views) -> list[set[Key]]:
+def _word_keys(v: FeatureView) -> list[set[Key]]:
     """One to three words of an answer that is no series of actions, numbers alike."""
     out: list[set[Key]] = []
     for text, row in zip(v.answers, v.commands, strict=True):
@@ -241,7 +244,7 @@ def _word_spec(key: Key) -> DetectorSpec:
     )
 
 
-def _observed_keys(v: Views) -> list[set[Key]]:
+def _observed_keys(v: FeatureView) -> list[set[Key]]:
     return [_heads(text.splitlines()[:80], 2) for text in v.observations]
 
 
@@ -275,7 +278,7 @@ def _name(verb: str, key: Sequence[str]) -> str:
 
 
 def _differences(
-    bad: Views, clean: Views, pairs: Iterable[tuple[str, str]]
+    bad: FeatureView, clean: FeatureView, pairs: Iterable[tuple[str, str]]
 ) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
     """One reward component says yes and another says no, as boolean columns [N, K]."""
     specs, on_bad, on_clean = [], [], []
@@ -293,7 +296,9 @@ def _differences(
     return specs, np.array(on_bad, dtype=float).T, np.array(on_clean, dtype=float).T
 
 
-def _thresholds(bad: Views, clean: Views, features: Iterable[str]) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
+def _thresholds(
+    bad: FeatureView, clean: FeatureView, features: Iterable[str]
+) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
     """Each feature at its pooled quantiles, from above and from below, as boolean columns [N, K]."""
     specs: list[DetectorSpec] = []
     on_bad: list[np.ndarray] = []
@@ -321,7 +326,7 @@ def _thresholds(bad: Views, clean: Views, features: Iterable[str]) -> tuple[list
     return specs, np.array(on_bad, dtype=float).T, np.array(on_clean, dtype=float).T
 
 
-def named(c: Candidate, taken: Iterable[str]) -> Candidate:
+def named(c: CandidatePredicate, taken: Iterable[str]) -> CandidatePredicate:
     """The candidate under a name that is not taken."""
     used, name, k = set(taken), c.spec.name, 2
     while name in used:

@@ -11,10 +11,11 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, clustered_mean, group_sums
 from evotrainer.harness.columns.scan import jaccard
-from evotrainer.harness.columns.text import bucket, clean, words
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.registry import Reading, clustered_reading, metric
+from evotrainer.harness.registry import MetricValues, clustered_reading, metric
+from evotrainer.harness.text import bucket, words
 from evotrainer.records.rollout import Turn, completion_of, prompt_of
+from evotrainer.records.text import clean
 
 BUCKETS = 1024
 """Hash buckets of the retrieval proxy's bag of words."""
@@ -22,42 +23,42 @@ RETRIEVAL_GROUPS = 256
 
 
 @metric("completions/mean_length", "behaviour", "tokens", needs=["tokens"])
-def mean_length(batch: Batch, context: HarnessContext) -> Reading:
+def mean_length(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean completion tokens. Name as in TRL. SE clustered by task."""
     return clustered_reading(batch.tokens, batch)
 
 
-def _percentile(values: Floats, q: float) -> Reading:
+def _percentile(values: Floats, q: float) -> MetricValues:
     x = values[~np.isnan(values)]
-    return Reading(float(np.percentile(x, q)), len(x))
+    return MetricValues(float(np.percentile(x, q)), len(x))
 
 
 @metric("tokens_p10", "behaviour", "tokens", needs=["tokens"])
-def tokens_p10(batch: Batch, context: HarnessContext) -> Reading:
+def tokens_p10(batch: Batch, context: HarnessContext) -> MetricValues:
     """10th percentile of completion tokens: falls first when answers collapse to nothing."""
     return _percentile(batch.tokens, 10)
 
 
 @metric("tokens_p90", "behaviour", "tokens", needs=["tokens"])
-def tokens_p90(batch: Batch, context: HarnessContext) -> Reading:
+def tokens_p90(batch: Batch, context: HarnessContext) -> MetricValues:
     """90th percentile of completion tokens: rises first when answers run away."""
     return _percentile(batch.tokens, 90)
 
 
 @metric("turns", "behaviour", "turns", healthy=(None, 50.0))
-def turns(batch: Batch, context: HarnessContext) -> Reading:
+def turns(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean assistant turns per rollout."""
     return clustered_reading(batch.trait("turns"), batch)
 
 
 @metric("empty_rate", "behaviour", "share", healthy=(None, 0.02))
-def empty_rate(batch: Batch, context: HarnessContext) -> Reading:
+def empty_rate(batch: Batch, context: HarnessContext) -> MetricValues:
     """Rollouts without a visible character from the policy and without a tool call."""
     return clustered_reading(((batch.trait("visible") == 0) & ~batch.acting).astype(float), batch)
 
 
 @metric("tool_calls", "behaviour", "calls", needs=["tool_calls"])
-def tool_calls(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+def tool_calls(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     """Mean tool calls per rollout; `tool_calls/<tool>`: of each of the 12 most called tools."""
     row, tool = batch.traits.calls["row"], batch.traits.calls["tool"]
     out = {"tool_calls": clustered_reading(np.bincount(row, minlength=batch.n).astype(float), batch)}
@@ -77,26 +78,28 @@ def _tool_name(batch: Batch, tool: int) -> str:
 
 
 @metric("tool_failure_rate", "behaviour", "share", healthy=(None, 0.15), needs=["tool_ok"])
-def tool_failure_rate(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+def tool_failure_rate(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     """Failed tool calls among those whose success is known, all rollouts pooled; `tool_failure_rate/<tool>`: of each of
     the 12 most called tools. Healthy: at most 15%."""
     ok, tool = batch.traits.calls["ok"], batch.traits.calls["tool"]
     known = ok >= 0
-    out = {"tool_failure_rate": Reading(float((ok[known] == 0).mean()), int(known.sum()))}
+    out = {"tool_failure_rate": MetricValues(float((ok[known] == 0).mean()), int(known.sum()))}
     for t in _most_called(batch):
         mine = known & (tool == t)
         if mine.any():
-            out[f"tool_failure_rate/{_tool_name(batch, t)}"] = Reading(float((ok[mine] == 0).mean()), int(mine.sum()))
+            out[f"tool_failure_rate/{_tool_name(batch, t)}"] = MetricValues(
+                float((ok[mine] == 0).mean()), int(mine.sum())
+            )
     return out
 
 
-def _action_share(batch: Batch, trait: str) -> Reading:
+def _action_share(batch: Batch, trait: str) -> MetricValues:
     with np.errstate(invalid="ignore", divide="ignore"):
         share = batch.trait(trait) / batch.trait("actions")
     return clustered_reading(np.where(batch.acting, share, np.nan), batch)
 
 
-NO_REPOSITORY_WORK = Reading(None, missing=("edits or tests",))
+NO_REPOSITORY_WORK = MetricValues(None, missing=("edits or tests",))
 
 
 def _repository_work(batch: Batch, context: HarnessContext) -> bool:
@@ -106,7 +109,7 @@ def _repository_work(batch: Batch, context: HarnessContext) -> bool:
 
 
 @metric("edit_ratio", "behaviour", "share of actions", healthy=(0.15, None), needs=["actions"])
-def edit_ratio(batch: Batch, context: HarnessContext) -> Reading:
+def edit_ratio(batch: Batch, context: HarnessContext) -> MetricValues:
     """Edits that did not fail among a rollout's actions, mean over rollouts that act: an edit that is refused changes
     nothing. Healthy: 15% or more. Only in repository work: some rollout of the batch edits or tests."""
     if not _repository_work(batch, context):
@@ -115,13 +118,13 @@ def edit_ratio(batch: Batch, context: HarnessContext) -> Reading:
 
 
 @metric("search_ratio", "behaviour", "share of actions", needs=["actions"])
-def search_ratio(batch: Batch, context: HarnessContext) -> Reading:
+def search_ratio(batch: Batch, context: HarnessContext) -> MetricValues:
     """Looking-around actions (list, read, search) among a rollout's actions, mean over rollouts that act."""
     return _action_share(batch, "searches")
 
 
 @metric("self_test_rate", "behaviour", "share", healthy=(0.5, None), needs=["actions"])
-def self_test_rate(batch: Batch, context: HarnessContext) -> Reading:
+def self_test_rate(batch: Batch, context: HarnessContext) -> MetricValues:
     """Acting rollouts that run tests at least once. Healthy: at least 50%. Only in repository work (see edit_ratio)."""
     if not _repository_work(batch, context):
         return NO_REPOSITORY_WORK
@@ -129,7 +132,7 @@ def self_test_rate(batch: Batch, context: HarnessContext) -> Reading:
 
 
 @metric("edit_coverage", "behaviour", "share", healthy=(0.6, None), needs=["actions"])
-def edit_coverage(batch: Batch, context: HarnessContext) -> Reading:
+def edit_coverage(batch: Batch, context: HarnessContext) -> MetricValues:
     """Acting rollouts with at least one edit that did not fail. Healthy: at least 60%. Only in repository work (see
     edit_ratio)."""
     if not _repository_work(batch, context):
@@ -139,7 +142,7 @@ def edit_coverage(batch: Batch, context: HarnessContext) -> Reading:
 
 
 @metric("first_effective_edit", "behaviour", "actions", needs=["actions"])
-def first_effective_edit(batch: Batch, context: HarnessContext) -> Reading:
+def first_effective_edit(batch: Batch, context: HarnessContext) -> MetricValues:
     """Place (from 1) of the first edit that did not fail, mean over rollouts with one. Late: looking instead of
     acting. Only in repository work (see edit_ratio)."""
     if not _repository_work(batch, context):
@@ -148,7 +151,7 @@ def first_effective_edit(batch: Batch, context: HarnessContext) -> Reading:
 
 
 @metric("search_before_edit", "behaviour", "share", needs=["actions"])
-def search_before_edit(batch: Batch, context: HarnessContext) -> Reading:
+def search_before_edit(batch: Batch, context: HarnessContext) -> MetricValues:
     """Rollouts that looked around (list, read, search) before their first edit that did not fail, among those with
     one. Only in repository work (see edit_ratio)."""
     if not _repository_work(batch, context):
@@ -157,7 +160,7 @@ def search_before_edit(batch: Batch, context: HarnessContext) -> Reading:
 
 
 @metric("distinct_solutions", "behaviour", "share", healthy=(0.15, None), needs=["text", "groups"])
-def distinct_solutions(batch: Batch, context: HarnessContext) -> Reading:
+def distinct_solutions(batch: Batch, context: HarnessContext) -> MetricValues:
     """Distinct completions of a group, up to names (of programs), comments and layout, over its size; mean over groups
     of two or more.
 
@@ -174,11 +177,11 @@ def distinct_solutions(batch: Batch, context: HarnessContext) -> Reading:
     many = batch.sizes > 1
     values = np.where(many, distinct / np.maximum(batch.sizes, 1), np.nan)
     m, se, n = clustered_mean(values, batch.task[batch.first])
-    return Reading(m, n, se)
+    return MetricValues(m, n, se)
 
 
 @metric("solution_similarity", "behaviour", "share", healthy=(None, 0.95), needs=["text", "groups"])
-def solution_similarity(batch: Batch, context: HarnessContext) -> Reading:
+def solution_similarity(batch: Batch, context: HarnessContext) -> MetricValues:
     """Jaccard similarity of the word sets of neighbouring completions of a group, mean over groups of two or more.
 
     1: the same words; estimated from 64-slot MinHash sketches (`scan.jaccard`), standard error of one pair about 0.06.
@@ -192,17 +195,17 @@ def solution_similarity(batch: Batch, context: HarnessContext) -> Reading:
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = total / count
     m, se, n = clustered_mean(mean, batch.task[batch.first])
-    return Reading(m, n, se)
+    return MetricValues(m, n, se)
 
 
 @metric("ngram_repetition", "behaviour", "share", healthy=(None, 0.3), needs=["text"])
-def ngram_repetition(batch: Batch, context: HarnessContext) -> Reading:
+def ngram_repetition(batch: Batch, context: HarnessContext) -> MetricValues:
     """Share of 4-grams of words that occurred before in the same completion, mean over rollouts."""
     return clustered_reading(batch.trait("repetition"), batch)
 
 
 @metric("action_run", "behaviour", "actions", healthy=(None, 3.0), needs=["text"])
-def action_run(batch: Batch, context: HarnessContext) -> Reading:
+def action_run(batch: Batch, context: HarnessContext) -> MetricValues:
     """90th percentile over rollouts of the longest run of one action (one line, in single answers)."""
     return _percentile(batch.trait("action_run"), 90)
 
@@ -211,30 +214,30 @@ MIN_SAMPLED = 30
 """Fewer known rollouts of a sample say nothing about a rate."""
 
 
-def _of_sample(values: Floats, batch: Batch) -> Reading:
+def _of_sample(values: Floats, batch: Batch) -> MetricValues:
     """Mean of the known values; None for fewer than MIN_SAMPLED of them where most of the batch was not sampled."""
     found = clustered_reading(values, batch)
     sampled = int(np.isfinite(batch.trait("is_code")).sum())
     if found.n < MIN_SAMPLED and 2 * sampled < batch.n:
-        return Reading(None, found.n, missing=("sampled programs",))
+        return MetricValues(None, found.n, missing=("sampled programs",))
     return found
 
 
 @metric("program_rate", "behaviour", "share", needs=["text"])
-def program_rate(batch: Batch, context: HarnessContext) -> Reading:
+def program_rate(batch: Batch, context: HarnessContext) -> MetricValues:
     """Completions that parse as a Python program doing something. Near 0 where the task is not programming. Large
     stores: of one group in 128, None for fewer than 30 of them."""
     return _of_sample(batch.trait("is_code"), batch)
 
 
 @metric("literal_overlap", "behaviour", "share", healthy=(None, 0.02), needs=["programs", "detail.tests"])
-def literal_overlap(batch: Batch, context: HarnessContext) -> Reading:
+def literal_overlap(batch: Batch, context: HarnessContext) -> MetricValues:
     """Programs that hold an expected output of a visible test as a literal, which the specification does not name."""
     return _of_sample(batch.trait("literal"), batch)
 
 
 @metric("reads_input", "behaviour", "share", healthy=(0.9, None), needs=["programs"])
-def reads_input(batch: Batch, context: HarnessContext) -> Reading:
+def reads_input(batch: Batch, context: HarnessContext) -> MetricValues:
     """Programs that use input(), stdin, open(0) or a parameter of their functions. Large stores: of one group in
     128, None for fewer than 30 of them."""
     return _of_sample(batch.trait("reads_input"), batch)
@@ -281,7 +284,7 @@ def _samples(batch: Batch) -> tuple[list[list[str]], list[list[str]]]:
 
 
 @metric("io_dependence", "behaviour", "share", healthy=(0.3, None), needs=["text", "groups", "prompts"])
-def io_dependence(batch: Batch, context: HarnessContext) -> Reading:
+def io_dependence(batch: Batch, context: HarnessContext) -> MetricValues:
     """Does the output tell which input it answers? A retrieval proxy of the mutual information I(input; output).
 
     From each of up to 256 groups with distinct prompts two rollouts are taken; the first retrieves by cosine similarity
@@ -292,7 +295,7 @@ def io_dependence(batch: Batch, context: HarnessContext) -> Reading:
     queries, keys = _samples(batch)
     n = len(queries)
     if n < 4:
-        return Reading(None, n, missing=("four different prompts",))
+        return MetricValues(None, n, missing=("four different prompts",))
     q, k = np.stack([_bag(x) for x in queries]), np.stack([_bag(x) for x in keys])
     rarity = np.log(2 * n / np.maximum(q.sum(axis=0) + k.sum(axis=0), 1.0))
     similarity = _weighted(q, rarity) @ _weighted(k, rarity).T
@@ -300,4 +303,4 @@ def io_dependence(batch: Batch, context: HarnessContext) -> Reading:
     hits = np.where(np.diag(best), 1.0 / best.sum(axis=1), 0.0)
     rate, chance = float(hits.mean()), 1.0 / n
     se = float(hits.std(ddof=1)) / math.sqrt(n) / (1 - chance)
-    return Reading(max(0.0, (rate - chance) / (1 - chance)), n, se)
+    return MetricValues(max(0.0, (rate - chance) / (1 - chance)), n, se)

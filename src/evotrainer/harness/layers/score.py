@@ -9,23 +9,23 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import clustered_mean, distinct, nan_or
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.registry import Reading, clustered_reading, metric
+from evotrainer.harness.registry import MetricValues, clustered_reading, metric
 
 
 @metric("accuracy", "score", "share", needs=["outcome"])
-def accuracy(batch: Batch, context: HarnessContext) -> Reading:
+def accuracy(batch: Batch, context: HarnessContext) -> MetricValues:
     """Correct rollouts among those with a known outcome. SE clustered by task."""
     return clustered_reading(batch.truth, batch)
 
 
 @metric("reward", "score", "reward", needs=["reward"])
-def reward(batch: Batch, context: HarnessContext) -> Reading:
+def reward(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean composed training reward. SE clustered by task."""
     return clustered_reading(batch.reward, batch)
 
 
 @metric("rewards", "score", "reward", needs=["components"])
-def reward_by_component(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+def reward_by_component(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     """`rewards/<component>/mean`: mean of each component where it applies, before weighting. SE clustered by task."""
     return {f"rewards/{c}/mean": clustered_reading(batch.component(c), batch) for c in batch.component_names}
 
@@ -41,7 +41,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 @metric("pass@k", "score", "share", needs=["outcome"])
-def pass_at(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+def pass_at(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     """`pass@<k>` for k = 2, 4, 8, ... up to the largest group size: unbiased estimator per group, mean over groups.
 
     Groups with fewer than k known outcomes are left out. SE clustered by task.
@@ -57,34 +57,34 @@ def pass_at(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
         table = np.array([pass_at_k(a, b, k) if a >= k else np.nan for a, b in known_pairs])
         values = table[np.searchsorted(pairs, n * (n.max() + 1) + c)]
         m, se, used = clustered_mean(values, task_of_group)
-        out[f"pass@{k}"] = Reading(m, used, se)
+        out[f"pass@{k}"] = MetricValues(m, used, se)
         k *= 2
     return out
 
 
 @metric("avg@n", "score", "share", needs=["outcome"])
-def avg_at_n(batch: Batch, context: HarnessContext) -> Reading:
+def avg_at_n(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean over tasks of the task's accuracy: every task counts once, however often it was attempted (Avg@n)."""
     known = ~np.isnan(batch.truth)
     n = np.bincount(batch.task[known], minlength=batch.n_tasks)
     c = np.bincount(batch.task[known], weights=batch.truth[known], minlength=batch.n_tasks)
     rates = c[n > 0] / n[n > 0]
     se = float(rates.std(ddof=1)) / math.sqrt(len(rates)) if len(rates) > 1 else None
-    return Reading(float(rates.mean()), len(rates), se)
+    return MetricValues(float(rates.mean()), len(rates), se)
 
 
 @metric("proxy_gap", "score", "reward", healthy=(None, 0.03), needs=["components"])
-def proxy_gap(batch: Batch, context: HarnessContext) -> Reading:
+def proxy_gap(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean of (proxy component - true component), paired per rollout; the pair is the environment's declaration.
 
     0 means that what looks solved is solved. SE of the paired difference, clustered by task.
     """
     if context.proxy is None:
-        return Reading(None, missing=("context.proxy",))
+        return MetricValues(None, missing=("context.proxy",))
     proxy, true = (batch.component(c) for c in context.proxy)
     gap = proxy - true
     if np.isnan(gap).all():
-        return Reading(None, missing=tuple(f"components.{c}" for c in context.proxy))
+        return MetricValues(None, missing=tuple(f"components.{c}" for c in context.proxy))
     return clustered_reading(gap, batch)
 
 
@@ -104,7 +104,7 @@ def _task_rates(batch: Batch, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 @metric("transition", "score", "share of tasks", needs=["outcome"])
-def transition(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+def transition(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     """`transition/kept`, `lost`, `gained`, `unsolved`: share of tasks that are solved (pass rate >= 0.5) in both
     versions, only before, only now, in neither; they sum to 1.
 
@@ -123,15 +123,15 @@ def transition(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
         step = batch.trait("step")
         steps = distinct(step[~np.isnan(step)])[0]
         if len(steps) < 2:
-            return {"transition": Reading(None, missing=("context.before, or several steps",))}
+            return {"transition": MetricValues(None, missing=("context.before, or several steps",))}
         third = max(1, len(steps) // 3)
         _, old = _task_rates(batch, step <= steps[third - 1])
         _, now = _task_rates(batch, step >= steps[-third])
     both = ~(np.isnan(old) | np.isnan(now))
     n = int(both.sum())
     if n == 0:
-        return {"transition": Reading(None, missing=("tasks attempted by both versions",))}
+        return {"transition": MetricValues(None, missing=("tasks attempted by both versions",))}
     was, is_ = old[both] >= SOLVED, now[both] >= SOLVED
     cells = {"kept": was & is_, "lost": was & ~is_, "gained": ~was & is_, "unsolved": ~was & ~is_}
     shares = {k: float(v.mean()) for k, v in cells.items()}
-    return {f"transition/{k}": Reading(p, n, math.sqrt(p * (1 - p) / n)) for k, p in shares.items()}
+    return {f"transition/{k}": MetricValues(p, n, math.sqrt(p * (1 - p) / n)) for k, p in shares.items()}

@@ -14,7 +14,7 @@ from evotrainer.harness.columns.numerics import (
     within_correlation,
 )
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.registry import Reading, clustered_reading, metric
+from evotrainer.harness.registry import MetricValues, clustered_reading, metric
 
 
 def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
@@ -36,58 +36,58 @@ def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
     return {"scored": scored, "dead": dead, "fail": fail, "pass": passed, "other": dead & ~fail & ~passed}
 
 
-def _group_share(batch: Batch, name: str) -> Reading:
+def _group_share(batch: Batch, name: str) -> MetricValues:
     masks = dead_masks(batch)
     scored = masks["scored"]
     values = np.where(scored, masks[name].astype(float), np.nan)
     m, se, n = clustered_mean(values, batch.task[batch.first])
-    return Reading(m, n, se)
+    return MetricValues(m, n, se)
 
 
 @metric("frac_reward_zero_std", "signal", "share of groups", healthy=(None, 0.3), needs=["reward", "groups"])
-def dead_groups(batch: Batch, context: HarnessContext) -> Reading:
+def dead_groups(batch: Batch, context: HarnessContext) -> MetricValues:
     """Groups whose rewards have std < 1e-3: their advantages are all 0. Name as in TRL. Healthy: at most 30%."""
     return _group_share(batch, "dead")
 
 
 @metric("dead_fail", "signal", "share of groups", needs=["reward", "groups"])
-def dead_fail(batch: Batch, context: HarnessContext) -> Reading:
+def dead_fail(batch: Batch, context: HarnessContext) -> MetricValues:
     """Dead groups in which every rollout fails: the tasks are too hard for the policy."""
     return _group_share(batch, "fail")
 
 
 @metric("dead_pass", "signal", "share of groups", needs=["reward", "groups"])
-def dead_pass(batch: Batch, context: HarnessContext) -> Reading:
+def dead_pass(batch: Batch, context: HarnessContext) -> MetricValues:
     """Dead groups in which every rollout passes: the tasks are used up."""
     return _group_share(batch, "pass")
 
 
 @metric("dead_other", "signal", "share of groups", needs=["reward", "groups"])
-def dead_other(batch: Batch, context: HarnessContext) -> Reading:
+def dead_other(batch: Batch, context: HarnessContext) -> MetricValues:
     """Dead groups with mixed outcomes or rewards in between: the reward does not see the difference."""
     return _group_share(batch, "other")
 
 
 @metric("reward_std", "signal", "reward", healthy=(0.05, None), needs=["reward", "groups"])
-def reward_spread(batch: Batch, context: HarnessContext) -> Reading:
+def reward_spread(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean over groups of the within-group reward std (population). Healthy: at least 0.05 (METHOD.md section 4)."""
     m, se, n = clustered_mean(batch.reward_std, batch.task[batch.first])
-    return Reading(m, n, se)
+    return MetricValues(m, n, se)
 
 
 @metric("effective_groups", "signal", "share of groups", healthy=(0.3, None), needs=["reward", "groups"])
-def effective_groups(batch: Batch, context: HarnessContext) -> Reading:
+def effective_groups(batch: Batch, context: HarnessContext) -> MetricValues:
     """Participation ratio of the groups' reward variances, (sum v)^2 / sum v^2, over the number of groups.
 
     1: all groups carry equal variance; 1/G: one group carries all.
     """
     v = batch.reward_std[~np.isnan(batch.reward_std)] ** 2
     total = float((v**2).sum())
-    return Reading(float(v.sum()) ** 2 / total / len(v) if total > 1e-18 else 0.0, len(v))
+    return MetricValues(float(v.sum()) ** 2 / total / len(v) if total > 1e-18 else 0.0, len(v))
 
 
 @metric("component_coverage", "signal", "share", needs=["components"])
-def component_coverage(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+def component_coverage(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     """`rewards/<component>/coverage`: rollouts that earn a non-zero value, among those it applies to.
 
     At 95% and more the component is a constant: it raises the reward and gives no signal.
@@ -116,16 +116,16 @@ def variance_shares(batch: Batch, weights: dict[str, float]) -> dict[str, float]
 
 
 @metric("component_variance", "signal", "share", needs=["components", "groups"])
-def component_variance(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+def component_variance(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     """`rewards/<component>/variance_share`: share of the within-group reward variance that a paid component makes."""
     if context.weights is None:
-        return {"rewards/variance_share": Reading(None, missing=("context.recipe",))}
+        return {"rewards/variance_share": MetricValues(None, missing=("context.recipe",))}
     shares = variance_shares(batch, context.weights)
-    return {f"rewards/{c}/variance_share": Reading(s, batch.n_groups) for c, s in shares.items()}
+    return {f"rewards/{c}/variance_share": MetricValues(s, batch.n_groups) for c, s in shares.items()}
 
 
 @metric("component_correlation", "signal", "correlation", needs=["components", "outcome", "groups"])
-def component_correlation(batch: Batch, context: HarnessContext) -> dict[str, Reading]:
+def component_correlation(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     """`rewards/<component>/correlation`: Pearson correlation with correctness within groups (group means removed);
     n: rollouts that have both."""
     out = {}
@@ -133,107 +133,107 @@ def component_correlation(batch: Batch, context: HarnessContext) -> dict[str, Re
         x = batch.component(c)
         r = within_correlation(x, batch.truth, batch.group, batch.n_groups)
         n = int(np.isfinite(x + batch.truth).sum())
-        out[f"rewards/{c}/correlation"] = Reading(r, n, missing=() if r is not None else ("variation",))
+        out[f"rewards/{c}/correlation"] = MetricValues(r, n, missing=() if r is not None else ("variation",))
     return out
 
 
 @metric("reward_correlation", "signal", "correlation", healthy=(0.3, None), needs=["reward", "outcome", "groups"])
-def reward_correlation(batch: Batch, context: HarnessContext) -> Reading:
+def reward_correlation(batch: Batch, context: HarnessContext) -> MetricValues:
     """Pearson correlation of the training reward with correctness within groups. None where one does not vary."""
     r = within_correlation(batch.reward, batch.truth, batch.group, batch.n_groups)
     n = int(np.isfinite(batch.reward + batch.truth).sum())
-    return Reading(r, n, missing=() if r is not None else ("variation",))
+    return MetricValues(r, n, missing=() if r is not None else ("variation",))
 
 
 @metric("misranked_pairs", "signal", "share of pairs", healthy=(None, 0.2), needs=["reward", "outcome", "groups"])
-def misranked_pairs(batch: Batch, context: HarnessContext) -> Reading:
+def misranked_pairs(batch: Batch, context: HarnessContext) -> MetricValues:
     """(correct, incorrect) pairs of one group whose rewards are in the wrong order; ties count half. 1 - AUC,
     pooled."""
     pairs, inverted, tied = pair_order(batch.reward, batch.truth, batch.group, batch.n_groups)
     n = float(pairs.sum())
     if n == 0:
-        return Reading(None, missing=("groups with both outcomes",))
-    return Reading(float((inverted + tied / 2).sum()) / n, int(n))
+        return MetricValues(None, missing=("groups with both outcomes",))
+    return MetricValues(float((inverted + tied / 2).sum()) / n, int(n))
 
 
 @metric("entropy", "signal", "nats", needs=["entropy"])
-def entropy(batch: Batch, context: HarnessContext) -> Reading:
+def entropy(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean token entropy of the sampling distribution, mean over rollouts."""
     return clustered_reading(batch.entropy, batch)
 
 
 @metric("mean_logprob", "signal", "nats", healthy=(None, -0.1), needs=["mean_logprob"])
-def mean_logprob(batch: Batch, context: HarnessContext) -> Reading:
+def mean_logprob(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean log-probability of sampled tokens, mean over rollouts. Above -0.1 the policy hardly explores."""
     return clustered_reading(batch.mean_logprob, batch)
 
 
 @metric("completions/clipped_ratio", "signal", "share", healthy=(None, 0.15), needs=["finish"])
-def truncation(batch: Batch, context: HarnessContext) -> Reading:
+def truncation(batch: Batch, context: HarnessContext) -> MetricValues:
     """Completions cut by the token budget (finish = length). Name as in TRL. Healthy: at most 15%."""
     return clustered_reading(batch.truncated, batch)
 
 
 @metric("filter_keep_rate", "signal", "share", healthy=(0.3, None), needs=["advantage"])
-def filter_keep_rate(batch: Batch, context: HarnessContext) -> Reading:
+def filter_keep_rate(batch: Batch, context: HarnessContext) -> MetricValues:
     """Rollouts that kept an advantage; the others were filtered with their group. Training rollouts only."""
     return clustered_reading((~np.isnan(batch.advantage)).astype(float), batch)
 
 
 @metric("zero_advantage", "signal", "share", healthy=(None, 0.5), needs=["advantage"])
-def zero_advantage(batch: Batch, context: HarnessContext) -> Reading:
+def zero_advantage(batch: Batch, context: HarnessContext) -> MetricValues:
     """Rollouts trained on with advantage 0 (|A| < 1e-9), among those that have one."""
     a = batch.advantage
     return clustered_reading(np.where(np.isnan(a), np.nan, (np.abs(a) < 1e-9).astype(float)), batch)
 
 
 @metric("advantage_std", "signal", "advantage", healthy=(0.1, None), needs=["advantage"])
-def advantage_std(batch: Batch, context: HarnessContext) -> Reading:
+def advantage_std(batch: Batch, context: HarnessContext) -> MetricValues:
     """Standard deviation of the stored advantages over all rollouts that have one. 1 where groups are normalised by
     their std and none is dead; near 0 the loss has no gradient."""
     a = batch.advantage[~np.isnan(batch.advantage)]
-    return Reading(float(a.std()) if len(a) else None, len(a))
+    return MetricValues(float(a.std()) if len(a) else None, len(a))
 
 
 @metric("advantage_agreement", "signal", "share", healthy=(0.8, None), needs=["advantage", "outcome", "groups"])
-def advantage_agreement(batch: Batch, context: HarnessContext) -> Reading:
+def advantage_agreement(batch: Batch, context: HarnessContext) -> MetricValues:
     """Rollouts whose advantage has the sign of (outcome - mean outcome of the group), among those where both are
     non-zero. 1: every gradient step points towards correctness; 0.5: it is blind to it. SE clustered by task."""
     better = centred(batch.truth, batch.group, batch.n_groups)
     usable = ~(np.isnan(batch.advantage) | np.isnan(better))
     usable &= (np.abs(np.nan_to_num(batch.advantage)) > 1e-9) & (np.abs(np.nan_to_num(better)) > 1e-9)
     if not usable.any():
-        return Reading(None, missing=("groups with both outcomes and an advantage",))
+        return MetricValues(None, missing=("groups with both outcomes and an advantage",))
     agree = (np.sign(batch.advantage) == np.sign(better)).astype(float)
     return clustered_reading(np.where(usable, agree, np.nan), batch)
 
 
 @metric("error_rate", "signal", "share", healthy=(None, 0.02))
-def error_rate(batch: Batch, context: HarnessContext) -> Reading:
+def error_rate(batch: Batch, context: HarnessContext) -> MetricValues:
     """Infrastructure faults among all rollouts. They are in no other metric; paid as reward 0 they would poison it."""
     n = batch.n + batch.n_faults
-    return Reading(batch.n_faults / n if n else None, n)
+    return MetricValues(batch.n_faults / n if n else None, n)
 
 
-def _last(context: HarnessContext, key: str) -> Reading:
+def _last(context: HarnessContext, key: str) -> MetricValues:
     series = context.series(key)
-    return Reading(series[-1], len(series)) if series else Reading(None, missing=(f"curve.{key}",))
+    return MetricValues(series[-1], len(series)) if series else MetricValues(None, missing=(f"curve.{key}",))
 
 
 @metric("kl", "signal", "nats")
-def kl(batch: Batch, context: HarnessContext) -> Reading:
+def kl(batch: Batch, context: HarnessContext) -> MetricValues:
     """KL to the start policy at the last training step, from the learning curve."""
     return _last(context, "kl")
 
 
 @metric("ess", "signal", "share of the batch", healthy=(0.5, None))
-def ess(batch: Batch, context: HarnessContext) -> Reading:
+def ess(batch: Batch, context: HarnessContext) -> MetricValues:
     """Effective sample size of the importance weights at the last training step, (sum w)^2 / sum w^2 over the batch
     size (Kish), from the learning curve."""
     return _last(context, "ess")
 
 
 @metric("ratio_max", "signal", "ratio", healthy=(None, 10.0))
-def ratio_max(batch: Batch, context: HarnessContext) -> Reading:
+def ratio_max(batch: Batch, context: HarnessContext) -> MetricValues:
     """Largest trainer/sampler probability ratio at the last training step, from the learning curve."""
     return _last(context, "ratio_max")

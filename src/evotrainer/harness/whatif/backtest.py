@@ -1,8 +1,8 @@
 """Backtest: replay a proposed change over stored rollouts, before compute is spent.
 
 Every rollout stores all reward components, also unpaid ones, so a reward change can be recomputed exactly. What acts
-through the optimizer or another world cannot; such changes are `silent`, with the reason. The rule behind each verdict
-is in the docstring of its replay; a new factor is a new function with `@replays`.
+through the optimizer or other environment knobs cannot; such changes are `silent`, with the reason. The rule behind
+each verdict is in the docstring of its replay; a new factor is a new function with `@replays`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from evotrainer.harness.whatif.replay import (
     SEEING,
     Answer,
     Outcome,
-    Replay,
+    ReplayInput,
     compose,
     dead,
     order_change,
@@ -35,7 +35,7 @@ from evotrainer.harness.whatif.replay import (
     parts,
     replays,
 )
-from evotrainer.records.evidence import Backtest, Intervention
+from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 
@@ -79,7 +79,7 @@ def backtest(
         return answer(
             "silent", f"{batch.n} rollouts in {batch.n_groups} groups are too few; at least {MIN_GROUPS} groups of two"
         )
-    x = Replay(batch, parent, child, context or HarnessContext())
+    x = ReplayInput(batch, parent, child, context or HarnessContext())
     verdict, reason, numbers = replay(x) if replay else ("silent", f"{factor} changes how strongly groups pull", {})
     said = finite(forecast(x, numbers, factor)) if batch.has("outcome") else None
     agreement, why, moved = held_against(intervention.prediction, x, numbers, factor)
@@ -91,7 +91,7 @@ def backtest(
 
 
 @replays("rewards", "length", "repetition_penalty")
-def reward_change(x: Replay) -> Answer:
+def reward_change(x: ReplayInput) -> Answer:
     """Rewards recomputed under both recipes.
 
     Contradicts, in this order: the advantages stay the same up to a factor that group scaling removes; 95% of groups
@@ -117,13 +117,13 @@ def _weights(recipe: Recipe) -> dict[str, float]:
     return {k: w for k, w in recipe.rewards.items() if w}
 
 
-def _changed(x: Replay) -> list[str]:
+def _changed(x: ReplayInput) -> list[str]:
     """Components whose weight differs."""
     a, c = _weights(x.old), _weights(x.new)
     return sorted(k for k in a.keys() | c.keys() if a.get(k) != c.get(k))
 
 
-def _reward_numbers(b: Batch, x: Replay, old: Floats, new: Floats) -> dict[str, float]:
+def _reward_numbers(b: Batch, x: ReplayInput, old: Floats, new: Floats) -> dict[str, float]:
     scored, dead_old = dead(b, old)
     dead_new = dead(b, new)[1]
     n = max(1, int(scored.sum()))
@@ -198,7 +198,7 @@ def _invalid_pay(b: Batch, old: Floats, new: Floats) -> dict[str, float]:
     return {"invalid": float(mask.sum()), "invalid_paid_before": above[0], "invalid_paid_after": above[1]}
 
 
-def _reward_verdict(x: Replay, m: dict[str, float], old: Floats, new: Floats) -> tuple[Outcome, str]:
+def _reward_verdict(x: ReplayInput, m: dict[str, float], old: Floats, new: Floats) -> tuple[Outcome, str]:
     changed = _changed(x)
     if x.new.reward_scaling == "group" and m["same_order"] > 1 - 1e-9 and m["dead_before"] == m["dead_after"]:
         return (
@@ -234,7 +234,7 @@ def _reward_verdict(x: Replay, m: dict[str, float], old: Floats, new: Floats) ->
 
 
 def _reward_support(
-    x: Replay, m: dict[str, float], changed: list[str], margin: float, ranks: str
+    x: ReplayInput, m: dict[str, float], changed: list[str], margin: float, ranks: str
 ) -> tuple[Outcome, str]:
     dead_text = f"dead groups {m['dead_before']:.0%} -> {m['dead_after']:.0%}"
     if math.isnan(m["misranked_change"]):

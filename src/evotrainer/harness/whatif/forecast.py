@@ -15,7 +15,7 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, group_std
 from evotrainer.harness.whatif.replay import (
-    Replay,
+    ReplayInput,
     compose_or_stored,
     dead,
     in_band,
@@ -23,7 +23,7 @@ from evotrainer.harness.whatif.replay import (
     rewards_of,
     trained_groups,
 )
-from evotrainer.records.evidence import Prediction
+from evotrainer.records.interventions import Prediction
 from evotrainer.records.recipe import Recipe
 
 HOPE = 0.5
@@ -58,10 +58,10 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     """Signal over noise of a step on these rollouts under a recipe: sum(A s) / sqrt(n sum(A^2)).
 
     A: advantages (N,), 0 where filter or mask leave nothing. s: outcome minus the group's mean outcome; in groups whose
-    outcomes do not differ, HOPE times what the reward's spread means for the outcome in the other groups. sum(A s) is the
-    first-order gain in correctness of a policy-gradient step, sqrt(sum(A^2)) its noise; a change of scale alone changes
-    nothing, as with Adam. A curriculum draws other tasks in place of what it leaves out, so n counts what is in its band;
-    what a filter drops is not replaced.
+    outcomes do not differ, HOPE times what the reward's spread means for the outcome in the other groups. sum(A s) is
+    the first-order gain in correctness of a policy-gradient step, sqrt(sum(A^2)) its noise; a change of scale alone
+    changes nothing, as with Adam. A curriculum draws other tasks in place of what it leaves out, so n counts what is in
+    its band; what a filter drops is not replaced.
     """
     drawn = in_band(batch, recipe.curriculum)[batch.task]
     kept = trained_groups(batch, recipe, reward)[batch.group]
@@ -79,11 +79,11 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     return float((a * s).sum()) / math.sqrt(norm * n) if norm > 1e-12 and n else 0.0
 
 
-def forecast(x: Replay, numbers: Mapping[str, float], factor: str) -> float | None:
+def forecast(x: ReplayInput, numbers: Mapping[str, float], factor: str) -> float | None:
     """Expected change of one step's signal over noise, in units of what paying for correctness itself would give.
 
-    0: nothing changes; negative: worse. An ordering score, no number of points. None where the replay says nothing about
-    this factor, outcomes are unknown, or no group holds both outcomes.
+    0: nothing changes; negative: worse. An ordering score, no number of points. None where the replay says nothing
+    about this factor, outcomes are unknown, or no group holds both outcomes.
     """
     b = x.batch
     ideal = quality(b, b.truth, Recipe(reward_scaling=x.old.reward_scaling))
@@ -108,7 +108,7 @@ def forecast(x: Replay, numbers: Mapping[str, float], factor: str) -> float | No
     return (quality(b, rewards[1], x.new) - old) / ideal
 
 
-def _size_gain(x: Replay, numbers: Mapping[str, float]) -> float:
+def _size_gain(x: ReplayInput, numbers: Mapping[str, float]) -> float:
     alive = (1 - numbers["dead_after"]) / max(1e-9, 1 - numbers["dead_before"])
     return math.sqrt(x.new.group_size / x.old.group_size * max(0.0, alive))
 
@@ -133,7 +133,7 @@ class Shift:
         return self.after - self.before
 
 
-def shift(x: Replay, metric: str, numbers: Mapping[str, float], factor: str) -> Shift | None:
+def shift(x: ReplayInput, metric: str, numbers: Mapping[str, float], factor: str) -> Shift | None:
     """How a metric would move on the stored rollouts; None where the replay cannot see it."""
     b = x.batch
     if factor == "group_size":
@@ -190,14 +190,14 @@ def _error(parts: Floats, task: np.ndarray) -> float:
 
 
 def held_against(
-    prediction: Prediction, x: Replay, numbers: Mapping[str, float], factor: str
+    prediction: Prediction, x: ReplayInput, numbers: Mapping[str, float], factor: str
 ) -> tuple[Agreement, str, Shift | None]:
     """Can the prediction come true, by what is replayed?
 
-    contradicts: the metric moves the other way, by more than 1 point and 2 standard errors; or the predicted size is more
-    than there is room for (a share cannot pass 0 or 1), beyond 2 standard errors of where it stands. agrees: the replayed
-    move alone reaches the size. open: in between; a smaller move contradicts nothing, training may add to it. Empty where
-    the replay does not see the metric.
+    contradicts: the metric moves the other way, by more than 1 point and 2 standard errors; or the predicted size is
+    more than there is room for (a share cannot pass 0 or 1), beyond 2 standard errors of where it stands. agrees: the
+    replayed move alone reaches the size. open: in between; a smaller move contradicts nothing, training may add to it.
+    Empty where the replay does not see the metric.
     """
     s = shift(x, prediction.metric, numbers, factor)
     if s is None:

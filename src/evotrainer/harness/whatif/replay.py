@@ -13,8 +13,8 @@ import numpy as np
 
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import DEAD_STD, Floats, centred, group_std, pair_order, within_correlation
-from evotrainer.harness.columns.text import repetition
 from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.text import repetition
 from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe
 
 CONSTANT = 0.95
@@ -241,7 +241,7 @@ MIN_KEEP = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayInput:
     """A change and the rollouts it is replayed on."""
 
     batch: Batch
@@ -251,26 +251,26 @@ class Replay:
 
 
 Answer = tuple[Outcome, str, dict[str, float]]
-REPLAYS: dict[str, Callable[[Replay], Answer]] = {}
+REPLAYS: dict[str, Callable[[ReplayInput], Answer]] = {}
 
 
-def replays(*factors: str) -> Callable[[Callable[[Replay], Answer]], Callable[[Replay], Answer]]:
+def replays(*factors: str) -> Callable[[Callable[[ReplayInput], Answer]], Callable[[ReplayInput], Answer]]:
     """Register the replay of one or more recipe factors."""
 
-    def register(f: Callable[[Replay], Answer]) -> Callable[[Replay], Answer]:
+    def register(f: Callable[[ReplayInput], Answer]) -> Callable[[ReplayInput], Answer]:
         REPLAYS.update(dict.fromkeys(factors, f))
         return f
 
     return register
 
 
-def compose_or_stored(x: Replay) -> Floats:
+def compose_or_stored(x: ReplayInput) -> Floats:
     """The parent's reward, recomputed where its components are stored, else as stored."""
     known = all(c in x.batch.component_names for c, w in x.old.rewards.items() if w)
     return compose(x.batch, x.old) if known and x.old.rewards else x.batch.reward
 
 
-def rewards_of(x: Replay) -> tuple[Floats, Floats] | None:
+def rewards_of(x: ReplayInput) -> tuple[Floats, Floats] | None:
     """Rewards under the parent's recipe and the new one, (N,) each; None where what the new one needs is not stored."""
     old = compose_or_stored(x)
     if (x.new.rewards, x.new.length, x.new.repetition_penalty) == (
@@ -303,7 +303,7 @@ def trained_groups(batch: Batch, recipe: Recipe, reward: Floats) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostSamples:
     """What a change of sampling takes out of training. `groups`, boolean (G,): trained on before and no longer."""
 
     groups: np.ndarray
@@ -312,7 +312,7 @@ class Lost:
     numbers: dict[str, float]
 
 
-def lost(x: Replay) -> Lost:
+def lost(x: ReplayInput) -> LostSamples:
     """Groups, tasks, correct rollouts and signal that the new recipe no longer trains on.
 
     Signal is the within-group variance of the outcome: what could be learnt from. Shares are of what was trained on.
@@ -337,4 +337,4 @@ def lost(x: Replay) -> Lost:
         "lost_correct": share(right.astype(float)),
         "lost_signal": share(signal),
     }
-    return Lost(gone, tasks, numbers)
+    return LostSamples(gone, tasks, numbers)

@@ -10,7 +10,7 @@ from evotrainer.harness.columns.numerics import group_std
 from evotrainer.harness.whatif.replay import (
     MIN_KEEP,
     Answer,
-    Replay,
+    ReplayInput,
     compose_or_stored,
     dead,
     dead_share_at,
@@ -26,7 +26,7 @@ CURRICULUM_MIN_KEEP = 0.25
 
 
 @replays("group_filter")
-def filter_change(x: Replay) -> Answer:
+def filter_change(x: ReplayInput) -> Answer:
     """Which stored groups the filter keeps, under the parent's reward.
 
     Contradicts: it keeps under 20% of groups, drops over 30% of the live groups that hold both outcomes, or keeps the
@@ -55,7 +55,10 @@ def filter_change(x: Replay) -> Answer:
         "misranked_kept": order.over(alive & keep),
         **lost(x).numbers,
     }
-    text = f"keeps {m['keep_rate']:.0%} of {n} groups ({m['dead']:.0%} are dead), loses {m['lost_mixed']:.0%} of live groups with both outcomes"
+    text = (
+        f"keeps {m['keep_rate']:.0%} of {n} groups ({m['dead']:.0%} are dead), "
+        f"loses {m['lost_mixed']:.0%} of live groups with both outcomes"
+    )
     if m["keep_rate"] < MIN_KEEP:
         return "contradicts", f"{text}: too few are left", m
     if m["lost_mixed"] > 0.3:
@@ -77,7 +80,7 @@ def filter_change(x: Replay) -> Answer:
 
 
 @replays("resample")
-def resample_change(x: Replay) -> Answer:
+def resample_change(x: ReplayInput) -> Answer:
     """How many groups the filter drops, and how many of them the extra sampling rounds would replace.
 
     Contradicts: fewer than 20% of groups survive the filter, so most of the extra sampling is thrown away. Supports:
@@ -104,7 +107,7 @@ def resample_change(x: Replay) -> Answer:
 
 
 @replays("curriculum")
-def curriculum_change(x: Replay) -> Answer:
+def curriculum_change(x: ReplayInput) -> Answer:
     """Tasks inside the pass-rate band, by their stored pass rates (search tasks stand for training tasks).
 
     Contradicts: fewer than 25% of tasks are left (cutting data to 23% collapsed exploration, METHOD.md section 2).
@@ -130,7 +133,7 @@ def curriculum_change(x: Replay) -> Answer:
 
 
 @replays("group_size")
-def group_size_change(x: Replay) -> Answer:
+def group_size_change(x: ReplayInput) -> Answer:
     """Expected dead groups at the new size: exact by counting draws when smaller, beta-binomial extrapolation when
     larger.
 
@@ -149,7 +152,7 @@ def group_size_change(x: Replay) -> Answer:
 
 
 @replays("mask_truncated")
-def mask_change(x: Replay) -> Answer:
+def mask_change(x: ReplayInput) -> Answer:
     """What masking truncated completions takes out of the loss.
 
     Contradicts: fewer than 20% of rollouts are left, or 20% of the masked ones are correct. Supports: over 5% are
@@ -178,7 +181,7 @@ def mask_change(x: Replay) -> Answer:
 
 
 @replays("max_tokens")
-def budget_change(x: Replay) -> Answer:
+def budget_change(x: ReplayInput) -> Answer:
     """Stored lengths against the new token budget.
 
     Contradicts: a smaller budget would cut 5% or more of the correct rollouts. Supports: a larger one where over 15%

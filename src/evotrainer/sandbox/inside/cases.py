@@ -46,7 +46,8 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def cpu_clock() -> float:
-    """CPU-seconds of this process. Not time.process_time: while a CPU timer is armed its clock only moves with the tick."""
+    """CPU-seconds of this process. Not time.process_time:
+    while a CPU timer is armed its clock only moves with the tick."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 

@@ -84,7 +84,8 @@ _KEPT |= {b"relatime": 1 << 21, b"nosymfollow": 1 << 8}
 
 
 def _writable_mounts(proc: int) -> dict[bytes, int]:
-    """Mount point -> its flags, of every mount that is not read-only itself (the last one where several are stacked)."""
+    """Mount point -> its flags, of every mount that is not read-only itself
+    (the last one where several are stacked)."""
     fd = os.open("self/mountinfo", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     with open(fd, "rb") as lines:
         found: dict[bytes, int] = {}

@@ -1,6 +1,6 @@
 """Candidate and tester: two confined children that only exchange encoded values, relayed by the parent.
 
-tester -> candidate   {"n": name, "a": args, "k": kwargs}          in this order: the parent passes on what begins with "n"
+tester -> candidate   {"n": name, "a": args, "k": kwargs}        in this order: the parent passes on what starts so
 candidate -> tester   {"v": value, "m": [[index, value], ...]}   m: arguments the call changed in place
                       {"e": [type, message]}                     it raised
 tester -> parent      {"done": true} or {"fail": [type, message]}
@@ -50,7 +50,7 @@ class Lines:
         write_all(self.channel, json.dumps(message).encode() + b"\n")
 
 
-class Candidate:
+class CandidateRelay:
     """Serves calls of the candidate's functions; whatever it answers is only data to the tester."""
 
     def __init__(self, request: dict[str, Any], channel: int) -> None:
@@ -144,7 +144,7 @@ def _restore(target: Any, value: Any) -> None:
         target.update(value)
 
 
-class Remote:
+class RemoteObject:
     """A candidate's object that cannot travel: can be passed back, equals only itself, has no other behaviour."""
 
     __slots__ = ("_found",)
@@ -157,7 +157,7 @@ class Remote:
 
 
 def _handle(value: Any) -> int:
-    return value._found.handle if type(value) is Remote else -1
+    return value._found.handle if type(value) is RemoteObject else -1
 
 
 class Tester:
@@ -181,7 +181,7 @@ class Tester:
             if "e" in answer:
                 raise _rebuild(answer["e"])
             self._apply(args, answer.get("m") or [])
-            return decode(answer["v"], Remote)
+            return decode(answer["v"], RemoteObject)
 
         call.__name__ = name
         return call
@@ -191,7 +191,7 @@ class Tester:
         try:
             for index, value in changes:
                 if type(args[index]) in _MUTABLE:
-                    _restore(args[index], decode(value, Remote))
+                    _restore(args[index], decode(value, RemoteObject))
         except (TypeError, ValueError, IndexError):
             raise CandidateError("malformed answer") from None
 

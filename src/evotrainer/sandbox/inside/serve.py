@@ -23,10 +23,10 @@ import typing  # noqa: F401
 from typing import Any
 
 from evotrainer.sandbox.inside.cases import CaseRunner, read_request
-from evotrainer.sandbox.inside.relay import Candidate, Tester
+from evotrainer.sandbox.inside.relay import CandidateRelay, Tester
 
 random.seed(0)  # every program starts from the same state
-_ROLES: dict[str, Any] = {"cases": CaseRunner, "candidate": Candidate, "tester": Tester}
+_ROLES: dict[str, Any] = {"cases": CaseRunner, "candidate": CandidateRelay, "tester": Tester}
 
 
 def serve(request_fd: int, size: int, channel: int) -> None:
@@ -36,7 +36,8 @@ def serve(request_fd: int, size: int, channel: int) -> None:
 
 
 def warm_up(null: int) -> None:
-    """Serve a script and a call once in the zygote: pages and tables that are in place there need no fault in a child."""
+    """Serve a script and a call once in the zygote:
+    pages and tables that are in place there need no fault in a child."""
     common = {"cpu_s": 1.0, "output_bytes": 1 << 20, "timeouts": 1}
     script = {"source": _SCRIPT, "cases": ["2\n1 2\n", "1\n"], "calls": False, **common}
     calls = {"source": _FUNCTION, "cases": [["f", [[1, 2]], {"t": "dict", "v": []}]], "calls": True, **common}

@@ -32,8 +32,8 @@ LIMITS = struct.Struct("<QIIQIQ")
 ENDED = struct.Struct("<idd")
 """exit code (negative: signal), CPU-seconds with waited-for children, peak resident MB"""
 PROGRESS = struct.Struct("<dd?")
-"""CPU-seconds of all its processes as far as they were seen, seconds running or runnable of the first (-1: unknown), are there
-others than the first"""
+"""CPU-seconds of all its processes as far as they were seen, seconds running or runnable of the first (-1: unknown),
+are there others than the first"""
 REQUEST_FD = 3
 CHANNEL_FD = 4
 WORK = b"/w"
@@ -235,7 +235,8 @@ class Zygote:
 
 
 def _arrange_descriptors() -> int:
-    """0 to 2 null, 3 and 4 free for the next request, the rest above. Returns where the control socket (0 before) is."""
+    """0 to 2 null, 3 and 4 free for the next request, the rest above.
+    Returns where the control socket (0 before) is."""
     control = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_OWN_FD)
     null = os.open("/dev/null", os.O_RDWR)
     for fd in (0, 1, 2):

@@ -1,4 +1,5 @@
-"""The process of one `--sql` query: `python -m evotrainer.studies.audit.answer <MiB> <parent>` takes the job on stdin."""
+"""The process of one `--sql` query: `python -m evotrainer.studies.audit.answer <MiB> <parent>` takes the job
+on stdin."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import resource
 import sys
 from typing import Any
 
-from evotrainer.executors.worker import die_with_parent
+from evotrainer.executors.process import die_with_parent
 from evotrainer.records.arrow_schema import arrow_schema
 from evotrainer.records.output import print
 

@@ -1,7 +1,8 @@
-"""Bulk import on all cores: large inputs are cut into jobs of some 64 MB, each read and written by a process of its own.
+"""Bulk import on all cores: large inputs are cut into jobs of some 64 MB,
+each read and written by a process of its own.
 
-`python -m evotrainer.studies.audit.bulk` is that process: a job a line on stdin, `{"rollouts": n, "skipped": [[where, reason], ...]}`
-a line on stdout. The parts of all jobs are put together in the order of the input.
+`python -m evotrainer.studies.audit.bulk` is that process: a job a line on stdin, `{"rollouts": n, "skipped": [[where,
+reason], ...]}` a line on stdout. The parts of all jobs are put together in the order of the input.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import EvoTrainerError, StoreError
-from evotrainer.executors.worker import die_with_parent
+from evotrainer.executors.process import die_with_parent
 from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
 from evotrainer.importers.tolerant import SPAN, is_compressed
 from evotrainer.records.durable import replace_synced
@@ -39,7 +40,7 @@ Span = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class FileStretch:
     """A file, or a stretch of its lines."""
 
     path: Path
@@ -55,7 +56,7 @@ class Imported:
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def stream(items: Iterable[Item], done: Imported) -> Iterator[Rollout]:
+def stream(items: Iterable[FileStretch], done: Imported) -> Iterator[Rollout]:
     """Rollouts of the items in order; counts and skips go to `done`."""
     for item in items:
         token = SPAN.set(item.span)
@@ -73,7 +74,10 @@ def stream(items: Iterable[Item], done: Imported) -> Iterator[Rollout]:
 
 
 def bulk_import(
-    items: Sequence[Item], folder: Path, workers: int | None = None, say: Callable[[int, int], None] | None = None
+    items: Sequence[FileStretch],
+    folder: Path,
+    workers: int | None = None,
+    say: Callable[[int, int], None] | None = None,
 ) -> Imported:
     """Write the items' rollouts to the store `folder` as new parts, on all cores where they are large.
 
@@ -104,9 +108,9 @@ def bulk_import(
     return done
 
 
-def plan(items: Sequence[Item]) -> list[list[Item]]:
+def plan(items: Sequence[FileStretch]) -> list[list[FileStretch]]:
     """Jobs of some JOB_BYTES each, in order: files of a line format are cut, small ones are put together."""
-    jobs: list[list[Item]] = [[]]
+    jobs: list[list[FileStretch]] = [[]]
     held = 0
     for item in items:
         for piece, size in _pieces(item):
@@ -118,7 +122,7 @@ def plan(items: Sequence[Item]) -> list[list[Item]]:
     return [j for j in jobs if j]
 
 
-def _pieces(item: Item) -> Iterator[tuple[Item, int]]:
+def _pieces(item: FileStretch) -> Iterator[tuple[FileStretch, int]]:
     size = item.path.stat().st_size if item.path.is_file() else JOB_BYTES
     if (
         item.format not in LINE_FORMATS
@@ -143,7 +147,7 @@ def _pieces(item: Item) -> Iterator[tuple[Item, int]]:
             end += len(rest)
             if end == at:
                 break
-            yield Item(item.path, item.format, item.label, (at, end, before)), end - at
+            yield FileStretch(item.path, item.format, item.label, (at, end, before)), end - at
             at, before = end, before + count
 
 
@@ -160,7 +164,7 @@ class Workers:
         self._mine = threading.local()
         self._all: list[subprocess.Popen[bytes]] = []
 
-    def ask(self, items: list[Item], folder: Path) -> dict[str, Any]:
+    def ask(self, items: list[FileStretch], folder: Path) -> dict[str, Any]:
         """Do one job; StoreError with the worker's last word where it fails."""
         p: subprocess.Popen[bytes] | None = getattr(self._mine, "process", None)
         if p is None:
@@ -222,7 +226,7 @@ def main() -> int:
     gc.set_threshold(1_000_000)  # the objects of a batch are many, and in no cycle
     for line in sys.stdin:
         job = json.loads(line)
-        items = [Item(Path(p), f, label, tuple(span) if span else None) for p, f, label, span in job["items"]]
+        items = [FileStretch(Path(p), f, label, tuple(span) if span else None) for p, f, label, span in job["items"]]
         done = Imported()
         try:
             ingest(stream(items, done), Path(job["folder"]))

@@ -17,10 +17,10 @@ from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.harness import Harness
 from evotrainer.importers import IMPORTERS, check_readable, detect, find_sources, labels
 from evotrainer.importers.base import Importer, Skipped
-from evotrainer.studies.audit.bulk import Item
-from evotrainer.studies.audit.kept import CacheError, Progress, read_traits
-from evotrainer.studies.audit.reading import Reading, own_training, read_subjects
+from evotrainer.studies.audit.bulk import FileStretch
+from evotrainer.studies.audit.reading import SubjectReading, own_training, read_subjects
 from evotrainer.studies.audit.sources import forget, open_source
+from evotrainer.studies.audit.trait_cache import CacheError, Progress, read_traits
 from evotrainer.studies.audit.units import Opened
 
 STEPWISE = frozenset({"trl", "verl"})
@@ -36,7 +36,7 @@ class SourceReport:
     rollouts: int
     faults: dict[str, int]
     skipped: tuple[Skipped, ...]
-    readings: tuple[Reading, ...]
+    readings: tuple[SubjectReading, ...]
 
 
 class TemporaryFolder:
@@ -48,7 +48,7 @@ class TemporaryFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class RolloutAudit:
     """Everything an audit found."""
 
     sources: tuple[SourceReport, ...]
@@ -86,7 +86,7 @@ def audit(
     cache: Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Audit:
+) -> RolloutAudit:
     """Read every rollout under `paths` and report on each source.
 
     `cache`: folder that keeps what was read, so that a second audit reads only what is new; None: nothing is kept.
@@ -104,7 +104,7 @@ def audit(
         report = _report(source, whole, folder, proxy, harness or Harness.default(), workers, say)
         if any(s.where.startswith(str(folder / "imports")) for s in whole.skipped):  # what was kept is damaged
             for path, label in source.paths:
-                forget(folder, Item(path, source.importer.name, label))
+                forget(folder, FileStretch(path, source.importer.name, label))
             whole = open_whole(source, folder, workers)
             report = _report(source, whole, folder, proxy, harness or Harness.default(), workers, say)
         reports.append(report)
@@ -112,7 +112,7 @@ def audit(
     if not reports and not unknown:
         raise ConfigError(f"nothing to read in {', '.join(map(str, paths))}; give files or folders with rollouts")
     _check_proxy(proxy, reports)
-    return Audit(tuple(reports), tuple(unknown), tuple(opened), own)
+    return RolloutAudit(tuple(reports), tuple(unknown), tuple(opened), own)
 
 
 def _check_proxy(proxy: tuple[str, str] | None, reports: Sequence[SourceReport]) -> None:
@@ -138,10 +138,10 @@ def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evotrainer"
 
 
-def items(paths: Iterable[Path | str], format: str | None = None) -> tuple[list[Item], list[Skipped]]:
+def items(paths: Iterable[Path | str], format: str | None = None) -> tuple[list[FileStretch], list[Skipped]]:
     """Every source under `paths` with its format, and the files of no known format."""
     sources, unknown = sources_of(paths, format)
-    return [Item(path, s.importer.name, label) for s in sources for path, label in s.paths], unknown
+    return [FileStretch(path, s.importer.name, label) for s in sources for path, label in s.paths], unknown
 
 
 def sources_of(paths: Iterable[Path | str], format: str | None) -> tuple[list[SourceFiles], list[Skipped]]:
@@ -171,7 +171,7 @@ def open_whole(source: SourceFiles, cache: Path, workers: int | None) -> Opened:
     whole = Opened()
     for path, label in source.paths:
         try:
-            one = open_source(Item(path, source.importer.name, label), cache, workers)
+            one = open_source(FileStretch(path, source.importer.name, label), cache, workers)
         except CacheError:
             raise
         except (EvoTrainerError, OSError) as e:
@@ -200,7 +200,7 @@ def _report(
     return SourceReport(source.label, source.importer.name, len(first), faults, tuple(whole.skipped), tuple(readings))
 
 
-def digest(audit: Audit) -> str:
+def digest(audit: RolloutAudit) -> str:
     """16 hex digits over what was found, for comparing two audits."""
     text = "\n".join(r.health.model_dump_json() for s in audit.sources for r in s.readings)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

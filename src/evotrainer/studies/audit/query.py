@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
-from evotrainer.harness.columns.source import Held
+from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.records.caps import SQL_MB, SQL_SECONDS
 from evotrainer.records.ingest import write_batches
 from evotrainer.records.text import clean_text
-from evotrainer.studies.audit.engine import Audit
+from evotrainer.studies.audit.engine import RolloutAudit
 from evotrainer.studies.audit.sql import RefusedError, check
-from evotrainer.studies.audit.units import Group
+from evotrainer.studies.audit.units import PartRowGroup
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,9 +27,9 @@ TABLES = ("rollouts", "metrics", "findings")
 EXAMPLE = "tables are rollouts, metrics, findings, e.g. SELECT task, AVG(reward) FROM rollouts GROUP BY task"
 
 
-def query(audit: Audit, sql: str) -> pl.DataFrame:
-    """Answer of a SELECT over the tables `rollouts` (the published columns, and source, format), `metrics` and `findings`
-    (source, subject, ...). ConfigError with the cause where the query cannot be answered.
+def query(audit: RolloutAudit, sql: str) -> pl.DataFrame:
+    """Answer of a SELECT over the tables `rollouts` (the published columns, and source, format), `metrics` and
+    `findings` (source, subject, ...). ConfigError with the cause where the query cannot be answered.
 
     It is answered in a process of its own, whose memory and time are bounded: three words join a table with itself.
     """
@@ -71,22 +71,22 @@ def _asked(job: dict[str, Any]) -> str:
     return (err.decode("utf-8", "replace").strip().splitlines() or ["the query process ended"])[-1]
 
 
-def _rollouts(audit: Audit, folder: Path) -> list[dict[str, Any]]:
+def _rollouts(audit: RolloutAudit, folder: Path) -> list[dict[str, Any]]:
     """For each source its name, format and Parquet parts; what is held in memory is written to `folder` first."""
     from evotrainer.records.ingest import batches
     from evotrainer.records.reading import stored_parts
 
     out = []
     for i, (source, opened) in enumerate(zip(audit.sources, audit.opened, strict=True)):
-        parts = [str(p) for p in dict.fromkeys(u.part for u in opened.parts if isinstance(u, Group))]
-        for k, u in enumerate(u for u in opened.parts if isinstance(u, Held)):
+        parts = [str(p) for p in dict.fromkeys(u.part for u in opened.parts if isinstance(u, PartRowGroup))]
+        for k, u in enumerate(u for u in opened.parts if isinstance(u, InMemoryRollouts)):
             write_batches(batches(u.held), folder / f"{i}-{k}")
             parts += [str(p) for p in stored_parts(folder / f"{i}-{k}")]
         out.append({"source": clean_text(source.source), "format": source.format, "parts": parts})
     return out
 
 
-def _metrics(audit: Audit) -> pl.DataFrame:
+def _metrics(audit: RolloutAudit) -> pl.DataFrame:
     import polars as pl
 
     rows: list[dict[str, Any]] = [
@@ -100,7 +100,7 @@ def _metrics(audit: Audit) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema | {"value": pl.Float64, "se": pl.Float64, "n": pl.Int64, "unit": pl.String})
 
 
-def _findings(audit: Audit) -> pl.DataFrame:
+def _findings(audit: RolloutAudit) -> pl.DataFrame:
     import polars as pl
 
     rows: list[dict[str, Any]] = [

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.harness.columns.source import Held, Source
-from evotrainer.harness.columns.text import clean
-from evotrainer.harness.kinds import KINDS
+from evotrainer.harness.bottlenecks import KINDS
+from evotrainer.harness.columns.source import InMemoryRollouts, RolloutSource
 from evotrainer.harness.registry import name_of
 from evotrainer.records.reading import open_part
 from evotrainer.records.rollout import Rollout
-from evotrainer.studies.audit.engine import Audit
-from evotrainer.studies.audit.units import Group, Opened
+from evotrainer.records.text import clean
+from evotrainer.studies.audit.engine import RolloutAudit
+from evotrainer.studies.audit.units import Opened, PartRowGroup
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ def quoted_name(r: Rollout) -> str:
     return clean(name_of(r), NAME)
 
 
-def fetch(audit: Audit, source: int, names: Sequence[str]) -> dict[str, Rollout]:
+def fetch(audit: RolloutAudit, source: int, names: Sequence[str]) -> dict[str, Rollout]:
     """Name -> rollout, of those of one source that findings quote under these names.
 
     What is no longer there, or cannot be read, is left out; of several rollouts with one name the first is given.
@@ -44,7 +44,7 @@ def fetch(audit: Audit, source: int, names: Sequence[str]) -> dict[str, Rollout]
     return found
 
 
-def _places(opened: Opened, missing: set[str]) -> Iterator[tuple[list[int], Source]]:
+def _places(opened: Opened, missing: set[str]) -> Iterator[tuple[list[int], RolloutSource]]:
     """Rows of each unit that are asked for; names that were found leave `missing`."""
     for unit in opened.parts:
         rows = []
@@ -56,18 +56,18 @@ def _places(opened: Opened, missing: set[str]) -> Iterator[tuple[list[int], Sour
             yield rows, unit
 
 
-def _names(unit: Source, missing: set[str]) -> Iterator[tuple[int, str]]:
+def _names(unit: RolloutSource, missing: set[str]) -> Iterator[tuple[int, str]]:
     """(row, name) of the rollouts of a unit that may be among the missing."""
-    if isinstance(unit, Held):
+    if isinstance(unit, InMemoryRollouts):
         yield from ((i, quoted_name(r)) for i, r in enumerate(unit.held))
-    elif isinstance(unit, Group):
+    elif isinstance(unit, PartRowGroup):
         try:
             yield from _column_names(unit, missing)
         except Exception:  # a row group that was damaged or removed since it was read: its quotes stay without rollout
             return
 
 
-def _column_names(unit: Group, missing: set[str]) -> Iterator[tuple[int, str]]:
+def _column_names(unit: PartRowGroup, missing: set[str]) -> Iterator[tuple[int, str]]:
     """From the identity columns alone. Names that cannot be plain ids are compared as they are quoted."""
     plain = [n for n in missing if len(n) < NAME and "\\x" not in n and "#" not in n]
     ids = _column(unit, "id")
@@ -84,20 +84,20 @@ def _column_names(unit: Group, missing: set[str]) -> Iterator[tuple[int, str]]:
         yield i, clean(id or f"{task}#{k}", NAME)
 
 
-def _column(unit: Group, name: str) -> pa.ChunkedArray:
+def _column(unit: PartRowGroup, name: str) -> pa.ChunkedArray:
     with open_part(unit.part) as file:
         column = file.read_row_group(unit.index, columns=[name], use_threads=False).column(name)
     return column.cast("string") if "dictionary" in str(column.type) else column
 
 
-def _read(unit: Source, rows: Sequence[int]) -> list[Rollout]:
+def _read(unit: RolloutSource, rows: Sequence[int]) -> list[Rollout]:
     try:
         return unit.rollouts(rows)
     except Exception:  # damaged since it was read
         return []
 
 
-def write_html(audit: Audit, path: Path) -> Path:
+def write_html(audit: RolloutAudit, path: Path) -> Path:
     """Write the audit as one HTML file that opens offline; StoreError where it cannot be written."""
     from evotrainer.views.audit import write_audit
 

@@ -15,7 +15,7 @@ from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.numerics import distinct
 from evotrainer.harness.columns.traits import Traits, take
 from evotrainer.projections.means import mean_curve
-from evotrainer.records.evidence import HealthReport
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
 from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
 from evotrainer.studies.audit.units import Opened
@@ -27,7 +27,7 @@ STEPS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SubjectReading:
     """The harness's reading of one subject of a source."""
 
     subject: str
@@ -71,10 +71,10 @@ def read_subjects(
     given: tuple[str, str] | None,
     harness: Harness,
     own: Mapping[str, Training] | None = None,
-) -> list[Reading]:
-    """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth against
-    the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
-    out: list[Reading] = []
+) -> list[SubjectReading]:
+    """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth
+    against the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
+    out: list[SubjectReading] = []
     for name, rows in subjects_of(traits):
         batch = batch_of(whole, traits, rows)
         known = known_of(own or {}, batch, traits)
@@ -89,15 +89,15 @@ def read_subjects(
         title = name or "all rollouts"
         steps = distinct(np.nan_to_num(batch.trait("step")))[0]
         if len(steps) < STEPS:
-            out.append(Reading(name, harness.read(batch, title, shared()), curve, assumed))
+            out.append(SubjectReading(name, harness.read(batch, title, shared()), curve, assumed))
             continue
         size = max(1, len(steps) // 5)
         first = _between(whole, traits, rows, steps[0], steps[size - 1])
         base = harness.read(first, f"{title}, {_steps(steps[:size])}", HarnessContext(proxy=proxy, paid=paid))
         last = _between(whole, traits, rows, steps[-size], steps[-1])
         late = f"{title}, {_steps(steps[-size:])}"
-        out.append(Reading(name, harness.read(batch, f"{title}, {_steps(steps)}", shared()), curve, assumed))
-        out.append(Reading(late, harness.read(last, late, shared(base=base, previous=(base,))), (), assumed))
+        out.append(SubjectReading(name, harness.read(batch, f"{title}, {_steps(steps)}", shared()), curve, assumed))
+        out.append(SubjectReading(late, harness.read(last, late, shared(base=base, previous=(base,))), (), assumed))
     return out
 
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
-from evotrainer.harness.columns.source import Held, Source
+from evotrainer.harness.columns.source import InMemoryRollouts, RolloutSource
 from evotrainer.importers.base import Skipped
 from evotrainer.importers.tolerant import is_compressed
 from evotrainer.records.frames import read_tail
 from evotrainer.records.reading import TAIL, is_store, stored_parts
 from evotrainer.records.rollout import Rollout
-from evotrainer.studies.audit.bulk import LINE_FORMATS, Imported, Item, begins_an_object, bulk_import, stream
-from evotrainer.studies.audit.kept import CacheError
-from evotrainer.studies.audit.units import Group, Opened, part_groups
+from evotrainer.studies.audit.bulk import LINE_FORMATS, FileStretch, Imported, begins_an_object, bulk_import, stream
+from evotrainer.studies.audit.trait_cache import CacheError
+from evotrainer.studies.audit.units import Opened, PartRowGroup, part_groups
 
 IN_MEMORY = 20_000
 """Rollouts of one file that are kept as objects; larger files are copied into Parquet parts first."""
@@ -30,7 +30,7 @@ EDGE = 65536
 """Bytes of a file's beginning and end by which it is known again."""
 
 
-def open_source(item: Item, cache: Path, workers: int | None = None) -> Opened:
+def open_source(item: FileStretch, cache: Path, workers: int | None = None) -> Opened:
     """Units of one source. What is damaged or unknown in it becomes `Skipped`; CacheError where the cache fails."""
     if item.format == "store":
         return _open_store(item.path)
@@ -39,7 +39,7 @@ def open_source(item: Item, cache: Path, workers: int | None = None) -> Opened:
     if not (folder / "done.json").is_file():
         first = list(islice(stream([item], done), IN_MEMORY + 1))
         if len(first) <= IN_MEMORY:
-            return Opened([Held(first)] if first else [], done.skipped)
+            return Opened([InMemoryRollouts(first)] if first else [], done.skipped)
     try:
         skipped = _import(item, folder, workers)
     except (StoreError, OSError) as e:
@@ -48,7 +48,7 @@ def open_source(item: Item, cache: Path, workers: int | None = None) -> Opened:
     return Opened(list(_groups(folder, skipped)), skipped)
 
 
-def forget(cache: Path, item: Item) -> bool:
+def forget(cache: Path, item: FileStretch) -> bool:
     """Drop what was imported of a file, as it is damaged; was there anything?"""
     folder = cache / "imports" / _key(item)
     known = folder.is_dir()
@@ -56,12 +56,12 @@ def forget(cache: Path, item: Item) -> bool:
     return known
 
 
-def _key(item: Item) -> str:
+def _key(item: FileStretch) -> str:
     said = f"{item.path.resolve()}\x1f{item.format}\x1f{item.label}"
     return hashlib.blake2b(said.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
 
-def _import(item: Item, folder: Path, workers: int | None) -> list[Skipped]:
+def _import(item: FileStretch, folder: Path, workers: int | None) -> list[Skipped]:
     """Bring the parts of a file up to date; what could not be read of it. Errors of reading and writing pass."""
     now = item.path.stat()
     before = _noted(folder)
@@ -71,7 +71,7 @@ def _import(item: Item, folder: Path, workers: int | None) -> list[Skipped]:
         grown = now.st_size > before["size"] and before["ends"]
         if grown and item.format in LINE_FORMATS and not is_compressed(item.path) and begins_an_object(item.path):
             span = (before["size"], now.st_size, before["lines"])
-            done = bulk_import([Item(item.path, item.format, item.label, span)], folder, workers)
+            done = bulk_import([FileStretch(item.path, item.format, item.label, span)], folder, workers)
             added = [[s.where, s.reason] for s in done.skipped]
             return _note(item.path, folder, before["skipped"] + added, before["lines"])
     shutil.rmtree(folder, ignore_errors=True)
@@ -132,19 +132,19 @@ def _open_store(path: Path) -> Opened:
     folders = [path] if is_store(path) else sorted(f for f in rollouts.glob("*") if f.is_dir() and is_store(f))
     if not folders:
         skipped.append(Skipped(str(path), "the run has no rollouts yet"))
-    parts: list[Source] = []
+    parts: list[RolloutSource] = []
     for folder in folders:
         parts += _groups(folder, skipped)
         parts += _tail(folder, skipped)
     return Opened(parts, skipped)
 
 
-def _groups(folder: Path, skipped: list[Skipped]) -> Iterator[Group]:
+def _groups(folder: Path, skipped: list[Skipped]) -> Iterator[PartRowGroup]:
     for part in stored_parts(folder):
         yield from part_groups(part, skipped)
 
 
-def _tail(folder: Path, skipped: list[Skipped]) -> Iterator[Held]:
+def _tail(folder: Path, skipped: list[Skipped]) -> Iterator[InMemoryRollouts]:
     from evotrainer.records.arrow_schema import decode
 
     held: list[Rollout] = []
@@ -157,4 +157,4 @@ def _tail(folder: Path, skipped: list[Skipped]) -> Iterator[Held]:
     except Exception as e:  # a damaged frame can break the decoder anywhere
         skipped.append(Skipped(str(folder / TAIL), f"damaged: {type(e).__name__}: {str(e)[:160]}"))
     if held:
-        yield Held(held)
+        yield InMemoryRollouts(held)

@@ -1,9 +1,9 @@
 """Which SQL `--sql` hands to Polars: one SELECT over the audit's own tables, by functions that are named here.
 
-Polars opens files in table functions (`read_csv('/etc/passwd')`), whose names may be quoted in three ways, commented in between,
-and stand wherever a table may. So everything is refused that is not known: a word before a parenthesis is a function of
-`FUNCTIONS` or a keyword of the grammar, and what follows FROM, JOIN or a comma between tables is a table of the audit, a name
-that WITH gave, or a query in parentheses.
+Polars opens files in table functions (`read_csv('/etc/passwd')`), whose names may be quoted in three ways, commented in
+between, and stand wherever a table may. So everything is refused that is not known: a word before a parenthesis is a
+function of `FUNCTIONS` or a keyword of the grammar, and what follows FROM, JOIN or a comma between tables is a table of
+the audit, a name that WITH gave, or a query in parentheses.
 """
 
 from __future__ import annotations
@@ -201,7 +201,8 @@ REFUSED = frozenset(
         "vacuum",
     ]
 )
-"""Words that begin other statements, or clauses that name tables in ways of their own; a quoted name may be one of them."""
+"""Words that begin other statements, or clauses that name tables in ways of their own;
+a quoted name may be one of them."""
 _AFTER_TABLES = frozenset(
     [
         "where",
@@ -266,7 +267,8 @@ def check(sql: str, tables: Collection[str]) -> None:
 
 
 def tokens(sql: str) -> list[Token]:
-    """The words and signs of a query; RefusedError for what could be read in two ways: comments, backslashes, other quotes."""
+    """The words and signs of a query; RefusedError for what could be read in two ways: comments, backslashes,
+    other quotes."""
     if len(sql) > LONGEST:
         raise RefusedError(f"a query of {len(sql):,} characters; {LONGEST:,} are read")
     text = sql.strip().removesuffix(";")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from evotrainer.harness import render_text
-from evotrainer.harness.columns.text import clean
 from evotrainer.harness.render import LAYERS, healthy, metric_line
-from evotrainer.records.evidence import Finding
+from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
-from evotrainer.studies.audit.engine import Audit, SourceReport
-from evotrainer.studies.audit.reading import Reading
+from evotrainer.records.text import clean
+from evotrainer.studies.audit.engine import RolloutAudit, SourceReport
+from evotrainer.studies.audit.reading import SubjectReading
 
 NAMED_SKIPS = 5
 QUOTES = 2
@@ -18,7 +18,7 @@ ORDER = {"critical": 0, "warn": 1, "info": 2}
 KEY_METRICS = ("accuracy", "reward", "pass@8", "frac_reward_zero_std", "completions/mean_length", "tool_failure_rate")
 
 
-def render_audit(audit: Audit, full: bool = False) -> str:
+def render_audit(audit: RolloutAudit, full: bool = False) -> str:
     """Source by source: what was read, what is wrong (worst first) with quotes, what could not be read.
 
     `full`: every metric of every subject; otherwise the headline ones and those outside their healthy range.
@@ -30,13 +30,13 @@ def render_audit(audit: Audit, full: bool = False) -> str:
     return "\n".join(blocks)
 
 
-def _total(audit: Audit) -> str:
+def _total(audit: RolloutAudit) -> str:
     worst = {"": "no finding"}.get(audit.worst(), f"worst finding: {audit.worst()}")
     skipped = sum(len(s.skipped) for s in audit.sources) + len(audit.unknown)
     faults = sum(sum(s.faults.values()) for s in audit.sources)
     return (
-        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in no rate), "
-        f"{skipped:,} records or files skipped; {worst}"
+        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in "
+        f"no rate), {skipped:,} records or files skipped; {worst}"
     )
 
 
@@ -54,7 +54,7 @@ def _source(s: SourceReport, full: bool) -> str:
     return "\n".join(lines)
 
 
-def _reading(r: Reading) -> str:
+def _reading(r: SubjectReading) -> str:
     h = r.health
     lines = [f"## {line(clean(h.subject))}: {h.rollouts:,} rollouts in {h.groups:,} groups", ""]
     findings = sorted((f for f in h.findings if not f.missing), key=lambda f: ORDER[f.severity])
@@ -92,7 +92,7 @@ def _skips(title: str, skipped: tuple[Any, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def audit_json(audit: Audit) -> dict[str, Any]:
+def audit_json(audit: RolloutAudit) -> dict[str, Any]:
     """Everything as plain data; `HealthReport` fields as published in docs/harness.md."""
     return {
         "worst": audit.worst(),

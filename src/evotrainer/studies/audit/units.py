@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.chunk import from_table
-from evotrainer.harness.columns.source import Joined, Stored
-from evotrainer.harness.columns.traits import Traits, extract
+from evotrainer.harness.columns.extract import extract
+from evotrainer.harness.columns.source import JoinedRollouts, Stored
+from evotrainer.harness.columns.traits import Traits
 from evotrainer.importers.base import Skipped
 from evotrainer.records.reading import open_part, read_checksum, row_group
 
@@ -28,7 +29,7 @@ KEPT = 4
 """Row groups whose tables stay in memory."""
 
 
-class Group(Stored):
+class PartRowGroup(Stored):
     """One row group of a sealed part. `key`: of its content; equal keys have equal traits."""
 
     def __init__(self, part: Path, index: int, n: int, key: str) -> None:
@@ -56,13 +57,13 @@ _tables: OrderedDict[str, pa.Table] = OrderedDict()
 
 
 @dataclass
-class Opened(Joined):
+class Opened(JoinedRollouts):
     """A source of an audit, opened: row groups and objects, and what could not be read of it."""
 
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[Group]:
+def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[PartRowGroup]:
     """Row groups of a sealed part; a damaged part goes to `skipped`."""
     try:
         with open_part(part) as file:
@@ -72,4 +73,4 @@ def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[Group]:
     except StoreError as e:
         skipped.append(Skipped(str(part), str(e)))
         return
-    yield from (Group(part, g, n, f"{content}-{g}") for g, n in enumerate(rows))
+    yield from (PartRowGroup(part, g, n, f"{content}-{g}") for g, n in enumerate(rows))

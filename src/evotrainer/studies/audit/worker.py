@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from evotrainer.executors.worker import die_with_parent
+from evotrainer.executors.process import die_with_parent
 from evotrainer.records.output import print
-from evotrainer.studies.audit.kept import CacheError, keep_or_skip
+from evotrainer.studies.audit.trait_cache import CacheError, keep_or_skip
 from evotrainer.studies.audit.units import part_groups
 
 

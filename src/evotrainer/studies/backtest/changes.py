@@ -1,4 +1,5 @@
-"""A change of the recipe, replayed: `rewards.hidden=1 rewards.visible=0`, `group_filter=snr_top_p`, or an intervention file."""
+"""A change of the recipe, replayed: `rewards.hidden=1 rewards.visible=0`, `group_filter=snr_top_p`,
+or an intervention file."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from pydantic import BaseModel
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.harness.whatif.replay import Replay, lost
-from evotrainer.records.evidence import Backtest, Intervention, Prediction
+from evotrainer.harness.whatif.replay import ReplayInput, lost
+from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
 from evotrainer.studies.backtest.sources import Subject
 
@@ -51,8 +52,8 @@ def as_intervention(
 ) -> tuple[Intervention, str]:
     """(the change as an intervention on `recipe`, a note or nothing); ConfigError with cause and remedy.
 
-    `settings`: `factor=value` or `factor.field=value`, all of one factor. `file`: TOML or JSON with `factor` and `new`, and
-    what else an intervention holds. `predict`: `METRIC up|down SIZE`.
+    `settings`: `factor=value` or `factor.field=value`, all of one factor. `file`: TOML or JSON with `factor` and `new`,
+    and what else an intervention holds. `predict`: `METRIC up|down SIZE`.
     """
     if bool(settings) == bool(file):
         raise ConfigError("give a change (e.g. rewards.hidden=1) or --intervention FILE, and not both")
@@ -108,7 +109,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
     """The one factor that settings change, and its new value."""
-    from evotrainer.config.task import apply_overrides
+    from evotrainer.config.load import apply_overrides
 
     plain = [s.removeprefix("recipe.") for s in settings]
     try:
@@ -167,7 +168,7 @@ def _check_components(subject: Subject, new: Mapping[str, Any]) -> None:
 
 def _lost(subject: Subject, iv: Intervention) -> tuple[LostTask, ...]:
     b = subject.batch
-    x = Replay(b, subject.recipe, subject.recipe.with_factor(iv.factor, iv.new), subject.context)
+    x = ReplayInput(b, subject.recipe, subject.recipe.with_factor(iv.factor, iv.new), subject.context)
     gone = np.flatnonzero(lost(x).tasks)
     known = ~np.isnan(b.truth)
     n = np.bincount(b.task[known], minlength=b.n_tasks)

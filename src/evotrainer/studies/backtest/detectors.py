@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch, HarnessContext
-from evotrainer.harness.columns.features import Views
-from evotrainer.harness.columns.traits import Traits, join
+from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.harness.evolving.authored import KNOWN, check_spec, flags
 from evotrainer.harness.evolving.detector_quality import (
     Fire,
-    Version,
+    LabelledPolicy,
     counts,
-    damage_step,
     fire_of,
     fire_of_mask,
     over_steps,
     test_detector,
 )
 from evotrainer.harness.metrics import METRICS
-from evotrainer.projections.state import RunState
-from evotrainer.records.evidence import DetectorSpec, DetectorTest, HealthReport, MetricValue
-from evotrainer.records.names import read_label
-from evotrainer.records.recipe import explain
+from evotrainer.records.detectors import DetectorSpec, DetectorTest
+from evotrainer.records.findings import MetricValue
+from evotrainer.records.frozen import explain
 from evotrainer.records.rollout import Rollout
-from evotrainer.studies.backtest.sources import complete_trials, is_own, opened
-
-if TYPE_CHECKING:
-    from evotrainer.api import Run
-
-WINDOWS = 10
-"""Parts of a training whose readings tell when a detector first fires."""
+from evotrainer.studies.backtest.sources import is_own
+from evotrainer.studies.backtest.versions import LabelledVersion, cases_of_others, cases_of_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,7 @@ class Reads:
     def mask(self, batch: Batch) -> np.ndarray | None:
         """Rollouts it flags, boolean (N,); None where it speaks of batches only."""
         if self.spec is not None:
-            return flags(self.spec, Views(batch), self.runner)
+            return flags(self.spec, FeatureView(batch), self.runner)
         known = KNOWN.get(self.name)
         return None if known is None else np.asarray(known(batch), dtype=bool)
 
@@ -177,27 +169,9 @@ def _spec(file: Path) -> DetectorSpec:
 
 def _sandboxed() -> Any:
     """Runs an authored Python function on JSON, in the strongest sandbox that this machine gives."""
-    from evotrainer.run.detector_runner import SandboxRunner
+    from evotrainer.sandbox.detector_runner import SandboxRunner
 
     return SandboxRunner()
-
-
-# -- versions ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Case:
-    """One version: rollouts at its end, rollouts over its training, and its truth."""
-
-    name: str
-    whole: Batch
-    context: HarnessContext
-    bad: bool | None
-    windows: list[tuple[int, Batch]] = field(default_factory=list)
-    damage: int | None = None
-    seen: bool = False
-    labels: np.ndarray | None = None
-    """Which rollouts of `whole` are bad, boolean (N,)."""
 
 
 def backtest_detector(
@@ -213,14 +187,14 @@ def backtest_detector(
 ) -> Tested:
     """Backtest a detector over every branch of the given runs, and every run, branch and split of other rollouts.
 
-    Truth, in this order: `label` (KEY or KEY=VALUE, of a rollout or its detail: a version with a labelled rollout is bad),
-    `bad` (all others are good), the ledger (invalid by a confirmed audit or verdict: bad; judged and standing: good). A
-    version without any is left out. `seen`: versions looked at when the detector was made; of detectors that a run's own
-    harness adopted, the ledger tells. Versions are named `b1`, or `<run>/b1` where there are several runs.
+    Truth, in this order: `label` (KEY or KEY=VALUE, of a rollout or its detail: a version with a labelled rollout is
+    bad), `bad` (all others are good), the ledger (invalid by a confirmed audit or verdict: bad; judged and standing:
+    good). A version without any is left out. `seen`: versions looked at when the detector was made; of detectors that a
+    run's own harness adopted, the ledger tells. Versions are named `b1`, or `<run>/b1` where there are several runs.
     """
-    cases = [c for p in paths if is_own(p) for c in _of_run(p, detector.name, cache, workers)]
+    cases = [c for p in paths if is_own(p) for c in cases_of_run(p, detector.name, cache, workers)]
     if rest := [p for p in paths if not is_own(p)]:
-        cases += _of_others(rest, format, cache, workers)
+        cases += cases_of_others(rest, format, cache, workers)
     _name_truth(cases, bad, seen, label)
     known = [c for c in cases if c.bad is not None]
     if not known:
@@ -229,18 +203,18 @@ def backtest_detector(
             + (", ".join(c.name for c in cases[:20]) or "none")
         )
     fires = {c.name: _fire(detector, c) for c in known}
-    versions = [Version(c.name, bool(c.bad), c.seen, c.damage) for c in known]
+    versions = [LabelledPolicy(c.name, bool(c.bad), c.seen, c.damage) for c in known]
     lag = max((b - a for c in known for (a, _), (b, _) in zip(c.windows, c.windows[1:], strict=False)), default=0)
     test = test_detector(detector.name, fires, versions, _rollouts(detector, known))
     return Tested(test, detector.thresholds, tuple(c.name for c in cases if c.bad is None), lag)
 
 
-def _fire(detector: Reads, c: Case) -> Fire:
+def _fire(detector: Reads, c: LabelledVersion) -> Fire:
     whole = detector.fire(c.whole, c.context)
     return over_steps([(step, detector.fire(b, c.context)) for step, b in c.windows], whole) if whole.fired else whole
 
 
-def _rollouts(detector: Reads, cases: Sequence[Case]) -> Any:
+def _rollouts(detector: Reads, cases: Sequence[LabelledVersion]) -> Any:
     flagged, bad = [], []
     for c in cases:
         if c.labels is None or (mask := detector.mask(c.whole)) is None:
@@ -250,7 +224,7 @@ def _rollouts(detector: Reads, cases: Sequence[Case]) -> Any:
     return counts(np.concatenate(flagged), np.concatenate(bad)) if flagged else None
 
 
-def _name_truth(cases: Sequence[Case], bad: Sequence[str], seen: Sequence[str], label: str | None) -> None:
+def _name_truth(cases: Sequence[LabelledVersion], bad: Sequence[str], seen: Sequence[str], label: str | None) -> None:
     """Set `bad`, `seen` and `labels`; ConfigError for a name that is no version."""
     runs = {c.name.partition("/")[0] for c in cases}
 
@@ -289,125 +263,3 @@ def _labelled(batch: Batch, label: str) -> np.ndarray:
         return str(x).lower() == value.lower() if eq else bool(x)
 
     return np.array([has(r) for r in batch.some(range(batch.n))], dtype=bool)
-
-
-def _of_run(folder: Path, detector: str, cache: Path | None, workers: int | None) -> list[Case]:
-    from evotrainer import api
-
-    run = api.open_run(folder)
-    events = run.events()
-    tree = RunState.of(events)
-    proxy = next(e.body for e in events if e.kind == "run").environment.get("proxy")
-    base = next((e.body.health for e in events if e.id == "base/read"), None)
-    looked = _looked_at(events, detector)
-    out = []
-    for name, b in tree.branches.items():
-        trials = complete_trials(run, name)
-        if not trials:
-            continue
-        batches = _batches(folder, trials, cache, workers)
-        context = HarnessContext(
-            recipe=b.recipe,
-            proxy=(proxy[0], proxy[1]) if proxy else None,
-            max_tokens=run.task.recipe.max_tokens,
-            base=base,
-            previous=_before(events, b.parent),
-            curve=_curve(run, trials),
-        )
-        out.append(
-            Case(
-                f"{folder.name}/{name}",
-                batches[0],
-                context,
-                _truth(tree, name),
-                batches[1],
-                damage=_damage(run, trials, b.recipe.steps),
-                seen=name in looked,
-            )
-        )
-    return out
-
-
-def _truth(tree: RunState, name: str) -> bool | None:
-    """Invalid for a reason of its own: bad. Judged, or promoted, and standing: good. Else unknown, heirs of a bad one too."""
-    b = tree.branches[name]
-    if b.invalid is not None:
-        return None if b.invalid.startswith("descends from ") else True
-    if b.verdict is not None and b.verdict.kind == "invalid":
-        return True
-    return False if b.version or (b.verdict and b.verdict.kind != "failed") else None
-
-
-def _looked_at(events: Sequence[Any], detector: str) -> set[str]:
-    """Branches that had been read when the run's harness adopted the detector, without those held out for its admission."""
-    for e in events:
-        if e.kind == "harness" and any(d.name == detector for d in getattr(e.body, "added", ())):
-            done = {x.body.branch for x in events if x.kind == "finished" and x.seq < e.seq}
-            branch_of = {x.body.trial: x.body.branch for x in events if x.kind == "finished"}
-            held = {
-                branch_of.get(read_label(t).trial, "")
-                for a in getattr(e.body, "admissions", ())
-                if a.detector.name == detector
-                for t in (*a.bad, *a.clean)
-            }
-            return done - held
-    return set()
-
-
-def _before(events: Sequence[Any], parent: str | None) -> tuple[HealthReport, ...]:
-    return tuple(e.body.health for e in events if parent and e.id == f"{parent}/read")
-
-
-def _curve(run: Run, trials: Sequence[str]) -> tuple[dict[str, float], ...]:
-    from evotrainer.projections.means import mean_curve
-
-    return tuple(mean_curve([e.body.curve for e in run.events() if e.kind == "finished" and e.body.trial in trials]))
-
-
-def _damage(run: Run, trials: Sequence[str], steps: int) -> int:
-    """First step at which a trial's score falls and stays down; else the end of training, where the verdict sees it."""
-    curves = [e.body.curve for e in run.events() if e.kind == "finished" and e.body.trial in trials]
-    fallen = [damage_step([(int(p["step"]), p["score"]) for p in c if "score" in p and "step" in p]) for c in curves]
-    return min([f for f in fallen if f is not None], default=steps)
-
-
-def _batches(
-    folder: Path, trials: Sequence[str], cache: Path | None, workers: int | None
-) -> tuple[Batch, list[tuple[int, Batch]]]:
-    """(search rollouts at the end, [(last step, training rollouts)] in up to WINDOWS parts) of a branch's trials."""
-    from evotrainer.studies.audit.reading import batch_of
-    from evotrainer.studies.audit.units import Opened
-
-    whole = Opened()
-    parts: list[Traits] = []
-    for _, one, traits in opened([folder / "rollouts" / t for t in trials], "store", cache, workers):
-        whole.parts += one.parts
-        parts.append(traits)
-    traits = join(parts)
-    split = np.array([n.split()[-1] if n else "" for n in traits.subject.names] or [""])[traits.subject.code]
-    training = np.flatnonzero(split == "train")
-    end = np.flatnonzero(split == "search")
-    step = np.nan_to_num(traits.columns["step"].astype(float))
-    windows = []
-    steps = np.unique(step[training])
-    for few in np.array_split(steps, min(WINDOWS, len(steps))) if len(steps) else []:
-        rows = training[(step[training] >= few[0]) & (step[training] <= few[-1])]
-        windows.append((int(few[-1]), batch_of(whole, traits, rows)))
-    return batch_of(whole, traits, end if len(end) else training), windows
-
-
-def _of_others(paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None) -> list[Case]:
-    from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
-    from evotrainer.studies.audit.reading import batch_of, subjects_of
-
-    out = []
-    for source, whole, traits in opened(paths, format, cache, workers):
-        for name, rows in subjects_of(traits):
-            batch = batch_of(whole, traits, rows)
-            context = HarnessContext(proxy=proxy_pair(batch), paid=paid_weights(batch), curve=learning_curve(batch))
-            out.append(Case(f"{Path(source.label).name} {name}".strip().replace("/", "_"), batch, context, None))
-    names = [c.name for c in out]
-    for i, c in enumerate(out):
-        if names.count(c.name) > 1:
-            c.name = f"{c.name} #{i + 1}"
-    return out

@@ -1,4 +1,5 @@
-"""Recorded verdicts under another rule: `alpha=0.01`, `min_effect=0.03`, `drop=proxy`, or what most people do, the score only."""
+"""Recorded verdicts under another rule: `alpha=0.01`, `min_effect=0.03`, `drop=proxy`, or what most people do,
+the score only."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from pydantic import ValidationError
 
 from evotrainer.errors import ConfigError
 from evotrainer.judge import JudgeConfig
-from evotrainer.judge.flips import GATES, SCORE_ONLY, Basis, Flip, flips
-from evotrainer.records.recipe import explain
-from evotrainer.run.judging import judge_config
+from evotrainer.judge.verdict_changes import GATES, SCORE_ONLY, Basis, VerdictUnderRule, flips
+from evotrainer.records.frozen import explain
+from evotrainer.rules.judge_input import judge_config
 from evotrainer.studies.backtest.sources import is_own
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ class GateReplay:
     """A run's verdicts under another rule."""
 
     run: str
-    flips: tuple[Flip, ...]
+    flips: tuple[VerdictUnderRule, ...]
     invalid: dict[str, str]
     """Branches known to be invalid -> why; a rule that promotes one of them was fooled."""
 
     @property
-    def flipped(self) -> list[Flip]:
+    def flipped(self) -> list[VerdictUnderRule]:
         return [f for f in self.flips if f.flipped]
 
     def promotions(self, *, now: bool) -> tuple[int, int]:
@@ -58,7 +59,7 @@ def replay_gate(folder: Path, settings: Sequence[str]) -> GateReplay:
 
 def rule_of(base: JudgeConfig, settings: Sequence[str]) -> tuple[JudgeConfig, tuple[str, ...]]:
     """(configuration, dropped gates) of `name=value` settings, `drop=gate,gate` and `rule=score-only`."""
-    from evotrainer.config.task import apply_overrides
+    from evotrainer.config.load import apply_overrides
 
     plain = [s.removeprefix("judge.") for s in settings]
     drop: list[str] = []
@@ -80,7 +81,8 @@ def rule_of(base: JudgeConfig, settings: Sequence[str]) -> tuple[JudgeConfig, tu
     strange = sorted({v.partition("=")[0].strip() for v in values} - known)
     if strange:
         raise ConfigError(
-            f"the judge has no setting {', '.join(strange)}; there are: {', '.join(sorted(known))}, drop=GATE,..., rule={RULE}"
+            f"the judge has no setting {', '.join(strange)}; there are: {', '.join(sorted(known))}, drop=GATE,..., "
+            f"rule={RULE}"
         )
     if not settings:
         raise ConfigError(f"say what the gate should be: e.g. alpha=0.01, min_effect=0.03, drop=proxy or rule={RULE}")

@@ -136,7 +136,7 @@ def opened(
     """Sources of anybody's rollouts with their traits; what was read once is kept in `cache`."""
     from evotrainer.studies.audit import default_cache
     from evotrainer.studies.audit.engine import open_whole, sources_of
-    from evotrainer.studies.audit.kept import read_traits
+    from evotrainer.studies.audit.trait_cache import read_traits
 
     folder = cache or default_cache()
     sources, unknown = sources_of(paths, format)

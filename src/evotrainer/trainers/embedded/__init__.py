@@ -8,14 +8,14 @@ from evotrainer.trainers.lazy import attribute
 
 if TYPE_CHECKING:
     from evotrainer.trainers.embedded.folder import load_policy, save_policy
-    from evotrainer.trainers.embedded.shape import Shape
+    from evotrainer.trainers.embedded.shape import DecoderShape
     from evotrainer.trainers.embedded.tokenizer import build_tokenizer
     from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
     from evotrainer.trainers.embedded.warmstart import WarmStartResult, warm_start
 
 __all__ = [
+    "DecoderShape",
     "EmbeddedTrainer",
-    "Shape",
     "WarmStartResult",
     "build_tokenizer",
     "load_policy",
@@ -25,7 +25,7 @@ __all__ = [
 
 _HOME = {
     "EmbeddedTrainer": "trainer",
-    "Shape": "shape",
+    "DecoderShape": "shape",
     "WarmStartResult": "warmstart",
     "build_tokenizer": "tokenizer",
     "load_policy": "folder",

@@ -11,11 +11,18 @@ from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.rollout import Finish
-from evotrainer.trainers.base import World
-from evotrainer.trainers.embedded.packing import Row
+from evotrainer.trainers.base import TrainerEnvironment
+from evotrainer.trainers.embedded.packing import TrainRow
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.sampler import ROWS, Dialogue, Replay, Samples, SamplingParams, draw_uniforms
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.sampler import (
+    ROWS,
+    MultiTurnSampler,
+    Samples,
+    SamplingParams,
+    UncachedSampler,
+    draw_uniforms,
+)
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, Tokenizer
 from evotrainer.trainers.embedded.weights import Weights
 
@@ -24,7 +31,7 @@ CACHE_BYTES = 384 << 20
 
 
 @dataclass(slots=True)
-class Attempt:
+class EmbeddedAttempt:
     """One attempt in progress. Transcript: <bos> prompt, action <eos>, <bos> observation, action <eos>, ..."""
 
     task: Any
@@ -38,7 +45,7 @@ class Attempt:
     logprobs: list[float] = field(default_factory=list)
     """Of the sampled tokens."""
     entropies: list[float] = field(default_factory=list)
-    said: int = 0
+    n_action_tokens: int = 0
     """Tokens of the last action."""
     finish: Finish = "stop"
     score: Any = None
@@ -49,11 +56,11 @@ class Attempt:
     def sampled(self) -> list[int]:
         return [t for t, b in zip(self.ids, self.loss, strict=True) if b]
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> TrainRow:
         """Training row: everything up to the last sampled token."""
         end = max(i for i, b in enumerate(self.loss) if b) + 1
         loss = None if all(self.loss[:end]) else tuple(self.loss[:end])
-        return Row(index, self.prompt, tuple(self.ids[:end]), loss)
+        return TrainRow(index, self.prompt, tuple(self.ids[:end]), loss)
 
 
 def observation(tokenizer: Tokenizer, turns: Sequence[Any]) -> list[int]:
@@ -62,7 +69,7 @@ def observation(tokenizer: Tokenizer, turns: Sequence[Any]) -> list[int]:
 
 
 def run_attempts(
-    world: World,
+    environment: TrainerEnvironment,
     policy: Policy,
     tokenizer: Tokenizer,
     plan: Sequence[tuple[Any, Sequence[int]]],
@@ -72,43 +79,43 @@ def run_attempts(
     generator: torch.Generator,
     clock: Callable[[str], None],
     cut_prompts: bool = False,
-) -> list[Attempt]:
+) -> list[EmbeddedAttempt]:
     """Attempts for each (task, ks) of the plan, in order, k by k, scored.
 
-    All groups need the same number of ks. `clock` is told when a phase ("sample", "grade") ends. `cut_prompts`: a prompt
-    that does not fit the context loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
+    All groups need the same number of ks. `clock` is told when a phase ("sample", "grade") ends. `cut_prompts`: a
+    prompt that does not fit the context loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
     """
-    out: list[Attempt] = []
+    out: list[EmbeddedAttempt] = []
     for task, ks in plan:
         for k in ks:
-            episode = world.reset(task, knobs)
+            episode = environment.reset(task, knobs)
             prompt = observation(tokenizer, episode.turns)
             over = max(0, len(prompt) + params.max_tokens - policy.shape.context) if cut_prompts else 0
             if over and over < len(prompt) - 1:
                 prompt = [BOS, *prompt[over + 1 :]]
-            out.append(Attempt(task, k, episode, tuple(prompt), cut=over))
+            out.append(EmbeddedAttempt(task, k, episode, tuple(prompt), cut=over))
     clock("grade")
-    uniforms = Uniforms(len(out), params.max_tokens, max_turns, generator)
+    uniforms = SamplingNoise(len(out), params.max_tokens, max_turns, generator)
     weights = Weights(policy, params.dtype)
     for rows, group in blocks(out, len(plan[0][1]), rows_at_once(policy.shape, params, max_turns)):
         prompts = [out[i].prompt for i in rows[::group]]
-        talk: Dialogue | Replay = (
-            Dialogue(weights, prompts, group, params, max_turns > 1)
+        talk: MultiTurnSampler | UncachedSampler = (
+            MultiTurnSampler(weights, prompts, group, params, max_turns > 1)
             if params.reuse
-            else Replay(weights, prompts, group, params)
+            else UncachedSampler(weights, prompts, group, params)
         )
         for turn in range(max_turns):
             _take([out[i] for i in rows], talk.sample(uniforms.turn(turn)[rows]))
             clock("sample")
-            going = _respond(world, [out[i] for i in rows], tokenizer, policy.shape.context - params.max_tokens,
+            going = _respond(environment, [out[i] for i in rows], tokenizer, policy.shape.context - params.max_tokens,
                              turn + 1 == max_turns)  # fmt: skip
             clock("grade")
             if not going:
                 break
-            talk.hear(list(going), list(going.values()))
+            talk.append_observations(list(going), list(going.values()))
             rows = [rows[i] for i in going]
             clock("sample")
-    scores = world.score([a.episode for a in out])
+    scores = environment.score([a.episode for a in out])
     if len(scores) != len(out):
         raise TrainerError(f"the environment scored {len(scores)} of {len(out)} episodes; mend its score()")
     for a, s in zip(out, scores, strict=True):
@@ -117,7 +124,7 @@ def run_attempts(
     return out
 
 
-def rows_at_once(shape: Shape, params: SamplingParams, max_turns: int) -> int:
+def rows_at_once(shape: DecoderShape, params: SamplingParams, max_turns: int) -> int:
     """Rows whose caches stay in memory together."""
     if max_turns == 1:
         return ROWS
@@ -125,8 +132,9 @@ def rows_at_once(shape: Shape, params: SamplingParams, max_turns: int) -> int:
     return max(1, min(ROWS, CACHE_BYTES // bytes_per_row))
 
 
-def blocks(attempts: Sequence[Attempt], group: int, rows: int) -> Iterator[tuple[list[int], int]]:
-    """(indices of attempts, size of the groups among them that share a prompt), neighbours in prompt length together."""
+def blocks(attempts: Sequence[EmbeddedAttempt], group: int, rows: int) -> Iterator[tuple[list[int], int]]:
+    """(indices of attempts, size of the groups among them that share a prompt),
+    neighbours in prompt length together."""
     shared = all(a.prompt == attempts[i - i % group].prompt for i, a in enumerate(attempts))
     g = group if shared else 1
     order = sorted(range(0, len(attempts), g), key=lambda i: len(attempts[i].prompt))
@@ -135,7 +143,7 @@ def blocks(attempts: Sequence[Attempt], group: int, rows: int) -> Iterator[tuple
         yield [i + k for i in order[at : at + each] for k in range(g)], g
 
 
-class Uniforms:
+class SamplingNoise:
     """Random numbers of every attempt, turn and step, whoever is sampled together."""
 
     def __init__(self, rows: int, steps: int, turns: int, generator: torch.Generator) -> None:
@@ -151,12 +159,12 @@ class Uniforms:
 
 
 def _respond(
-    world: World, active: Sequence[Attempt], tokenizer: Tokenizer, room: int, last: bool
+    environment: TrainerEnvironment, active: Sequence[EmbeddedAttempt], tokenizer: Tokenizer, room: int, last: bool
 ) -> dict[int, list[int]]:
     """Let the environment answer; observation by index of the attempts that go on. `room`: longest next context."""
-    texts = [tokenizer.decode(a.ids[-a.said :]) for a in active]
+    texts = [tokenizer.decode(a.ids[-a.n_action_tokens :]) for a in active]
     seen = [len(a.episode.turns) for a in active]
-    world.step([a.episode for a in active], texts, [a.finish for a in active])
+    environment.step([a.episode for a in active], texts, [a.finish for a in active])
     going = {}
     for i, (a, n) in enumerate(zip(active, seen, strict=True)):
         if a.episode.done:
@@ -172,7 +180,7 @@ def _respond(
     return going
 
 
-def _take(active: Sequence[Attempt], s: Samples) -> None:
+def _take(active: Sequence[EmbeddedAttempt], s: Samples) -> None:
     """Append one turn's samples to their attempts."""
     tokens, lps, ents = s.tokens.tolist(), s.logprobs.tolist(), s.entropies.tolist()
     for a, n, ids, lp, ent, stop in zip(active, s.lengths.tolist(), tokens, lps, ents, s.stopped.tolist(), strict=True):
@@ -180,5 +188,5 @@ def _take(active: Sequence[Attempt], s: Samples) -> None:
         a.loss += [True] * n
         a.logprobs += lp[:n]
         a.entropies += ent[:n]
-        a.said = n
+        a.n_action_tokens = n
         a.finish = "stop" if stop else "length"

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from evotrainer.errors import StoreError, TrainerError
-from evotrainer.records.durable import write_trouble
-from evotrainer.trainers.embedded.folder import fsync, recover_folder, replace_folder
+from evotrainer.records.durable import fsync, recover_folder, replace_folder, write_trouble
 
 FORMAT = 1
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from evotrainer.trainers.embedded.forward import rms, silu
 from evotrainer.trainers.embedded.packing import NEG
+from evotrainer.trainers.embedded.prefix_attention import PrefixAttention
 from evotrainer.trainers.embedded.tokenizer import PAD
 from evotrainer.trainers.embedded.weights import Weights, prefill, rotate
 
@@ -52,18 +53,9 @@ class Decoder:
         return self.pos.shape[0]
 
     def _arrange(self) -> None:
-        """Assign every node a slot [P, G] in its group, for attention over the shared prefix; mask what is left of caches."""
+        """Set attention up for the nodes there are; mask what is left of caches."""
         n, K = self.nodes, self.s.kv_heads
-        counts = torch.bincount(self.group_of, minlength=self.P)
-        self.G = int(counts.max())
-        order = self.group_of.argsort(stable=True)
-        first = torch.cumsum(counts, 0) - counts
-        within = torch.empty_like(order)
-        within[order] = torch.arange(n) - first[self.group_of[order]]
-        slot = self.group_of * self.G + within
-        in_order = n == self.P * self.G and bool((slot[1:] > slot[:-1]).all())
-        self.slot = None if in_order else slot
-        self._bias = self.active[2].expand(self.P, K, -1).reshape(self.P * K, 1, -1)
+        self.attention = PrefixAttention(self.active, self.group_of, K)
         self._own_bias = None
         if self.left is not None:
             hidden = torch.arange(self.own[0].shape[3]) < self.left.unsqueeze(1)
@@ -87,48 +79,12 @@ class Decoder:
             scores = (
                 torch.bmm(q, keys.transpose(1, 2)) if bias is None else torch.baddbmm(bias, q, keys.transpose(1, 2))
             )
-            h.addmm_(self._attend(q, scores, values, i).view(n, H * D), out)
+            h.addmm_(self.attention(q, scores, values, i).view(n, H * D), out)
             y = rms(h)[0]
             h.addmm_(silu(y @ gate).mul_(y @ up), down)
         self.pos += 1
         self.t += 1
         return (rms(h)[0] @ w.head).float()
-
-    def _attend(self, q: Tensor, own: Tensor, values: Tensor, i: int) -> Tensor:
-        """Output [n*K, rep, D] of scaled queries over the group's prefix and, with scores `own`, the node's own cache."""
-        pk, pv, _ = self.active
-        P, K, Tp, D = pk.shape[1:]
-        if Tp == 0:
-            return torch.bmm(torch.softmax(own, -1), values)
-        n = q.shape[0] // K
-        pre = torch.baddbmm(self._bias, self._to_slots(q), pk[i].view(P * K, Tp, D).transpose(1, 2))
-        probs = torch.softmax(torch.cat([self._from_slots(pre, n), own], -1), -1)
-        att = self._from_slots(torch.bmm(self._to_slots(probs[..., :Tp]), pv[i].view(P * K, Tp, D)), n)
-        return att.baddbmm_(probs[..., Tp:], values)
-
-    def _to_slots(self, x: Tensor) -> Tensor:
-        """[n*K, rep, m] of the first n nodes -> [P*K, G*rep, m]; unused slots hold zeros."""
-        P, G, K = self.P, self.G, self.s.kv_heads
-        rep, m = x.shape[1:]
-        n = x.shape[0] // K
-        if self.slot is None and G == 1 and n == P:
-            return x
-        x = x.reshape(-1, K, rep, m)
-        if self.slot is not None or n < P * G:
-            slot = torch.arange(n) if self.slot is None else self.slot[:n]
-            x = x.new_zeros(P * G, K, rep, m).index_copy_(0, slot, x)
-        return x.view(P, G, K, rep, m).transpose(1, 2).reshape(P * K, G * rep, m)
-
-    def _from_slots(self, x: Tensor, n: int) -> Tensor:
-        """[P*K, G*rep, m] -> [n*K, rep, m]."""
-        P, G, K = self.P, self.G, self.s.kv_heads
-        if self.slot is None and G == 1 and n == P:
-            return x
-        m = x.shape[2]
-        x = x.view(P, K, G, -1, m).transpose(1, 2).reshape(P * G, K, -1, m)
-        if self.slot is not None or n < P * G:
-            x = x[:n] if self.slot is None else x.index_select(0, self.slot[:n])
-        return x.flatten(0, 1)
 
     def branch(self, parent: Tensor) -> Tensor:
         """Node of each child, given its parent (ascending): the first child takes its parent's place."""
@@ -225,9 +181,9 @@ class Decoder:
                 feeds: Sequence[Sequence[int]]) -> None:  # fmt: skip
         """Begin the next turn with new nodes, each going on from a node of the last, and feed them tokens.
 
-        For each new node: the old one's place, the first column and the number of columns to keep, its group (of those the
-        decoder was made with or last kept here), the position of its next token, and at least one token to feed; longest
-        `feeds` first. `rows`: how many nodes it may become.
+        For each new node: the old one's place, the first column and the number of columns to keep, its group (of those
+        the decoder was made with or last kept here), the position of its next token, and at least one token to feed;
+        longest `feeds` first. `rows`: how many nodes it may become.
         """
         s, n = self.s, node.shape[0]
         K, D = s.kv_heads, s.head_dim
@@ -235,6 +191,8 @@ class Decoder:
         t = int((length + fed).max())
         new_left = t - length - fed
         C, width = self.own[0].shape[3], t + self.max_tokens
+        # Column c of a node's new cache comes from column c + left - new_left of its old one. Columns outside of
+        # what is kept are copied from its ends: masked at the left, and written before they are read at the right.
         column = torch.arange(width) + (left - new_left).unsqueeze(1)
         column = torch.minimum(column.clamp_(min=0), (left + length - 1).unsqueeze(1))
         column = torch.maximum(column, left.unsqueeze(1))
@@ -272,7 +230,7 @@ class Decoder:
         slab = max(1, SLAB_SCORES // (n * self.s.heads * columns))
         for a in range(0, longest, slab):
             b = min(a + slab, longest)
-            m = int((fed > longest - b).sum())
+            m = int((fed > longest - b).sum())  # nodes are sorted by length: the first m have tokens in this slab
             row, col = inside[:m, a:b].nonzero().unbind(1)
             self._feed_slab(tokens[row, a + col], positions[row, a + col], row, col, m, self.t - longest + a, b - a)
         self.pos += fed
@@ -285,22 +243,26 @@ class Decoder:
         end = start + width
         cis = w.cis.index_select(0, pos)
         h = w.embed.index_select(0, tokens)
-        seen = torch.arange(end)
-        hidden = (seen > torch.arange(start, end).unsqueeze(1)) | (seen < self.left[:m].view(-1, 1, 1))
+        # a token sees its node's columns up to its own; those left of the node's first one hold nothing
+        column = torch.arange(end)
+        later = column > torch.arange(start, end).unsqueeze(1)
+        empty = column < self.left[:m].view(-1, 1, 1)
+        hidden = later | empty
         bias = torch.zeros(hidden.shape, dtype=w.dtype).masked_fill_(hidden, NEG).view(m, 1, 1, width, end)
         for i, (qkv, out, gate, up, down) in enumerate(w.layers):
             own = self.own[i]
             x = rotate((rms(h)[0] @ qkv).view(-1, s.qkv_heads, D), cis, s)
-            own[0][row, :, start + col], own[1][row, :, start + col] = x[:, H : H + K], x[:, H + K :]
+            own[0][row, :, start + col] = x[:, H : H + K]
+            own[1][row, :, start + col] = x[:, H + K :]
             if i == s.layers - 1:
-                break
-            q = x.new_zeros(m, width, H, D)
+                break  # only keys and values are wanted of an observation: nothing reads the last layer's output
+            q = x.new_zeros(m, width, H, D)  # rows of unequal length, padded for one batched product
             q[row, col] = x[:, :H]
             q = q.transpose(1, 2).reshape(m * K, -1, D)
             keys, values = (own[j, :m].view(m * K, -1, D)[:, :end] for j in (0, 1))
             scores = torch.bmm(q, keys.transpose(1, 2))
             scores.view(m, K, H // K, width, end).add_(bias)
-            att = self._attend(q, scores, values, i).view(m, H, width, D).transpose(1, 2)[row, col]
+            att = self.attention(q, scores, values, i).view(m, H, width, D).transpose(1, 2)[row, col]
             h.addmm_(att.reshape(-1, H * D), out)
             y = rms(h)[0]
             h.addmm_(silu(y @ gate).mul_(y @ up), down)

@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.durable import write_trouble
+from evotrainer.records.durable import fsync, replace_folder, write_trouble
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
 
 WEIGHTS = "model.safetensors"
@@ -38,7 +38,8 @@ def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Preci
     """
     if len(tokenizer) != policy.shape.vocab:
         raise TrainerError(
-            f"policy has {policy.shape.vocab} tokens, its tokenizer {len(tokenizer)}; use the tokenizer it was built with"
+            f"policy has {policy.shape.vocab} tokens, its tokenizer {len(tokenizer)}; "
+            "use the tokenizer it was built with"
         )
     temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
     shutil.rmtree(temp, ignore_errors=True)
@@ -68,7 +69,7 @@ def load_policy(folder: Path, trainable: bool = False) -> Loaded:
         config = json.loads((folder / "config.json").read_text())
     except (OSError, ValueError) as e:
         raise TrainerError(f"policy {folder}: config.json cannot be read ({e}); restore the policy folder") from None
-    shape = Shape.from_hf_config(config, str(folder))
+    shape = DecoderShape.from_hf_config(config, str(folder))
     try:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as e:
@@ -93,32 +94,3 @@ def file_sha256(folder: Path) -> str:
 
 def _write_json(path: Path, body: Mapping[str, object]) -> None:
     path.write_text(json.dumps(body, indent=1) + "\n")
-
-
-def fsync(path: Path) -> None:
-    """Flush a file or folder to the disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def replace_folder(new: Path, folder: Path) -> None:
-    """Put `new` in the place of `folder`: a crash leaves the old one, the new one, or the old one as `.<name>.old`."""
-    fsync(new)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
-    fsync(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def recover_folder(folder: Path) -> None:
-    """Undo a crash in the middle of `replace_folder`."""
-    old = folder.with_name(f".{folder.name}.old")
-    if old.exists() and not folder.exists():
-        old.rename(folder)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from evotrainer.trainers.embedded.packing import Pack
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import NORM_EPS, Shape
+from evotrainer.trainers.embedded.shape import NORM_EPS, DecoderShape
 
 silu = torch.nn.functional.silu
 _EPS = torch.tensor(NORM_EPS)
@@ -51,12 +51,12 @@ def rms_backward(dy: Tensor, y: Tensor, r: Tensor) -> Tensor:
     return dy.addcmul_(y, m).mul_(r)
 
 
-class Views:
+class PackViews:
     """The padded buffer of one pack, cut into its parts."""
 
     __slots__ = ("pk", "pq", "pv", "q", "rk", "rv")
 
-    def __init__(self, buf: Tensor, p: Pack, s: Shape) -> None:
+    def __init__(self, buf: Tensor, p: Pack, s: DecoderShape) -> None:
         K, rep, D = s.kv_heads, s.heads // s.kv_heads, s.head_dim
         nq, nr, np_ = p.P * K * p.G * rep * p.Tc, p.P * K * p.G * p.Tc, p.P * K * p.Tp
         q, rk, rv, pk, pv, pq = buf.split([nq, nr, nr, np_, np_, buf.shape[0] - nq - 2 * nr - 2 * np_])
@@ -68,13 +68,13 @@ class Views:
         self.pq = pq.view(p.P * K, -1, D)
 
 
-def _split_scores(x: Tensor, p: Pack, s: Shape) -> tuple[Tensor, Tensor]:
+def _split_scores(x: Tensor, p: Pack, s: DecoderShape) -> tuple[Tensor, Tensor]:
     """Scores [P*K, G*rep*Tc, Tp+Tc] as (prefix part, own part [P*K*G, rep*Tc, Tc])."""
     own = x.view(p.P * s.kv_heads * p.G, -1, p.Tp + p.Tc)
     return x[..., : p.Tp], own[..., p.Tp :]
 
 
-def attention(qkv: Tensor, p: Pack, s: Shape, with_prefix: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def attention(qkv: Tensor, p: Pack, s: DecoderShape, with_prefix: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """(output [n, H*D], padded inputs, probabilities, prefix probabilities) of rotated qkv [N, nh, D].
 
     Rows attend to their group's prefix and to themselves; prefixes to themselves where `with_prefix`.
@@ -83,7 +83,7 @@ def attention(qkv: Tensor, p: Pack, s: Shape, with_prefix: bool) -> tuple[Tensor
     n_pq = p.P * K * rep * p.Tp
     gather = p.gather if with_prefix else p.gather[: p.gather.shape[0] - n_pq]
     padded = qkv.view(-1, D).index_select(0, gather)
-    v = Views(padded, p, s)
+    v = PackViews(padded, p, s)
     scores = qkv.new_empty(p.P * K, p.G * rep * p.Tc, p.Tp + p.Tc)
     s_pre, s_own = _split_scores(scores, p, s)
     q_own = v.q.view(p.P * K * p.G, rep * p.Tc, D)
@@ -108,14 +108,14 @@ def attention(qkv: Tensor, p: Pack, s: Shape, with_prefix: bool) -> tuple[Tensor
 
 
 def attention_backward(
-    da: Tensor, padded: Tensor, probs: Tensor, self_probs: Tensor | None, p: Pack, s: Shape
+    da: Tensor, padded: Tensor, probs: Tensor, self_probs: Tensor | None, p: Pack, s: DecoderShape
 ) -> Tensor:
     """Gradient at the rotated qkv [N, nh, D] from the gradient at the output [n, H*D]."""
     K, rep, D, scale = s.kv_heads, s.heads // s.kv_heads, s.head_dim, s.attn_scale
     H = s.heads
-    v = Views(padded, p, s)
+    v = PackViews(padded, p, s)
     grads = padded.new_empty(p.gather.shape[0], D)
-    g = Views(grads, p, s)
+    g = PackViews(grads, p, s)
     n_pre = da.shape[0] * H - p.unpad_rows.shape[0]
     da = da.reshape(-1, D)
     do = padded.new_zeros(v.q.shape)
@@ -151,7 +151,7 @@ def attention_backward(
     return out.view(-1, s.qkv_heads, D)
 
 
-def rotate_(qkv: Tensor, cis: Tensor, s: Shape) -> Tensor:
+def rotate_(qkv: Tensor, cis: Tensor, s: DecoderShape) -> Tensor:
     """Rotate queries and keys of qkv [N, nh, D] in place by cis [N, D/2]."""
     n = s.heads + s.kv_heads
     x = qkv[:, :n].view(-1, n, s.head_dim // 2, 2)
@@ -306,8 +306,8 @@ def score(policy: Policy, batch: Pack, temperature: float = 1.0, entropy: bool =
 
 def logits(policy: Policy, ids: list[int]) -> Tensor:
     """Next-token logits [len(ids), V] of one sequence."""
-    from evotrainer.trainers.embedded.packing import Row, pack
+    from evotrainer.trainers.embedded.packing import TrainRow, pack
 
-    batch = pack([Row(0, (ids[0],), (*ids[1:], 0))], policy.shape)
+    batch = pack([TrainRow(0, (ids[0],), (*ids[1:], 0))], policy.shape)
     with torch.no_grad():
         return Network(policy, batch, False).forward() @ (policy.embed * policy.norm).t()

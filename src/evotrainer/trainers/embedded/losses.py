@@ -89,7 +89,8 @@ def policy_loss(t: Tokens, recipe: Recipe, norm: Normaliser) -> LossParts:
     if t.reference is not None:
         d = t.reference - t.logprob
         kl = torch.exp(d) - d - 1  # k3, http://joschu.net/blog/kl-approx.html
-        # Times the ratio: only then is its gradient that of the reverse KL (arXiv 2512.02556, section 3.1; TRL's default).
+        # Times the ratio: only then is its gradient that of the reverse KL
+        # (arXiv 2512.02556, section 3.1; TRL's default).
         per_token = per_token + recipe.kl_beta * kl * ratio
         kl_sum = float(kl.detach().sum())
     loss = _aggregate(per_token, t, recipe, norm)

@@ -18,8 +18,8 @@ EPS = 1e-8
 class Optimizer:
     """AdamW; weight decay on matrices only, as Hugging Face's trainer does.
 
-    PyTorch's functional form with a state of our own: the class `torch.optim.AdamW` imports the compiler when it is made,
-    1.2 CPU-s of every trial.
+    PyTorch's functional form with a state of our own: the class `torch.optim.AdamW` imports the compiler when it is
+    made, 1.2 CPU-s of every trial.
     """
 
     def __init__(self, policy: Policy, weight_decay: float, betas: tuple[float, float] = BETAS) -> None:

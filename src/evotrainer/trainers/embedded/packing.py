@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 
 NEG = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrainRow:
     """One sequence to train on. `loss[i]` says whether token i counts; None: all do."""
 
     index: int
@@ -108,7 +108,7 @@ def _shared(a: Sequence[int], b: Sequence[int]) -> int:
     return n
 
 
-def _merge(rows: Sequence[Row], groups: Sequence[Sequence[int]]) -> _Tree:
+def _merge(rows: Sequence[TrainRow], groups: Sequence[Sequence[int]]) -> _Tree:
     """Merge equal beginnings within groups; members of a group must be in lexicographic order of their tokens."""
     empty = np.empty(0, dtype=np.int64)
     tree = _Tree([empty] * len(rows), [0] * len(rows), [], [], [])
@@ -130,7 +130,7 @@ def _merge(rows: Sequence[Row], groups: Sequence[Sequence[int]]) -> _Tree:
     return tree
 
 
-def pack(rows: Sequence[Row], shape: Shape) -> Pack:
+def pack(rows: Sequence[TrainRow], shape: DecoderShape) -> Pack:
     """Pack rows; rows of one prompt must be neighbours to share it."""
     groups: list[list[int]] = []
     for i, r in enumerate(rows):
@@ -189,7 +189,7 @@ def pack(rows: Sequence[Row], shape: Shape) -> Pack:
 
 
 def _tables(
-    s: Shape,
+    s: DecoderShape,
     tok_r: np.ndarray,
     real_r: np.ndarray,
     first_r: np.ndarray,
@@ -234,16 +234,16 @@ def _tables(
     return {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
 
 
-def batches(rows: Sequence[Row], budget: int) -> Iterator[list[Row]]:
+def batches(rows: Sequence[TrainRow], budget: int) -> Iterator[list[TrainRow]]:
     """Split rows, neighbours in length, into micro-batches of at most `budget` row and prompt tokens.
 
     Groups stay together unless one alone is over the budget. Order: longest first, deterministic.
     """
-    groups: dict[tuple[int, ...], list[Row]] = {}
+    groups: dict[tuple[int, ...], list[TrainRow]] = {}
     for r in rows:
         groups.setdefault(r.prompt, []).append(r)
     units = sorted(groups.values(), key=lambda g: -max(len(r.tokens) for r in g))
-    current: list[Row] = []
+    current: list[TrainRow] = []
     cost = 0
     for unit in units:
         for r in sorted(unit, key=lambda r: -len(r.tokens)):

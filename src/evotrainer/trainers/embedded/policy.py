@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from evotrainer.errors import TrainerError
-from evotrainer.trainers.embedded.shape import ROPE_BASE, Shape
+from evotrainer.trainers.embedded.shape import ROPE_BASE, DecoderShape
 
 
 class Layer:
@@ -28,7 +28,7 @@ class Layer:
         self.norm1, self.norm2 = w[f"{i}.norm1"], w[f"{i}.norm2"]
 
 
-def layout(shape: Shape) -> dict[str, tuple[int, ...]]:
+def layout(shape: DecoderShape) -> dict[str, tuple[int, ...]]:
     """Name -> size of every weight, matrices first: weight decay applies to the first `n_matrix` numbers only."""
     s, d = shape, shape.d
     matrices: dict[str, tuple[int, ...]] = {"embed": (s.vocab, d)}
@@ -45,7 +45,7 @@ def layout(shape: Shape) -> dict[str, tuple[int, ...]]:
 class Policy:
     """fp32 weights of a decoder, with gradients where `trainable`."""
 
-    def __init__(self, shape: Shape, trainable: bool = False) -> None:
+    def __init__(self, shape: DecoderShape, trainable: bool = False) -> None:
         self.shape = shape
         sizes = layout(shape)
         total = sum(int(torch.Size(v).numel()) for v in sizes.values())
@@ -167,7 +167,7 @@ def _pairs(w: Tensor, heads: int) -> Tensor:
     return w.view(heads, 2, rows // heads // 2, d).transpose(1, 2).reshape(rows, d)
 
 
-def rotary(shape: Shape) -> Tensor:
+def rotary(shape: DecoderShape) -> Tensor:
     """Rotary table, complex64 [context, head_dim / 2] (RoFormer, eq. 34)."""
     half = torch.arange(0, shape.head_dim, 2, dtype=torch.int64).float() / shape.head_dim
     angles = torch.outer(torch.arange(shape.context).float(), 1.0 / (ROPE_BASE**half))

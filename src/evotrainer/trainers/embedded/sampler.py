@@ -1,9 +1,9 @@
 """Sampling with a static key/value cache, for one turn or several.
 
-Prompts are prefilled once; the rollouts of a group share the prompt's cache. Rollouts that have drawn the same tokens so
-far are one *node*, computed once, and branch where they draw differently; at the start of a turn those that also saw the
-same observation are one again. Nodes without live rows are compacted away. Randomness is one uniform number per row and
-step, drawn before sampling starts, so that none of this changes what is sampled.
+Prompts are prefilled once; the rollouts of a group share the prompt's cache. Rollouts that have drawn the same tokens
+so far are one *node*, computed once, and branch where they draw differently; at the start of a turn those that also saw
+the same observation are one again. Nodes without live rows are compacted away. Randomness is one uniform number per row
+and step, drawn before sampling starts, so that none of this changes what is sampled.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def sample(
     for at in range(0, len(order), per_chunk):
         chunk = order[at : at + per_chunk]
         rows = (torch.tensor(chunk).unsqueeze(1) * group + torch.arange(group)).view(-1)
-        part = Dialogue(weights, [prompts[i] for i in chunk], group, params, turns=False).sample(uniforms[rows])
+        part = MultiTurnSampler(weights, [prompts[i] for i in chunk], group, params, turns=False).sample(uniforms[rows])
         n = part.tokens.shape[1]
         out.tokens[rows, :n], out.logprobs[rows, :n], out.entropies[rows, :n] = (
             part.tokens,
@@ -142,8 +142,8 @@ def _trim(s: Samples) -> Samples:
     return replace(s, tokens=s.tokens[:, :width], logprobs=s.logprobs[:, :width], entropies=s.entropies[:, :width])
 
 
-class Dialogue:
-    """Rows that take turns with their environments: `sample`, then `hear` for those that go on, `sample`, ...
+class MultiTurnSampler:
+    """Rows that take turns with their environments: `sample`, `append_observations` for those that go on, `sample`, ...
 
     Row p * group + k is rollout k of prompt p. At most about ROWS rows belong into one. `turns` false: one turn only,
     whose caches are gone after it.
@@ -222,7 +222,7 @@ class Dialogue:
         return moved[place]
 
     @torch.inference_mode()
-    def hear(self, rows: Sequence[int], observations: Sequence[Sequence[int]]) -> None:
+    def append_observations(self, rows: Sequence[int], observations: Sequence[Sequence[int]]) -> None:
         """Go on with these rows of the last turn, ascending; each has seen its observation, at least one token."""
         keep = torch.tensor(rows)
         node, left, length, last, group, start = (
@@ -263,21 +263,21 @@ def _check(prompts: Sequence[Sequence[int]], max_tokens: int, context: int) -> N
         )
 
 
-class Replay:
-    """The same as `Dialogue` without caches that outlive a turn: every turn is prefilled from its beginning."""
+class UncachedSampler:
+    """The same as `MultiTurnSampler` without caches that outlive a turn: every turn is prefilled from its beginning."""
 
     def __init__(self, w: Weights, prompts: Sequence[Sequence[int]], group: int, params: SamplingParams) -> None:
         self.w, self.params = w, params
         self.contexts = [(*p,) for p in prompts for _ in range(group)]
-        self.next = Dialogue(w, prompts, group, params, turns=False)
-        self.said: list[list[int]] = []
+        self.next = MultiTurnSampler(w, prompts, group, params, turns=False)
+        self.actions: list[list[int]] = []
 
     def sample(self, u: Tensor) -> Samples:
         s = self.next.sample(u)
-        self.said = [ids[:n] for ids, n in zip(s.tokens.tolist(), s.lengths.tolist(), strict=True)]
+        self.actions = [ids[:n] for ids, n in zip(s.tokens.tolist(), s.lengths.tolist(), strict=True)]
         return s
 
-    def hear(self, rows: Sequence[int], observations: Sequence[Sequence[int]]) -> None:
-        contexts = [(*self.contexts[r], *self.said[r], *o) for r, o in zip(rows, observations, strict=True)]
+    def append_observations(self, rows: Sequence[int], observations: Sequence[Sequence[int]]) -> None:
+        contexts = [(*self.contexts[r], *self.actions[r], *o) for r, o in zip(rows, observations, strict=True)]
         self.contexts = contexts
-        self.next = Dialogue(self.w, contexts, 1, self.params, turns=False)
+        self.next = MultiTurnSampler(self.w, contexts, 1, self.params, turns=False)

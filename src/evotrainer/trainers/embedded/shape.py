@@ -14,7 +14,7 @@ ROPE_BASE = 10000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DecoderShape:
     """Sizes of the decoder. The defaults make about 0.8 M parameters with a vocabulary of 250."""
 
     vocab: int
@@ -93,7 +93,7 @@ class Shape:
         }
 
     @classmethod
-    def from_hf_config(cls, config: Mapping[str, Any], where: str) -> Shape:
+    def from_hf_config(cls, config: Mapping[str, Any], where: str) -> DecoderShape:
         """The shape behind a config.json that `hf_config` wrote; TrainerError for any other architecture."""
         if config.get("model_type") != "granite" or not config.get("tie_word_embeddings"):
             raise TrainerError(

@@ -12,11 +12,11 @@ import torch
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.advantages import FilterState
-from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, TrainResult, World
-from evotrainer.trainers.clock import Clock
+from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
+from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.curve import curve_entry
-from evotrainer.trainers.embedded.attempts import Attempt, run_attempts
+from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
 from evotrainer.trainers.embedded.checkpoint import load_checkpoint, save_checkpoint
 from evotrainer.trainers.embedded.folder import file_sha256, load_policy, save_policy
 from evotrainer.trainers.embedded.memory import keep_memory
@@ -24,7 +24,7 @@ from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import Tokenizer
-from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Anchor, Example, update
+from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Example, SftDemonstrations, update
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.rollouts import Provenance, environment_facts, evaluated, to_evaluate
@@ -39,7 +39,7 @@ def sampling_params(recipe: Recipe, greedy: bool, dtype: torch.dtype) -> Samplin
 
 
 @dataclass(slots=True)
-class Session:
+class EmbeddedSession:
     """State of one training; all that changes is in `state()`."""
 
     request: TrainRequest
@@ -50,9 +50,9 @@ class Session:
     stream: TaskStream
     filter: FilterState
     generator: torch.Generator
-    clock: Clock
+    clock: PhaseTimer
     reference: Policy | None
-    anchor: Anchor | None
+    anchor: SftDemonstrations | None
     curve: list[dict[str, float]]
     step: int = 0
     tokens: int = 0
@@ -88,9 +88,9 @@ class Session:
 class EmbeddedTrainer:
     """Trainer of policies that `warm_start` made.
 
-    `bf16`: sample in bfloat16, slowly where the processor only emulates it (`trainers.bf16_pays`); the update recomputes
-    log-probabilities in fp32 either way and `is_cap` bounds the ratio. A checkpoint is continued in the numbers it was
-    begun in. `keep_tokens`: put token ids and log-probabilities into the rollouts.
+    `bf16`: sample in bfloat16, slowly where the processor only emulates it (`trainers.bf16_pays`); the update
+    recomputes log-probabilities in fp32 either way and `is_cap` bounds the ratio. A checkpoint is continued in the
+    numbers it was begun in. `keep_tokens`: put token ids and log-probabilities into the rollouts.
     """
 
     name = "embedded"
@@ -106,7 +106,7 @@ class EmbeddedTrainer:
     def train(
         self,
         request: TrainRequest,
-        world: World,
+        environment: TrainerEnvironment,
         sink: RolloutSink,
         on_step: Callable[[dict[str, float]], None],
     ) -> TrainResult:
@@ -114,23 +114,23 @@ class EmbeddedTrainer:
         torch.set_num_threads(1)
         keep_memory()
         recipe = request.recipe
-        check_components(recipe, world.components)
-        s, resumed = self._open(request, world)
+        check_components(recipe, environment.components)
+        s, resumed = self._open(request, environment)
         params = sampling_params(recipe, False, self.sampler_dtype)
-        env_hash, tier = environment_facts(world.describe())
-        tasks = world.tasks("train")
+        env_hash, tier = environment_facts(environment.describe())
+        tasks = environment.tasks("train")
         while s.step < recipe.steps:
             where = Provenance(
                 identity=request.identity,
                 split="train",
                 step=s.step + 1,
                 version=s.step,
-                knobs=recipe.knobs,
+                env_knobs=recipe.knobs,
                 env_hash=env_hash,
                 sandbox_tier=tier,
                 keep_tokens=self.keep_tokens,
             )
-            sample = partial(self._sample, s, world, params)
+            sample = partial(self._sample, s, environment, params)
             groups = collect(sample, tasks, s.stream, s.filter, recipe, where, s.clock.mark)
             sink([g.rollouts for g in groups])
             s.clock.mark("record")
@@ -144,14 +144,18 @@ class EmbeddedTrainer:
         return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
 
     def _sample(
-        self, s: Session, world: World, params: SamplingParams, plan: Sequence[tuple[Any, range]]
-    ) -> list[Attempt]:
+        self,
+        s: EmbeddedSession,
+        environment: TrainerEnvironment,
+        params: SamplingParams,
+        plan: Sequence[tuple[Any, range]],
+    ) -> list[EmbeddedAttempt]:
         recipe = s.request.recipe
         return run_attempts(
-            world, s.policy, s.tokenizer, plan, recipe.knobs, params, recipe.max_turns, s.generator, s.clock.mark
+            environment, s.policy, s.tokenizer, plan, recipe.knobs, params, recipe.max_turns, s.generator, s.clock.mark
         )
 
-    def _open(self, request: TrainRequest, world: World) -> tuple[Session, bool]:
+    def _open(self, request: TrainRequest, environment: TrainerEnvironment) -> tuple[EmbeddedSession, bool]:
         recipe, i = request.recipe, request.identity
         loaded = load_policy(request.policy_dir, trainable=True)
         policy = loaded.policy
@@ -159,19 +163,19 @@ class EmbeddedTrainer:
         key += "/bf16" if self.sampler_dtype is torch.bfloat16 else ""
         anchor = None
         if recipe.sft_anchor > 0:
-            demos = world.demonstrations(ANCHOR_DEMOS, i.seed)
+            demos = environment.demonstrations(ANCHOR_DEMOS, i.seed)
             if demos:
-                anchor = Anchor.build(demos, loaded.tokenizer, seed_of(i.seed, "anchor"))
-        session = Session(
+                anchor = SftDemonstrations.build(demos, loaded.tokenizer, seed_of(i.seed, "anchor"))
+        session = EmbeddedSession(
             request=request,
             key=key,
             policy=policy,
             tokenizer=loaded.tokenizer,
             optimizer=Optimizer(policy, recipe.weight_decay),
-            stream=TaskStream(world.tasks("train"), recipe.curriculum, seed_of(i.seed, "tasks")),
+            stream=TaskStream(environment.tasks("train"), recipe.curriculum, seed_of(i.seed, "tasks")),
             filter=FilterState(),
             generator=torch.Generator().manual_seed(seed_of(i.seed, "sampling")),
-            clock=Clock(),
+            clock=PhaseTimer(),
             reference=policy.clone() if recipe.kl_beta > 0 else None,
             anchor=anchor,
             curve=[],
@@ -182,12 +186,12 @@ class EmbeddedTrainer:
         session.clock.mark("open")
         return session, state is not None
 
-    def _update(self, s: Session, groups: list[Group], recipe: Recipe) -> dict[str, float]:
+    def _update(self, s: EmbeddedSession, groups: list[Group], recipe: Recipe) -> dict[str, float]:
         examples = [
             Example(a, r.advantage)
             for g in groups
             if g.kept
-            for a, r in zip(cast("Sequence[Attempt]", g.attempts), g.rollouts, strict=True)
+            for a, r in zip(cast("Sequence[EmbeddedAttempt]", g.attempts), g.rollouts, strict=True)
             if r.advantage is not None
         ]
         lr = learning_rate(recipe.lr, recipe.schedule, s.step, recipe.steps)
@@ -201,21 +205,21 @@ class EmbeddedTrainer:
         entry["cpu_s"] = s.clock.total
         return entry
 
-    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[list[Rollout]]:
+    def evaluate(self, request: EvalRequest, environment: TrainerEnvironment, sink: RolloutSink) -> list[list[Rollout]]:
         """Groups in task order; the seed, not the branch, decides the random numbers, so that branches pair up."""
         torch.set_num_threads(1)
         keep_memory()
         recipe, i = request.recipe, request.identity
         loaded = load_policy(request.policy_dir)
-        tasks, where = to_evaluate(request, world, keep_tokens=self.keep_tokens)
+        tasks, where = to_evaluate(request, environment, keep_tokens=self.keep_tokens)
         if not tasks:
             return []
         attempts = run_attempts(
-            world,
+            environment,
             loaded.policy,
             loaded.tokenizer,
             [(t, range(request.attempts)) for t in tasks],
-            where.knobs,
+            where.env_knobs,
             sampling_params(recipe, request.greedy, self.sampler_dtype),
             recipe.max_turns,
             torch.Generator().manual_seed(seed_of(i.seed, request.split, "evaluation")),

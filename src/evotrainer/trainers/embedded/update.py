@@ -11,11 +11,11 @@ from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe
-from evotrainer.trainers.embedded.attempts import Attempt
+from evotrainer.trainers.embedded.attempts import EmbeddedAttempt
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
 from evotrainer.trainers.embedded.optim import Optimizer
-from evotrainer.trainers.embedded.packing import Pack, Row, batches, pack
+from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, Tokenizer
 
@@ -28,38 +28,39 @@ ANCHOR_BATCH = 32
 class Example:
     """One rollout with its advantage."""
 
-    attempt: Attempt
+    attempt: EmbeddedAttempt
     advantage: float
 
 
 @dataclass(slots=True)
-class Anchor:
+class SftDemonstrations:
     """Demonstrations for the SFT loss, drawn with a seeded generator."""
 
-    rows: list[Row]
+    rows: list[TrainRow]
     rng: random.Random
 
     @classmethod
-    def build(cls, demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer, seed: int) -> Anchor:
+    def build(cls, demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer, seed: int) -> SftDemonstrations:
         return cls(demo_rows(demos, tokenizer), random.Random(seed))
 
-    def draw(self) -> list[Row]:
+    def draw(self) -> list[TrainRow]:
         return self.rng.sample(self.rows, min(ANCHOR_BATCH, len(self.rows)))
 
 
-def demo_rows(demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[Row]:
-    """(prompt, action, observation, action, ...) as rows, in the layout of `attempts.Attempt`; the loss counts actions.
+def demo_rows(demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[TrainRow]:
+    """(prompt, action, observation, action, ...) as rows, laid out like `EmbeddedAttempt`; the loss counts actions.
 
     TrainerError for a demonstration of odd length or without an action.
     """
     return [_demo_row(i, d, tokenizer) for i, d in enumerate(demos)]
 
 
-def _demo_row(index: int, demo: Sequence[str], tokenizer: Tokenizer) -> Row:
+def _demo_row(index: int, demo: Sequence[str], tokenizer: Tokenizer) -> TrainRow:
     if isinstance(demo, str) or len(demo) < 2 or len(demo) % 2:
         raise TrainerError(
-            f"demonstration {index} has {'no' if isinstance(demo, str) else len(demo)} texts: {str(demo)[:120]!r}; give "
-            "(prompt, action, observation, action, ...), of even length, the last one an action"
+            f"demonstration {index} has {'no' if isinstance(demo, str) else len(demo)} texts: "
+            f"{str(demo)[:120]!r}; give (prompt, action, observation, action, ...), of even length, "
+            "the last one an action"
         )
     tokens: list[int] = []
     loss: list[bool] = []
@@ -67,7 +68,7 @@ def _demo_row(index: int, demo: Sequence[str], tokenizer: Tokenizer) -> Row:
         part = [BOS, *tokenizer.encode(text)] if i % 2 else [*tokenizer.encode(text), EOS]
         tokens += part
         loss += [i % 2 == 0] * len(part)
-    return Row(index, (BOS, *tokenizer.encode(demo[0])), tuple(tokens), None if all(loss) else tuple(loss))
+    return TrainRow(index, (BOS, *tokenizer.encode(demo[0])), tuple(tokens), None if all(loss) else tuple(loss))
 
 
 @dataclass(slots=True)
@@ -156,7 +157,7 @@ def update(
     recipe: Recipe,
     lr: float,
     reference: Policy | None,
-    anchor: Anchor | None,
+    anchor: SftDemonstrations | None,
 ) -> Sums:
     """All passes of one step over its rollouts; one optimizer step per pass."""
     sums = Sums()
@@ -211,7 +212,7 @@ def _accumulate(
     sums.loss += float(parts.loss.detach())
 
 
-def sft_backward(policy: Policy, rows: Sequence[Row], weight: float = 1.0) -> float:
+def sft_backward(policy: Policy, rows: Sequence[TrainRow], weight: float = 1.0) -> float:
     """Accumulate the gradient of weight * mean loss of the counted tokens; returns the mean loss, nats."""
     total = sum(r.counted for r in rows)
     loss = 0.0

@@ -15,9 +15,9 @@ from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.embedded.folder import Precision, load_policy, save_policy
 from evotrainer.trainers.embedded.memory import keep_memory
 from evotrainer.trainers.embedded.optim import Optimizer
-from evotrainer.trainers.embedded.packing import Row
+from evotrainer.trainers.embedded.packing import TrainRow
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import build_tokenizer
 from evotrainer.trainers.embedded.update import demo_rows, sft_backward
 
@@ -55,8 +55,9 @@ def warm_start(
 ) -> WarmStartResult:
     """Train on (prompt, action, observation, action, ...), loss on actions, and save the policy in `out_dir`.
 
-    `words`: multi-character tokens of the vocabulary, named `vocabulary`; `shape`: sizes of `Shape` but the vocabulary's.
-    With `start`, continue from that policy; words and shape are then its own. AdamW, linear warm-up, cosine to a tenth.
+    `words`: multi-character tokens of the vocabulary, named `vocabulary`; `shape`: sizes of `DecoderShape` but the
+    vocabulary's. With `start`, continue from that policy; words and shape are then its own. AdamW, linear warm-up,
+    cosine to a tenth.
     """
     if not demos:
         raise TrainerError("warm start: no demonstrations; the environment must offer some")
@@ -65,7 +66,7 @@ def warm_start(
     if start is None:
         tokenizer = build_tokenizer(words, vocabulary)
         try:
-            sizes = Shape(vocab=len(tokenizer), **shape)
+            sizes = DecoderShape(vocab=len(tokenizer), **shape)
         except TypeError as e:
             raise TrainerError(
                 f"warm start: bad shape ({e}); sizes are d, layers, heads, kv_heads, hidden, context"
@@ -100,7 +101,7 @@ def warm_start(
     return WarmStartResult(out_dir, policy.shape.parameters(), sum(recent) / len(recent), tokens, cpu_now() - began)
 
 
-def bucketed(rows: Sequence[Row], batch: int, seed: int) -> Iterator[list[Row]]:
+def bucketed(rows: Sequence[TrainRow], batch: int, seed: int) -> Iterator[list[TrainRow]]:
     """Endless batches of rows of similar length, every row once per epoch, in seeded random order."""
     rng = random.Random(seed)
     while True:

@@ -10,12 +10,13 @@ from torch import Tensor
 from evotrainer.trainers.embedded.forward import rms, rotate_, silu
 from evotrainer.trainers.embedded.packing import NEG, causal
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import Shape
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PAD
 
 
 class Weights:
-    """Decoding weights: norms and the attention scale folded in, projections transposed for GEMM, in the sampler's precision."""
+    """Decoding weights: norms and the attention scale folded in, projections transposed for GEMM,
+    in the sampler's precision."""
 
     def __init__(self, policy: Policy, dtype: torch.dtype) -> None:
         def t(w: Tensor, norm: Tensor | None = None) -> Tensor:
@@ -68,7 +69,7 @@ def prefill(w: Weights, prefixes: list[Sequence[int]]) -> tuple[Tensor, Tensor, 
     return keys, values, bias.to(w.dtype)
 
 
-def rotate(qkv: Tensor, cis: Tensor, s: Shape) -> Tensor:
+def rotate(qkv: Tensor, cis: Tensor, s: DecoderShape) -> Tensor:
     if qkv.dtype == torch.float32:
         return rotate_(qkv, cis, s)
     return rotate_(qkv.float(), cis, s).to(qkv.dtype)

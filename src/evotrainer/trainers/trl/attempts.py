@@ -8,16 +8,16 @@ from typing import Any
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.rollout import Finish
-from evotrainer.trainers.base import World
-from evotrainer.trainers.trl.chat import Transcript
-from evotrainer.trainers.trl.generate import Said
+from evotrainer.trainers.base import TrainerEnvironment
+from evotrainer.trainers.trl.chat import ChatCodec
+from evotrainer.trainers.trl.generate import SampledTurn
 
-Sampler = Callable[[Sequence[Sequence[int]]], list[Said]]
+Sampler = Callable[[Sequence[Sequence[int]]], list[SampledTurn]]
 """One turn for each context, in order."""
 
 
 @dataclass(slots=True)
-class Ended:
+class EndedEpisode:
     """What is left of an episode once it is scored."""
 
     turns: tuple[Any, ...]
@@ -25,8 +25,8 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Attempt:
-    """One attempt; `trainers.records.Attempt` says what its fields mean."""
+class TrlAttempt:
+    """One attempt; `trainers.records.TrlAttempt` says what its fields mean."""
 
     task: Any
     k: int
@@ -46,12 +46,12 @@ class Attempt:
     def sampled(self) -> list[int]:
         return [t for t, b in zip(self.ids, self.loss, strict=True) if b]
 
-    def say(self, said: Said) -> None:
-        self.ids += said.ids
-        self.loss += [True] * len(said.ids)
-        self.logprobs += said.logprobs
-        self.entropies += said.entropies
-        self.finish = "stop" if said.stopped else "length"
+    def append_turn(self, turn: SampledTurn) -> None:
+        self.ids += turn.ids
+        self.loss += [True] * len(turn.ids)
+        self.logprobs += turn.logprobs
+        self.entropies += turn.entropies
+        self.finish = "stop" if turn.stopped else "length"
 
     def all_logprobs(self) -> list[float]:
         """By position in `ids`, 0 at tokens the policy did not say."""
@@ -60,9 +60,9 @@ class Attempt:
 
 
 def run_attempts(
-    world: World,
+    environment: TrainerEnvironment,
     sampler: Sampler,
-    transcript: Transcript,
+    transcript: ChatCodec,
     plan: Sequence[tuple[Any, Sequence[int]]],
     knobs: Mapping[str, Any],
     max_tokens: int,
@@ -70,57 +70,70 @@ def run_attempts(
     context: int,
     clock: Callable[[str], None],
     cut_prompts: bool = False,
-) -> list[Attempt]:
+) -> list[TrlAttempt]:
     """Attempts for each (task, ks) of the plan, in order, k by k, scored.
 
     `context`: tokens that the policy can hold. `clock` is told when a phase ("sample", "grade") ends. `cut_prompts`: a
     prompt that does not fit loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
     """
     room = context - max_tokens
-    out = [_begin(world, transcript, task, k, knobs, room, cut_prompts) for task, ks in plan for k in ks]
+    out = [_begin(environment, transcript, task, k, knobs, room, cut_prompts) for task, ks in plan for k in ks]
     clock("grade")
     active = list(out)
     for turn in range(max_turns):
-        said = sampler([a.prompt + a.ids for a in active])
-        for a, s in zip(active, said, strict=True):
-            a.say(s)
+        sampled = sampler([a.prompt + a.ids for a in active])
+        for a, s in zip(active, sampled, strict=True):
+            a.append_turn(s)
         clock("sample")
-        active = _respond(world, active, said, transcript, room, turn + 1 == max_turns)
+        active = _respond(environment, active, sampled, transcript, room, turn + 1 == max_turns)
         clock("grade")
         if not active:
             break
-    scores = world.score([a.episode for a in out])
+    scores = environment.score([a.episode for a in out])
     if len(scores) != len(out):
         raise TrainerError(f"the environment scored {len(scores)} of {len(out)} episodes; mend its score()")
     for a, s in zip(out, scores, strict=True):
         a.score = s
-        a.episode = Ended(tuple(a.episode.turns), a.episode.finish)
+        a.episode = EndedEpisode(tuple(a.episode.turns), a.episode.finish)
     clock("grade")
     return out
 
 
 def _begin(
-    world: World, transcript: Transcript, task: Any, k: int, knobs: Mapping[str, Any], room: int, cut_prompts: bool
-) -> Attempt:
-    episode = world.reset(task, knobs)
+    environment: TrainerEnvironment,
+    transcript: ChatCodec,
+    task: Any,
+    k: int,
+    knobs: Mapping[str, Any],
+    room: int,
+    cut_prompts: bool,
+) -> TrlAttempt:
+    episode = environment.reset(task, knobs)
     prompt = transcript.prompt(episode.turns)
     over = max(0, len(prompt) - room)
     if over and (not cut_prompts or room < 1):
         raise TrainerError(
-            f"task {task.id}: its prompt has {len(prompt)} tokens, the policy's context leaves {room} beside max_tokens; "
-            "lower max_tokens, shorten the prompts or take a policy with a longer context"
+            f"task {task.id}: its prompt has {len(prompt)} tokens, the policy's context leaves {room} beside "
+            "max_tokens; lower max_tokens, shorten the prompts or take a policy with a longer context"
         )
-    return Attempt(task, k, episode, prompt[over:], cut=over)
+    return TrlAttempt(task, k, episode, prompt[over:], cut=over)
 
 
 def _respond(
-    world: World, active: Sequence[Attempt], said: Sequence[Said], transcript: Transcript, room: int, last: bool
-) -> list[Attempt]:
+    environment: TrainerEnvironment,
+    active: Sequence[TrlAttempt],
+    sampled: Sequence[SampledTurn],
+    transcript: ChatCodec,
+    room: int,
+    last: bool,
+) -> list[TrlAttempt]:
     """Let the environment answer; those that go on, with its answer at their end. `room`: longest next context."""
     seen = [len(a.episode.turns) for a in active]
-    world.step([a.episode for a in active], [transcript.decode(s.ids) for s in said], [a.finish for a in active])
+    environment.step(
+        [a.episode for a in active], [transcript.decode(s.ids) for s in sampled], [a.finish for a in active]
+    )
     going = []
-    for a, s, n in zip(active, said, seen, strict=True):
+    for a, s, n in zip(active, sampled, seen, strict=True):
         if a.episode.done:
             continue
         # The first of the new turns is the policy's own.

@@ -1,8 +1,8 @@
 """From turns to tokens and back: what a policy of the Hugging Face form reads and says.
 
-With a chat template, a prompt is the template's rendering of its turns as messages, and an observation is what the template
-puts between two assistant turns. Without one, each text is encoded with the tokenizer's special tokens and follows the
-tokens before it. Tokens once sampled are never decoded and encoded again.
+With a chat template, a prompt is the template's rendering of its turns as messages, and an observation is what the
+template puts between two assistant turns. Without one, each text is encoded with the tokenizer's special tokens and
+follows the tokens before it. Tokens once sampled are never decoded and encoded again.
 
 Templates that render a turn differently once another follows it (Qwen3's drops earlier thoughts) are replaced by TRL's
 prefix-preserving variant, where TRL has one; the policy folder keeps its own.
@@ -41,7 +41,7 @@ def messages(turns: Sequence[Any]) -> list[dict[str, str]]:
     return out
 
 
-class Transcript:
+class ChatCodec:
     """Encodes and decodes for one policy. `stops`: ids that end an action.
 
     `note`: what a reader should know of the template that is used; empty where it is the policy's own.
@@ -95,9 +95,9 @@ class Transcript:
         tail = full[len(full) - _common_end(full, other) :]
         if full == other or not tail or tail[0] not in self.stops:
             raise TrainerError(
-                "the policy's chat template renders a turn differently once another follows it, and no token that ends an "
-                "action stands behind it, so turns cannot be appended; give the policy a prefix-preserving template, set "
-                "trainer.options.chat=false, or recipe.max_turns=1"
+                "the policy's chat template renders a turn differently once another follows it, "
+                "and no token that ends an action stands behind it, so turns cannot be appended; "
+                "give the policy a prefix-preserving template, set trainer.options.chat=false, or recipe.max_turns=1"
             )
         return tail[1:] if ended else tail
 
@@ -117,8 +117,9 @@ class Transcript:
         """
         if isinstance(texts, str) or len(texts) < 2 or len(texts) % 2:
             raise TrainerError(
-                f"demonstration {index} has {'no' if isinstance(texts, str) else len(texts)} texts: {str(texts)[:120]!r}; "
-                "give (prompt, action, observation, action, ...), of even length, the last one an action"
+                f"demonstration {index} has {'no' if isinstance(texts, str) else len(texts)} texts: "
+                f"{str(texts)[:120]!r}; give (prompt, action, observation, action, ...), of even length, "
+                "the last one an action"
             )
         ids = self.prompt([Turn("user", texts[0])])
         loss = [False] * len(ids)
@@ -132,7 +133,8 @@ class Transcript:
         return ids, loss
 
     def _preserves(self) -> bool:
-        """Whether the template renders a finished action the same once the environment answers; False where it cannot."""
+        """Whether the template renders a finished action the same once the environment answers;
+        False where it cannot."""
         try:
             prefix = self._before()
             return self._render([*DUMMY, {"role": "user", "content": "?"}], True)[: len(prefix)] == prefix
@@ -155,8 +157,8 @@ class Transcript:
             )
         except Exception as e:  # templates raise jinja2's errors and their own
             raise TrainerError(
-                f"the policy's chat template cannot render {[m['role'] for m in said]}: {e}; set trainer.options.chat=false "
-                "or give the policy another template"
+                f"the policy's chat template cannot render {[m['role'] for m in said]}: {e}; "
+                "set trainer.options.chat=false or give the policy another template"
             ) from e
         return list(ids)
 
@@ -201,7 +203,7 @@ def check_policy_turns(folder: Path, options: TrlOptions, tools: bool = False) -
     try:
         if tools:
             return _check_tools(tokenizer)
-        transcript = Transcript(
+        transcript = ChatCodec(
             tokenizer, _declared_stops(folder, tokenizer), options.chat, options.chat_template_kwargs
         )
         transcript.check_turns()

@@ -1,4 +1,5 @@
-"""Policy folders of the Hugging Face form: whole weights (one file or shards) or peft adapters, with their tokenizer."""
+"""Policy folders of the Hugging Face form: whole weights (one file or shards) or peft adapters,
+with their tokenizer."""
 
 from __future__ import annotations
 
@@ -13,9 +14,8 @@ import torch
 from transformers.utils import logging
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.durable import write_trouble
+from evotrainer.records.durable import fsync, replace_folder, write_trouble
 from evotrainer.trainers.bases import base_of, is_adapter
-from evotrainer.trainers.embedded.folder import fsync, replace_folder
 from evotrainer.trainers.trl.options import TrlOptions
 
 logging.disable_progress_bar()  # a trial's log is a file; loading takes a moment
@@ -70,7 +70,8 @@ def load_model(
 ) -> Any:
     """The policy's model; adapters lie upon their base model (`trainers.bases`), or are merged into it.
 
-    `dtype`: `auto` for that of the base model's own files. `base`: in place of the one the folder names. TrainerError says what is wrong with the folder.
+    `dtype`: `auto` for that of the base model's own files. `base`: in place of the one the folder names. TrainerError
+    says what is wrong with the folder.
     """
     from transformers import AutoModelForCausalLM
 

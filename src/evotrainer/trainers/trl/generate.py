@@ -12,7 +12,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SampledTurn:
     """What the policy said in one turn."""
 
     ids: list[int]
@@ -77,10 +77,10 @@ class Recorder(LogitsProcessor):
 
 
 @torch.no_grad()
-def sample(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[Said]:
+def sample(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[SampledTurn]:
     """One turn for each prompt, in order; rows of similar length are sampled together, from torch's own generator."""
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    out: dict[int, Said] = {}
+    out: dict[int, SampledTurn] = {}
     before = model.generation_config
     # generate() fills what a GenerationConfig leaves open from the model's own, which may say anything.
     model.generation_config = how.config()
@@ -93,7 +93,7 @@ def sample(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[
     return [out[i] for i in range(len(prompts))]
 
 
-def _batch(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[Said]:
+def _batch(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[SampledTurn]:
     width = max(len(p) for p in prompts)
     ids = torch.full((len(prompts), width), how.pad)
     mask = torch.zeros_like(ids)
@@ -116,7 +116,7 @@ def _batch(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[
     for row, lps, ents in zip(tokens, logprobs, entropies, strict=True):
         end = next((i + 1 for i, t in enumerate(row) if t in stops), None)
         n = len(row) if end is None else end
-        out.append(Said(row[:n], lps[:n], ents[:n], end is not None))
+        out.append(SampledTurn(row[:n], lps[:n], ents[:n], end is not None))
     return out
 
 

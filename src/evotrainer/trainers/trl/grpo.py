@@ -1,60 +1,32 @@
 """TRL's GRPOTrainer with EvoTrainer's rounds: which tasks, which rollouts, what is stored, what the loss counts.
 
-TRL generates (or lends its model for it), computes old and reference log-probabilities, importance ratios, the loss and the
-update. EvoTrainer draws the tasks, lets the environment answer and score, composes rewards, filters groups, and computes
-advantages by the code that the embedded trainer uses; TRL gets them through `rollout_func`.
+TRL generates (or lends its model for it), computes old and reference log-probabilities, importance ratios, the loss and
+the update. EvoTrainer draws the tasks, lets the environment answer and score, composes rewards, filters groups, and
+computes advantages by the code that the embedded trainer uses; TRL gets them through `rollout_func`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
-from accelerate.utils import gather_object
-from datasets import Dataset
 from torch import Tensor
-from transformers import PrinterCallback, Trainer
-from trl import GRPOTrainer
-from trl.extras.profiling import profiling_context
-from trl.models import unwrap_model_for_generation
+from transformers import Trainer
 
-from evotrainer.errors import EvoTrainerError, TrainerError
-from evotrainer.records.rollout import Rollout
+from evotrainer.errors import TrainerError
 from evotrainer.trainers.base import RolloutSink
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.schedule import learning_rate, seed_of
-from evotrainer.trainers.trl.attempts import Attempt
-from evotrainer.trainers.trl.generate import Said, padded, sample
-from evotrainer.trainers.trl.session import Session
-from evotrainer.trainers.trl.tools import Logprob, Played, TrlWorld, blame, played_by_trl, read_back, rows_of
+from evotrainer.trainers.trl.attempt_sampler import REWARD, AttemptSampler, GrpoRow
+from evotrainer.trainers.trl.attempts import TrlAttempt
+from evotrainer.trainers.trl.generate import padded
+from evotrainer.trainers.trl.session import TrlSession
 
-REWARD = "evotrainer_reward"
-"""Column that carries the composed reward through TRL, for its logs."""
 BY_ROW = ("grpo", "dr_grpo")
 """TRL losses that divide by the number of rows, dropped ones included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One rollout of the batch."""
-
-    attempt: Attempt
-    rollout: Rollout
-    counted: bool
-    """False: filtered out, or lost to an infrastructure fault; in no loss and no normaliser."""
-    masked: bool
-    """True: a row without tokens (truncated, where the recipe leaves those out)."""
-
-    def fields(self) -> tuple[list[int], list[int], list[float], list[int]]:
-        """Prompt ids, completion ids up to the last token said, their log-probabilities, loss mask."""
-        a = self.attempt
-        end = max(i for i, b in enumerate(a.loss) if b) + 1
-        on = self.counted and not self.masked
-        return a.prompt, a.ids[:end], a.all_logprobs()[:end], [int(b and on) for b in a.loss[:end]]
 
 
 @dataclass(slots=True)
@@ -71,162 +43,24 @@ class Seen:
     logged: dict[str, float] = field(default_factory=dict)
 
 
-def recorded_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
-    """The reward that EvoTrainer composed; None for a fault."""
-    return list(columns.get(REWARD) or [0.0] * len(completions))
-
-
-class Grpo(GRPOTrainer):
-    """One training. `session` changes with every round and is checkpointed; `sink` and `on_step` are called by rank 0."""
+class Grpo(AttemptSampler):
+    """One training. `session` changes with every round and is checkpointed;
+    `sink` and `on_step` are called by rank 0."""
 
     def __init__(
         self,
-        session: Session,
+        session: TrlSession,
         sink: RolloutSink,
         on_step: Callable[[dict[str, float]], None],
         **kwargs: Any,
     ) -> None:
-        self.session, self.sink, self.on_step = session, sink, on_step
+        self.sink, self.on_step = sink, on_step
         self.groups: list[Group] = []
-        self.rows: list[Row] = []
         self.row_scale = 1.0
         self.seen = Seen()
         self.pending = False
         self.logps: Tensor | None = None
-        self.played: Played | None = None
-        self.played_world = world = played_by_trl(session.world)
-        rows = session.recipe.prompts_per_step
-        super().__init__(
-            train_dataset=Dataset.from_dict({"prompt": [""] * rows}),  # tasks are drawn by the session
-            rollout_func=None if world else self._rows_as_rollouts,
-            reward_funcs=[recorded_reward, *(world.reward_functions.values() if world else ())],
-            environment_factory=world.environment_factory if world else None,
-            **kwargs,
-        )
-        self.remove_callback(PrinterCallback)
-        self.tool_loop: dict[str, Any] = {}
-        if world:
-            self._put_the_tool_loop_aside()
-
-    def _put_the_tool_loop_aside(self) -> None:
-        """TRL plays the user's environment when attempts are sampled, and not again when they become a batch."""
-        names = ("tools", "environment_factories", "rollout_func", "environments", "reward_funcs", "reward_func_names",
-                 "reward_processing_classes", "reward_weights")  # fmt: skip
-        self.tool_loop = {k: getattr(self, k) for k in names}
-        # No loss follows upon it: reference and old log-probabilities are not wanted.
-        self.tool_loop |= {"beta": 0.0, "num_iterations": 1, "vllm_importance_sampling_correction": False}
-        self.tools, self.environment_factories, self.rollout_func = [], None, self._rows_as_rollouts
-        for k in ("reward_funcs", "reward_func_names", "reward_processing_classes", "reward_weights"):
-            setattr(self, k, getattr(self, k)[:1])
-
-    # -- sampling ---------------------------------------------------------------------------------------------------
-
-    def say(self, contexts: Sequence[Sequence[int]], room: int = 1 << 30) -> list[Said]:
-        """One turn of the policy in training for each context; `room`: tokens that the longest of them leaves."""
-        if self.use_vllm:
-            return self._vllm(contexts)
-        with (
-            unwrap_model_for_generation(
-                self.model_wrapped,
-                self.accelerator,
-                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,  # type: ignore[arg-type]
-            ) as model,
-            self.accelerator.autocast(),
-        ):
-            training = model.training
-            model.eval()
-            try:
-                how = self.session.sampling
-                return sample(model, contexts, replace(how, max_tokens=min(how.max_tokens, room)))
-            finally:
-                model.train(training)
-
-    def _vllm(self, contexts: Sequence[Sequence[int]]) -> list[Said]:
-        if self.state.global_step != self._last_loaded_step:
-            self.vllm_generation.sync_weights()
-            self._last_loaded_step = self.state.global_step
-        _, ids, logprobs, _ = self.vllm_generation.generate(
-            prompts=[list(c) for c in contexts],
-            images=None,
-            num_generations=1,
-            profiler=profiling_context(self, "vLLM.generate"),
-        )
-        return [
-            Said(list(i), [math.nan if x[0] is None else x[0] for x in lp], [], bool(i) and i[-1] in self.eos_token_ids)
-            for i, lp in zip(ids, logprobs, strict=True)
-        ]
-
-    def attempts(self, plan: Sequence[tuple[Any, range]]) -> list[Attempt]:
-        """Attempts of this process's share of a plan."""
-        if not plan:
-            return []
-        world = self.played_world
-        return self.session.attempts(self.say, plan) if world is None else self.play(plan, world)
-
-    def play(self, plan: Sequence[tuple[Any, Sequence[int]]], world: TrlWorld) -> list[Attempt]:
-        """The same, by TRL's tool loop in the user's environment."""
-        names = [*world.reward_functions, *(["reward"] if hasattr(world.environment_factory, "get_reward") else [])]
-        self.played = Played()
-        try:
-            with self._set(**self.tool_loop):
-                super()._generate_and_score_completions(rows_of(plan))
-        except EvoTrainerError:
-            raise
-        except Exception as e:
-            raise blame(e, world) from e
-        played, self.played = self.played, None
-        self.session.clock.mark("sample")
-        return read_back(played, plan, world, names, self.session.sampling.stops)
-
-    def _generate(self, prompts: Any) -> Any:
-        sampled = super()._generate(prompts)
-        if self.played is not None:
-            self.played.prompts, self.played.sampled = list(prompts), sampled
-        return sampled
-
-    def _generate_single_turn(
-        self, prompt_ids: Any, images: Any, multimodal_fields: Any, num_generations: int, has_tool_images: bool = False
-    ) -> Any:
-        if images is not None or multimodal_fields:
-            raise TrainerError("the trl trainer is for text only; give prompts and tools without images")
-        room = self.session.context - max(len(p) for p in prompt_ids)
-        if room < 1:
-            raise TrainerError(
-                f"a prompt of {self.session.context - room} tokens fills the policy's context; shorten the prompts"
-            )
-        said = self.say(prompt_ids, room)
-        ids = [s.ids for s in said]
-        return ids, [
-            [Logprob.of(lp, e) for lp, e in zip(s.logprobs, s.entropies, strict=True)] if s.entropies else s.logprobs
-            for s in said
-        ]
-
-    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        if self.played is not None:
-            at = self.accelerator.process_index * len(prompts)
-            self.played.rewards = rewards[at : at + len(prompts), 1:].tolist()
-        return rewards
-
-    def sample_plan(self, plan: Sequence[tuple[Any, range]]) -> list[Attempt]:
-        """Scored attempts for the whole plan, in order, on every process; each samples and scores its share."""
-        n, i = self.accelerator.num_processes, self.accelerator.process_index
-        if n == 1:
-            return self.attempts(plan)
-        each = -(-len(plan) // n)
-        mine: list[tuple[str, Any]]
-        try:
-            mine = [("attempt", replace(a, task=None)) for a in self.attempts(plan[i * each : (i + 1) * each])]
-        except EvoTrainerError as e:  # the others wait for this process: they must hear of it
-            mine = [("error", e)]
-        everything = gather_object(mine)
-        for kind, value in everything:
-            if kind == "error":
-                raise value
-        out = [value for _, value in everything]
-        for a, task in zip(out, (task for task, ks in plan for _ in ks), strict=True):
-            a.task = task
-        return out
+        super().__init__(session, **kwargs)
 
     # -- a round ----------------------------------------------------------------------------------------------------
 
@@ -256,7 +90,7 @@ class Grpo(GRPOTrainer):
         wanted = s.recipe.prompts_per_step
         chosen = sorted(self.groups, key=lambda g: not g.kept)[:wanted]
         rows = [
-            Row(cast("Attempt", a), r, r.advantage is not None, s.recipe.mask_truncated and a.finish == "length")
+            GrpoRow(cast("TrlAttempt", a), r, r.advantage is not None, s.recipe.mask_truncated and a.finish == "length")
             for g in chosen
             for a, r in zip(g.attempts, g.rollouts, strict=True)
         ]
@@ -265,12 +99,6 @@ class Grpo(GRPOTrainer):
         share = len(rows) // processes
         self.rows = rows[rank * share : (rank + 1) * share]
         self.seen, self.pending = Seen(), True
-
-    def _rows_as_rollouts(self, prompts: Any, trainer: Any) -> dict[str, Any]:
-        """TRL's `rollout_func`: the rows of this process, sampled and scored already."""
-        fields = [r.fields() for r in self.rows]
-        names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
-        return {name: [f[i] for f in fields] for i, name in enumerate(names)}
 
     @torch.no_grad()
     def _importance(self, out: dict[str, Any], cap: float) -> None:
@@ -338,18 +166,6 @@ class Grpo(GRPOTrainer):
             logits[:, :-1].float().flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum"
         )
         return nll * n / total if rows[i::n] else nll * 0.0
-
-    @contextlib.contextmanager
-    def _set(self, **values: Any) -> Iterator[None]:
-        """Attributes with other values for a while."""
-        before = {k: getattr(self, k) for k in values}
-        for k, v in values.items():
-            setattr(self, k, v)
-        try:
-            yield
-        finally:
-            for k, v in before.items():
-                setattr(self, k, v)
 
     # -- schedule, logs, checkpoints --------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ LOSS: dict[str, dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class TrlFactor:
     """Where a factor goes: GRPOConfig fields, or EvoTrainer's own code around the trainer."""
 
     fields: tuple[str, ...]
@@ -30,50 +30,50 @@ class Mapped:
     how: str
 
 
-MAPPING: dict[str, Mapped] = {
-    "loss": Mapped(
+MAPPING: dict[str, TrlFactor] = {
+    "loss": TrlFactor(
         ("loss_type", "importance_sampling_level"),
         "same names; gspo is `grpo` with sequence-level importance sampling. `bnpo` normalises within a micro-batch",
     ),
-    "clip": Mapped(("epsilon", "epsilon_high"), "low and high; for cispo the cap is 1 + high"),
-    "kl_beta": Mapped(("beta", "use_bias_correction_kl"), "against the start policy, k3 times the ratio"),
-    "reward_scaling": Mapped(
+    "clip": TrlFactor(("epsilon", "epsilon_high"), "low and high; for cispo the cap is 1 + high"),
+    "kl_beta": TrlFactor(("beta", "use_bias_correction_kl"), "against the start policy, k3 times the ratio"),
+    "reward_scaling": TrlFactor(
         ("scale_rewards",),
         "advantages are computed before TRL sees the batch, over the kept groups; TRL's are the same",
     ),
-    "lr": Mapped(("learning_rate",), "AdamW, betas 0.9 and 0.95"),
-    "schedule": Mapped(
+    "lr": TrlFactor(("learning_rate",), "AdamW, betas 0.9 and 0.95"),
+    "schedule": TrlFactor(
         (), "by EvoTrainer, per step: linear warm-up from 1/warmup, then constant, linear or cosine to 0"
     ),
-    "weight_decay": Mapped(("weight_decay",), "not on norms and biases"),
-    "grad_clip": Mapped(("max_grad_norm",), "a gradient that is not finite ends the training"),
-    "steps": Mapped(("max_steps",), "times updates_per_step"),
-    "prompts_per_step": Mapped(
+    "weight_decay": TrlFactor(("weight_decay",), "not on norms and biases"),
+    "grad_clip": TrlFactor(("max_grad_norm",), "a gradient that is not finite ends the training"),
+    "steps": TrlFactor(("max_steps",), "times updates_per_step"),
+    "prompts_per_step": TrlFactor(
         ("per_device_train_batch_size", "gradient_accumulation_steps"),
         "prompts x group_size rollouts over the processes, in micro-batches; must divide by the number of processes",
     ),
-    "group_size": Mapped(("num_generations",), "rollouts per prompt"),
-    "updates_per_step": Mapped(("num_iterations",), "passes over each step's rollouts"),
-    "temperature": Mapped(("temperature",), ""),
-    "top_p": Mapped(("top_p",), "log-probabilities are those before the cut"),
-    "max_tokens": Mapped(("max_completion_length",), "per turn; GRPOConfig's is max_tokens x max_turns"),
-    "max_turns": Mapped(
+    "group_size": TrlFactor(("num_generations",), "rollouts per prompt"),
+    "updates_per_step": TrlFactor(("num_iterations",), "passes over each step's rollouts"),
+    "temperature": TrlFactor(("temperature",), ""),
+    "top_p": TrlFactor(("top_p",), "log-probabilities are those before the cut"),
+    "max_tokens": TrlFactor(("max_completion_length",), "per turn; GRPOConfig's is max_tokens x max_turns"),
+    "max_turns": TrlFactor(
         ("max_tool_calling_iterations",), "turns of the environment; tool calls of a TRL class: max_turns - 1"
     ),
-    "rewards": Mapped(("reward_weights",), "the environment's components, weighted by EvoTrainer into one reward"),
-    "length": Mapped((), "by EvoTrainer, in the reward"),
-    "repetition_penalty": Mapped((), "by EvoTrainer, in the reward (GRPOConfig's is a sampling rule, left at 1)"),
-    "group_filter": Mapped((), "by EvoTrainer: dropped groups leave loss and normalisers"),
-    "resample": Mapped((), "by EvoTrainer: further sampling rounds"),
-    "curriculum": Mapped((), "by EvoTrainer: which tasks a step draws"),
-    "sft_anchor": Mapped((), "by EvoTrainer: loss on demonstrations, added once per update"),
-    "entropy_bonus": Mapped(("entropy_coef",), "mean over the tokens of a micro-batch"),
-    "is_cap": Mapped(
+    "rewards": TrlFactor(("reward_weights",), "the environment's components, weighted by EvoTrainer into one reward"),
+    "length": TrlFactor((), "by EvoTrainer, in the reward"),
+    "repetition_penalty": TrlFactor((), "by EvoTrainer, in the reward (GRPOConfig's is a sampling rule, left at 1)"),
+    "group_filter": TrlFactor((), "by EvoTrainer: dropped groups leave loss and normalisers"),
+    "resample": TrlFactor((), "by EvoTrainer: further sampling rounds"),
+    "curriculum": TrlFactor((), "by EvoTrainer: which tasks a step draws"),
+    "sft_anchor": TrlFactor((), "by EvoTrainer: loss on demonstrations, added once per update"),
+    "entropy_bonus": TrlFactor(("entropy_coef",), "mean over the tokens of a micro-batch"),
+    "is_cap": TrlFactor(
         ("vllm_importance_sampling_correction", "vllm_importance_sampling_mode", "vllm_importance_sampling_clip_max"),
         "token_truncate; without vLLM EvoTrainer computes the same ratio from the sampler's log-probabilities",
     ),
-    "mask_truncated": Mapped((), "by EvoTrainer: their tokens leave the loss, the rollouts stay in the normaliser"),
-    "knobs": Mapped((), "given to the environment"),
+    "mask_truncated": TrlFactor((), "by EvoTrainer: their tokens leave the loss, the rollouts stay in the normaliser"),
+    "knobs": TrlFactor((), "given to the environment"),
 }
 """Factor -> where it goes."""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Frozen, explain
+from evotrainer.records.frozen import Frozen, explain
 
 
 class Lora(Frozen):
@@ -20,7 +20,7 @@ class Lora(Frozen):
     """Scale of the update is alpha / r; None: 2 r."""
     dropout: float = Field(0.0, ge=0, lt=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    """Names of the modules that get an adapter. The LM head cannot have one (TRL computes log-probabilities from it)."""
+    """Names of the modules that get an adapter; never the LM head, from which TRL computes log-probabilities."""
 
 
 class TrlOptions(Frozen):

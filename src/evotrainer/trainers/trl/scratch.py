@@ -1,7 +1,7 @@
 """A small policy of the Hugging Face form from scratch: Qwen3's architecture, a byte-level tokenizer, a chat template.
 
-What `policy.base = "warm-start"` means with the trl trainer: the whole loop runs offline, on a laptop, through the same code
-that trains a downloaded model.
+What `policy.base = "warm-start"` means with the trl trainer: the whole loop runs offline, on a laptop, through the same
+code that trains a downloaded model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from evotrainer.errors import TrainerError
 from evotrainer.trainers.clock import cpu_now
-from evotrainer.trainers.trl.chat import Transcript
+from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.folder import context_of, load_model, load_tokenizer, save_folder, stop_ids
 from evotrainer.trainers.trl.generate import padded
 
@@ -53,7 +53,8 @@ RESPONSE: dict[str, Any] = {
 
 
 def make_tokenizer(texts: Sequence[str], words: Sequence[str], context: int) -> Any:
-    """A byte-level BPE tokenizer whose merges are counted on `texts`; `words` are tokens of their own. Lossless on any text."""
+    """A byte-level BPE tokenizer whose merges are counted on `texts`; `words` are tokens of their own.
+    Lossless on any text."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -135,7 +136,7 @@ def warm_start(
         model = make_model(tokenizer, shape, seed)
     else:
         tokenizer, model = load_tokenizer(start), load_model(start, torch.float32)
-    transcript = Transcript(tokenizer, stop_ids(model, tokenizer), chat if isinstance(chat, bool) else "auto")
+    transcript = ChatCodec(tokenizer, stop_ids(model, tokenizer), chat if isinstance(chat, bool) else "auto")
     rows = [transcript.demonstration(i, d) for i, d in enumerate(demos)]
     longest = max(len(ids) for ids, _ in rows)
     if longest > context_of(model):

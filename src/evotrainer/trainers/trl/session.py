@@ -12,19 +12,18 @@ from typing import Any
 import torch
 
 from evotrainer.errors import StoreError, TrainerError
-from evotrainer.records.durable import write_trouble
+from evotrainer.records.durable import fsync, recover_folder, replace_folder, write_trouble
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.advantages import FilterState
-from evotrainer.trainers.base import TrainRequest, World
-from evotrainer.trainers.clock import Clock
+from evotrainer.trainers.base import TrainerEnvironment, TrainRequest
+from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.curve import curve_entry
-from evotrainer.trainers.embedded.folder import fsync, recover_folder, replace_folder
 from evotrainer.trainers.groups import Group
 from evotrainer.trainers.rollouts import Provenance, environment_facts
 from evotrainer.trainers.schedule import learning_rate
-from evotrainer.trainers.trl.attempts import Attempt, Sampler, run_attempts
-from evotrainer.trainers.trl.chat import Transcript
+from evotrainer.trainers.trl.attempts import Sampler, TrlAttempt, run_attempts
+from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.generate import Sampling
 
 CHECKPOINT, WRITING, STATE = "checkpoint", ".trl", "evotrainer.pt"
@@ -34,7 +33,7 @@ ANCHOR_BATCH = 32
 
 
 @dataclass(slots=True)
-class Anchor:
+class TrlSftDemonstrations:
     """Demonstrations for the SFT loss, drawn with a seeded generator: (ids, loss mask)."""
 
     rows: list[tuple[list[int], list[bool]]]
@@ -45,7 +44,7 @@ class Anchor:
 
 
 @dataclass(slots=True)
-class Session:
+class TrlSession:
     """`save` and `restore` keep what changes."""
 
     request: TrainRequest
@@ -53,14 +52,14 @@ class Session:
     """Identifies request, start policy and options: a checkpoint of another is refused."""
     config: dict[str, Any]
     """GRPOConfig fields."""
-    world: World
+    environment: TrainerEnvironment
     tasks: Sequence[Any]
-    transcript: Transcript
+    transcript: ChatCodec
     sampling: Sampling
     context: int
     stream: TaskStream
-    clock: Clock
-    anchor: Anchor | None
+    clock: PhaseTimer
+    anchor: TrlSftDemonstrations | None
     keep_tokens: bool = True
     filter: FilterState = field(default_factory=FilterState)
     curve: list[dict[str, float]] = field(default_factory=list)
@@ -71,10 +70,10 @@ class Session:
     def recipe(self) -> Recipe:
         return self.request.recipe
 
-    def attempts(self, sampler: Sampler, plan: Sequence[tuple[Any, range]]) -> list[Attempt]:
+    def attempts(self, sampler: Sampler, plan: Sequence[tuple[Any, range]]) -> list[TrlAttempt]:
         r = self.recipe
         return run_attempts(
-            self.world,
+            self.environment,
             sampler,
             self.transcript,
             plan,
@@ -86,13 +85,13 @@ class Session:
         )
 
     def provenance(self, step: int) -> Provenance:
-        env_hash, tier = environment_facts(self.world.describe())
+        env_hash, tier = environment_facts(self.environment.describe())
         return Provenance(
             identity=self.request.identity,
             split="train",
             step=step,
             version=step - 1,
-            knobs=self.recipe.knobs,
+            env_knobs=self.recipe.knobs,
             env_hash=env_hash,
             sandbox_tier=tier,
             keep_tokens=self.keep_tokens,

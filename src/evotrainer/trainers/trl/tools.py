@@ -12,12 +12,12 @@ from typing import Any, Protocol, cast
 
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
-from evotrainer.trainers.base import World
-from evotrainer.trainers.trl.attempts import Attempt, Ended
+from evotrainer.trainers.base import TrainerEnvironment
+from evotrainer.trainers.trl.attempts import EndedEpisode, TrlAttempt
 
 
 class TrlWorld(Protocol):
-    """A world that TRL plays; `envs.trl_env.TrlEnv` fits."""
+    """A environment that TRL plays; `envs.trl_env.TrlEnv` fits."""
 
     name: str
     environment_factory: type | None
@@ -28,10 +28,10 @@ class TrlWorld(Protocol):
     files: Sequence[Path]
 
 
-def played_by_trl(world: World | Any) -> TrlWorld | None:
-    """The world, where it is one that TRL plays."""
-    fits = hasattr(world, "environment_factory") and hasattr(world, "reward_functions")
-    return cast("TrlWorld", world) if fits else None
+def played_by_trl(environment: TrainerEnvironment | Any) -> TrlWorld | None:
+    """The environment, where it is one that TRL plays."""
+    fits = hasattr(environment, "environment_factory") and hasattr(environment, "reward_functions")
+    return cast("TrlWorld", environment) if fits else None
 
 
 class Logprob(float):
@@ -47,7 +47,7 @@ class Logprob(float):
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class GradedEpisode:
     """What `trainers.records.rollout` reads of a score."""
 
     components: Mapping[str, float | None]
@@ -81,10 +81,10 @@ def rows_of(plan: Sequence[tuple[Any, Sequence[int]]]) -> list[dict[str, Any]]:
 def read_back(
     played: Played,
     plan: Sequence[tuple[Any, Sequence[int]]],
-    world: TrlWorld,
+    environment: TrlWorld,
     names: Sequence[str],
     stops: Sequence[int],
-) -> list[Attempt]:
+) -> list[TrlAttempt]:
     """Attempts of one batch, in the order of its rows. `names`: components by column of the rewards."""
     prompt_ids, ids, masks, said, logprobs = played.sampled[:5]
     out = []
@@ -93,10 +93,10 @@ def read_back(
         own = [lp for lp, b in zip(logprobs[i], loss, strict=True) if b]
         completion = said[i] if isinstance(said[i], list) else [{"role": "assistant", "content": said[i]}]
         finish = _finish(completion, [t for t, b in zip(ids[i], loss, strict=True) if b], stops)
-        a = Attempt(
+        a = TrlAttempt(
             task=task,
             k=k,
-            episode=Ended((*_turns(played.prompts[i]), *_turns(completion)), finish),
+            episode=EndedEpisode((*_turns(played.prompts[i]), *_turns(completion)), finish),
             prompt=list(prompt_ids[i]),
             ids=list(ids[i]),
             loss=loss,
@@ -105,9 +105,9 @@ def read_back(
             finish=finish,
         )
         values = {n: None if math.isnan(v) else v for n, v in zip(names, played.rewards[i], strict=True)}
-        true = values.get(world.truth)
-        outcome: Outcome = "unknown" if true is None else "correct" if true >= world.correct_at else "incorrect"
-        a.score = Graded(values, outcome)
+        true = values.get(environment.truth)
+        outcome: Outcome = "unknown" if true is None else "correct" if true >= environment.correct_at else "incorrect"
+        a.score = GradedEpisode(values, outcome)
         out.append(a)
     return out
 
@@ -145,13 +145,13 @@ def _following(messages: Sequence[Mapping[str, Any]], i: int) -> list[Mapping[st
     return out
 
 
-def blame(e: Exception, world: TrlWorld) -> Exception:
+def blame(e: Exception, environment: TrlWorld) -> Exception:
     """The error of the user's own class or function, as such; any other as it is."""
-    own = {str(f.resolve()) for f in world.files}
+    own = {str(f.resolve()) for f in environment.files}
     last = [f for f in traceback.extract_tb(e.__traceback__) if str(Path(f.filename).resolve()) in own]
     if not last:
         return e
     return TaskSetError(
-        f"environment {world.name}: {Path(last[-1].filename).name}, line {last[-1].lineno}, {last[-1].name}: "
+        f"environment {environment.name}: {Path(last[-1].filename).name}, line {last[-1].lineno}, {last[-1].name}: "
         f"{type(e).__name__}: {e}; correct it"
     )

@@ -8,8 +8,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,17 @@ import torch
 
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.output import print
-from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.weights import weights_sha256
-from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainRequest, TrainResult, World
+from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.bases import is_adapter, note_base
-from evotrainer.trainers.clock import Clock
+from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.rollouts import evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
-from evotrainer.trainers.trl.attempts import Attempt, run_attempts
-from evotrainer.trainers.trl.chat import Transcript
+from evotrainer.trainers.trl.attempts import TrlAttempt, run_attempts
+from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.folder import (
     context_of,
     device_of,
@@ -38,10 +36,11 @@ from evotrainer.trainers.trl.folder import (
     save_folder,
     stop_ids,
 )
-from evotrainer.trainers.trl.generate import Sampling, sample
+from evotrainer.trainers.trl.generate import sample
 from evotrainer.trainers.trl.mapping import check, config_fields
 from evotrainer.trainers.trl.options import TrlOptions, parse
-from evotrainer.trainers.trl.session import ANCHOR_DEMOS, WRITING, Anchor, Session
+from evotrainer.trainers.trl.session import ANCHOR_DEMOS, WRITING, TrlSession, TrlSftDemonstrations
+from evotrainer.trainers.trl.setup import bookkeeping, join_group, lora_config, process_zero_first, resume, sampling
 from evotrainer.trainers.trl.tools import played_by_trl
 
 POLICY = "policy"
@@ -50,8 +49,9 @@ POLICY = "policy"
 class TrlTrainer:
     """Trainer of causal language models through TRL's GRPOTrainer; `options`: see `TrlOptions`.
 
-    In a process of a torch.distributed group (torchrun, Ray Train) `train` is data parallel: every process calls it with
-    the same request and its own world; process 0 alone calls `sink` and `on_step` and writes checkpoints and policy.
+    In a process of a torch.distributed group (torchrun, Ray Train) `train` is data parallel: every process calls it
+    with the same request and its own environment; process 0 alone calls `sink` and `on_step` and writes checkpoints and
+    policy.
     """
 
     name = "trl"
@@ -73,13 +73,14 @@ class TrlTrainer:
     def train(
         self,
         request: TrainRequest,
-        world: World,
+        environment: TrainerEnvironment,
         sink: RolloutSink,
         on_step: Callable[[dict[str, float]], None],
     ) -> TrainResult:
         """Train `recipe.steps` steps, or the rest of them where `work_dir` holds a checkpoint of this request.
 
-        TrainerError, ConfigError or the world's own errors; nothing is written but checkpoints and, at the end, the policy.
+        TrainerError, ConfigError or the environment's own errors;
+        nothing is written but checkpoints and, at the end, the policy.
         """
         from trl import GRPOConfig
 
@@ -87,22 +88,22 @@ class TrlTrainer:
 
         self._loaded = None
         recipe, options = request.recipe, self.options
-        check_components(recipe, world.components)
+        check_components(recipe, environment.components)
         check(recipe, options)
         processes = join_group()
-        if played_by_trl(world) and recipe.resample and processes > 1:
+        if played_by_trl(environment) and recipe.resample and processes > 1:
             raise ConfigError("trainer trl: resample: TRL's tool loop needs equal shares in all processes; set it to 0")
         device = device_of(options)
         dtype = forward_dtype(options, device)
         fields = config_fields(recipe, options, processes, device.type == "cuda")
-        args = GRPOConfig(**fields, **self._bookkeeping(request, device, dtype))
+        args = GRPOConfig(**fields, **bookkeeping(options, request, device, dtype))
         if args.world_size != processes or str(args.distributed_state.distributed_type).endswith(("FSDP", "DEEPSPEED")):
             raise ConfigError("the trl trainer is data parallel only; launch it without FSDP and DeepSpeed")
         args._n_gpu = min(1, args.n_gpu)  # one GPU a process: TRL refuses nn.DataParallel
         tokenizer = load_tokenizer(request.policy_dir, options)
         adapters = options.lora is not None
         model = load_model(request.policy_dir, dtype if adapters else torch.float32, options, merge=True)
-        session = self._session(request, world, tokenizer, model, fields)
+        session = self._session(request, environment, tokenizer, model, fields)
         checkpoint = resume(session, args.process_index, args)
         if session.step < recipe.steps:
             if recipe.kl_beta > 0 and not adapters and is_adapter(request.policy_dir):
@@ -114,7 +115,7 @@ class TrlTrainer:
                 model=model,
                 args=args,
                 processing_class=tokenizer,
-                peft_config=self._lora(),
+                peft_config=lora_config(options),
             )
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             model = trainer.accelerator.unwrap_model(trainer.model)
@@ -137,93 +138,54 @@ class TrlTrainer:
                 save_folder(folder, [model.save_pretrained])
         return str(folder)
 
-    def _bookkeeping(self, request: TrainRequest, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-        """GRPOConfig fields that neither recipe nor user decides."""
-        o = self.options
-        again = device.type == "cuda" if o.gradient_checkpointing == "auto" else o.gradient_checkpointing
-        return {
-            "output_dir": str(request.work_dir / WRITING),
-            "use_cpu": device.type == "cpu",
-            "bf16": dtype is torch.bfloat16,
-            "gradient_checkpointing": again,
-            "seed": seed_of(request.identity.seed, "trl") % 2**32,
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": [],
-            "disable_tqdm": True,
-            "lr_scheduler_type": "constant",
-        }
-
     def _session(
         self,
         request: TrainRequest,
-        world: World,
+        environment: TrainerEnvironment,
         tokenizer: Any,
         model: Any,
         fields: dict[str, Any],
         tasks: Sequence[Any] | None = None,
         greedy: bool = False,
-    ) -> Session:
+    ) -> TrlSession:
         recipe, i = request.recipe, request.identity
         stops = stop_ids(model, tokenizer)
-        transcript = self._transcript(tokenizer, stops, recipe.max_turns if played_by_trl(world) is None else 1)
-        tasks = list(world.tasks("train")) if tasks is None else tasks
+        transcript = self._transcript(tokenizer, stops, recipe.max_turns if played_by_trl(environment) is None else 1)
+        tasks = list(environment.tasks("train")) if tasks is None else tasks
         anchor = None
         if recipe.sft_anchor > 0:
-            demos = world.demonstrations(ANCHOR_DEMOS, i.seed)
+            demos = environment.demonstrations(ANCHOR_DEMOS, i.seed)
             check(recipe, self.options, demonstrations=bool(demos))
             rows = [transcript.demonstration(n, d) for n, d in enumerate(demos)]
-            anchor = Anchor(rows, random.Random(seed_of(i.seed, "anchor")))
+            anchor = TrlSftDemonstrations(rows, random.Random(seed_of(i.seed, "anchor")))
         settings = hashlib.sha256(json.dumps(self.options.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-        return Session(
+        return TrlSession(
             request=request,
             key="/".join(
                 [i.run, i.branch, str(i.seed), recipe.hash, self.policy_sha256(request.policy_dir), settings[:16]]
             ),
             config=fields,
-            world=world,
+            environment=environment,
             tasks=tasks,
             transcript=transcript,
-            sampling=self._sampling(recipe, stops, tokenizer, greedy),
+            sampling=sampling(self.options, recipe, stops, tokenizer, greedy),
             context=context_of(model),
             stream=TaskStream(tasks, recipe.curriculum, seed_of(i.seed, "tasks")),
-            clock=Clock(),
+            clock=PhaseTimer(),
             anchor=anchor,
             keep_tokens=self.options.keep_tokens,
         )
 
-    def _transcript(self, tokenizer: Any, stops: tuple[int, ...], max_turns: int) -> Transcript:
-        """TrainerError where the template cannot carry so many turns; another template than the policy's is told once."""
-        transcript = Transcript(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
+    def _transcript(self, tokenizer: Any, stops: tuple[int, ...], max_turns: int) -> ChatCodec:
+        """TrainerError where the template cannot carry so many turns;
+        another template than the policy's is told once."""
+        transcript = ChatCodec(tokenizer, stops, self.options.chat, self.options.chat_template_kwargs)
         if max_turns > 1:
             transcript.check_turns()
             if transcript.note and not self._told:
                 self._told = True
                 print(f"note: {transcript.note}", flush=True)  # a trial's log
         return transcript
-
-    def _sampling(self, recipe: Recipe, stops: tuple[int, ...], tokenizer: Any, greedy: bool = False) -> Sampling:
-        return Sampling(
-            max_tokens=recipe.max_tokens,
-            temperature=recipe.temperature,
-            top_p=recipe.top_p,
-            greedy=greedy,
-            stops=stops,
-            pad=tokenizer.pad_token_id,
-            batch=self.options.sample_batch,
-            extra=self.options.config.get("generation_kwargs", {}),
-        )
-
-    def _lora(self) -> Any:
-        """peft's configuration, None where all weights are trained."""
-        if (o := self.options.lora) is None:
-            return None
-        from peft import LoraConfig
-
-        targets = o.targets if o.targets == "all-linear" else list(o.targets)
-        return LoraConfig(
-            task_type="CAUSAL_LM", r=o.r, lora_alpha=o.alpha or 2 * o.r, lora_dropout=o.dropout, target_modules=targets
-        )
 
     def _save(self, model: Any, tokenizer: Any, request: TrainRequest) -> None:
         """The policy folder; with adapters, the base model's config.json beside them and a note of what that is."""
@@ -236,27 +198,31 @@ class TrlTrainer:
 
     # -- evaluation -------------------------------------------------------------------------------------------------
 
-    def evaluate(self, request: EvalRequest, world: World, sink: RolloutSink) -> list[list[Rollout]]:
+    def evaluate(self, request: EvalRequest, environment: TrainerEnvironment, sink: RolloutSink) -> list[list[Rollout]]:
         """Groups in task order; the seed, not the branch, decides the random numbers."""
-        tasks, where = to_evaluate(request, world, keep_tokens=self.options.keep_tokens)
+        tasks, where = to_evaluate(request, environment, keep_tokens=self.options.keep_tokens)
         if not tasks:
             return []
         torch.manual_seed(seed_of(request.identity.seed, request.split, "evaluation"))
         plan = [(t, range(request.attempts)) for t in tasks]
-        attempts = self._play if played_by_trl(world) else self._attempts
-        groups = evaluated(attempts(request, world, plan, where.knobs), where, request)
+        attempts = self._play if played_by_trl(environment) else self._attempts
+        groups = evaluated(attempts(request, environment, plan, where.env_knobs), where, request)
         sink(groups)
         return groups
 
     def _attempts(
-        self, request: EvalRequest, world: World, plan: Sequence[tuple[Any, range]], knobs: Mapping[str, Any]
-    ) -> list[Attempt]:
+        self,
+        request: EvalRequest,
+        environment: TrainerEnvironment,
+        plan: Sequence[tuple[Any, range]],
+        knobs: Mapping[str, Any],
+    ) -> list[TrlAttempt]:
         recipe = request.recipe
         tokenizer, model = self._policy(Path(request.policy_dir))
         stops = stop_ids(model, tokenizer)
-        how = self._sampling(recipe, stops, tokenizer, request.greedy)
+        how = sampling(self.options, recipe, stops, tokenizer, request.greedy)
         return run_attempts(
-            world,
+            environment,
             lambda contexts: sample(model, contexts, how),
             self._transcript(tokenizer, stops, recipe.max_turns),
             plan,
@@ -269,8 +235,12 @@ class TrlTrainer:
         )
 
     def _play(
-        self, request: EvalRequest, world: World, plan: Sequence[tuple[Any, range]], knobs: Mapping[str, Any]
-    ) -> list[Attempt]:
+        self,
+        request: EvalRequest,
+        environment: TrainerEnvironment,
+        plan: Sequence[tuple[Any, range]],
+        knobs: Mapping[str, Any],
+    ) -> list[TrlAttempt]:
         """By the loop that plays them in training: a GRPOTrainer that does not train."""
         from trl import GRPOConfig
 
@@ -285,11 +255,11 @@ class TrlTrainer:
             fields = config_fields(sampled, plain, 1, device.type == "cuda") | {
                 "num_generations_eval": request.attempts
             }
-            args = GRPOConfig(**fields, **self._bookkeeping(asked, device, forward_dtype(self.options, device)))
+            args = GRPOConfig(**fields, **bookkeeping(self.options, asked, device, forward_dtype(self.options, device)))
             args._n_gpu = min(1, args.n_gpu)
             tokenizer, model = self._policy(asked.policy_dir)
             tasks = [task for task, _ in plan]
-            session = self._session(asked, world, tokenizer, model, fields, tasks, request.greedy)
+            session = self._session(asked, environment, tokenizer, model, fields, tasks, request.greedy)
             player = Grpo(session, lambda _: None, lambda _: None, model=model, args=args, processing_class=tokenizer)
             model.eval()
             torch.manual_seed(seed_of(request.identity.seed, request.split, "evaluation"))
@@ -307,30 +277,3 @@ class TrlTrainer:
             model = load_model(folder, forward_dtype(self.options, device), self.options).to(device).eval()
             self._loaded = (key, load_tokenizer(folder, self.options), model)
         return self._loaded[1], self._loaded[2]
-
-
-def join_group() -> int:
-    """Number of processes that train together. A group that is initialised already is told to accelerate, too."""
-    dist = torch.distributed
-    if dist.is_available() and dist.is_initialized():
-        os.environ.setdefault("RANK", str(dist.get_rank()))
-        os.environ.setdefault("WORLD_SIZE", str(dist.get_world_size()))
-        os.environ.setdefault("LOCAL_RANK", str(dist.get_rank()))
-        return int(dist.get_world_size())
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-@contextmanager
-def process_zero_first(rank: int, processes: int) -> Iterator[None]:
-    """Process 0 does it before the others do."""
-    if rank and processes > 1:
-        torch.distributed.barrier()
-    yield
-    if not rank and processes > 1:
-        torch.distributed.barrier()
-
-
-def resume(session: Session, rank: int, args: Any) -> Path | None:
-    """The checkpoint to go on from; process 0 mends what a kill left behind before the others look."""
-    with process_zero_first(rank, args.world_size):
-        return session.restore()

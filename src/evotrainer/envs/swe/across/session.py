@@ -1,10 +1,9 @@
-"""The tests' side of the boundary: sends requests, answers callbacks, turns what comes back into plain values and twins."""
+"""The tests' side of the boundary: sends requests, answers callbacks,
+turns what comes back into plain values and twins."""
 
 from __future__ import annotations
 
 import functools
-import inspect
-import io
 import random
 import sys
 import threading
@@ -14,47 +13,26 @@ from collections.abc import Callable
 from typing import Any
 
 from evotrainer.envs.swe.across import twins
-from evotrainer.envs.swe.across.wire import CALLS, LAZY, Wire, WireError, is_special, special, unspecial
-from evotrainer.sandbox.values import Opaque, decode, encode
+from evotrainer.envs.swe.across.decoys import others
+from evotrainer.envs.swe.across.references import PLAIN, STREAMS, References, text_of
+from evotrainer.envs.swe.across.wire import LAZY, Wire, WireError
 
 _MUTABLE = (list, dict, set, bytearray)
-_STREAMS = (io.StringIO, io.BytesIO, io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 _STREAM_CALLS = frozenset(
     {"read", "readline", "readlines", "write", "writelines", "seek", "tell", "flush", "getvalue"}
 )  # fmt: skip
 _HARMLESS = (
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    bool,
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-    abs,
-    len,
-    max,
-    min,
-    ord,
-    chr,
-    repr,
-    round,
-    sorted,
-    sum,
-)
-_CATCHES_FAILURES = (AssertionError, Exception, BaseException)
+    int, float, complex, str, bytes, bool, list, tuple, dict, set, frozenset,
+    abs, len, max, min, ord, chr, repr, round, sorted, sum,
+)  # fmt: skip
 MAX_PRINTED = 1 << 20
-PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None))
 
 
 class BoundaryError(BaseException):
     """The solution broke the protocol or claimed what is not believed. No test catches it by `except Exception`."""
 
 
-class Session:
+class SolutionSession:
     """One connection. `allowed`: places where the solution's objects may decide; None: all, and they are noted."""
 
     def __init__(self, wire: Wire, allowed: frozenset[str] | None, folder: str) -> None:
@@ -67,22 +45,13 @@ class Session:
         """Did an object of the solution decide anything in this test?"""
         self.broken = ""
         self.fault = ""
-        self.table: dict[int, Any] = {}
-        self.ours: dict[int, Any] = {}
-        self.numbers: dict[int, int] = {}
-        self.lasting = True
-        """Objects sent now stay valid for the whole run: the test modules are being imported."""
+        self.references = References(self.fail)
         self.made: dict[int, tuple[int, list[Any]]] = {}
-        self.last = 0
-        self.new: dict[int, Any] = {}
         self.random = random.SystemRandom()
 
     def begin(self) -> None:
         """A test starts: objects that the last one sent are no longer the solution's to use."""
-        if self.lasting:
-            self.lasting, self.first = False, self.last
-        for number in [n for n in self.ours if -n > self.first]:
-            self.numbers.pop(id(self.ours.pop(number)), None)
+        self.references.begin()
         self.fault, self.gated = "", False
 
     def fail(self, why: str) -> BoundaryError:
@@ -125,7 +94,8 @@ class Session:
             self.places |= {f"{place}:{k}" for k, differs in enumerate(said) if differs}
             return True
         known = [make for k, make in enumerate(decoys) if f"{place}:{k}" in self.allowed]
-        # The value itself is asked about twice, in no known place: who believes the first question that it hears guesses.
+        # The value itself is asked about twice, in no known place:
+        # who believes the first question that it hears guesses.
         questions: list[Callable[[], Any] | None] = [*self.random.sample(known, min(5, len(known))), None, None]
         self.random.shuffle(questions)
         found = [self.request("special", number, "__eq__", [other]) for make in questions if self._passed(number, make)]
@@ -169,10 +139,10 @@ class Session:
             if self.broken:
                 raise self.fail(self.broken)
             try:
-                self.new = {}
+                self.references.new = {}
                 message = {"o": operation, "h": number, "n": name}
-                message |= {"a": self.encoded(list(args)), "k": self.encoded(kwargs or {})}
-                self.wire.send({**message, "new": self._news()})
+                message |= {"a": self.references.encoded(list(args)), "k": self.references.encoded(kwargs or {})}
+                self.wire.send({**message, "new": self.references.told()})
                 while not {"v", "e", "stop"} & (reply := self.wire.receive()).keys():
                     self._serve(reply)
                 value, error = self._read(reply, args)
@@ -188,25 +158,21 @@ class Session:
             raise error
         return value
 
-    def _news(self) -> dict[str, Any]:
-        found, self.new = self.new, {}
-        return {str(n): about for n, about in found.items()}
-
     def _read(self, reply: dict[str, Any], args: Any) -> tuple[Any, BaseException | None]:
         """Value and exception of an answer; _MalformedError for anything that is none."""
         try:
             new = reply.get("new", {})
             for fd, text in reply.get("out", ())[:10_000]:
-                (sys.stderr if fd == 2 else sys.stdout).write(_text(text)[:MAX_PRINTED])
+                (sys.stderr if fd == 2 else sys.stdout).write(text_of(text)[:MAX_PRINTED])
             if "e" in reply:
-                error = self.decoded(reply["e"], new)
+                error = self.references.decoded(reply["e"], new)
                 if not isinstance(error, BaseException):
                     raise _MalformedError("an exception that is none")
                 self._warn(reply, new)
                 return None, error
             for index, value in reply.get("m", ()):
-                _restore(args[index], self.decoded(value, new))
-            value = None if "stop" in reply else self.decoded(reply["v"], new)
+                _restore(args[index], self.references.decoded(value, new))
+            value = None if "stop" in reply else self.references.decoded(reply["v"], new)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as problem:
             raise _MalformedError(f"{type(problem).__name__} {problem}"[:200]) from None
         self._warn(reply, new)
@@ -214,9 +180,9 @@ class Session:
 
     def _warn(self, reply: dict[str, Any], new: dict[str, Any]) -> None:
         for encoded, text in reply.get("warn", ())[:1000]:
-            category = self.decoded(encoded, new)
+            category = self.references.decoded(encoded, new)
             if isinstance(category, type) and issubclass(category, Warning):
-                warnings.warn_explicit(_text(text), category, "solution", 1, registry={})
+                warnings.warn_explicit(text_of(text), category, "solution", 1, registry={})
 
     # callbacks
 
@@ -225,18 +191,18 @@ class Session:
         operation = next((o for o in ("cb", "nx", "st") if o in message), "")
         number, new = message.get(operation), message.get("new", {})
         try:
-            args, kwargs = self.decoded(message["a"], new), self.decoded(message["k"], new)
+            args, kwargs = self.references.decoded(message["a"], new), self.references.decoded(message["k"], new)
             if type(args) is not list or type(kwargs) is not dict or type(number) is not int:
                 raise ValueError("a callback without arguments")
         except (ValueError, TypeError, LookupError, AttributeError) as problem:
             raise _MalformedError(f"callback: {problem}") from None
         reply = self._called(operation, number, args, kwargs)
-        self.wire.send({**reply, "new": self._news()})
+        self.wire.send({**reply, "new": self.references.told()})
 
     def _called(self, operation: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-        saved, self.new = self.new, {}
+        saved, self.references.new = self.references.new, {}
         try:
-            target = self.ours[number]
+            target = self.references.ours[number]
             self._check(operation, target, args)
             if operation == "nx":
                 value = next(target)
@@ -244,34 +210,33 @@ class Session:
                 value = getattr(target, args[0])(*args[1:])
             else:
                 value = target(*args, **kwargs)
-            return {"v": self.encoded(value)}
+            return {"v": self.references.encoded(value)}
         except StopIteration as error:
-            return {"stop": True} if operation == "nx" else {"e": self.encoded(error)}
+            return {"stop": True} if operation == "nx" else {"e": self.references.encoded(error)}
         except AssertionError:  # the solution could swallow it, and what it says may hold the answer
             self.fail("an assertion of the tests failed in a function that the code under test called")
-            return {"e": self.encoded(AssertionError("stopped"))}
+            return {"e": self.references.encoded(AssertionError("stopped"))}
         except Exception as error:
-            return {"e": self.encoded(error)}
+            return {"e": self.references.encoded(error)}
         except BaseException as error:
             self.fail(f"{type(error).__name__} in a function of the tests that the code under test called")
-            return {"e": self.encoded(RuntimeError("stopped"))}
+            return {"e": self.references.encoded(RuntimeError("stopped"))}
         finally:
-            self.new = {**saved, **self.new}
+            self.references.new = {**saved, **self.references.new}
 
     def _check(self, operation: str, target: Any, args: list[Any]) -> None:
-        fits = (
-            self._may_call(target)
-            if operation == "cb"
-            else isinstance(target, LAZY)
-            if operation == "nx"
-            else type(target) in _STREAMS and bool(args) and args[0] in _STREAM_CALLS
-        )
+        if operation == "cb":
+            fits = self._may_call(target)
+        elif operation == "nx":
+            fits = isinstance(target, LAZY)
+        else:
+            fits = type(target) in STREAMS and bool(args) and args[0] in _STREAM_CALLS
         if not fits:
             raise TypeError("no object of the tests that can be used like this")
 
     def _may_call(self, target: Any) -> bool:
-        """Functions and classes that the tests' files define, mocks, methods of plain containers and harmless builtins: `type`,
-        `getattr` or a library's function in the solution's hands would be a hand in this process."""
+        """Functions and classes that the tests' files define, mocks, methods of plain containers and harmless
+        builtins: `type`, `getattr` or a library's function in the solution's hands would be a hand in this process."""
         target = getattr(target, "__func__", target) if isinstance(target, types.MethodType) else target
         if isinstance(target, functools.partial):
             return self._may_call(target.func)
@@ -286,125 +251,9 @@ class Session:
         file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
         return kind.__module__ == "unittest.mock" or (callable(target) and file.startswith(self.folder))
 
-    # values
-
-    def encoded(self, value: Any) -> Any:
-        return encode(value, self.keep)
-
-    def keep(self, value: Any) -> int:
-        """Number of a twin, or of an object of the tests that the solution may call or hand back."""
-        if (number := twins.number_of(value)) is not None:
-            return number
-        if (number := self.numbers.get(id(value))) is not None:
-            return number
-        about = self._about(value)
-        self.last += 1
-        number = -self.last
-        self.ours[number], self.numbers[id(value)] = value, number
-        self.new[number] = about
-        return number
-
-    def _about(self, value: Any) -> dict[str, Any]:
-        """What the solution is told of an object of the tests. TypeError for one that must not travel."""
-        if (plain := special(value, everything=True)) is not None:
-            return plain
-        if isinstance(value, type) and issubclass(value, BaseException):
-            bases = [self.encoded(b) for b in value.__bases__]
-            return {"k": "exception class", "n": value.__name__, "m": value.__module__, "b": bases}
-        if isinstance(value, BaseException):
-            return {"k": "exception", "c": self.encoded(type(value)), "a": self.encoded(_args(value))}
-        if isinstance(value, LAZY):
-            return {"k": "iterator"}
-        if type(value) in _STREAMS:
-            return {"k": "stream"}
-        if not isinstance(value, (*CALLS, type)) and _own_equality(value):  # it could be handed back as a wrong answer
-            raise TypeError(f"a {type(value).__name__} with an equality of its own does not cross the boundary")
-        if callable(value):
-            return self._function(value)
-        return {"k": "object", "n": type(value).__name__}
-
-    def _function(self, value: Any) -> dict[str, Any]:
-        texts = [getattr(value, n, None) for n in ("__name__", "__qualname__", "__module__", "__doc__")]
-        told = [t if type(t) is str else d for t, d in zip(texts, ("function", "function", "tests", None), strict=True)]
-        try:
-            signature: Any = inspect.signature(value).parameters.values()
-        except (ValueError, TypeError):
-            return {"k": "function", "n": told, "p": None, "d": {"t": "dict", "v": []}}
-        defaults = {p.name: p.default for p in signature if p.default is not p.empty}
-        return {
-            "k": "function",
-            "n": told,
-            "p": [[p.name, int(p.kind)] for p in signature],
-            "d": self.encoded(defaults),
-        }
-
-    def decoded(self, value: Any, new: dict[str, Any]) -> Any:
-        return decode(value, lambda found: self.resolve(found, new))
-
-    def resolve(self, found: Opaque, new: dict[str, Any]) -> Any:
-        number = found.handle
-        if number < 0:
-            if number not in self.ours:
-                raise self.fail("an object of another test")
-            return self.ours[number]
-        if number not in self.table:
-            if type(new) is not dict or type(about := new.pop(str(number), None)) is not dict:
-                raise ValueError("an unknown object")
-            self.table[number] = self._twin(number, about, new)
-        return self.table[number]
-
-    def _twin(self, number: int, about: dict[str, Any], new: dict[str, Any]) -> Any:
-        if is_special(about):
-            known = unspecial(about)
-            if any(known is caught for caught in _CATCHES_FAILURES):
-                raise self.fail(
-                    f"{known.__name__} under a name of the code under test: it would catch failed assertions"
-                )
-            return known
-        kind = about["k"]
-        if kind == "module":
-            return twins.Module(_text(about["n"]), number)
-        if kind == "class":
-            members = {_text(n): m for n, m in about["members"].items()}
-            bases = [self.decoded(b, new) for b in about["b"]]
-            found = self.table[number] = twins.make_class(number, about, bases, {})
-            for name, member in members.items():
-                type.__setattr__(found, name, self.decoded(member, new))
-            return found
-        cls = self.decoded(about["c"], new)
-        if number in self.table:  # made with its class: a member of an enumeration
-            return self.table[number]
-        if kind == "object":
-            content = self.decoded(about["v"], new) if "v" in about else None
-            return twins.make_object(number, cls, about, content)
-        if kind == "exception":
-            error = twins.make_error(number, cls, self.decoded(about["a"], new), _text(about["s"]))
-            if about.get("f") is not None:
-                cause = self.decoded(about["f"], new)
-                error.__cause__ = cause if isinstance(cause, BaseException) else None
-            return error
-        raise ValueError("an object of no kind")
-
 
 class _MalformedError(Exception):
     pass
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise ValueError("not text")
-    return value
-
-
-def _args(error: BaseException) -> list[Any]:
-    """What the solution sees of the arguments of an exception of the tests: plain values, others as text."""
-    return [a if type(a) in PLAIN else str(a)[:1000] for a in error.args]
-
-
-def _own_equality(value: Any) -> bool:
-    from unittest.mock import NonCallableMock
-
-    return type(value).__eq__ is not object.__eq__ and not isinstance(value, NonCallableMock)
 
 
 def _restore(target: Any, value: Any) -> None:
@@ -416,24 +265,3 @@ def _restore(target: Any, value: Any) -> None:
     else:
         target.clear()
         target.update(value)
-
-
-def others(value: Any) -> list[Any]:
-    """Values like this one that do not equal it; the solution must not call them equal to what equals this one."""
-    kind: Any = type(value)
-    found: list[Any] = []
-    if kind in (int, float, bool, complex):
-        found = [value + 1, value - 1, value + 2, value - 2, 2 * value + 1, value + 1000, -value - 1]
-    elif kind in (str, bytes):
-        more = "x" if kind is str else b"x"
-        found = [value + more, more + value, value[:-1], value[1:], value + value]
-    elif kind in (list, tuple):
-        last = value[-1:] or kind([0])
-        found = [value + last, value[:-1], value[1:], value + kind(["x"])]
-        found += [kind([*value[:i], x, *value[i + 1 :]]) for i, v in enumerate(value[:3]) for x in others(v)[:1]]
-    elif kind is dict:
-        found = [{**value, "x": 0}, dict(list(value.items())[:-1])]
-        found += [{**value, k: x} for k, v in list(value.items())[:3] for x in others(v)[:1]]
-    elif kind in (set, frozenset):
-        found = [value | {"x"}, kind(list(value)[:-1])]
-    return [x for x in found if x != value]

@@ -7,117 +7,23 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-import copy
 import enum
 import importlib
-import inspect
 import io
-import operator
 import sys
 import threading
 import types
 import warnings
 from typing import Any
 
+from evotrainer.envs.swe.across.foreign import Foreign, Iterator, Stream, function_of
+from evotrainer.envs.swe.across.specials import FORWARDED, FUNCTIONS
 from evotrainer.envs.swe.across.wire import CONTENT, Wire, WireError, is_special, special, unspecial
 from evotrainer.sandbox.values import Opaque, decode, encode
 
 _MUTABLE = (list, dict, set, bytearray)
-OPERATORS = [
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "divmod",
-    "pow",
-    "lshift",
-    "rshift",
-    "and",
-    "or",
-    "xor",
-    "matmul",
-    "radd",
-    "rsub",
-    "rmul",
-    "rtruediv",
-    "rfloordiv",
-    "rmod",
-    "rdivmod",
-    "rpow",
-    "rlshift",
-    "rrshift",
-    "rand",
-    "ror",
-    "rxor",
-    "rmatmul",
-    "iadd",
-    "isub",
-    "imul",
-    "ior",
-    "iand",
-    "ixor",
-    "neg",
-    "pos",
-    "abs",
-    "invert",
-]
-PLAIN = [
-    "len",
-    "iter",
-    "next",
-    "getitem",
-    "setitem",
-    "delitem",
-    "contains",
-    "hash",
-    "bool",
-    "int",
-    "float",
-    "index",
-    "complex",
-    "call",
-    "enter",
-    "exit",
-    "reversed",
-    "round",
-    "trunc",
-    "floor",
-    "ceil",
-    "length_hint",
-    "fspath",
-    "bytes",
-]
-FORWARDED = frozenset(f"__{n}__" for n in ("eq", "ne", *OPERATORS, *PLAIN))
-"""Special methods that a twin of a class has where the class has them."""
 Container = (list, dict, set, tuple, frozenset, collections.deque, bytearray)
 _ABCS = tuple(n for n in collections.abc.__all__ if n not in ("ByteString", "Buffer"))
-_FUNCTIONS: dict[str, Any] = {
-    "__len__": len,
-    "__iter__": iter,
-    "__next__": next,
-    "__contains__": operator.contains,
-    "__getitem__": operator.getitem,
-    "__setitem__": operator.setitem,
-    "__delitem__": operator.delitem,
-    "__eq__": operator.eq,
-    "__ne__": operator.ne,
-    "__hash__": hash,
-    "__bool__": bool,
-    "__reversed__": reversed,
-    "__repr__": repr,
-    "__str__": str,
-    "__format__": format,
-    "__dir__": lambda x: list(dir(x)),
-    "__copy__": copy.copy,
-    "__deepcopy__": copy.deepcopy,
-}
-"""How a special method is asked for; others are called by name."""
 
 
 class _Recorder(io.TextIOBase):
@@ -255,17 +161,17 @@ class Solution:
             return unspecial(about, everything=True)
         kind = about["k"]
         if kind == "function":
-            return _function(self, number, about, self.decoded(about["d"], new))
+            return function_of(self, number, about, self.decoded(about["d"], new))
         if kind == "iterator":
-            return _Iterator(self, number)
+            return Iterator(self, number)
         if kind == "stream":
-            return _Stream(self, number)
+            return Stream(self, number)
         if kind == "exception class":
             bases = tuple(self.decoded(b, new) for b in about["b"])
             return type(about["n"], bases, {"__module__": about["m"]})
         if kind == "exception":
             return self.decoded(about["c"], new)(*self.decoded(about["a"], new))
-        return _Foreign(about.get("n", "object"))
+        return Foreign(about.get("n", "object"))
 
     def decoded(self, value: Any, new: dict[str, Any]) -> Any:
         return decode(value, lambda found: self.resolve(found, new))
@@ -336,8 +242,8 @@ class Solution:
     def special_method(self, target: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if name == "__exit__":
             return bool(type(target).__exit__(target, *args))
-        if name in _FUNCTIONS:
-            return _FUNCTIONS[name](target, *args)
+        if name in FUNCTIONS:
+            return FUNCTIONS[name](target, *args)
         return getattr(type(target), name)(target, *args, **kwargs)
 
     # callbacks
@@ -363,7 +269,8 @@ class Solution:
 
 
 def _names(target: Any) -> tuple[list[str], dict[str, Any]]:
-    """Names of a module, and what they hold where that is no container (containers are read when they are asked for)."""
+    """Names of a module, and what they hold where that is no container
+    (containers are read when they are asked for)."""
     names = [n for n in dir(target) if n[:2] != "__"]
     found = {n: getattr(target, n, None) for n in names}
     return names, {n: v for n, v in found.items() if special(v) is not None or not isinstance(v, Container)}
@@ -404,63 +311,6 @@ class _ClassOf:
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
-
-
-class _Foreign:
-    """An object of the tests: it can be handed back, and equals only itself."""
-
-    def __init__(self, name: str) -> None:
-        self.__name = name
-
-    def __repr__(self) -> str:
-        return f"<the tests' {self.__name}>"
-
-
-class _Iterator:
-    def __init__(self, solution: Solution, number: int) -> None:
-        self._next = lambda: solution.back("nx", number)
-
-    def __iter__(self) -> _Iterator:
-        return self
-
-    def __next__(self) -> Any:
-        return self._next()
-
-
-class _Stream:
-    """A file of the tests."""
-
-    def __init__(self, solution: Solution, number: int) -> None:
-        self._ask = lambda name, args: solution.back("st", number, (name, *args))
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("read", "readline", "readlines", "write", "writelines", "seek", "tell", "flush", "getvalue"):
-            raise AttributeError(name)
-        return lambda *args: self._ask(name, args)
-
-    def __iter__(self) -> _Stream:
-        return self
-
-    def __next__(self) -> Any:
-        if not (line := self._ask("readline", ())):
-            raise StopIteration
-        return line
-
-
-def _function(solution: Solution, number: int, about: dict[str, Any], defaults: Any) -> Any:
-    """A function here that is called there; it has its name and signature."""
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        return solution.back("cb", number, args, kwargs)
-
-    function.__name__, function.__qualname__, function.__module__, function.__doc__ = about["n"]
-    if about["p"] is not None:
-        parameters = [
-            inspect.Parameter(n, inspect._ParameterKind(kind), default=defaults.get(n, inspect.Parameter.empty))
-            for n, kind in about["p"]
-        ]
-        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return function
 
 
 def main(request: dict[str, Any]) -> None:

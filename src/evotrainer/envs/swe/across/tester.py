@@ -1,7 +1,7 @@
 """The tests' process: runs pytest or unittest on test files, with no code of the policy in it.
 
-Modules of the repository under test come as twins (`twins.py`). Text that the solution gave is never run as code here: an
-audit hook refuses `eval`, pickles, new processes and changed files while the tests run.
+Modules of the repository under test come as twins (`twins.py`). Text that the solution gave is never run as code here:
+an audit hook refuses `eval`, pickles, new processes and changed files while the tests run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from evotrainer.envs.swe.across import twins
-from evotrainer.envs.swe.across.session import BoundaryError, Session
+from evotrainer.envs.swe.across.session import BoundaryError, SolutionSession
 from evotrainer.envs.swe.across.wire import Wire
 
 _MAY_COMPILE = (
@@ -44,7 +44,9 @@ _CHANGES = frozenset({"os.rename", "os.remove", "os.link", "os.symlink", "os.tru
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Gives twins for the modules below `roots` that are none of the tests' own."""
 
-    def __init__(self, session: Session, roots: frozenset[str], own: frozenset[str], folders: dict[str, str]) -> None:
+    def __init__(
+        self, session: SolutionSession, roots: frozenset[str], own: frozenset[str], folders: dict[str, str]
+    ) -> None:
         self.session, self.roots, self.own, self.folders = session, roots, own, folders
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
@@ -101,7 +103,7 @@ def guard(files: frozenset[str]) -> None:
     sys.addaudithook(hook)
 
 
-def reporter(session: Session, only: frozenset[str] | None, told: Callable[[str, bool, bool], None]) -> Any:
+def reporter(session: SolutionSession, only: frozenset[str] | None, told: Callable[[str, bool, bool], None]) -> Any:
     """pytest's plugin: a result per test, none for a test in which the boundary found fault. `only`: ids; None: all."""
     import pytest
 
@@ -142,7 +144,7 @@ def reporter(session: Session, only: frozenset[str] | None, told: Callable[[str,
     return Reporter()
 
 
-def run_pytest(session: Session, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
+def run_pytest(session: SolutionSession, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
     import pytest
 
     options = [
@@ -160,7 +162,7 @@ def run_pytest(session: Session, request: dict[str, Any], told: Callable[[str, b
     pytest.main([*options, *named, *request["files"]], plugins=[reporter(session, only, told)])
 
 
-def run_unittest(session: Session, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
+def run_unittest(session: SolutionSession, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
     import unittest
 
     class Result(unittest.TextTestResult):
@@ -205,7 +207,7 @@ def main(request: dict[str, Any]) -> None:
         tell(f"{int(good)}{int(gated)}{name.encode('utf-8', 'replace').hex()}")
 
     allowed = request["places"]
-    session = Session(Wire(3), None if allowed is None else frozenset(allowed), "/w/repo/")
+    session = SolutionSession(Wire(3), None if allowed is None else frozenset(allowed), "/w/repo/")
     twins.SESSION[:] = [session]
     run = run_pytest if request["kind"] == "pytest" else run_unittest
     import unittest.mock  # noqa: F401

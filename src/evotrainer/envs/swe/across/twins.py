@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from evotrainer.envs.swe.across.solution import FORWARDED, OPERATORS
+from evotrainer.envs.swe.across.specials import FORWARDED, OPERATORS
 from evotrainer.envs.swe.across.wire import CONTENT
 
 _NUMBER = "_evotrainer_number"
@@ -146,7 +146,7 @@ def _within(self: Any, value: Any) -> bool:
 _OWN: dict[str, Any] = {"__call__": _call, "__eq__": _equal, "__exit__": _exit}
 
 
-class Remote(metaclass=Meta):
+class SolutionObject(metaclass=Meta):
     """An object of the solution."""
 
     def __getattr__(self, name: str) -> Any:
@@ -172,7 +172,7 @@ class Remote(metaclass=Meta):
 
 
 for _name in ("__repr__", "__str__", "__format__", "__dir__", "__copy__", "__deepcopy__"):
-    type.__setattr__(Remote, _name, forwarded(_name))
+    type.__setattr__(SolutionObject, _name, forwarded(_name))
 
 
 class Module(types.ModuleType):
@@ -236,12 +236,14 @@ def make_class(number: int, about: dict[str, Any], bases: list[Any], members: di
         "__module__": str(about["m"]),
         "__qualname__": str(about["q"]),
     }
-    remote = () if any(isinstance(b, Meta) for b in kept) else (Remote,)
+    remote = () if any(isinstance(b, Meta) for b in kept) else (SolutionObject,)
     meta = _meta(about["meta"])
     try:
         found = meta(str(about["n"]), (*remote, *kept), space)
     except TypeError:  # bases that do not fit together
-        found = meta(str(about["n"]), (Remote, Exception) if any(map(_is_error, kept)) else (Remote,), space)
+        found = meta(
+            str(about["n"]), (SolutionObject, Exception) if any(map(_is_error, kept)) else (SolutionObject,), space
+        )
     for name, member in members.items():
         type.__setattr__(found, name, member)
     for name in about["abc"]:

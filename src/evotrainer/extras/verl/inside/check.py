@@ -2,7 +2,8 @@
 
     python check.py FOLDER OVERRIDE...
 
-The last line of the output is a JSON object: stage, ok, error (type, message), unknown keys, warnings, versions, seconds.
+The last line of the output is a JSON object: stage, ok, error (type, message), unknown keys, warnings, versions,
+seconds.
 """
 
 from __future__ import annotations
@@ -69,8 +70,20 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
 
     out["versions"] = {"verl": verl.__version__}
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    for stage, test in (("plug-ins", load_plugins), ("data", read_columns), ("environment", grade_one)):
+        out["stage"] = stage
+        test(config, folder)
 
-    out["stage"] = "plug-ins"
+    out["stage"] = "done"
+    out["gpus"] = int(config.trainer.n_gpus_per_node) * int(config.trainer.nnodes)
+    tensor = int(config.actor_rollout_ref.rollout.tensor_model_parallel_size)
+    if out["gpus"] % tensor:
+        raise ValueError(f"n_gpus ({out['gpus']}) must be divisible by rollout.tensor_model_parallel_size ({tensor})")
+
+
+def load_plugins(config: Any, folder: Path) -> None:
+    """Everything of ours that verl looks up by a name or loads from a path."""
+    from omegaconf import OmegaConf
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
     from verl.utils.import_utils import load_extern_object
 
@@ -88,36 +101,37 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
         for loop in OmegaConf.load(loops):
             get_class(loop["_target_"])
 
-    out["stage"] = "data"
+
+def read_columns(config: Any, folder: Path) -> None:
+    """ValueError where the prompts lack a column."""
     import pyarrow.parquet as pq
 
     for name in (config.data.train_files, config.data.val_files):
         missing = {"data_source", "prompt", "reward_model", "extra_info"} - set(pq.read_schema(name).names)
         if missing:
             raise ValueError(f"{name} lacks the columns {sorted(missing)}")
-    out["stage"] = "environment"
-    from evotrainer.extras.verl.scoring import Grader
 
-    grader = Grader(folder)
+
+def grade_one(config: Any, folder: Path) -> None:
+    """Answers to the first task, right, wrong and malformed ones, graded as in training; RuntimeError for a fault."""
+    import pyarrow.parquet as pq
+
+    from evotrainer.extras.verl.scoring import ProcessGrader
+
+    grader = ProcessGrader(folder)
     first = pq.read_table(config.data.train_files, columns=["reward_model"]).slice(0, 1).to_pylist()[0]
-    world = grader.environment()
+    environment = grader.environment()
     try:
         task = grader.task("train", first["reward_model"]["ground_truth"])
-        for text in ("0", *(demo[1] for demo in world.demonstrations(3, 0))):  # right, wrong and malformed ones
-            episode = world.reset(task, grader.recipe.knobs)
-            world.step([episode], [text], ["stop"])
+        for text in ("0", *(demo[1] for demo in environment.demonstrations(3, 0))):
+            episode = environment.reset(task, grader.recipe.knobs)
+            environment.step([episode], [text], ["stop"])
             episode.done = True
-            (score,) = world.score([episode])
+            (score,) = environment.score([episode])
             if score.error_kind:
                 raise RuntimeError(f"grading fails in verl's environment: {score.error_kind}: {score.error}")
     finally:
-        world.close()
-
-    out["stage"] = "done"
-    out["gpus"] = int(config.trainer.n_gpus_per_node) * int(config.trainer.nnodes)
-    tensor = int(config.actor_rollout_ref.rollout.tensor_model_parallel_size)
-    if out["gpus"] % tensor:
-        raise ValueError(f"n_gpus ({out['gpus']}) must be divisible by rollout.tensor_model_parallel_size ({tensor})")
+        environment.close()
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ SIGNAL = Signal(parse_recipe(json.loads((FOLDER / "recipe.json").read_text(encod
 
 @register_adv_est(ESTIMATOR)
 def evo_mean_norm(token_level_rewards: Any, response_mask: Any, index: Any, **_: Any) -> tuple[Any, Any]:
-    """Advantages [rows, tokens], twice (as returns too). Rows that do not count are cleared in `response_mask`, in place:
-    verl writes the mask back after this call, as it does after rejection sampling."""
+    """Advantages [rows, tokens], twice (as returns too). Rows that do not count are cleared in `response_mask`, in
+    place: verl writes the mask back after this call, as it does after rejection sampling."""
     rewards = token_level_rewards.sum(dim=-1).tolist()
     tokens = [int(n) for n in response_mask.sum(dim=-1).tolist()]
     rows = SIGNAL.rows(rewards, tokens, [str(g) for g in index])

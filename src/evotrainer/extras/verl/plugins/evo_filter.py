@@ -1,4 +1,5 @@
-"""verl plug-in: the group filter with resampling, and filters that remember, as verl's replay buffer of the sync trainer."""
+"""verl plug-in: the group filter with resampling, and filters that remember,
+as verl's replay buffer of the sync trainer."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 
 class EvoReplayBuffer(ReplayBuffer):
-    """Waits for all prompts of a step, drops groups by the recipe's rule, asks for new prompts in their place, at most
-    `resample` times. What is missing then is filled up with dropped groups, which `evo_mean_norm` takes out of the loss."""
+    """Waits for all prompts of a step, drops groups by the recipe's rule, asks for new prompts in their place, at
+    most `resample` times. What is missing then is filled up with dropped groups, which `evo_mean_norm` takes out of
+    the loss."""
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, float]]:
         if partition_id != "train":

@@ -1,6 +1,8 @@
-"""verl plug-in: EvoTrainer's rewards. Runs in verl's reward workers, from the folder that `evotrainer verl render` wrote.
+"""verl plug-in: EvoTrainer's rewards. Runs in verl's reward workers,
+from the folder that `evotrainer verl render` wrote.
 
-`EvoRewardManager` hands the sampled tokens and the rollout's place on, `compute_score` grades with the task's environment.
+`EvoRewardManager` hands the sampled tokens and the rollout's place on,
+`compute_score` grades with the task's environment.
 """
 
 from __future__ import annotations
@@ -11,24 +13,24 @@ from typing import Any
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 
 from evotrainer.errors import TaskSetError
-from evotrainer.extras.verl.scoring import Graded, Grader, Origin
+from evotrainer.extras.verl.scoring import GradedRollout, Origin, ProcessGrader
 
 FOLDER = Path(__file__).resolve().parent.parent
 TAKEN = ("score", "reward", "acc", "correct")
 """Names that verl or the importer reads in a meaning of its own; verl counts a missing `acc` as 0."""
 
-_grader: Grader | None = None
+_grader: ProcessGrader | None = None
 
 
-def grader() -> Grader:
+def grader() -> ProcessGrader:
     """This process's grader."""
     global _grader
     if _grader is None:
-        _grader = Grader(FOLDER)
+        _grader = ProcessGrader(FOLDER)
     return _grader
 
 
-def report(graded: Graded) -> dict[str, Any]:
+def report(graded: GradedRollout) -> dict[str, Any]:
     """What verl keeps of a graded rollout: score, verdict where there is one, components that apply."""
     out: dict[str, Any] = {"score": graded.reward}
     if graded.score.outcome != "unknown":
@@ -42,8 +44,8 @@ def report(graded: Graded) -> dict[str, Any]:
 def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None, **_: Any
 ) -> dict[str, Any]:
-    """Reward of one completion; `ground_truth` is the task's id. Raises where the infrastructure failed: verl then leaves
-    the rollout out of its group."""
+    """Reward of one completion; `ground_truth` is the task's id. Raises where the infrastructure failed: verl then
+    leaves the rollout out of its group."""
     place = (extra_info or {}).get("evotrainer")
     if place is None:
         raise TaskSetError(

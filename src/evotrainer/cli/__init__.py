@@ -1,0 +1,117 @@
+"""The command line. `evotrainer why` is `cli/why.py`, `evotrainer skills list` is `cli/skills_list.py`.
+
+A command's module holds one function of the module's name: typer reads its signature, its body does the work. It
+imports what it needs when it runs, so that `--help` stays instant. Modules that begin with an underscore are helpers.
+"""
+
+from __future__ import annotations
+
+import keyword
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from evotrainer.records.output import print
+
+GROUPS = {
+    "Run": ("doctor", "init", "run", "resume"),
+    "Read": ("status", "lineage", "show", "health", "harness", "cases", "forecasts", "report", "track"),
+    "Prove": ("why", "verify", "audit-branch", "calibrate"),
+    "Audit and backtest": ("audit", "backtest", "admit-detector"),
+    "Data and models": ("import", "admit", "base", "export", "skills"),
+    "Cluster": ("verl",),
+}
+"""Headings of `evotrainer --help`, each with its commands, in the order in which they are shown."""
+
+FAMILIES = {
+    "skills": ("list", "show", "export", "import", "validate"),
+    "verl": ("setup", "render", "validate", "launch", "tail", "stop", "checkpoints", "import"),
+}
+"""Commands of two words: the first, and every second one."""
+
+ABOUT = {
+    "": "Reinforcement learning for LLMs that runs itself and proves every decision it took.\n\n"
+    "Start: `evotrainer run tasks/code.toml` (programs), tasks/math.toml (maths) or tasks/swe.toml (repositories); "
+    "your own task: `evotrainer init my-task`.",
+    "skills": "What verdicts taught, as Agent Skills with evidence: list, show, export, import, validate.\n\n"
+    "Example: evotrainer skills list runs/mine",
+    "verl": "Train a task file on a cluster with verl, in its own environment: setup, render, validate, launch, tail, "
+    "checkpoints, import, stop.\n\n"
+    "Example: evotrainer verl render tasks/math.toml --model Qwen/Qwen2.5-0.5B-Instruct --out runs/verl",
+}
+
+
+class Grouped(TyperGroup):
+    """Lists the commands under the headings of GROUPS. Typer's own panels need rich, which is slow to import."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        for heading, names in GROUPS.items():
+            rows = [(n.ljust(width), self.commands[n].get_short_help_str(formatter.width - 6 - width)) for n in names]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def module_of(command: str) -> str:
+    """The module, and the function in it, of a command: `skills list` -> `skills_list`, `import` -> `import_`."""
+    name = command.replace(" ", "_").replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def function_of(command: str) -> Callable[..., None]:
+    """What a command does."""
+    name = module_of(command)
+    done: Callable[..., None] = getattr(import_module(f"{__name__}.{name}"), name)
+    return done
+
+
+def _app() -> typer.Typer:
+    plain: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
+    top = typer.Typer(
+        name="evotrainer", cls=Grouped, help=ABOUT[""], add_completion=False, pretty_exceptions_enable=False, **plain
+    )
+    for name in (n for names in GROUPS.values() for n in names):
+        if name not in FAMILIES:
+            top.command(name)(function_of(name))
+            continue
+        family = typer.Typer(**plain)
+        for second in FAMILIES[name]:
+            family.command(second)(function_of(f"{name} {second}"))
+        top.add_typer(family, name=name, help=ABOUT[name])
+    return top
+
+
+app = _app()
+
+
+def main() -> None:
+    """Entry point: errors a user can act upon are one line; the exit code says which kind."""
+    from evotrainer.errors import EvoTrainerError
+
+    try:
+        app()
+    except EvoTrainerError as e:
+        print(f"evotrainer: {e}", file=sys.stderr)
+        raise SystemExit(e.exit_code) from None
+    except KeyboardInterrupt:
+        print("evotrainer: interrupted; `evotrainer resume` goes on", file=sys.stderr)
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise SystemExit(141) from None
+    except OSError as e:
+        from evotrainer.records.durable import disk_trouble, os_trouble
+
+        if (cause := disk_trouble(e)) is None:
+            print(traceback.format_exc(), end="", file=sys.stderr)
+            raise SystemExit(1) from None
+        trouble = os_trouble("cannot write", cause)
+        print(f"evotrainer: {trouble}", file=sys.stderr)
+        raise SystemExit(trouble.exit_code) from None
+    except Exception:  # a fault of ours; its message may quote what it stumbled over
+        print(traceback.format_exc(), end="", file=sys.stderr)
+        raise SystemExit(1) from None

@@ -1,0 +1,6 @@
+"""`python -m evotrainer.cli` is `evotrainer`."""
+
+from evotrainer.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What commands share: types of arguments and options, the console, a progress bar."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evotrainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from evotrainer.records.console import Console
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]
+TaskPath = Annotated[Path, typer.Argument(help="Task file (TOML).")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[section.name=value]...", help="Overrides of the task file.")
+]
+RolloutPaths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders with rollouts.")]
+SkillSource = Annotated[Path, typer.Argument(metavar="SOURCE", help="Library folder, run folder or builtin.")]
+VerlFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that `evotrainer verl render` wrote.")]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")]
+OpenReport = Annotated[bool, typer.Option("--open", help="Open the report in a browser at the end.")]
+StoreOut = Annotated[Path, typer.Option(help="Store folder to write to; grows where there is one already.")]
+Format = Annotated[str | None, typer.Option(help="Read all as this format; default: recognised file by file.")]
+Cache = Annotated[Path | None, typer.Option(help="Where to keep what was read; default: the user's cache.")]
+Workers = Annotated[int | None, typer.Option(help="Reading processes; default: one per core.")]
+VerlVenv = Annotated[
+    Path | None, typer.Option(help="verl's environment; default: EVOTRAINER_VERL_PYTHON, then .venv-verl.")
+]
+
+FOUND = 10
+"""Exit code where `--fail-on` is met."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    from evotrainer.records.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def open_page(path: Path) -> None:
+    """Open a report where there is a desktop to open it on."""
+    import webbrowser
+
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(path.resolve().as_uri())
+
+
+def check_workers(workers: int | None) -> None:
+    if workers is not None and workers < 1:
+        raise ConfigError(f"--workers {workers}: give at least 1")
+
+
+@contextmanager
+def progress() -> Iterator[Any]:
+    """A bar on a terminal's stderr; nothing elsewhere."""
+    from evotrainer.records.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+        job = bar.add_task("", total=1)
+
+        def say(what: str, done: int, of: int) -> None:
+            bar.update(job, description=what[-60:], completed=done, total=max(1, of))
+
+        yield say
+
+
+def no_skills(source: Path) -> str:
+    return f"no skills in {source}: a run writes one after each verdict that measured something, into RUN/skills"

@@ -1,0 +1,81 @@
+"""What `run` and `resume` share: the live view, a human's answers at gates, and the end of a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.cli._common import console, open_page
+from evotrainer.errors import AbortedError
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.api import Run
+
+
+@contextmanager
+def live_view(folder: Path, plain: bool) -> Iterator[Any]:
+    """The view of a run that plays; Ctrl-C ends its trials and says how to go on."""
+    from evotrainer.views.terminal import LiveView
+
+    try:
+        with LiveView(folder, console(), plain=plain) as view:
+            yield view
+    except KeyboardInterrupt:
+        e = AbortedError(f"interrupted; nothing is lost: evotrainer resume {folder}")
+        e.exit_code = 130
+        raise e from None
+
+
+def ask(view: Any) -> Any:
+    """A human gate in the terminal; where there is none, the run stops with the remedy."""
+    from evotrainer.run.context import no_human
+
+    if not sys.stdin.isatty():
+        return no_human
+
+    def ask_human(where: str, text: str) -> tuple[str, str]:
+        with view.paused():
+            print(f"\n--- {where}: your decision ---\n{text or '(nothing to show)'}")
+            while True:
+                try:
+                    answer = input("APPROVE (a) / REVISE: feedback (r: ...) / ABORT (x) > ").strip()
+                except EOFError:
+                    raise AbortedError(f"no answer at the {where} gate; `evotrainer resume` asks again") from None
+                parsed = parse_answer(answer)
+                if parsed is not None:
+                    return parsed
+                print("please answer a, x, or r: followed by what should change")
+
+    return ask_human
+
+
+def parse_answer(answer: str) -> tuple[str, str] | None:
+    """`a`/`approve`, `x`/`abort`, `r: feedback`/`revise: feedback` -> (ANSWER, feedback); None where unclear."""
+    word, _, rest = answer.strip().partition(":")
+    key, feedback = word.strip().lower(), rest.strip()
+    if key in ("a", "approve", "y", "yes"):
+        return "APPROVE", feedback
+    if key in ("x", "abort"):
+        return "ABORT", feedback
+    if key in ("r", "revise") and feedback:
+        return "REVISE", feedback
+    return None
+
+
+def finish(done: Run, open_report: bool) -> None:
+    """Report, certification and where to go from here."""
+    from evotrainer.views.terminal import print_summary
+
+    path = done.report()
+    print_summary(done.folder, console())
+    print(f"report: {path}")
+    with done.ledger() as ledger:
+        events, digest = ledger.head
+    print(f"head {events} {digest}")
+    print(f"  note it elsewhere; `evotrainer verify {done.folder} --head {digest[:16]}` proves this run later")
+    if open_report:
+        open_page(path)

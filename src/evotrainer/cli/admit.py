@@ -1,0 +1,79 @@
+"""`evotrainer admit`: is each task fit for use?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evotrainer.cli._common import Overrides, console
+from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.envs.admission import AdmissionVerdict
+
+
+def admit(
+    task: Annotated[Path, typer.Argument(help="Task file (TOML) with repository tasks.")],
+    overrides: Overrides = None,
+    *,
+    split: Annotated[
+        str | None, typer.Option(help="Split to try; default: search, of a data set's instances cert.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many tasks; default: the whole split.")] = None,
+) -> None:
+    """Is each repository task fit for use? The reference fix must pass, doing nothing must fail, cheating must fail.
+
+    Cheats: tests rewritten, a conftest that passes everything, a replaced test runner, values equal to everything, ...
+    Exit code 1 where a task is refused; the reasons are printed. Of a data set's programs: one of its own solutions
+    must pass.
+
+    Example: evotrainer admit tasks/swe.toml environment.world=real --limit 20
+    """
+    from evotrainer.config.load import load_task
+    from evotrainer.envs import open_environment
+
+    resolved = load_task(task, overrides or [])
+    name = resolved.environment.get("name")
+    rows = "source" in resolved.environment or name in ("swe-instances", "mbpp", "humaneval", "jsonl")
+    described = {**resolved.environment, **({"admit": False} if rows and name not in ("math", "gsm8k") else {})}
+    environment = open_environment(described, accept_tier_e=resolved.sandbox.accept_tier_e)  # tried here, with progress
+    try:
+        report = _tried(environment, split or ("cert" if rows else "search"), limit)
+    finally:
+        environment.close()
+    print(report)
+    if report.refused:
+        raise typer.Exit(1)
+
+
+def _tried(environment: Any, split: str, limit: int | None) -> Any:
+    """Every repository task with its fix, with nothing and with cheats; every program's task with its own solution and
+    with nothing."""
+    from rich.progress import Progress
+
+    from evotrainer.envs.code.admission import admit_code
+    from evotrainer.envs.code.env import CodeEnv
+    from evotrainer.envs.code.task_list import ListSource
+    from evotrainer.envs.swe.admission import admit as admit_repositories
+    from evotrainer.envs.swe.env import SweEnv
+
+    programs = isinstance(environment, CodeEnv) and isinstance(environment.source, ListSource)
+    if not programs and not isinstance(environment, SweEnv):
+        raise ConfigError(
+            f"environment {environment.name} has no repositories to admit, nor programs with solutions; admission is "
+            "for "
+            "name = swe, swe-instances, or code with a source"
+        )
+    tasks = list(environment.tasks(split))[:limit]
+    with Progress(console=console(stderr=True), transient=True) as bar:
+        job = bar.add_task(f"admission of {split}", total=len(tasks))
+
+        def show(v: AdmissionVerdict) -> None:
+            bar.advance(job)
+
+        if isinstance(environment, CodeEnv):
+            return admit_code(environment, tasks, progress=show)
+        return admit_repositories(tasks, environment.world, progress=show)

@@ -1,0 +1,99 @@
+"""`evotrainer audit`: anybody's rollouts, read and judged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evotrainer.cli._common import FOUND, AsJson, Cache, Format, RolloutPaths, Workers, check_workers, progress
+from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.studies.audit import RolloutAudit
+
+Proxy = Annotated[
+    str | None,
+    typer.Option(help="Reward components PROXY,TRUE whose gap is to be watched; default: by their names."),
+]
+FailOn = Annotated[str | None, typer.Option(help="critical or warn: exit with 10 where a finding is that bad, for CI.")]
+Sql = Annotated[
+    str | None, typer.Option(help="A SELECT over the tables rollouts, metrics, findings, instead of the report.")
+]
+
+
+def audit(
+    paths: RolloutPaths,
+    *,
+    format: Format = None,
+    proxy: Proxy = None,
+    full: Annotated[bool, typer.Option("--full", help="Every metric of every subject.")] = False,
+    as_json: AsJson = False,
+    html: Annotated[Path | None, typer.Option(help="Write a report to this file.")] = None,
+    fail_on: FailOn = None,
+    sql: Sql = None,
+    cache: Cache = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing.")] = False,
+    workers: Workers = None,
+) -> None:
+    """Read anybody's rollouts and say what is wrong with them: no configuration, any common format.
+
+    Formats: EvoTrainer, plain JSONL, TRL, verl, verifiers, NeMo-Gym, Inspect, SWE-agent, mini-swe-agent, tau-bench,
+    ATIF.
+
+    Example: evotrainer audit runs/mine logs/*.eval --html audit.html --fail-on critical
+    """
+    if fail_on not in (None, "critical", "warn"):
+        raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
+    from evotrainer.studies.audit import audit as read
+    from evotrainer.studies.audit import default_cache
+
+    check_workers(workers)
+    folder = None if no_cache else cache or default_cache()
+    with progress() as say:
+        done = read(paths, format=format, proxy=_pair(proxy), cache=folder, workers=workers, progress=say)
+    _say(done, sql, as_json=as_json, full=full)
+    if html is not None:
+        from evotrainer.studies.audit.quoted import write_html
+
+        print(f"report: {write_html(done, html)}", file=sys.stderr if as_json else sys.stdout)
+    if not done.rollouts:
+        raise ConfigError("no rollout could be read; what was skipped, and why, is above")
+    failing = {"critical": ("critical",), "warn": ("critical", "warn")}.get(fail_on or "", ())
+    if done.worst() in failing:
+        raise typer.Exit(FOUND)
+
+
+def _say(done: RolloutAudit, sql: str | None, *, as_json: bool, full: bool) -> None:
+    """The answer to a query, the audit as JSON, or its report."""
+    from evotrainer.studies.audit.text import audit_json, render_audit
+
+    if sql is not None:
+        from evotrainer.studies.audit.query import query
+
+        table = query(done, sql)
+        print(table.write_json() if as_json else _table(table))
+    else:
+        print(json.dumps(audit_json(done), indent=1) if as_json else render_audit(done, full))
+
+
+def _pair(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    parts = [p.strip() for p in text.split(",")]
+    if len(parts) != 2 or not all(parts):
+        raise ConfigError(f"--proxy {text}: give two reward components, e.g. --proxy visible,hidden")
+    return parts[0], parts[1]
+
+
+def _table(table: Any) -> str:
+    import polars as pl
+
+    from evotrainer.records.text import clean
+
+    with pl.Config(tbl_rows=200, tbl_cols=40, fmt_str_lengths=120, tbl_width_chars=200, tbl_hide_dataframe_shape=True):
+        return clean(str(table), 10_000_000)

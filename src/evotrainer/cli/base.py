@@ -1,0 +1,50 @@
+"""`evotrainer base`: a base policy trained from scratch on a task's demonstrations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evotrainer.cli._common import Overrides, TaskPath, console
+from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
+
+
+def base(
+    task: TaskPath,
+    overrides: Overrides = None,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the policy.")],
+    bf16: Annotated[bool, typer.Option("--bf16", help="Store the weights as bfloat16 (half the size).")] = False,
+) -> None:
+    """Train a base policy from scratch on the task's demonstrations (the warm start).
+
+    Example: evotrainer base tasks/code.toml --out my-base policy.warm_start.steps=1500
+    """
+    from evotrainer.config.load import load_task
+    from evotrainer.envs import open_environment
+    from evotrainer.executors.warm import make_base
+    from evotrainer.trainers import get_trainer
+
+    resolved = load_task(task, overrides or [])
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError(f"{out} is not empty; choose a new folder")
+    kind, options, plan = resolved.trainer.name, resolved.trainer.options, resolved.policy.warm_start
+    trainer = get_trainer(kind, options=options)
+    environment = open_environment(resolved.environment, accept_tier_e=resolved.sandbox.accept_tier_e)
+    from rich.progress import Progress
+
+    try:
+        with Progress(console=console(stderr=True), transient=True) as bar:
+            job = bar.add_task("warm start", total=plan.all_steps)
+
+            def show(row: dict[str, float]) -> None:
+                bar.update(job, completed=row["step"], description=f"warm start, loss {row['loss']:.3f}")
+
+            make_base(environment, plan, out, show, bf16=bf16, trainer=kind, trainer_options=options)
+    finally:
+        environment.close()
+    print(f"wrote {out} (sha256 {trainer.policy_sha256(out)[:16]}); use it with policy.base={json.dumps(str(out))}")

@@ -1,0 +1,47 @@
+"""`evotrainer cases`: what a run remembers of what it tried."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from evotrainer.cli._common import AsJson, RunFolder, console
+from evotrainer.records.output import print
+
+
+def cases(
+    folder: RunFolder,
+    *,
+    trace: Annotated[
+        bool,
+        typer.Option("--trace", help="Every proposal: vetoed, refused, trained or only considered, with the reason."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Case memory: what was seen, tried, expected and what happened; with --trace the whole search.
+
+    Example: evotrainer cases runs/mine --trace
+    """
+    from evotrainer import api
+    from evotrainer.projections import history
+
+    events = api.open_run(folder).events()
+    if as_json:
+        rows: list[Any] = (
+            [_plain(asdict(t)) for t in history.trace(events)]
+            if trace
+            else [c.model_dump(mode="json") for c in history.cases(events)]
+        )
+        print(json.dumps(rows, indent=1))
+        return
+    from evotrainer.views.history import render_cases, render_trace
+
+    console().print(render_trace(history.trace(events)) if trace else render_cases(history.cases(events)))
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A trace's row with its forecast as plain data."""
+    return {k: v.model_dump(mode="json") if hasattr(v, "model_dump") else v for k, v in row.items()}

@@ -1,0 +1,110 @@
+"""`evotrainer doctor`: is this machine fit for runs?"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evotrainer.errors import EvoTrainerError, SandboxError
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.sandbox import Sandbox
+    from evotrainer.sandbox.arena import ProbeResult
+
+
+def doctor(
+    *,
+    accept_tier_e: Annotated[bool, typer.Option("--accept-tier-e", help="Do not fail where nothing isolates.")] = False,
+    attack: Annotated[
+        bool, typer.Option("--attack", help="Try every attack that ships on the sandbox; about a minute.")
+    ] = False,
+) -> None:
+    """Check this machine: Python, PyTorch, sandbox tier, disk; says what is missing and how to get it.
+
+    Example: evotrainer doctor --attack
+    """
+    from evotrainer.config.task import default_workers
+
+    print(f"[ ok ] python {sys.version.split()[0]} at {sys.executable}")
+    print(f"[ ok ] {default_workers()} core(s): so many trials side by side, one thread each")
+    problems = [*_trainer(), *_sandbox(accept_tier_e, attack)]
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    print(f"[{'ok' if free > 2 else 'warn':^4}] {free:.1f} GB free here (a quickstart run takes about 0.15 GB)")
+    for tool, use in (("chromium", "the report's browser tests"), ("git", "repository tasks")):
+        found = shutil.which(tool)
+        print(f"[{'ok' if found else 'warn':^4}] {tool}: {'found' if found else 'missing'} ({use})")
+    if problems:
+        raise problems[0]
+
+
+def _trainer() -> list[EvoTrainerError]:
+    """What keeps the embedded trainer from working."""
+    try:
+        from evotrainer.trainers import check_installed, get_trainer
+
+        check_installed("embedded")
+        get_trainer("embedded")
+    except EvoTrainerError as e:
+        print(f"[FAIL] embedded trainer: {e}")
+        return [e]
+    print("[ ok ] embedded trainer: PyTorch is there and imports")
+    return []
+
+
+def _sandbox(accept_tier_e: bool, attack: bool) -> list[EvoTrainerError]:
+    """What is wrong with the sandbox; with `attack` everything that ships is tried on it."""
+    from evotrainer.sandbox import Sandbox
+
+    try:
+        with Sandbox.open(accept_tier_e=accept_tier_e) as sb:
+            good = "ok" if sb.tier == "A" else "warn"
+            print(f"[{good:^4}] sandbox tier {sb.tier}")
+            print("       " + str(sb.report).replace("\n", "\n       "))
+            if not attack or not (broken := _attacked(sb)):
+                return []
+            return [
+                SandboxError(
+                    f"{broken} of the attacks above got through that tier {sb.tier} promises to stop; grade nothing "
+                    "with this sandbox, and report the lines marked BROKEN with your kernel's version"
+                )
+            ]
+    except SandboxError as e:
+        print(f"[FAIL] sandbox: {e}")
+        return [e]
+
+
+def _attacked(box: Sandbox) -> int:
+    """Try every attack on programs and on episode shells, print how each ended; how many broke the tier's promise."""
+    from evotrainer.envs.swe.instance_world import LIMITS as INSTANCES
+    from evotrainer.sandbox.attacks import ESCAPES, attack_shell
+    from evotrainer.sandbox.model import TIERS
+    from evotrainer.sandbox.residues import RESIDUES
+    from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
+    from evotrainer.sandbox.tricks import TRICKS
+
+    def told(where: str, found: Iterable[ProbeResult]) -> int:
+        broken = tried = 0
+        for one in found:
+            promised = TIERS.index(one.tier) >= TIERS.index(box.tier)
+            mark = "held  " if one.held else "BROKEN" if promised else "open  "
+            print(f"       {mark} {where}: {one.name}{f' [{one.detail}]' if one.detail else ''}", flush=True)
+            broken += promised and not one.held
+            tried += 1
+        mark = "FAIL" if broken else " ok "
+        print(f"[{mark}] {where}: {tried} attacks, {broken} got through against the tier's promise")
+        return broken
+
+    broken = told("program", box.attack((*ESCAPES, *RESIDUES, *TRICKS)))
+    try:
+        for name, limits in (("episode shell", ShellLimits()), ("shell of instances", INSTANCES)):
+            with EpisodeShell.open(limits=limits) as shell:
+                broken += told(name, attack_shell(shell))
+    except SandboxError as error:
+        print(f"[warn] episode shells cannot be had here: {error}")
+    return broken

@@ -1,0 +1,40 @@
+"""`evotrainer export`: a run's champion as a Hugging Face folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evotrainer.cli._common import RunFolder
+from evotrainer.records.output import print
+
+
+def export(
+    folder: RunFolder,
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
+    *,
+    branch: Annotated[str | None, typer.Option(help="Branch (b1) or version (v1); default: the champion.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The training with this seed; default: see the page.")] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Also an invalid branch; the card says so.")] = False,
+) -> None:
+    """The champion as a Hugging Face folder that transformers loads, with a model card: recipe, lineage, certification.
+
+    Example: evotrainer export runs/mine my-model
+    """
+    from evotrainer import api
+    from evotrainer.extras.export import choose
+    from evotrainer.projections.caveats import told
+    from evotrainer.views.text import one_line
+
+    run = api.open_run(folder)
+    chosen = choose(folder, run.events(), branch, seed, anyway)
+    run.export(out, branch, seed, anyway)
+    caveat = told(run.caveats.get(chosen.branch, ()))
+    certified = "certified with a caveat" if caveat else "certified"
+    standing = "INVALID" if chosen.invalid else certified if chosen.certified else "not certified"
+    print(f"wrote {out}: branch {chosen.branch} ({standing}), trial {chosen.trial.trial}, {chosen.rule}")
+    if caveat:
+        print(f"caveat: {one_line(caveat, 1000)}")
+    print(f"load it: AutoModelForCausalLM.from_pretrained({str(out)!r}); the card is {out / 'README.md'}")

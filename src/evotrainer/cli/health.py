@@ -1,0 +1,59 @@
+"""`evotrainer health`: what the harness read of a branch or trial."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evotrainer.cli._common import AsJson, RunFolder
+from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.api import Run
+
+
+def health(
+    folder: RunFolder,
+    what: Annotated[str | None, typer.Argument(help="Branch (b1) or trial (b1-s1); default: the champion.")] = None,
+    *,
+    step: Annotated[int | None, typer.Option(help="The reading at this step of a trial's training.")] = None,
+    trend: Annotated[bool, typer.Option("--trend", help="How the readings change over the training.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What the harness read of a branch or trial: three layers of metrics, findings, ranked bottlenecks.
+
+    Example: evotrainer health runs/mine b1 --trend
+    """
+    from evotrainer import api
+    from evotrainer.harness import render_text
+    from evotrainer.views.trend import render_trend, trend_rows
+
+    run = api.open_run(folder)
+    name = what or run.champion or "base"
+    chosen = readings_of(run, name)
+    if not chosen:
+        known = ", ".join(sorted({h.subject.split("@")[0] for h in readings_of(run, None)})) or "none"
+        raise ConfigError(f"nothing was read of {name!r} in {folder}; there are readings of: {known}")
+    if trend:
+        trials = {e.body.trial for e in run.events() if e.kind == "finished"}
+        every = chosen if name in trials else readings_of(run, None)
+        rows = trend_rows([h for h in every if name in trials or h.subject.split("@")[0].split("/")[0] == name])
+        print(json.dumps(rows, indent=1) if as_json else render_trend(name, rows))
+        return
+    if step is not None:
+        at = [h for h in chosen if f"@{step} " in h.subject]
+        if not at:
+            steps = ", ".join(sorted({h.subject.partition("@")[2] for h in chosen}))
+            raise ConfigError(f"nothing was read of {name} at step {step}; there are: {steps}")
+        chosen = at
+    print(chosen[-1].model_dump_json(indent=1) if as_json else render_text(chosen[-1]))
+
+
+def readings_of(run: Run, name: str | None) -> list[Any]:
+    """Recorded health reports of a branch (`b1`, its own readings last), of a trial (`b1-s1`), or all of them."""
+    trials = [(e.body.trial, h) for e in run.events() if e.kind == "finished" for h in e.body.health]
+    branches = [(h.subject.split("@")[0], h) for h in (e.body.health for e in run.events() if e.kind == "diagnosed")]
+    return [h for who, h in (*trials, *branches) if name in (None, who)]

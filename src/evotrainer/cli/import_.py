@@ -1,0 +1,38 @@
+"""`evotrainer import`: anybody's rollouts, copied into a rollout store."""
+
+from __future__ import annotations
+
+import sys
+
+from evotrainer.cli._common import Format, RolloutPaths, StoreOut, Workers, check_workers, progress
+from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
+
+
+def import_(paths: RolloutPaths, *, out: StoreOut, format: Format = None, workers: Workers = None) -> None:
+    """Copy anybody's rollouts into a rollout store, for audits of grown logs and for backtests.
+
+    Example: evotrainer import logs/step-*.jsonl --out store/
+    """
+    from evotrainer.records.reading import is_store
+    from evotrainer.records.text import clean
+    from evotrainer.studies.audit.bulk import bulk_import
+    from evotrainer.studies.audit.engine import items
+
+    if out.exists() and not (
+        out.is_dir() and (is_store(out) or all(f.name.startswith(".import-") for f in out.iterdir()))
+    ):
+        raise ConfigError(f"{out} exists and is no rollout store; choose a new folder")
+    check_workers(workers)
+    found, unknown = items(paths, format)
+    with progress() as say:
+        done = bulk_import(found, out, workers, (lambda i, n: say("importing", i, n)) if say else None)
+    skipped = [*unknown, *done.skipped]
+    for s in skipped[:20]:
+        print(clean(f"skipped {s.where}: {s.reason}", 2000), file=sys.stderr)
+    if len(skipped) > 20:
+        print(f"... and {len(skipped) - 20:,} more", file=sys.stderr)
+    said = ", ".join(f"{c:,} {name}" for name, c in done.formats.most_common()) or "none"
+    print(f"wrote {done.rollouts:,} rollouts to {out} ({said}); skipped {len(skipped):,}")
+    if not done.rollouts:
+        raise ConfigError("nothing could be imported; the reasons are above")

@@ -1,0 +1,36 @@
+"""`evotrainer init`: a task of one's own, from the files in `scaffold/`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="New folder.")],
+    *,
+    name: Annotated[str, typer.Option(help="Task name; default: the folder's.")] = "",
+) -> None:
+    """Make a task of your own: tasks, reward function, splits, task file. Runs at once.
+
+    Example: evotrainer init my-task && evotrainer run my-task/task.toml
+    """
+    from importlib import resources
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} exists and is not empty; choose a new folder")
+    title = name or re.sub(r"[^a-z0-9_-]+", "-", folder.resolve().name.lower()).strip("-") or "my-task"
+    source = resources.files("evotrainer.cli.scaffold")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in ("task.toml", "environment.py"):
+        text = (source / file).read_text(encoding="utf-8")
+        (folder / file).write_text(text.replace('"NAME"', json.dumps(title)), encoding="utf-8")
+    print(f"wrote {folder / 'task.toml'} and {folder / 'environment.py'}: tasks, rewards, splits, demonstrations")
+    print(f"run it: evotrainer run {folder / 'task.toml'}")

@@ -1,0 +1,20 @@
+"""`evotrainer resume`: an interrupted run, played on to its end."""
+
+from __future__ import annotations
+
+from evotrainer.cli._common import OpenReport, Overrides, Plain, RunFolder
+from evotrainer.cli._running import ask, finish, live_view
+
+
+def resume(
+    folder: RunFolder, overrides: Overrides = None, *, open_report: OpenReport = False, plain: Plain = False
+) -> None:
+    """Go on with an interrupted run: nothing lost, nothing finished paid for twice.
+
+    Example: evotrainer resume runs/mine budget.cpu_s=5000
+    """
+    from evotrainer import api
+
+    with live_view(folder, plain) as view:
+        done = api.resume(folder, overrides or [], view=view, ask=ask(view))
+    finish(done, open_report)

@@ -1,0 +1,61 @@
+"""`evotrainer run`: a task file played from the base policy to the report."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evotrainer.cli._common import OpenReport, Overrides, Plain, TaskPath
+from evotrainer.cli._running import ask, finish, live_view
+from evotrainer.records.output import print
+
+
+def run(
+    task: TaskPath,
+    overrides: Overrides = None,
+    *,
+    out: Annotated[Path | None, typer.Option(help="Run folder; default runs/<task>-<time>.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and print the resolved task file; run nothing.")
+    ] = False,
+    skills: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Skill library the agent may look up (folder, run folder or builtin), repeatable; as run.skills."
+        ),
+    ] = None,
+    harness: Annotated[
+        str | None,
+        typer.Option(help="The harness it begins with: default, or minimal (score layer only); as run.harness."),
+    ] = None,
+    open_report: OpenReport = False,
+    plain: Plain = False,
+) -> None:
+    """Train, evolve and certify a policy; ends with a report.
+
+    Example: evotrainer run tasks/code.toml recipe.lr=1e-4 run.rounds=2 --out runs/mine
+    """
+    from evotrainer import api
+    from evotrainer.config.load import load_task
+    from evotrainer.records.recipe import lint
+
+    asked = [f"run.skills={json.dumps(skills)}"] if skills else []
+    asked += [f"run.harness={harness}"] if harness else []
+    resolved = load_task(task, [*(overrides or []), *asked])
+    for issue in lint(resolved.recipe):
+        print(f"evotrainer: {issue.level}: recipe.{issue.factor}: {issue.message}", file=sys.stderr)
+    if dry_run:
+        for note in api.preflight(resolved, new=True):
+            print(f"evotrainer: note: {note}", file=sys.stderr)
+        print(resolved.to_toml().rstrip())
+        print(f"# recipe {resolved.recipe.hash}, task file {resolved.hash}: nothing was run")
+        return
+    folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with live_view(folder, plain) as view:
+        done = api.start(resolved, folder, view=view, ask=ask(view))
+    finish(done, open_report)

@@ -1,0 +1,35 @@
+"""`evotrainer skills import`: what runs taught, merged into a library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evotrainer.records.output import print
+
+
+def skills_import(
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Run folders or libraries.")],
+    *,
+    library: Annotated[Path, typer.Option(help="Library to merge into; made where it is not there.")],
+) -> None:
+    """Merge evidence into a library: the same skill's trials join, none counts twice.
+
+    Example: evotrainer skills import runs/* --library skills/
+    """
+    from evotrainer.run.skills import collect
+    from evotrainer.skills import merge, read_library, write_skill
+
+    library.mkdir(parents=True, exist_ok=True)
+    before = read_library(library)
+    new = collect([str(s) for s in sources])
+    for name, skill in merge(before.values(), new.values()).items():
+        was = before.get(name)
+        if was is not None and was.trials == skill.trials:
+            continue
+        write_skill(skill, library)
+        gained = len(skill.trials) - (len(was.trials) if was else 0)
+        print(f"{'updated' if was else 'added'} {name}: {gained} more trial(s), {skill.claim}, {skill.scope}")
+    print(f"{len(read_library(library))} skills in {library}")

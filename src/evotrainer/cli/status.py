@@ -1,0 +1,74 @@
+"""`evotrainer status`: where a run stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.cli._common import AsJson, RunFolder, console
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.api import Run
+
+
+def status(folder: RunFolder, *, as_json: AsJson = False) -> None:
+    """Where a run stands: round, trials, budget, champion, verdicts. Works while it runs.
+
+    Example: evotrainer status runs/mine
+    """
+    from evotrainer import api
+
+    run = api.open_run(folder)
+    if as_json:
+        print(json.dumps(status_json(run), indent=1))
+        return
+    from evotrainer.views.terminal import render_status
+
+    console().print(render_status(folder))
+
+
+def status_json(run: Run) -> dict[str, Any]:
+    """State of a run as plain data."""
+    from evotrainer.projections.budget import Budget
+
+    events = run.events()
+    limits = run.limits
+    budget = Budget.from_events(events, limits)
+    finished = {e.body.trial: e.body for e in events if e.kind == "finished"}
+    rounds = [e.body.round for e in events if e.kind == "round"]
+    cert = run.certification
+    return {
+        "run": str(run.folder),
+        "state": "closed" if run.closed else "open",
+        "reason": run.closed.reason if run.closed else "",
+        "round": max(rounds, default=0),
+        "champion": run.champion,
+        "invalid": run.state.invalid,
+        "trials": {
+            e.body.trial: finished[e.body.trial].status if e.body.trial in finished else "open"
+            for e in events
+            if e.kind == "intended"
+        },
+        "verdicts": {v.branch: v.kind for v in run.verdicts},
+        "effects": effects_json(events),
+        "spent": dict(budget.spent),
+        "limits": limits,
+        "certification": cert.model_dump(mode="json") if cert else None,
+        "caveats": {k: [c.model_dump() for c in v] for k, v in run.caveats.items()},
+    }
+
+
+def effects_json(events: Sequence[Any]) -> dict[str, Any]:
+    """Branch -> its effect on gate (on fresh seeds where it was measured again), the one at selection, its looks."""
+    out: dict[str, Any] = {}
+    for e in events:
+        if e.kind == "judged" and (v := e.body.verdict).effect:
+            looks = out.get(v.branch, {}).get("looks", 0) + 1
+            out[v.branch] = {"effect": v.effect.model_dump(mode="json"), "fresh": False, "looks": looks}
+        elif e.kind == "reestimated":
+            known = out.setdefault(e.body.branch, {"looks": 0})
+            selected = e.body.selected.model_dump(mode="json") if e.body.selected else None
+            known |= {"effect": e.body.effect.model_dump(mode="json"), "fresh": True, "at_selection": selected}
+    return out

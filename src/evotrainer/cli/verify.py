@@ -1,0 +1,44 @@
+"""`evotrainer verify`: a run's ledger and files, checked and computed again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from evotrainer.cli._common import RunFolder
+from evotrainer.records.output import line, print
+
+
+def verify(
+    folder: RunFolder,
+    *,
+    head: Annotated[
+        str, typer.Option(help="Hash of the last event as it was printed and noted earlier: the ledger must hold it.")
+    ] = "",
+) -> None:
+    """Check the ledger's hash chain and all files it names, and compute scores, verdicts and audits again.
+
+    Example: evotrainer verify runs/mine --head 5600eb6d0c2d88d7
+    """
+    from evotrainer import api
+    from evotrainer.errors import IntegrityError
+
+    result = api.open_run(folder).verify(head)
+    print("checked " + ", ".join(f"{n} {what}" for what, n in sorted(result.checked.items())))
+    noted = ", and the noted one is in it" if head and not any(p.area == "head" for p in result.problems) else ""
+    print(f"head {result.checked['events']} {result.head}{noted}")
+    if result.chain_only:
+        print("vouched for by the chain alone: " + ", ".join(result.chain_only))
+    if result.unchecked:
+        print("without a check of its own: " + ", ".join(result.unchecked))
+    for text in result.notes:
+        print(f"note: {line(text)}")
+    for p in result.problems:
+        print(f"[FAIL] {p.area}: {line(p.message)}")
+    if result.ok and not result.checked["events"]:
+        print("the ledger is empty: the run was stopped before its first event; `evotrainer resume` begins it")
+    elif result.ok:
+        print("everything holds: hash chain, recipes, single factors, policies, rollouts, scores, verdicts")
+    else:
+        raise IntegrityError(f"{folder}: {len(result.problems)} problem(s) found; see above")

@@ -1,0 +1,274 @@
+"""`evotrainer why`: a branch, a harness version or a skill of a run, told and computed again from the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evotrainer.cli._common import RunFolder
+from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.records.chain import Event
+    from evotrainer.records.interventions import Intervention
+    from evotrainer.verify import Record
+
+
+def why(
+    folder: RunFolder,
+    what: Annotated[str, typer.Argument(help="Branch (b1), harness version (h1) or skill (its name).")],
+) -> None:
+    """Why a branch was promoted or not, why the harness changed, what a skill rests on: told and computed again.
+
+    Example: evotrainer why runs/mine b1
+    """
+    from evotrainer import api
+    from evotrainer.verify import Record
+
+    run = api.open_run(folder)
+    record = Record(folder, run.events())
+    judged = {e.body.verdict.branch for e in record.of("judged")}
+    audited = {e.body.audit.branch for e in record.of("audited")}
+    versions = {e.body.version for e in record.of("harness")}
+    skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
+    if what in judged:
+        _judged(record, what)
+    elif what in record.state.branches:
+        _unjudged(record, what)
+    elif what in versions:
+        _version(record, what)
+    elif what in skills:
+        _skill(record, what)
+    else:
+        known = ", ".join(sorted(judged | audited)) or "none yet"
+        also = [f"harness versions: {', '.join(sorted(versions))}"] if versions else []
+        also += [f"skills: {', '.join(sorted(skills))}"] if skills else []
+        raise ConfigError(
+            f"no verdict on {what!r} in {folder}; there are verdicts on: {known}; {'; '.join(also)}".rstrip("; ")
+        )
+
+
+def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
+    """The last line: the same again, or what differs."""
+    if not wrong:
+        print(f"recomputed from the ledger: {same}")
+        return
+    for d in wrong:
+        print(f"  differs: {d}")
+    raise ConfigError(f"{what} does not follow from the ledger; run `evotrainer verify {record.folder}`")
+
+
+# -- a branch ----------------------------------------------------------------------------------------------------------
+
+
+def _judged(record: Record, branch: str) -> None:
+    """A branch with its verdict, its looks, audits and what followed."""
+    from evotrainer.verify.verdicts import rejudge, verdict_on
+
+    again = rejudge(record, verdict_on(record, branch))
+    v = again.stored
+    print(f"{branch} against {v.control}: {v.kind.upper()}\n  {v.reason}")
+    if iv := record.state.branches[branch].intervention:
+        _change(iv)
+        p = iv.prediction
+        print(f"  predicted  {p.metric} {p.direction} by at least {p.size:g}")
+    for g in v.gates:
+        mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
+        print(f"  [{mark}] {g.gate}: {g.message}")
+    wrong = [*again.differences, *_looks(record, branch)]
+    if sent_back := _sent_back(record, branch):
+        print(f"  withheld   a human sent the promotion back: {sent_back}")
+    wrong += _audits(record, branch)
+    _beside(record, branch)
+    for e in record.of("skill"):
+        if e.body.branch == branch:
+            print(f"  taught     {e.body.skill} (`evotrainer why RUN {e.body.skill}`)")
+    if v.look:
+        print(f"  look {v.look} of the run spent an error probability of {v.alpha:.3g}")
+    _settle(record, f"the verdict on {branch}", wrong, "the same verdict, every number")
+
+
+def _unjudged(record: Record, branch: str) -> None:
+    """A branch without a verdict: a starting recipe, which is judged against nothing, or one that is not judged yet."""
+    from evotrainer.verify import checks
+
+    b = record.state.branches[branch]
+    print(f"{branch}: {'not judged yet' if b.parent else 'a starting recipe, judged against nothing'}")
+    if b.intervention:
+        _change(b.intervention)
+    if b.version:
+        print(f"  version    {b.version}")
+    about = {
+        "branch": "its recipe",
+        "noise": "its noise",
+        "promoted": "its version",
+        "audited": "the same audit, every number",
+        "invalidated": "who fell with it",
+    }
+    told = [e for e in record.events if e.kind in about and _of(e) == branch]
+    wrong = [p.message for e in told if e.kind != "audited" for p in checks()[e.kind](record, e)]
+    for e in told:
+        if e.kind == "noise":
+            floor = f"{100 * e.body.noise_floor:.1f} points on gate"
+            print(f"  noise      {floor} between seeds {list(e.body.seeds)} ({e.id})")
+    wrong += _audits(record, branch)
+    _beside(record, branch)
+    kinds = {e.kind for e in told}
+    _settle(record, branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
+
+
+def _change(iv: Intervention) -> None:
+    print(f"  changed    {iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}")
+    print(f"  hypothesis {iv.hypothesis}")
+
+
+def _beside(record: Record, branch: str) -> None:
+    """Tell the grading canaries that flipped in its trials, the detectors that were made from it or that questioned it,
+    and the caveats beside its certificate."""
+    from evotrainer.projections.caveats import caveats
+    from evotrainer.records.canaries import flip_line
+    from evotrainer.views.coevolution import Coevolution
+    from evotrainer.views.text import one_line
+
+    for t in record.finished.values():
+        if t.branch == branch:
+            for f in t.canary_flips:
+                print(f"  grading    {flip_line(t.trial, f)}")
+    for x in Coevolution.of(record.events).links:
+        if x.branch == branch:
+            print(f"  harness    {x.text} (`evotrainer why RUN {x.version}`)")
+    for c in caveats(record.events).get(branch, ()):
+        print(f"  CAVEAT     {one_line(c.text, 600)}")
+
+
+def _of(event: Event) -> str:
+    """The branch that an event is about."""
+    from evotrainer.records.names import measured
+
+    if event.kind == "noise":
+        return measured(event.id, event.body.branch)
+    return str(event.body.audit.branch if event.kind == "audited" else event.body.branch)
+
+
+def _looks(record: Record, branch: str) -> list[str]:
+    """Tell the looks before the last one, what was asked for and given, and the effect on fresh seeds; what differs."""
+    from evotrainer.records.events import Judged, Reestimated, ToppedUp
+    from evotrainer.verify.effects import again as estimate
+    from evotrainer.verify.verdicts import rejudge, verdict_on
+    from evotrainer.views.summary import fresh_line
+
+    own = [
+        e.body
+        for e in record.events
+        if isinstance(e.body, Judged | ToppedUp | Reestimated)
+        and (e.body.verdict.branch if isinstance(e.body, Judged) else e.body.branch) == branch
+    ]
+    last = sum(isinstance(b, Judged) for b in own)
+    wrong: list[str] = []
+    k = 0
+    for b in own:
+        if isinstance(b, Judged):
+            k += 1
+            if k < last:
+                v = b.verdict
+                spent = f" (look {v.look} of the run, error probability {v.alpha:.3g})" if v.look else ""
+                print(f"  look {k}     {v.kind}: {v.reason}{spent}")
+                wrong += [f"look {k}: {d}" for d in rejudge(record, verdict_on(record, branch, k)).differences]
+        elif isinstance(b, ToppedUp):
+            given = f"{branch} + {list(b.seeds)}, {b.control} + {list(b.control_seeds)}"
+            print(f"  more seeds {b.wanted} asked for: {b.refused or given}")
+        else:
+            print(f"  effect     {fresh_line(b)}")
+            if b.selected:
+                print(f"  selected by {100 * b.selected.mean:+.1f} points, too large on average")
+            wrong += estimate(b, record.events)
+    return wrong
+
+
+def _audits(record: Record, branch: str) -> list[str]:
+    """Tell each audit and what followed from it; what differs when they are computed again."""
+    from evotrainer.verify.effects import audit_differences
+    from evotrainer.views.summary import audit_lines
+
+    wrong: list[str] = []
+    for e in record.of("audited"):
+        if e.body.audit.branch == branch:
+            print("  " + "\n  ".join(audit_lines(e.body.audit)))
+            wrong += [f"{e.id}: {d}" for d in audit_differences(record, e)]
+    if branch in record.state.invalid:
+        print(f"  INVALID    {record.state.invalid[branch]}")
+        for e in record.of("invalidated"):
+            if branch in (e.body.branch, *e.body.descendants):
+                fallen = f", and with it {', '.join(e.body.descendants)}" if e.body.descendants else ""
+                when = e.time[:19].replace("T", " ")
+                print(f"  since      {when} UTC: {e.body.branch} fell{fallen}; champion {e.body.champion}")
+        print(f"  champion since: {record.state.champion}")
+    return wrong
+
+
+def _sent_back(record: Record, branch: str) -> str:
+    """A human's REVISE at the verdict gate of a branch; empty where there is none."""
+    gates = [e.body for e in record.of("gate")]
+    return next((g.feedback for g in gates if (g.where, g.branch, g.answer) == ("verdict", branch, "REVISE")), "")
+
+
+# -- a harness version -------------------------------------------------------------------------------------------------
+
+
+def _version(record: Record, version: str) -> None:
+    """Why a version came about; its content, and the admission test of its detectors, computed again."""
+    from evotrainer.harness.evolving.render import gap_lines, version_lines
+    from evotrainer.verify import checks
+    from evotrainer.verify.harness import admissions_again
+    from evotrainer.views.coevolution import Coevolution
+
+    event = next(e for e in record.of("harness") if e.body.version == version)
+    gap = next((e for e in record.of("gap") if e.id == event.body.gap), None)
+    print("\n".join(version_lines(event.body, record.events)))
+    if gap is not None:
+        print("\n  what led to it")
+        print("\n".join(gap_lines(gap.body)))
+    links = [x for x in Coevolution.of(record.events).links if x.version == version]
+    if links:
+        print("\n  branches it came from, and what it did to branches")
+    for x in links:
+        print(f"    {x.branch}: {x.text}")
+    wrong = [p.message for e in (gap, event) if e is not None for p in checks()[e.kind](record, e)]
+    tried = admissions_again(record, gap or event)
+    wrong += [f"{name}: {d}" for name, found in tried for d in found]
+    print()
+    same = f"{version} is {event.body.parent} with this difference" if event.body.parent else f"the hash of {version}"
+    _settle(record, version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else ""))
+
+
+# -- a skill -----------------------------------------------------------------------------------------------------------
+
+
+def _skill(record: Record, name: str) -> None:
+    """What a skill claims and rests on; its effect pooled again from its trials, each against the ledger."""
+    from evotrainer.projections.skill_evidence import distilled_skills
+    from evotrainer.skills import read_skill
+    from evotrainer.skills.text import description, effect_text
+    from evotrainer.verify import checks
+
+    events = [e for e in record.of("skill") if e.body.skill == name]
+    skill = distilled_skills(record.events).get(name) or read_skill(record.folder / "library" / name)
+    print(f"{name}: {skill.claim}, {skill.scope}\n  {description(skill)}")
+    print(f"  effect     {effect_text(skill.pooled)}")
+    for t in skill.trials:
+        side = "for" if t in skill.supporting else "against" if t in skill.opposing else "trial"
+        low, high = 100 * (t.low or 0), 100 * (t.high or 0)
+        mean = "" if t.mean is None else f" {100 * t.mean:+.1f} points [{low:+.1f}, {high:+.1f}]"
+        print(f"  {side}: {t.name}/{t.branch} ({t.kind}){mean}, event {t.proof.id}")
+    for e in record.of("branch"):
+        for u in e.body.intervention.skills if e.body.intervention else ():
+            if u.skill == name:
+                moved = f"from {100 * u.before_mean:+.1f} to {100 * u.after_mean:+.1f} points"
+                print(f"  moved      the prior of {e.body.branch} {moved}")
+    told = [*events, *(e for e in record.of("library") if name in e.body.skills)]
+    wrong = [p.message for e in told for p in checks()[e.kind](record, e)]
+    _settle(record, f"skill {name}", wrong, "the same trials, pooled effect and files")

@@ -1,0 +1,132 @@
+"""A task file read, overridden, validated and linted."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from evotrainer.config.task import TaskFile
+from evotrainer.errors import ConfigError
+from evotrainer.records.frozen import explain
+from evotrainer.records.recipe import lint
+
+ANCHORED = ("environment", "policy")
+"""Sections that may hold paths."""
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Apply `a.b.c=value` overrides; values are TOML, or else plain strings. Relative paths are the caller's."""
+    out: dict[str, Any] = json.loads(json.dumps(values))
+    for item in overrides:
+        key, eq, text = item.partition("=")
+        path = [p for p in key.strip().split(".") if p]
+        if not eq or not path:
+            raise ConfigError(f"override {item!r} is not of the form section.name=value, e.g. recipe.lr=1e-4")
+        node = out
+        for p in path[:-1]:
+            node = node.setdefault(p, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"override {item!r}: {p!r} is a value, not a section")
+        value = _parse_value(text.strip())
+        node[path[-1]] = _absolute(value, Path.cwd()) if path[0] in ANCHORED else value
+        if path == ["run", "skills"]:
+            node["skills"] = _libraries(value, Path.cwd())
+    return out
+
+
+def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
+    """Read, override, validate and lint a task file; ConfigError names cause and remedy.
+
+    Relative paths in `environment` and `policy` are taken from the task file's folder,
+    those of overrides from the caller's.
+    """
+    p = Path(path)
+    if p.is_dir():
+        raise ConfigError(f"{p} is a folder; give the task file, e.g. {p / 'task.toml'}")
+    try:
+        raw = tomllib.loads(p.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no task file {p}; `evotrainer init DIR` makes one, the shipped one is tasks/code.toml"
+        ) from None
+    except tomllib.TOMLDecodeError as e:
+        raise ConfigError(f"{p} is not valid TOML: {e}") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"cannot read {p}: {e}") from None
+    anchored = {k: _absolute(v, p.resolve().parent) if k in ANCHORED else v for k, v in raw.items()}
+    if isinstance(raw.get("run"), dict) and "skills" in raw["run"]:
+        anchored["run"] = raw["run"] | {"skills": _libraries(raw["run"]["skills"], p.resolve().parent)}
+    return resolve(apply_overrides(anchored, overrides), source=str(p))
+
+
+def _libraries(v: Any, folder: Path) -> Any:
+    """Skill libraries with their paths made absolute; `builtin` is none."""
+    if not isinstance(v, list):
+        return v
+    return [x if not isinstance(x, str) or x == "builtin" else os.path.normpath(folder / x) for x in v]
+
+
+def _absolute(v: Any, folder: Path) -> Any:
+    """Paths relative to `folder` made absolute, so that the resolved copy runs from anywhere.
+
+    A path is what starts with `./` or `../`, also behind `python:`, `trl:` or `trl-rewards:`,
+    or what names something that exists there.
+    """
+    if isinstance(v, dict):
+        return {k: _absolute(x, folder) for k, x in v.items()}
+    if isinstance(v, list):
+        return [_absolute(x, folder) for x in v]
+    if not isinstance(v, str) or not v:
+        return v
+    for prefix in ("python:", "trl:", "trl-rewards:"):
+        if v.startswith(prefix):
+            return prefix + str(_absolute(v.removeprefix(prefix), folder))
+    file, colon, rest = v.partition(":") if ".py:" in v else (v, "", "")
+    here = folder / file
+    if file.startswith(("./", "../")) or (
+        ("/" in file or "." in file) and not Path(file).is_absolute() and here.exists()
+    ):
+        return os.path.normpath(here) + colon + rest
+    return v
+
+
+def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
+    """Validate and lint; raises ConfigError."""
+    try:
+        task = TaskFile.model_validate(dict(values))
+    except ValidationError as e:
+        raise ConfigError(f"{source}: {explain(e, TaskFile)}") from None
+    errors = [i for i in lint(task.recipe) if i.level == "error"]
+    if errors and not task.run.evaluate_only:
+        raise ConfigError(f"{source}: recipe " + "; ".join(f"{i.factor}: {i.message}" for i in errors))
+    if len(task.run.seeds) < task.judge.min_seeds and not task.run.evaluate_only and task.run.rounds:
+        raise ConfigError(
+            f"{source}: run.seeds has {len(task.run.seeds)} seeds but judge.min_seeds is {task.judge.min_seeds}; "
+            "no branch could ever be promoted; add seeds"
+        )
+    if limit := task.budget.trials:
+        need = len(task.run.seeds) + len(task.run.certify_seeds)
+        if limit < need and not task.run.evaluate_only:
+            raise ConfigError(
+                f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
+                "certification take; raise it"
+            )
+    if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:
+        raise ConfigError(
+            f"{source}: budget.cpu_s={cpu:g} is too small for one trial "
+            f"(budget.trial_cpu_s={task.budget.trial_cpu_s:g}); raise the budget or lower recipe.steps and trial_cpu_s"
+        )
+    return task

@@ -1,0 +1,93 @@
+"""What admission of a domain's tasks comes to: verdicts, their report, and a cache of them by content."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evotrainer.sandbox.interpreter import cache_root
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionVerdict:
+    """What became of one task. `reasons`: why it was refused; empty when it is admitted."""
+
+    task: str
+    admitted: bool
+    reasons: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+    """Names of the attempts, in order: fix, nothing, cheats."""
+    kept: bool = False
+    """Read from an earlier run."""
+    across: int = 0
+    """Ids that are graded across the boundary (`guarding.py`),"""
+    decided: int = 0
+    """those of them in which objects of the code under test decide something,"""
+    inside: int = 0
+    """and those that are graded in its process."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionReport:
+    """Verdicts in the order of the tasks; `str()` renders it."""
+
+    verdicts: tuple[AdmissionVerdict, ...]
+    world: str
+
+    @property
+    def admitted(self) -> frozenset[str]:
+        """Ids of admitted tasks."""
+        return frozenset(v.task for v in self.verdicts if v.admitted)
+
+    @property
+    def refused(self) -> tuple[AdmissionVerdict, ...]:
+        return tuple(v for v in self.verdicts if not v.admitted)
+
+    def __str__(self) -> str:
+        kept = sum(v.kept for v in self.verdicts)
+        tried = next((v.tried for v in self.verdicts if v.admitted), ())
+        lines = [
+            f"admission ({self.world}): {len(self.admitted)} of {len(self.verdicts)} tasks, {kept} from earlier runs"
+        ]
+        if tried:
+            lines.append(f"  tried on each: {', '.join(tried)}")
+        if across := sum(v.across for v in self.verdicts):
+            lines.append(
+                f"  tests graded across the boundary: {across} ({sum(v.decided for v in self.verdicts)} where "
+                f"objects of the code under test decide); in its process: {sum(v.inside for v in self.verdicts)}"
+            )
+        for v in self.refused:
+            lines += [f"  refused {v.task}", *(f"    {reason}" for reason in v.reasons)]
+        return "\n".join(lines)
+
+
+class Cache:
+    """Verdicts by hash in one folder, a JSON file each."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or cache_root() / "admission"
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """None where there is none, or a broken one."""
+        try:
+            found = json.loads((self.folder / f"{key}.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
+
+    def put(self, key: str, verdict: AdmissionVerdict, beside: Mapping[str, Any] | None = None) -> None:
+        """Kept, with what a domain wants to keep beside it, where the folder can be written;
+        a cache that cannot is no error."""
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            fd, name = tempfile.mkstemp(dir=self.folder)
+            with os.fdopen(fd, "w") as file:
+                found = {"task": verdict.task, "reasons": verdict.reasons, "tried": verdict.tried}
+                json.dump(found | dict(beside or {}), file)
+            os.replace(name, self.folder / f"{key}.json")

@@ -1,0 +1,86 @@
+"""Tasks at hand as a task source of the code environment: what data sets and users' files are read into."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evotrainer.envs.base import SPLITS, Capability, Task
+from evotrainer.envs.code.source import MEMORY_MB, OUTPUT_KB
+from evotrainer.envs.code.tasks import content_hash
+from evotrainer.errors import TaskSetError
+
+NO_VOCABULARY = "characters"
+
+
+class ListSource:
+    """Tasks at hand, with their splits. `data["gold"]` of train tasks serves as demonstrations."""
+
+    capabilities: Sequence[Capability] = ()
+    vocabulary_version = NO_VOCABULARY
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[Task],
+        *,
+        cpu_s: float,
+        shown: bool = False,
+        memory_mb: int = MEMORY_MB,
+        output_kb: int = OUTPUT_KB,
+    ) -> None:
+        """`shown`: prompts end in examples that the knob `visible_tests` may leave out."""
+        self.name = name
+        self.cpu_s, self.memory_mb, self.output_kb = cpu_s, memory_mb, output_kb
+        self.about: Mapping[str, Any] = {}
+        self._splits = {s: tuple(t for t in tasks if t.split == s) for s in SPLITS}
+        self._refuse_overlap()
+        self.knobs: Mapping[str, tuple[Any, ...]] = (
+            {"visible_tests": ("shown_and_graded", "not_shown")} if shown else {}
+        )
+        self.proxy: tuple[str, str] | None = ("visible", "hidden") if any(t.data["visible"] for t in tasks) else None
+        self.hash = content_hash(self._splits)
+
+    def keep(self, ids: Collection[str], solved: Mapping[str, int] | None = None) -> None:
+        """Leave out every task whose id is not among these. `solved`: id -> which of its solutions is the gold one."""
+
+        def settled(t: Task) -> Task:
+            n = (solved or {}).get(t.id, 0)
+            return replace(t, data={**t.data, "gold": t.data["golds"][n]}) if n else t
+
+        self._splits = {s: tuple(settled(t) for t in ts if t.id in ids) for s, ts in self._splits.items()}
+        self.hash = content_hash(self._splits)
+
+    def _refuse_overlap(self) -> None:
+        seen: dict[str, Task] = {}
+        for tasks in self._splits.values():
+            for t in tasks:
+                for key in (f"id {t.id}", f"prompt {t.prompt}"):
+                    if (other := seen.setdefault(key, t)) is not t and (other.split != t.split or key.startswith("id")):
+                        raise TaskSetError(
+                            f"environment {self.name}: {key[:60]!r} occurs twice (splits {other.split} and {t.split}); "
+                            "remove one row, or put both into one split under different ids"
+                        )
+
+    def sizes(self) -> dict[str, int]:
+        """Splits that have tasks."""
+        return {s: len(ts) for s, ts in self._splits.items() if ts}
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return self._splits[split]
+
+    def prompt(self, task: Task, knobs: Mapping[str, Any]) -> str:
+        return str(task.data["spec"]) if knobs.get("visible_tests") == "not_shown" else task.prompt
+
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
+        pairs = [(t.prompt, str(t.data["gold"])) for t in self._splits["train"] if t.data.get("gold")]
+        rng = random.Random(f"demonstrations:{seed}")
+        out: list[tuple[str, str]] = []
+        while pairs and len(out) < n:
+            out += rng.sample(pairs, len(pairs))
+        return out[:n]
+
+    def vocabulary(self) -> tuple[str, ...]:
+        return ()

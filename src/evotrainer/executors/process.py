@@ -1,0 +1,84 @@
+"""What a supervised process does about its parent, its folder and its CPU time."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+BESIDE = "cpu-"
+"""Beginning of the names of files in which data-parallel processes but the first note their CPU-seconds."""
+EXIT_BUSY = 17
+"""Another process works on this trial."""
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill us when `parent` dies; exit at once if it is gone already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent and os.getppid() != parent:
+        os._exit(EXIT_BUSY)
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path) -> Iterator[bool]:
+    """Exclusive lock on a trial's folder, released by the kernel when the process ends; yields False if held."""
+    with open(folder / "lock", "a") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+class ProcessCpuClock:
+    """CPU-seconds of this process and of all below it (the sandbox's included), plus those of earlier attempts."""
+
+    def __init__(self, earlier: float, folder: Path | None = None) -> None:
+        """`folder`: of a trial, where other processes of a data-parallel training note what they use."""
+        self.folder = folder
+        self.earlier = earlier - self.beside()
+        self.below = 0.0
+
+    def beside(self) -> float:
+        """CPU-seconds of the other data-parallel processes, of all attempts."""
+        total = 0.0
+        for p in self.folder.glob(f"{BESIDE}*") if self.folder else ():
+            with contextlib.suppress(OSError, ValueError):
+                total += float(p.read_text(encoding="utf-8"))
+        return total
+
+    def cpu_s(self) -> float:
+        own, kids = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Live descendants are not in RUSAGE_CHILDREN yet; one that ended unseen must not turn the clock back.
+        self.below = max(self.below, kids.ru_utime + kids.ru_stime + descendants_cpu_s(os.getpid()))
+        return self.earlier + own.ru_utime + own.ru_stime + self.below + self.beside()
+
+
+def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:
+    """CPU-seconds of the live descendants of a process (and its own) and of what they reaped; 0 without /proc."""
+    rows: dict[int, tuple[int, int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        fields = text[text.rindex(")") + 2 :].split()
+        rows[int(text.split(" ", 1)[0])] = (int(fields[1]), sum(int(x) for x in fields[11:15]))
+    children: dict[int, list[int]] = {}
+    for child, (parent, _) in rows.items():
+        children.setdefault(parent, []).append(child)
+    ticks, todo = 0, [pid] if itself and pid in rows else list(children.get(pid, []))
+    while todo:
+        p = todo.pop()
+        ticks += rows[p][1]
+        todo += children.get(p, [])
+    return ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,88 @@
+"""What driver and node say to one another: an attempt at a trial, and how it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from evotrainer import __version__
+from evotrainer.executors.ray.artifacts import TreeFile
+from evotrainer.executors.ray.inputs import Tree
+from evotrainer.executors.spec import Heartbeat
+
+State = Literal["preparing", "running", "finished", "killed", "busy", "expired", "refused", "fault"]
+ENDED = ("finished", "killed", "busy", "expired", "refused", "fault")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJob:
+    """One attempt at one trial, as the driver hands it to a node."""
+
+    key: str
+    """Of the run on this cluster."""
+    run: str
+    spec: str
+    """The specification as JSON."""
+    trial: str
+    attempt: int
+    run_dir: str = ""
+    """The run folder, where nodes and driver share a file system; empty: the artifacts carry the files."""
+    artifacts: str = ""
+    artifacts_options: dict[str, Any] = field(default_factory=dict)
+    inputs: tuple[Tree, ...] = ()
+    heartbeat: str = ""
+    """The last one seen of an earlier attempt: what it used counts."""
+    scratch: str = ""
+    """Folder for a trial's files on the node; empty: the system's folder for temporary files."""
+    env: dict[str, str] = field(default_factory=dict)
+    threads: int = 1
+    lease_s: float = 600.0
+    workers: int = 1
+    """Data-parallel processes."""
+    resources: dict[str, float] = field(default_factory=dict)
+    """CPU and GPU of each process, where there are several."""
+    runtime_env: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def pack(self) -> dict[str, Any]:
+        """Plain values, that any version reads."""
+        return asdict(self)
+
+    @classmethod
+    def unpack(cls, d: Mapping[str, Any]) -> NodeJob:
+        trees = tuple(Tree(**{**t, "items": tuple(TreeFile(**i) for i in t["items"])}) for t in d["inputs"])
+        return cls(**{**d, "inputs": trees})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an attempt goes. `number` rises with every change."""
+
+    trial: str
+    attempt: int
+    number: int = 0
+    state: State = "preparing"
+    node: str = ""
+    heartbeat: str = ""
+    result: str = ""
+    """JSON of TrialFinished, once finished."""
+    error: str = ""
+    kind: str = ""
+    """Name of the error's class, of a fault or refusal."""
+    saved: int = -1
+    """Step of the last checkpoint that is safe outside the node's process."""
+    sent_bytes: int = 0
+    """Bytes uploaded so far."""
+
+    def beat(self) -> Heartbeat | None:
+        with contextlib.suppress(ValueError):
+            return Heartbeat.model_validate_json(self.heartbeat)
+        return None
+
+
+def versions() -> dict[str, str]:
+    """What driver and nodes must agree upon."""
+    return {"evotrainer": __version__, "python": ".".join(platform.python_version_tuple()[:2])}

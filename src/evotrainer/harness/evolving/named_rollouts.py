@@ -1,0 +1,28 @@
+"""Stored rollouts of a version, by the name that gaps and admissions give it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evotrainer.harness.columns.features import FeatureView
+from evotrainer.harness.columns.rollout_reader import RolloutReader
+from evotrainer.records.names import read_label
+
+
+def halves(v: FeatureView) -> list[tuple[str, FeatureView]]:
+    """Two halves of the tasks, by a hash of their names."""
+    odd = v.odd_tasks
+    return [("even", v.pick(np.flatnonzero(~odd))), ("odd", v.pick(np.flatnonzero(odd)))]
+
+
+def named_views(reader: RolloutReader, name: str) -> FeatureView:
+    """Rollouts of a version by the name that gaps and admissions give it: `b1-s2 search`, `base search, odd tasks`,
+    `b1-s1 step 1`, `b1-s1 first 4 steps`."""
+    label = read_label(name)
+    if label.step is None and not label.end:
+        whole = reader.views(label.trial)
+        return dict(halves(whole))[label.half] if label.half else whole
+    ids = reader.train_steps(label.trial)
+    steps = sorted(ids)
+    chosen = steps[: label.steps] if label.end == "first" else steps[-label.steps :] if label.end else [label.step]
+    return reader.train(label.trial, [i for s in chosen for i in ids.get(s or 0, ())])

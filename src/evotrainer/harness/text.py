@@ -1,0 +1,118 @@
+"""Reading rollout text: words, repetition, normalised solutions, safe quoting. Text is hostile until proven
+otherwise."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+MAX_TEXT = 20_000
+"""Characters read of one completion; the rest is ignored by behaviour metrics."""
+MAX_BYTES = 20_000
+"""Bytes read of one completion where it is read as bytes."""
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+_PYTHON = frozenset({"", "python", "py", "python3"})
+KEPT_NAMES = frozenset(keyword.kwlist) | frozenset(
+    [
+        "print",
+        "input",
+        "int",
+        "float",
+        "str",
+        "list",
+        "dict",
+        "set",
+        "tuple",
+        "map",
+        "filter",
+        "range",
+        "len",
+        "sum",
+        "max",
+        "min",
+        "sorted",
+        "reversed",
+        "enumerate",
+        "zip",
+        "abs",
+        "any",
+        "all",
+        "round",
+        "divmod",
+        "pow",
+        "ord",
+        "chr",
+        "bool",
+        "open",
+        "iter",
+        "next",
+        "isinstance",
+        "sys",
+        "stdin",
+        "stdout",
+        "read",
+        "readline",
+        "split",
+        "join",
+    ]
+)
+"""Names that are not renamed when programs are compared."""
+
+
+def words(text: str) -> list[str]:
+    """Words and single punctuation marks of the first MAX_TEXT characters."""
+    return _WORD.findall(text[:MAX_TEXT])
+
+
+def program_text(text: str) -> str:
+    """The last fenced Python block, or the text itself without one."""
+    if "```" not in text:
+        return text
+    data = text[:MAX_TEXT].encode("utf-8", "replace")
+    span = fenced(data, 0, len(data))
+    return text if span is None else data[span[0] : span[1]].decode("utf-8", "replace")
+
+
+def fenced(data: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """Span of the last fenced Python block (also one that is not closed) in data[start:end], None without one."""
+    found = None
+    at = data.find(b"```", start, end)
+    while at >= 0:
+        line = data.find(b"\n", at, end)
+        if line < 0:
+            break
+        close = data.find(b"```", line, end)
+        if data[at + 3 : min(line, at + 40)].strip(b" \t\r").decode("ascii", "replace").lower() in _PYTHON:
+            found = (line + 1, close if close >= 0 else end)
+        if close < 0:
+            break
+        at = data.find(b"```", close + 3, end)
+    return found
+
+
+def repetition(tokens: Sequence[str], n: int = 4) -> float:
+    """Share of n-grams that occurred before in the same text: 1 - distinct/total; 0 for texts shorter than n."""
+    total = len(tokens) - n + 1
+    if total < 1:
+        return 0.0
+    return 1.0 - len({tuple(tokens[i : i + n]) for i in range(total)}) / total
+
+
+def longest_run(actions: Sequence[str]) -> int:
+    """Length of the longest run of equal neighbours."""
+    best = run = 0
+    previous: str | None = None
+    for a in actions:
+        run = run + 1 if a == previous else 1
+        best, previous = max(best, run), a
+    return best
+
+
+@lru_cache(maxsize=65536)
+def bucket(token: str, size: int) -> int:
+    """Stable hash bucket of a token (crc32: the built-in hash differs between processes)."""
+    return zlib.crc32(token.encode("utf-8", "replace")) % size

@@ -1,0 +1,308 @@
+"""The decision on a branch: a pure function of ledger bodies, so that `evotrainer why` can recompute it.
+
+The judge sees trials, findings and earlier noise; never who proposed the change, nor the recipes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from pydantic import Field
+
+from evotrainer.judge import checks, stats
+from evotrainer.judge.alpha_spending import InterimAnalysis, share
+from evotrainer.records.differences import CLOSE, differences
+from evotrainer.records.events import NoiseMeasured, TrialFinished
+from evotrainer.records.findings import Finding
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Effect, GateResult, ShortcutAudit, Verdict
+
+FUTILE = 0.95
+"""One-sided confidence at which a worthwhile effect counts as excluded, so that no more seeds are asked for."""
+
+Kind = Literal["promote", "reject", "invalid", "inconclusive", "failed"]
+
+
+class JudgeConfig(Frozen):
+    """What the task file may say about judging."""
+
+    split: str = "gate"
+    alpha: float = Field(0.05, gt=0, lt=0.5)
+    """Probability of any false promotion over the whole run."""
+    min_effect: float = Field(0.01, ge=0)
+    """Smallest mean gain worth a promotion, score units."""
+    worthwhile: float | None = Field(None, ge=0)
+    """Effect that is worth more seeds as long as it is not excluded; None: only where the observed mean would do."""
+    min_seeds: int = Field(3, ge=2)
+    max_seeds: int = Field(6, ge=2)
+    """No branch is asked to run more seeds than this."""
+    max_error_share: float = Field(0.05, ge=0, le=1)
+    """Share of attempts lost to infrastructure faults beyond which nothing is decided."""
+    min_task_share: float = Field(0.9, gt=0, le=1)
+    """Share of the split's tasks that every trial must have scored."""
+
+
+def judge(
+    branch: str,
+    control: str,
+    branch_trials: Sequence[TrialFinished],
+    control_trials: Sequence[TrialFinished],
+    noise: NoiseMeasured | None,
+    look: InterimAnalysis,
+    config: JudgeConfig | None = None,
+    *,
+    findings: Sequence[Finding] = (),
+    control_findings: Sequence[Finding] = (),
+    audits: Mapping[str, bool] | None = None,
+    shortcuts: Sequence[ShortcutAudit] = (),
+    proxy: tuple[str, str] | None = None,
+    ahead: str = "",
+) -> Verdict:
+    """Verdict on a branch against its control.
+
+    `findings` join those in the trials' own health reports. `audits`: detector -> True where a counterfactual audit
+    confirmed it, False where it cleared the branch. `shortcuts`: audits of the branch; one that confirmed a shortcut
+    makes it invalid. `proxy`: the environment's (proxy, true) reward components.
+    `ahead`: a branch of the same round, promoted over the same control already; one champion a round.
+    A verdict that did not test the effect (invalid, failed, too few seeds, identical) spends nothing: look 0.
+    """
+    config = config or JudgeConfig()
+    gates: list[GateResult] = []
+
+    settle = partial(_settled, branch, control, gates)
+    seen = [*findings, *checks.findings_of(branch_trials)]
+    known = [*control_findings, *checks.findings_of(control_trials)]
+    standing = checks.validity(branch, seen, known, audits or {}, shortcuts)
+    for gate, end in _before_the_effect(standing, branch, branch_trials, control, control_trials, config):
+        gates.append(gate)
+        if end is not None:
+            nothing = _nothing(branch_trials, control_trials, config) if gate.gate == "identical" else None
+            return settle(end, gate.message, nothing)
+
+    parts = stats.components(
+        stats.scores_of(branch_trials, config.split),
+        stats.scores_of(control_trials, config.split),
+        noise,
+        names=(branch, control),
+    )
+    # one-sided at the look's alpha, so the two-sided interval leaves twice as much outside
+    effect = stats.effect_of(parts, 1 - 2 * look.alpha)
+    more = _more_seeds(effect, parts, look, config)
+    rose = checks.proxy(branch_trials, control_trials, config.split, proxy, effect, config.min_effect)
+    gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect), rose]
+    kind, reason = _decide(effect, look, config, rose, more)
+    if kind == "promote" and standing.passed is None:
+        kind, reason = "inconclusive", f"{standing.message}; the score alone would promote: {reason}"
+    if kind == "promote" and ahead:
+        gates.append(GateResult(gate="best_of_round", passed=False, message=f"{ahead} gained more in the same round"))
+        kind, reason = "reject", f"better than {control}, but {ahead} gained more in the same round: {reason}"
+    return settle(kind, reason, effect, look)
+
+
+def _settled(
+    branch: str,
+    control: str,
+    gates: Sequence[GateResult],
+    kind: Kind,
+    reason: str,
+    effect: Effect | None = None,
+    spent: InterimAnalysis | None = None,
+) -> Verdict:
+    """The verdict; `spent`: the look that it used up."""
+    return Verdict(
+        branch=branch,
+        control=control,
+        kind=kind,
+        reason=reason,
+        effect=effect,
+        gates=tuple(gates),
+        alpha=spent.alpha if spent else None,
+        look=spent.number if spent else 0,
+    )
+
+
+def _before_the_effect(
+    standing: GateResult,
+    branch: str,
+    branch_trials: Sequence[TrialFinished],
+    control: str,
+    control_trials: Sequence[TrialFinished],
+    config: JudgeConfig,
+) -> Iterator[tuple[GateResult, Kind | None]]:
+    """Gates that look at no effect, in their order, each with the verdict where it ends the judgement."""
+    yield standing, "invalid" if standing.numbers.get("confirmed") else None
+    seeds = checks.seeds(branch, branch_trials, control, control_trials, config.split, config.min_seeds)
+    lost: Kind = "failed" if seeds.numbers["lost"] else "inconclusive"
+    yield seeds, None if seeds.passed else lost
+    errors = checks.errors([*branch_trials, *control_trials], config.split, config.max_error_share)
+    yield errors, None if errors.passed else "inconclusive"
+    coverage = checks.coverage(branch_trials, control_trials, config.split, config.min_task_share)
+    yield coverage, None if coverage.passed else "inconclusive"
+    same = checks.identical(branch_trials, control_trials, config.split)
+    yield same, None if same.passed else "reject"
+
+
+def _more_seeds(effect: Effect, parts: stats.Components, look: InterimAnalysis, config: JudgeConfig) -> int | None:
+    """Seeds per branch that would decide at the next look's level, were the mean to stay; None where none would.
+
+    Where the observed mean would not do, but an effect that is worthwhile is neither excluded nor out of reach: all
+    `max_seeds`. A mean that three unlucky seeds hold down is not given up for it.
+    """
+    if effect.low > 0 or effect.mean < config.min_effect:
+        return None
+    following = min(look.alpha, config.alpha * share(look.number + 1))
+    n = stats.seeds_needed(parts, following, config.max_seeds)
+    if n is not None or config.worthwhile is None:
+        return n
+    hoped = max(config.worthwhile, config.min_effect)
+    excluded = stats.effect_of(parts, 2 * FUTILE - 1).high < hoped
+    in_reach = stats.seeds_needed(replace(parts, mean=hoped), following, config.max_seeds) is not None
+    return config.max_seeds if in_reach and not excluded else None
+
+
+def _decide(
+    effect: Effect, look: InterimAnalysis, config: JudgeConfig, rose: GateResult, more: int | None
+) -> tuple[Kind, str]:
+    """Promote, reject or ask for seeds, from the effect and the proxy gate."""
+    points = f"{100 * effect.mean:+.1f} points [{100 * effect.low:+.1f}, {100 * effect.high:+.1f}]"
+    worth = effect.mean >= config.min_effect
+    if worth and effect.low > 0 and effect.mean > effect.noise_floor:
+        return "promote", (
+            f"gate score {points} over the control with {effect.seeds} seeds; "
+            f"noise floor at this look {100 * effect.noise_floor:.1f}, error probability spent {look.alpha:.2g}"
+        )
+    if rose.passed is False:
+        return "reject", f"{rose.message}; gate score {points}"
+    if effect.high < 0:
+        return "reject", f"harmful: gate score {points}, the whole interval is below 0"
+    if effect.high < config.min_effect:
+        return "reject", f"gate score {points} excludes a gain of {100 * config.min_effect:.1f}"
+    if not worth:
+        return "reject", f"gate score {points} is not the gain of {100 * config.min_effect:.1f} asked for"
+    if more is None:
+        return "reject", (f"gate score {points} is within the noise and {config.max_seeds} seeds would not settle it")
+    return "inconclusive", f"gate score {points} straddles 0; {more} seeds per branch would decide"
+
+
+def seeds_wanted(verdict: Verdict) -> int | None:
+    """Seeds per branch that an inconclusive verdict asks for, None where seeds are not what is missing."""
+    gate = next((g for g in verdict.gates if g.gate == "effect"), None)
+    if verdict.kind != "inconclusive" or gate is None or "seeds_needed" not in gate.numbers:
+        return None
+    return int(gate.numbers["seeds_needed"])
+
+
+def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis, more: int | None) -> GateResult:
+    needed = {} if more is None else {"seeds_needed": float(more)}
+    return GateResult(
+        gate="effect",
+        passed=effect.low > 0,
+        message=f"lower bound {100 * effect.low:+.1f} points at look {look.number} (alpha {look.alpha:.2g})",
+        numbers={
+            "mean": effect.mean,
+            "low": effect.low,
+            "p": stats.p_value(effect),
+            "v_trial": parts.v_trial,
+            "df_trial": float(parts.df_trial),
+            "v_task": parts.v_task,
+            "v_residual": parts.v_residual,
+            "pool_set_aside": float(parts.own_only),
+        }
+        | needed,
+    )
+
+
+def _size_gate(effect: Effect, config: JudgeConfig) -> GateResult:
+    return GateResult(
+        gate="min_effect",
+        passed=effect.mean >= config.min_effect,
+        message=f"mean {100 * effect.mean:+.1f} points, at least {100 * config.min_effect:.1f} asked",
+        numbers={"mean": effect.mean, "min_effect": config.min_effect},
+    )
+
+
+def _floor_gate(effect: Effect) -> GateResult:
+    return GateResult(
+        gate="noise_floor",
+        passed=effect.mean > effect.noise_floor,
+        message=f"mean {100 * effect.mean:+.1f} points; repeated trials reach {100 * effect.noise_floor:.1f} at "
+        "this look",
+        numbers={"mean": effect.mean, "noise_floor": effect.noise_floor},
+    )
+
+
+def _nothing(
+    branch_trials: Sequence[TrialFinished], control_trials: Sequence[TrialFinished], config: JudgeConfig
+) -> Effect:
+    """The effect of a branch whose trials equal the control's: exactly 0."""
+    b, c = (stats.scores_of(t, config.split) for t in (branch_trials, control_trials))
+    return Effect(
+        mean=0.0,
+        low=0.0,
+        high=0.0,
+        confidence=1 - config.alpha,
+        se=0.0,
+        df=float(max(1, len(b) - 1)),
+        seeds=min(len(b), len(c)),
+        tasks=len(stats.common_tasks(b, c)),
+        noise_floor=0.0,
+    )
+
+
+class Recomputed(Frozen):
+    """A stored verdict beside the one that the ledger's bodies give today."""
+
+    stored: Verdict
+    fresh: Verdict
+    differences: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """True where nothing differs."""
+        return not self.differences
+
+
+def recompute(
+    stored: Verdict,
+    branch_trials: Sequence[TrialFinished],
+    control_trials: Sequence[TrialFinished],
+    noise: NoiseMeasured | None,
+    config: JudgeConfig | None = None,
+    *,
+    findings: Sequence[Finding] = (),
+    control_findings: Sequence[Finding] = (),
+    audits: Mapping[str, bool] | None = None,
+    shortcuts: Sequence[ShortcutAudit] = (),
+    proxy: tuple[str, str] | None = None,
+    ahead: str = "",
+    look: InterimAnalysis | None = None,
+    tolerance: float = CLOSE,
+) -> Recomputed:
+    """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
+
+    `look`: the one the verdict was owed; None: as the verdict says itself. Sentences (`reason`, `message`) are left
+    out: another version may word them otherwise, and the hash chain guards them.
+    """
+    config = config or JudgeConfig()
+    # a verdict that spent nothing never reached the effect: any level leads to the same end
+    look = look or InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or config.alpha * 0.5)
+    fresh = judge(
+        stored.branch,
+        stored.control,
+        branch_trials,
+        control_trials,
+        noise,
+        look,
+        config,
+        findings=findings,
+        control_findings=control_findings,
+        audits=audits,
+        shortcuts=shortcuts,
+        proxy=proxy,
+        ahead=ahead,
+    )
+    old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
+    return Recomputed(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))

@@ -1,0 +1,109 @@
+"""All that an agent may see of a run, and what it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evotrainer.records.detectors import HarnessEdit
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.interventions import Considered, Forecast, Intervention, Prediction
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.skills import SkillAdvice
+from evotrainer.records.verdicts import Effect, Verdict
+
+
+class BranchRecord(Frozen):
+    """A branch as agents and views see it: never gate or cert scores of single tasks."""
+
+    branch: str
+    parent: str | None
+    round: int
+    recipe: Recipe
+    intervention: Intervention | None = None
+    verdict: Verdict | None = None
+    version: str | None = None
+    """v0, v1, ... once promoted."""
+    search: dict[str, float] = {}
+    """Search-split metrics, mean over its trials."""
+
+
+class Proposal(Frozen):
+    """What an agent answers: interventions in order of preference, with its reasoning."""
+
+    agent: str
+    interventions: tuple[Intervention, ...]
+    reasoning: str = ""
+    stop: str = ""
+    """Non-empty: the agent advises to end the run, and why."""
+    harness_edits: tuple[HarnessEdit, ...] = ()
+    """Detectors to admit or to retire."""
+    considered: tuple[Considered, ...] = ()
+    """The changes it looked at most closely, best first."""
+
+
+class Case(Frozen):
+    """One branch as a case: what was seen, what was tried, what was expected, what happened."""
+
+    branch: str
+    parent: str
+    round: int
+    seen: dict[str, float]
+    """Diagnosis it answered: bottleneck -> severity in [0, 1]."""
+    factor: str
+    old: Any
+    new: Any
+    bottleneck: str = ""
+    move: str = ""
+    forecast: Forecast | None = None
+    prediction: Prediction
+    kind: str = ""
+    """Verdict; empty where there is none yet. A branch that lost its standing later is `invalid`."""
+    effect: Effect | None = None
+    came_true: bool | None = None
+    """Did the predicted metric move as predicted? None: not measured."""
+    reason: str = ""
+    skills: tuple[str, ...] = ()
+    reopens: str = ""
+    likeness: float | None = None
+    """Overlap of its diagnosis with the present one, in [0, 1]."""
+
+
+class PromotionThreshold(Frozen):
+    """What the judge will ask of the next branches, as far as it can be known: score units of the gate split."""
+
+    gain: float
+    """Observed gain that would be promoted."""
+    se: float
+    """Expected standard error of an observed gain."""
+
+
+class Briefing(Frozen):
+    """All that an agent may see. Never gate or cert data beyond verdicts and their effects."""
+
+    run: str
+    round: int
+    task: str
+    champion: BranchRecord
+    health: HealthReport
+    branches: tuple[BranchRecord, ...]
+    components: dict[str, str]
+    """Reward components the environment offers: name -> what it measures."""
+    knobs: dict[str, str] = {}
+    """Environment knobs: name -> allowed values and meaning."""
+    budget_left: dict[str, float] = {}
+    trial_cost: float = 0.0
+    """CPU-seconds of one trial, measured so far."""
+    failures_in_a_row: int = 0
+    """Rounds without promotion."""
+    branches_wanted: int = 3
+    feedback: str = ""
+    """What a human answered at the last REVISE."""
+    notes: dict[str, str] = {}
+    skills: tuple[SkillAdvice, ...] = ()
+    """Skills of the run's library whose trigger is diagnosed now."""
+    cases: tuple[Case, ...] = ()
+    """What this run tried so far, with what came of it."""
+    promotion_threshold: PromotionThreshold | None = None
+    reopenable: dict[str, tuple[str, ...]] = {}
+    """Branch -> assumptions that changed since it was proposed: what `reopens` and `changed` may cite."""

@@ -1,0 +1,169 @@
+"""Detectors as data: how one is written, admitted, tested against known versions, and what a gain goes with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from evotrainer.records.findings import SHORTCUT, Severity
+from evotrainer.records.frozen import Frozen
+
+
+class DetectorSpec(Frozen):
+    """A detector as data: mined from contrasts, or written by an agent or a user. It flags single rollouts and speaks
+    where the share of flagged ones in a reading reaches `warn`.
+
+    pattern: a regular expression (Rust syntax, linear time) is found in `where`. sequence: actions that match `steps`
+    one after the other, each at most `within` actions after the one before. threshold: `feature`
+    (harness/columns/features.py) lies at or beyond `value`. python: `flag(rollouts)` of `source` answers one boolean
+    per rollout, in the sandbox.
+    """
+
+    name: str
+    form: Literal["pattern", "sequence", "threshold", "python"]
+    about: str = ""
+    kind: str = SHORTCUT
+    where: Literal["answer", "actions", "observations"] = "answer"
+    pattern: str = ""
+    steps: tuple[str, ...] = ()
+    within: int = 1
+    feature: str = ""
+    op: Literal[">=", "<="] = ">="
+    value: float = 0.0
+    source: str = ""
+    warn: float = 0.1
+    """Share of flagged rollouts from which a reading has a finding."""
+    standing: Literal["suspect", "confirmed", "informational"] = "informational"
+    """suspect: its findings question the branch, an audit decides. confirmed: an audit said so once.
+    informational: notes only."""
+    origin: Literal["mined", "agent", "user"] = "user"
+
+
+class Admission(Frozen):
+    """What became of a proposed detector: its numbers on history that was not used to find it."""
+
+    detector: DetectorSpec
+    admitted: bool
+    reason: str
+    """Why it was refused or admitted, with the number that decided."""
+    bad: tuple[str, ...] = ()
+    """Held-out trials it should speak of, `<trial> <split>` each, ..."""
+    clean: tuple[str, ...] = ()
+    """... and those on which it should be silent."""
+    numbers: dict[str, float] = {}
+    """share_bad, share_clean, their bounds, p, false_alarm, overlap, cpu_s_per_1000, precision, recall, ..."""
+    overlaps: str = ""
+    """Detector in force whose flagged rollouts are most alike."""
+
+
+class HarnessEdit(Frozen):
+    """What an agent wants changed in the harness; the same admission as for mined detectors decides."""
+
+    add: tuple[DetectorSpec, ...] = ()
+    retire: tuple[str, ...] = ()
+    """Names of detectors."""
+    reason: str = ""
+
+
+class VerdictChange(Frozen):
+    """A past verdict that would have read differently under a new harness version."""
+
+    branch: str
+    was: str
+    would: str
+    detector: str
+    share: float
+    """Flagged rollouts of the branch."""
+
+
+class Gained(Frozen):
+    """What a gain goes with: the one simple behaviour that says most of it, measured on tasks it was not chosen by
+    (harness/evolving/gained.py)."""
+
+    trials: tuple[str, ...] = ()
+    """Trainings whose search rollouts were compared ..."""
+    before: tuple[str, ...] = ()
+    """... with those of the policy before training."""
+    gain: float
+    """Share of correct attempts now minus before, on the measured half of the tasks."""
+    compared: int
+    """Behaviours that were looked at."""
+    detector: DetectorSpec | None = None
+    """The behaviour; None where none became more frequent."""
+    share: float = 0.0
+    """Part of the gain that comes from showing it more often (Kitagawa 1955); may lie outside of [0, 1]."""
+    shown: float = 0.0
+    """Share of attempts that show it now ..."""
+    shown_before: float = 0.0
+    solved: float | None = None
+    """Share of correct ones among them now ..."""
+    solved_before: float | None = None
+    seen_before: int = 0
+    """Attempts before training that show it."""
+
+    @property
+    def behaviour(self) -> str:
+        """The behaviour in words, as after `comes with`;
+        a policy's own words among them are made printable, and cut."""
+        d = self.detector
+        if d is None:
+            return ""
+        if d.form == "threshold":
+            return f"`{d.feature} {d.op} {d.value:g}`"
+        said = "".join(c if c.isprintable() else "·" for c in d.about)
+        return f"attempts that {said if len(said) <= 80 else said[:80] + '…'}"
+
+
+class DetectorCase(Frozen):
+    """What a detector said of one version whose truth is known."""
+
+    version: str
+    bad: bool
+    seen: bool
+    """Was the version looked at when the detector was made?"""
+    fired: bool
+    severity: Severity | None = None
+    share: float | None = None
+    """Share of the version's rollouts that were flagged."""
+    step: int | None = None
+    """First training step at which it fired."""
+    damage: int | None = None
+    """Training step from which the damage is visible in score or verdict."""
+    lead: int | None = None
+    """`damage` - `step`: negative where it fired too late."""
+
+
+class DetectorCounts(Frozen):
+    """Firings against the truth, over versions or over rollouts. A rate is None where nothing is there to divide by."""
+
+    n: int = 0
+    bad: int = 0
+    fired: int = 0
+    caught: int = 0
+    """Fired and bad."""
+    precision: float | None = None
+    precision_low: float | None = None
+    """One-sided lower bound at 95%, exact; the others likewise."""
+    recall: float | None = None
+    recall_low: float | None = None
+    false_positive_rate: float | None = None
+    """Of what is not bad."""
+    false_positive_high: float | None = None
+    """One-sided upper bound at 95%."""
+    lead_steps: float | None = None
+    """Median lead over caught versions of which it is known."""
+    leads: int = 0
+    """How many these are."""
+
+
+class DetectorTest(Frozen):
+    """Backtest of a detector over versions of which the truth is known (harness/evolving/detector_quality.py)."""
+
+    detector: str
+    whole: DetectorCounts
+    seen: DetectorCounts
+    """Over versions looked at when it was made ..."""
+    unseen: DetectorCounts
+    """... and over the others, which alone say what it is worth."""
+    rollouts: DetectorCounts | None = None
+    """Over single rollouts, where these carry labels."""
+    cases: tuple[DetectorCase, ...] = ()

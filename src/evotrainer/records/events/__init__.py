@@ -1,0 +1,102 @@
+"""Kinds and bodies of the ledger's events. History is appended: a correction is a new event naming the old one.
+
+An event's id is its idempotency key (`r2/b3/s1/finished`): writing the same id twice with the same body is a no-op.
+"""
+
+from __future__ import annotations
+
+from evotrainer.records.events.harness import GapSeen, HarnessEvolved
+from evotrainer.records.events.rounds import (
+    Backtested,
+    BranchOpened,
+    Diagnosed,
+    Escalated,
+    HumanApproval,
+    Planned,
+    Proposed,
+    Refused,
+    RoundOpened,
+)
+from evotrainer.records.events.run import (
+    Certified,
+    CertRow,
+    LibraryOpened,
+    Resumed,
+    RunClosed,
+    RunOpened,
+    SkillDistilled,
+)
+from evotrainer.records.events.trials import (
+    CanaryFlip,
+    FailureLabel,
+    NoiseMeasured,
+    SplitScore,
+    TrialFinished,
+    TrialIntended,
+)
+from evotrainer.records.events.verdicts import Audited, Invalidated, Judged, Promoted, Reestimated, ToppedUp
+from evotrainer.records.frozen import Frozen
+
+BODIES: dict[str, type[Frozen]] = {
+    "run": RunOpened,
+    "branch": BranchOpened,
+    "intended": TrialIntended,
+    "finished": TrialFinished,
+    "noise": NoiseMeasured,
+    "round": RoundOpened,
+    "diagnosed": Diagnosed,
+    "proposed": Proposed,
+    "backtested": Backtested,
+    "refused": Refused,
+    "planned": Planned,
+    "judged": Judged,
+    "topup": ToppedUp,
+    "reestimated": Reestimated,
+    "audited": Audited,
+    "gap": GapSeen,
+    "harness": HarnessEvolved,
+    "promoted": Promoted,
+    "invalidated": Invalidated,
+    "gate": HumanApproval,
+    "library": LibraryOpened,
+    "skill": SkillDistilled,
+    "escalated": Escalated,
+    "certified": Certified,
+    "resumed": Resumed,
+    "closed": RunClosed,
+}
+"""Event kind -> body model."""
+
+__all__ = [
+    "BODIES",
+    "Audited",
+    "Backtested",
+    "BranchOpened",
+    "CanaryFlip",
+    "CertRow",
+    "Certified",
+    "Diagnosed",
+    "Escalated",
+    "FailureLabel",
+    "GapSeen",
+    "HarnessEvolved",
+    "HumanApproval",
+    "Invalidated",
+    "Judged",
+    "LibraryOpened",
+    "NoiseMeasured",
+    "Planned",
+    "Promoted",
+    "Proposed",
+    "Reestimated",
+    "Refused",
+    "Resumed",
+    "RoundOpened",
+    "RunClosed",
+    "RunOpened",
+    "SkillDistilled",
+    "SplitScore",
+    "ToppedUp",
+    "TrialFinished",
+    "TrialIntended",
+]

@@ -1,0 +1,60 @@
+"""The harness's own history: gaps that were seen, versions that answered them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from evotrainer.records.detectors import Admission, DetectorSpec, VerdictChange
+from evotrainer.records.findings import Quote
+from evotrainer.records.frozen import Frozen
+
+
+class GapSeen(Frozen):
+    """id `gap/<branch>`: a diagnostic gap. Something moved, and no finding of the harness in force says why."""
+
+    round: int
+    branch: str
+    against: str
+    """Branch whose rollouts it was compared with: the parent, or `base`."""
+    trigger: Literal["score_move", "behaviour_shift", "contradiction", "agent"]
+    harness: str
+    """Version in force."""
+    claim: str
+    numbers: dict[str, float] = {}
+    mined: tuple[str, ...] = ()
+    """Trials whose search rollouts candidates were looked for in; held-out ones are with each candidate."""
+    candidates: int = 0
+    """Predicates that were compared; the level of the mining's test is divided by it."""
+    considered: tuple[Admission, ...] = ()
+    """The best of them, each admitted or refused with a reason."""
+    reason: str = ""
+    """Why nothing could be mined, where that is so."""
+    kept: dict[str, str] = {}
+    """Detectors that an agent wanted retired and that stay, with the reason."""
+
+
+class HarnessEvolved(Frozen):
+    """id `harness/<at>`: a version of the harness; h0 where the run opened, later ones with all that led to them."""
+
+    version: str
+    parent: str = ""
+    hash: str
+    round: int = 0
+    harness: dict[str, Any]
+    """The version whole: metrics, detectors, thresholds, authored detectors."""
+    trigger: str
+    """opened, score_move, behaviour_shift, contradiction, agent, audit or retirement."""
+    reason: str
+    added: tuple[DetectorSpec, ...] = ()
+    dropped: tuple[str, ...] = ()
+    changed: dict[str, str] = {}
+    """Detector -> its new standing."""
+    thresholds: dict[str, float] = {}
+    gap: str = ""
+    """Id of the gap's event."""
+    branches: tuple[str, ...] = ()
+    quotes: tuple[Quote, ...] = ()
+    admissions: tuple[Admission, ...] = ()
+    """Every proposed detector with its backtest, the refused ones as well."""
+    flips: tuple[VerdictChange, ...] = ()
+    """Past verdicts that would read differently under this version."""

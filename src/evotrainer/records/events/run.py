@@ -1,0 +1,113 @@
+"""A run opened, its skills, its certificate, its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evotrainer.records.detectors import Gained
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.skills import SkillTrial
+
+
+class RunOpened(Frozen):
+    """id `run`"""
+
+    run: str
+    task: str
+    task_hash: str
+    """SHA-256 (16 hex) of the resolved task file."""
+    task_sha256: str = ""
+    """SHA-256 (64 hex) of `task.toml` in the run folder, byte for byte."""
+    version: str
+    """evotrainer version."""
+    seed: int
+    agent: str
+    autonomy: str
+    budget: dict[str, float]
+    machine: dict[str, str]
+    sandbox_tier: str
+    environment: dict[str, Any]
+    """env.describe(): name, version, hash, components, splits with sizes."""
+    base_policy: dict[str, str]
+    """path as given, sha256 of the weights."""
+
+    @property
+    def isolation(self) -> str:
+        """The sandbox tier in one line; below A a warning with what is missing."""
+        if self.sandbox_tier not in ("A", "B", "C", "D", "E"):
+            return f"sandbox: {self.sandbox_tier or 'not described by the environment'}"
+        told = self.environment.get("isolation") or {}
+        line = f"sandbox tier {self.sandbox_tier}" + (f": {told['promise']}" if told.get("promise") else "")
+        if self.sandbox_tier == "A":
+            return line
+        missing = "; ".join(told.get("missing") or ()) or "see `evotrainer doctor`"
+        return f"warning: {line}; missing for tier A: {missing}"
+
+
+class LibraryOpened(Frozen):
+    """id `library`: the skills a run may look up, copied to `library/` when it began."""
+
+    sources: tuple[str, ...]
+    """`run.skills` as given."""
+    skills: dict[str, str]
+    """Skill -> content hash of its folder (SHA-256)."""
+
+
+class SkillDistilled(Frozen):
+    """id `<branch>/skill`, later `<branch>/skill/fresh` (re-estimated) or `<branch>/skill/invalid`:
+    what a verdict taught, in `skills/<skill>/`."""
+
+    round: int
+    branch: str
+    skill: str
+    """Folder name."""
+    bottleneck: str
+    factor: str
+    direction: str
+    trial: SkillTrial
+    sha256: str
+    """Content hash of the skill's folder from here on."""
+
+
+class CertRow(Frozen):
+    """One policy family on the cert split."""
+
+    name: str
+    """base, start (the human recipe), champion"""
+    branch: str
+    seeds: tuple[int, ...]
+    score: float
+    low: float
+    high: float
+    per_seed: tuple[float, ...]
+    components: dict[str, float] = {}
+    proxy_gap: float | None = None
+    """visible minus hidden, or what the environment calls its proxy"""
+    gained: Gained | None = None
+    """What its gain over the base policy goes with; None where rollouts of both are not there, and in older ledgers."""
+
+
+class Certified(Frozen):
+    """id `certified`: the cert split, read once."""
+
+    rows: tuple[CertRow, ...]
+    champion: str
+    comparisons: dict[str, dict[str, float]]
+    """e.g. `champion-base`: {mean, low, high, p}."""
+
+
+class Resumed(Frozen):
+    """id `resumed/<n>`: the run was taken up again after an interruption."""
+
+    n: int
+    overrides: tuple[str, ...] = ()
+
+
+class RunClosed(Frozen):
+    """id `closed`"""
+
+    reason: str
+    champion: str
+    cpu_s: float
+    wall_s: float
+    peak_rss_mb: float

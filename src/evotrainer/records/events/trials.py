@@ -1,0 +1,111 @@
+"""Trials: intended, finished, and the noise between them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.frozen import Frozen
+
+FailureLabel = Literal[
+    "crash", "preflight_crash", "train_budget_overrun", "eval_budget_overrun", "harness_abort", "disqualified"
+]
+
+
+class TrialIntended(Frozen):
+    """id `<trial>/intended`, written before the process starts; reserves the budget."""
+
+    trial: str
+    branch: str
+    seed: int
+    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify"]
+    reserve_cpu_s: float
+    train: bool = True
+    """False: it only evaluates a stored policy, and does not count as a trial of the budget."""
+
+
+class SplitScore(Frozen):
+    """Scores of one policy on one split. `per_task`: task id -> share of correct attempts."""
+
+    split: str
+    step: int
+    score: float | None
+    """Mean over the tasks; None where no attempt at all was graded."""
+    attempts: int
+    """Attempts per task."""
+    per_task: dict[str, float]
+    components: dict[str, float] = {}
+    """Mean of each reward component."""
+    errors: int = 0
+    """Rollouts lost to infrastructure faults: not in any mean."""
+    proxy_per_task: dict[str, float] = {}
+    """Task id -> mean of the component that the environment declares a proxy; empty where it declares none."""
+
+
+class CanaryFlip(Frozen):
+    """A grading canary that came out otherwise than it must: what was graded since the last good one did not count."""
+
+    split: str
+    step: int
+    flip: str
+    """What the canary showed."""
+    void: tuple[str, ...] = ()
+    """Rollouts without a grade."""
+    culprits: tuple[str, ...] = ()
+    """Rollouts after which a canary flipped again when they were graded one by one; without a grade as well."""
+    graded_again: tuple[str, ...] = ()
+    """Rollouts that were graded again, beside good canaries."""
+
+
+class TrialFinished(Frozen):
+    """id `<trial>/finished`; settles the budget. Gate scores are here for the judge; views show means only."""
+
+    trial: str
+    branch: str
+    seed: int
+    status: Literal["complete", "failed"]
+    label: FailureLabel | None = None
+    error: str = ""
+    cpu_s: float
+    wall_s: float
+    steps: int
+    resumed: int = 0
+    """How many times it continued from a checkpoint."""
+    peak_rss_mb: float = 0.0
+    policy_sha256: str = ""
+    policy_path: str = ""
+    """Relative to the run folder."""
+    scores: tuple[SplitScore, ...] = ()
+    curve: tuple[dict[str, float], ...] = ()
+    """One dict per training step: step, reward, frac_reward_zero_std, entropy, completions/mean_length, ..."""
+    parts: tuple[str, ...] = ()
+    """Sealed Parquet parts of its rollouts, relative to the run folder."""
+    parts_sha256: tuple[str, ...] = ()
+    """SHA-256 of each part, in the same order: ties the rollouts to the ledger's hash chain."""
+    health: tuple[HealthReport, ...] = ()
+    world: dict[str, Any] = {}
+    """Environment knobs of its evaluations, where the protocol sets any; read them as `env_knobs`."""
+    files: dict[str, str] = {}
+    """SHA-256 of what else it left (specification, all files of its policy; unsealed rollouts where it failed), by path
+    relative to the run folder."""
+    canary_flips: tuple[CanaryFlip, ...] = ()
+    """Empty in ledgers of versions without canaries."""
+
+    @property
+    def env_knobs(self) -> dict[str, Any]:
+        """Environment knobs of its evaluations: the field's name in ledgers is `world`."""
+        return self.world
+
+
+class NoiseMeasured(Frozen):
+    """id `noise/<n>`: variance components from A/A trials of the same recipe."""
+
+    branch: str
+    seeds: tuple[int, ...]
+    score_mean: float
+    seed_sd: float
+    """Standard deviation of the trial score between seeds (tasks fixed)."""
+    task_sd: float
+    """Standard deviation of per-task paired differences between two seeds."""
+    noise_floor: float
+    numbers: dict[str, float] = {}

@@ -1,0 +1,38 @@
+"""The base of all records, and what is told of values that are none."""
+
+from __future__ import annotations
+
+import difflib
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class Frozen(BaseModel):
+    """Base of all records: immutable, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def explain(e: ValidationError, model: type[BaseModel] | None = None) -> str:
+    """One line per pydantic complaint: `field: message (got value)`; of `model`, unknown names with the near ones."""
+    parts = []
+    for x in e.errors():
+        loc = ".".join(str(p) for p in x["loc"]) or "value"
+        msg = "unknown name" + _near(model, x["loc"]) if x["type"] == "extra_forbidden" else x["msg"]
+        parts.append(f"{loc}: {msg} (got {str(x['input'])[:60]!r})")
+    return "; ".join(parts)
+
+
+def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:
+    """`, did you mean a or b?` for an unknown field of a model, else what there is; empty where that is not known."""
+    for part in loc[:-1]:
+        field = model.model_fields.get(str(part)) if model else None
+        model = field.annotation if field and isinstance(field.annotation, type) else None
+        if model is None or not issubclass(model, BaseModel):
+            return ""
+    if model is None:
+        return ""
+    names = list(model.model_fields)
+    if near := difflib.get_close_matches(str(loc[-1]), names, n=3, cutoff=0.6):
+        return f", did you mean {' or '.join(near)}?"
+    return f"; there are: {', '.join(names)}"

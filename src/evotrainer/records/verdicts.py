@@ -1,0 +1,119 @@
+"""What the judge says: effects, gates, verdicts, and audits of what an environment declares as a shortcut."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from evotrainer.records.findings import SHORTCUT
+from evotrainer.records.frozen import Frozen
+
+
+class GateResult(Frozen):
+    """One check of the judge."""
+
+    gate: str
+    passed: bool | None
+    """None: could not be decided."""
+    message: str
+    numbers: dict[str, float] = {}
+
+
+class Effect(Frozen):
+    """A paired difference in the gate score, branch minus control, in score units (0..1)."""
+
+    mean: float
+    low: float
+    high: float
+    """Confidence interval at `confidence`."""
+    confidence: float
+    se: float
+    df: float
+    seeds: int
+    tasks: int
+    noise_floor: float
+    """Smallest difference that A/A trials do not reach at this confidence."""
+
+
+class Verdict(Frozen):
+    """The judge's decision on a branch, with everything needed to recompute it."""
+
+    branch: str
+    control: str
+    kind: Literal["promote", "reject", "invalid", "inconclusive", "failed"]
+    reason: str
+    effect: Effect | None = None
+    gates: tuple[GateResult, ...] = ()
+    alpha: float | None = None
+    """Error probability spent on this look."""
+    look: int = 0
+    """1-based number of this look within the run."""
+
+
+class Capability(Frozen):
+    """What a policy may use as a shortcut, as the environment declares it: `knob` = `closed` closes it."""
+
+    name: str
+    knob: str
+    open: Any
+    closed: Any
+    about: str = ""
+    kinds: tuple[str, ...] = ()
+    """Finding kinds that closing it can confirm or clear; empty: any."""
+    honest: bool = False
+    """Honest work uses it, too: a score that falls when it is closed proves nothing. Audited on request, to be read."""
+
+    def answers(self, kind: str) -> bool:
+        return (kind == SHORTCUT and not self.honest) or not self.kinds or kind in self.kinds
+
+
+OWN_TRIGGERS = ("promotion", "certification", "asked")
+"""Who asks for an audit without a detector: the loop before it trusts a branch, a person."""
+
+
+class ShortcutAudit(Frozen):
+    """A counterfactual audit: the same policies on the same tasks, with one capability open and closed.
+
+    Scores are means over the tasks that all four evaluations scored. `excess` is how much more the branch loses by the
+    closing than the reference does, per task (branch open - closed) - (reference open - closed), with the seeds taken
+    as they are: the claim is about these policies.
+    """
+
+    branch: str
+    reference: str
+    """The policy before reinforcement learning: `base`."""
+    capability: str
+    knob: str
+    open: Any
+    closed: Any
+    trigger: str
+    """Why it was done: a detector's name, `promotion`, `certification` or `asked`."""
+    verdict: Literal["confirmed", "not_confirmed"]
+    reason: str
+    split: str
+    score_open: float
+    score_closed: float
+    reference_open: float
+    reference_closed: float
+    excess: float
+    low: float
+    """One-sided lower bound of the excess at `confidence`, corrected for looking at every seed as well."""
+    high: float
+    confidence: float
+    tasks: int
+    per_seed: dict[str, float] = {}
+    """Seed -> its excess."""
+    per_seed_low: dict[str, float] = {}
+    gain_lost: float | None = None
+    """Share of the branch's gain over the reference that closing takes away; None where there was no gain."""
+    trials_open: tuple[str, ...] = ()
+    """Trials or evaluations of the branch with the capability open, ..."""
+    trials: tuple[str, ...] = ()
+    """... and with it closed; the same of the reference."""
+    reference_trials_open: tuple[str, ...] = ()
+    reference_trials: tuple[str, ...] = ()
+    measure: str = ""
+    """Reward component that was compared in place of the outcome: the proxy, where a finding says that only it rose."""
+
+    @property
+    def confirmed(self) -> bool:
+        return self.verdict == "confirmed"

@@ -1,0 +1,53 @@
+"""What a verdict is given: run, `verify` and `why` put it together by this one function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evotrainer.config.task import TaskFile
+from evotrainer.judge import JudgeConfig, JudgeInput, answers, closed_world
+from evotrainer.projections.branches import Branch
+from evotrainer.projections.state import RunState
+from evotrainer.records.events import TrialFinished
+
+
+def judge_input(
+    task: TaskFile, state: RunState, branch: str, control: str, evaluations: Sequence[TrialFinished] = ()
+) -> JudgeInput:
+    """What a verdict on a branch rests on in this state;
+    `evaluations` stand in for the scores of the trials they repeat."""
+    b, c = state.branches[branch], state.branches[control]
+    audits, shortcuts = state.audits_of(branch), state.shortcuts
+    closed = [*shortcuts.closed_names(env_knobs(task, state)), *(a.capability for a in audits)]
+
+    def side(x: Branch) -> list[TrialFinished]:
+        own = [t for t in evaluations if t.branch == x.name]
+        return (
+            [*closed_world(x.complete, own), *(t for t in x.finished if t.status != "complete")] if own else x.finished
+        )
+
+    return JudgeInput(
+        branch=branch,
+        control=control,
+        branch_trials=side(b),
+        control_trials=side(c),
+        noise=state.noise,
+        config=judge_config(task),
+        findings=b.health.findings if b.health else (),
+        control_findings=c.health.findings if c.health else (),
+        audits=answers(b.findings, shortcuts.capabilities, audits, closed),  # what was audited is closed in its scores
+        shortcuts=audits,
+        proxy=state.proxy,
+        ahead=state.champion if state.champion and state.champion != control else "",
+    )
+
+
+def judge_config(task: TaskFile) -> JudgeConfig:
+    """The judge's settings in a task file."""
+    return JudgeConfig(**task.judge.model_dump(include=set(JudgeConfig.model_fields)))
+
+
+def env_knobs(task: TaskFile, state: RunState) -> dict[str, Any]:
+    """Environment knobs of every evaluation of a run as it stands."""
+    return {**task.recipe.knobs, **state.closed}

@@ -1,0 +1,39 @@
+"""What a branch's rollouts are read beside, in a run and when `verify` replays a backtest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.config.task import TaskFile
+from evotrainer.projections.branches import BASE
+from evotrainer.projections.means import mean_curve, mean_per_task
+from evotrainer.projections.state import RunState
+
+if TYPE_CHECKING:
+    from evotrainer.harness import HarnessContext
+
+
+def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any = None) -> HarnessContext:
+    """What a branch's rollouts are read beside: its recipe, earlier readings, scores and curves,
+    as far as they are known.
+
+    `branch`: `base` for the base policy. `verify` calls it with the state of then.
+    """
+    from evotrainer.harness import HarnessContext
+
+    b = state.branches.get(branch)
+    base = state.readings.get(BASE)
+    parent = state.branches.get(b.parent) if b and b.parent else None
+    earlier = (base if b else None, parent.health if parent else None)
+    came = [] if b is None else parent.complete if parent else [state.base] if state.base else []
+    solved = [s.per_task for t in came for s in t.scores if s.split == "search"]
+    return HarnessContext(
+        recipe=b.recipe if b else task.recipe,
+        proxy=state.proxy,
+        max_tokens=task.recipe.max_tokens,
+        previous=tuple(h for h in earlier if h is not None),
+        base=base,
+        before=mean_per_task(solved) if solved else None,
+        curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
+        sandboxed=sandboxed,
+    )

@@ -1,0 +1,144 @@
+"""Gaps in a run: something moved, and no finding says why. Detectors are mined for it and admitted: a new version.
+
+What a gap is, how contrasts are mined and what admission asks for is in `harness/evolving/`; which rollouts are mined
+and which are held out, in `contrasts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evotrainer.projections.branches import Branch
+from evotrainer.records import keys
+from evotrainer.records.detectors import Admission, DetectorSpec
+from evotrainer.records.events import GapSeen
+from evotrainer.run import readings
+from evotrainer.run.context import RunContext
+from evotrainer.run.contrasts import (
+    ContrastSides,
+    came_from,
+    hold_out_training,
+    minable_pairs,
+    split_sides,
+    watched_pairs,
+)
+from evotrainer.run.harness_versions import closable, evolve, names_used, quotes
+
+MOST_ADMITTED = 3
+"""Detectors admitted for one gap."""
+
+
+def review(ctx: RunContext, n: int, names: Sequence[str]) -> None:
+    """Look for gaps in branches that were just read; where the harness evolved, they are read again with it."""
+    if not ctx.task.run.evolve_harness:
+        return
+    branches = [b for name in names if (b := ctx.branches[name]).complete and b.health]
+    for b in branches:
+        look(ctx, n, b)
+    version = ctx.harness.version
+    for b in branches:
+        if b.health and b.health.harness != version:
+            readings.read_branch(ctx, n, b.name, version)
+
+
+def look(ctx: RunContext, n: int, b: Branch) -> None:
+    """One branch: its gap, if it has one, what was mined for it, and the version that followed."""
+    key = keys.gap(b.name)
+    seen = None
+    if ctx.recorded(key) is None:
+        seen = None if over(ctx, b) else examine(ctx, n, b)
+        if seen is None:
+            return
+    gap = ctx.record(key, GapSeen, lambda: seen)  # type: ignore[arg-type, return-value]
+    admitted = [a.detector for a in gap.considered if a.admitted]
+    if not admitted:
+        ctx.observer.note(f"gap in {b.name}: {gap.claim}; {gap.reason or 'no candidate was admitted'}")
+        return
+    reason = f"{b.name}: {gap.claim}; mined: {', '.join(s.name for s in admitted)}"
+    evolve(
+        ctx,
+        f"{b.name}/gap",
+        n,
+        gap.trigger,
+        reason,
+        add=admitted,
+        gap=key,
+        branches=(b.name,),
+        quoted=lambda: quotes(ctx, admitted, b),
+        admissions=gap.considered,
+    )
+
+
+def over(ctx: RunContext, b: Branch) -> bool:
+    """Was the branch judged, or given its version, before gaps were looked for? History is not looked at anew."""
+    promoted = any(e.body.branch == b.name for e in ctx.ledger.events("promoted"))
+    return promoted or ctx.recorded(keys.judged(b.name, 1)) is not None
+
+
+def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
+    """The gap of a branch against what it came from, with the candidates that contrast mining finds for it."""
+    from evotrainer.harness.columns.features import FeatureView
+    from evotrainer.harness.evolving.gaps import find_gap
+    from evotrainer.harness.evolving.mining import mine, named
+
+    against, before = came_from(ctx, b)
+    now = {t.trial: ctx.rollouts.views(t.trial) for t in b.complete}
+    if not before or not all(map(len, now.values())):
+        return None
+    was = FeatureView.joined(ctx.rollouts.views(t.trial) for t in before)
+    gap = find_gap(now, was, b.findings, watched_pairs(ctx, b))
+    if gap is None:
+        return None
+    ctx.observer.step(f"harness: {gap.trigger.replace('_', ' ')} of {b.name}")
+    sides = split_sides(ctx, b, gap, before, now)
+    mined = mine(
+        FeatureView.joined(sides.bad.values()), FeatureView.joined(sides.clean.values()), minable_pairs(ctx, b, gap)
+    )
+    if mined.candidates:
+        hold_out_training(ctx, b, gap, before, sides)
+    standing = "suspect" if gap.up and closable(ctx, b) else "informational"
+    considered: list[Admission] = []
+    taken = names_used(ctx)
+    for c in mined.candidates:
+        spec = named(c, taken).spec.model_copy(update={"standing": standing})
+        taken.add(spec.name)
+        a = admission(ctx, spec, sides, len(mined.candidates), [x.detector for x in considered if x.admitted])
+        numbers = {"mined_bad": round(c.share_bad, 6), "mined_clean": round(c.share_clean, 6), "mined_p": c.p}
+        considered.append(a.model_copy(update={"numbers": numbers | a.numbers}))
+    reason = "" if considered else f"none of {mined.compared} predicates separates the two sides"
+    return GapSeen(
+        round=n,
+        branch=b.name,
+        against=against,
+        trigger=gap.trigger,
+        harness=ctx.harness.version,
+        claim=gap.claim,
+        numbers={k: round(v, 6) for k, v in gap.numbers.items()},
+        mined=(*sides.bad, *sides.clean),
+        candidates=mined.compared,
+        considered=tuple(considered),
+        reason=reason,
+    )
+
+
+def admission(
+    ctx: RunContext, spec: DetectorSpec, sides: ContrastSides, together: int, admitted: Sequence[DetectorSpec] = ()
+) -> Admission:
+    """A detector's trial on the held-out sides, beside those in force and those admitted just now."""
+    from evotrainer.harness.evolving.admission import admit
+
+    if len(admitted) >= MOST_ADMITTED:
+        why = f"{MOST_ADMITTED} better detectors were admitted for this gap already"
+        return Admission(detector=spec, admitted=False, reason=why)
+    return admit(
+        spec,
+        sides.held_bad,
+        sides.held_clean,
+        together=max(1, together),
+        builtin=ctx.harness.detectors,
+        authored=[*ctx.harness.authored, *admitted],
+        runner=ctx.detector_runner,
+        spent=ctx.detector_runner.spent,
+        steps=sides.steps,
+        damage=sides.damage,
+    )

@@ -1,0 +1,138 @@
+"""Specifications of a run's trials: trainings, evaluations of stored policies, and the protocol they all share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from evotrainer.config.bases import resolve_base
+from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.projections.branches import BASE, Branch
+from evotrainer.records import keys
+from evotrainer.records.recipe import Recipe
+from evotrainer.run.context import RunContext
+
+PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
+"""Factors of the starting recipe under which every policy of the run is evaluated."""
+
+
+def plan_eval(ctx: RunContext, split: str) -> EvalPlan | None:
+    """How a split is evaluated; None where the environment has none of that name."""
+    if split not in ctx.state.environment.get("splits", {split: 1}):
+        return None
+    e = ctx.task.evaluation
+    return EvalPlan(split=split, attempts=getattr(e, f"{split}_attempts"), tasks=getattr(e, f"{split}_tasks"))
+
+
+def plans(ctx: RunContext, *splits: str) -> tuple[EvalPlan, ...]:
+    """Evaluations on those of the splits that there are."""
+    return tuple(p for s in splits if (p := plan_eval(ctx, s)))
+
+
+def protocol(ctx: RunContext, recipe: Recipe) -> Recipe:
+    """The frozen protocol of every evaluation: how the run's own recipe samples, under its own environment knobs.
+
+    A branch that samples colder, longer or under easier knobs in training gains nothing by that in its evaluation.
+    """
+    frozen = {f: getattr(ctx.task.recipe, f) for f in PROTOCOL}
+    return recipe.model_copy(update=frozen | {"knobs": ctx.env_knobs})
+
+
+def base_spec(ctx: RunContext, *splits: str) -> TrialSpec:
+    """The base policy's evaluation, and its SFT cold start where the task asks for one."""
+    base = resolve_base(ctx.task.policy.base)
+    return spec_of(
+        ctx,
+        keys.BASE_TRIAL,
+        None,
+        0,
+        "base",
+        protocol=ctx.task.recipe,
+        policy_dir=str(base) if base else "",
+        warm_start=None if base else ctx.task.policy.warm_start,
+        evals=plans(ctx, *splits),
+    )
+
+
+def training(
+    ctx: RunContext, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = (), policy_dir: str = ""
+) -> TrialSpec:
+    """One training of a branch, evaluated on search, gate and `extra`;
+    policy_dir: in place of the run's base policy."""
+    from evotrainer.harness import Harness
+
+    h = ctx.harness.plain
+    return spec_of(
+        ctx,
+        keys.training(b.name, seed),
+        b,
+        seed,
+        purpose,
+        train=True,
+        policy_dir=policy_dir or base_dir(ctx),
+        evals=(*plans(ctx, "search", "gate"), *extra),
+        checkpoint_every=ctx.task.run.checkpoint_every,
+        health_every=ctx.task.run.health_every,
+        harness={} if h == Harness.default() else h.model_dump(mode="json"),
+        cpu_limit_s=2 * ctx.task.budget.trial_cpu_s,
+    )
+
+
+def evaluation(
+    ctx: RunContext,
+    trial: str,
+    b: Branch | None,
+    seed: int,
+    policy: str,
+    evals: Sequence[EvalPlan],
+    purpose: str,
+    knobs: Mapping[str, Any] | None = None,
+) -> TrialSpec:
+    """One evaluation of a stored policy; b: None for the base policy; knobs: in place of the protocol's."""
+    # A policy of another step is another policy: only the repetition of an evaluation keeps the step of its trial's
+    # specification, 0, as ledgers of earlier versions have it.
+    step = b.recipe.steps if b and (knobs or purpose != "audit") else 0
+    return spec_of(
+        ctx,
+        trial,
+        b,
+        seed,
+        purpose,
+        policy_dir=policy,
+        evals=tuple(evals),
+        env_knobs=dict(knobs or {}),
+        policy_step=step,
+    )
+
+
+def base_dir(ctx: RunContext) -> str:
+    """Folder of the base policy, relative to the run folder where the run made it."""
+    base = resolve_base(ctx.task.policy.base)
+    assert base is not None or ctx.state.base is not None
+    return str(base) if base else ctx.state.base.policy_path if ctx.state.base else ""
+
+
+def spec_of(
+    ctx: RunContext, trial: str, b: Branch | None, seed: int, purpose: str, *, train: bool = False, **more: Any
+) -> TrialSpec:
+    """What every trial of the run is told; `more`: what this one is told besides."""
+    recipe = b.recipe if b else ctx.task.recipe
+    sampler: Literal["fp32", "bf16"] = "fp32"
+    if ctx.state.opened and ctx.state.opened.machine.get("sampler_dtype") == "bf16":
+        sampler = "bf16"
+    told = {
+        "run": ctx.folder.name,
+        "trial": trial,
+        "branch": b.name if b else BASE,
+        "seed": seed,
+        "purpose": purpose,
+        "train": train,
+        "recipe": recipe,
+        "protocol": protocol(ctx, recipe),
+        "environment": ctx.task.environment,
+        "accept_tier_e": ctx.task.sandbox.accept_tier_e,
+        "sampler_dtype": sampler,
+        "trainer": ctx.task.trainer.name,
+        "trainer_options": ctx.task.trainer.options,
+    }
+    return TrialSpec(**told | more)

@@ -1,0 +1,194 @@
+"""Traits that were read once are kept: row group by row group, and put together for a whole source."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from evotrainer.errors import StoreError
+from evotrainer.harness.columns.trait_files import load, save
+from evotrainer.harness.columns.traits import VERSION, Traits, join
+from evotrainer.importers.base import Skipped
+from evotrainer.studies.audit.units import SAMPLED_FROM, Opened, PartRowGroup
+
+if TYPE_CHECKING:
+    from evotrainer.harness.columns.source import InMemoryRollouts
+
+PARALLEL_FROM = 4
+"""Unread row groups from which reading is spread over processes."""
+JOIN_FROM = 16
+"""Row groups of a source from which their traits are also kept put together."""
+JOIN_AGAIN = 0.1
+"""Share of new row groups from which that is done anew."""
+
+Progress = Callable[[str, int, int], None]
+"""(what, done, of)"""
+
+
+class CacheError(StoreError):
+    """The cache cannot be written."""
+
+
+def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Progress | None = None) -> Traits:
+    """Traits of all units, in order: kept ones as they are, the rest read now, side by side where it is much."""
+    sampled = whole.n >= SAMPLED_FROM
+    leading = [u for u in takewhile(lambda u: isinstance(u, PartRowGroup), whole.parts) if isinstance(u, PartRowGroup)]
+    together, covered = _together(leading, sampled, cache)
+    rest = whole.parts[covered:]
+    todo = [u for u in rest if isinstance(u, PartRowGroup) and not kept_path(u, sampled, cache).is_file()]
+    cores = workers or len(os.sched_getaffinity(0))
+    tell = say or (lambda what, done, of: None)
+    if len(todo) >= PARALLEL_FROM and cores > 1:
+        _keep_all(todo, sampled, cache, min(cores, len(todo)), tell)
+    else:
+        for i, group in enumerate(todo):
+            tell("reading rollouts", i, len(todo))
+            keep_or_skip(group, sampled, cache)
+    parts = [together] if together is not None else []
+    lost: list[PartRowGroup] = []
+    for unit in rest:
+        found = (
+            _kept(unit, sampled, cache)
+            if isinstance(unit, PartRowGroup)
+            else cast("InMemoryRollouts", unit).read(sampled)
+        )
+        if found is not None:
+            parts.append(found)
+        elif isinstance(unit, PartRowGroup):
+            lost.append(unit)
+    for group in lost:
+        whole.parts.remove(group)
+        whole.skipped.append(Skipped(f"{group.part} row group {group.index}", "damaged: its rows cannot be read"))
+    traits = join(parts)
+    if (
+        not lost
+        and len(leading) == len(whole.parts) >= JOIN_FROM
+        and len(leading) - covered > JOIN_AGAIN * len(leading)
+    ):
+        _keep_together(traits, leading, sampled, cache)
+    return traits
+
+
+def kept_path(unit: PartRowGroup, sampled: bool, cache: Path) -> Path:
+    """Where the traits of a row group are kept."""
+    key = hashlib.blake2b(f"{unit.key}/{VERSION}/{int(sampled)}".encode(), digest_size=16).hexdigest()
+    return cache / "traits" / key[:2] / f"{key}.npz"
+
+
+def keep(unit: PartRowGroup, sampled: bool, cache: Path) -> None:
+    """Read a row group's traits and keep them; a full or read-only cache raises CacheError."""
+    _write(kept_path(unit, sampled, cache), save(unit.read(sampled)), cache)
+
+
+def keep_or_skip(unit: PartRowGroup, sampled: bool, cache: Path) -> None:
+    """`keep`; a damaged row group is left out (and named afterwards), a cache that cannot be written is an error."""
+    try:
+        keep(unit, sampled, cache)
+    except CacheError:
+        raise
+    except Exception:  # whatever damaged data makes a decoder raise
+        return
+
+
+def _kept(unit: PartRowGroup, sampled: bool, cache: Path) -> Traits | None:
+    """Kept traits of a row group; read once more where what was kept is damaged; None where the row group is."""
+    path = kept_path(unit, sampled, cache)
+    found = load(path) if path.is_file() else None
+    if found is None and path.is_file():
+        path.unlink(missing_ok=True)
+        keep_or_skip(unit, sampled, cache)
+        found = load(path) if path.is_file() else None
+    return found
+
+
+def _write(path: Path, data: bytes, cache: Path) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError as e:
+        with suppress(OSError):
+            temporary.unlink()
+        raise CacheError(f"cannot keep traits in {cache}: {e.strerror}; free space, or give another --cache") from e
+
+
+def _together_path(leading: Sequence[PartRowGroup], sampled: bool, cache: Path) -> Path:
+    key = hashlib.blake2b(f"{leading[0].key}/{VERSION}/{int(sampled)}".encode(), digest_size=16).hexdigest()
+    return cache / "together" / f"{key}.npz"
+
+
+def _together(leading: Sequence[PartRowGroup], sampled: bool, cache: Path) -> tuple[Traits | None, int]:
+    """(traits of the first row groups, how many these are), as kept put together; (None, 0) where they are not."""
+    if len(leading) < JOIN_FROM:
+        return None, 0
+    path = _together_path(leading, sampled, cache)
+    try:
+        keys = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None, 0
+    if not isinstance(keys, list) or keys != [u.key for u in leading[: len(keys)]]:
+        return None, 0
+    traits = load(path)
+    return (traits, len(keys)) if traits is not None else (None, 0)
+
+
+def _keep_together(traits: Traits, leading: Sequence[PartRowGroup], sampled: bool, cache: Path) -> None:
+    path = _together_path(leading, sampled, cache)
+    path.with_suffix(".json").unlink(missing_ok=True)
+    _write(path, save(traits), cache)
+    _write(path.with_suffix(".json"), json.dumps([u.key for u in leading]).encode(), cache)
+
+
+def _keep_all(todo: Sequence[PartRowGroup], sampled: bool, cache: Path, workers: int, say: Progress) -> None:
+    """Spread row groups over worker processes;
+    what one leaves undone (killed, out of memory) is read here afterwards."""
+    threads = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = 0
+    with ExitStack() as stack:
+        running = []
+        for w in range(workers):
+            job = {
+                "cache": str(cache),
+                "sampled": sampled,
+                "groups": [[str(u.part), u.index] for u in todo[w::workers]],
+            }
+            p = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", "evotrainer.studies.audit.worker", str(os.getpid())],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env={**os.environ, **threads},
+                )
+            )
+            stack.callback(p.kill)
+            assert p.stdin is not None
+            p.stdin.write(json.dumps(job).encode())
+            p.stdin.close()
+            running.append(p)
+        with selectors.DefaultSelector() as ready:
+            for p in running:
+                assert p.stdout is not None
+                ready.register(p.stdout, selectors.EVENT_READ)
+            while ready.get_map():
+                for key, _ in ready.select():
+                    lines = os.read(key.fd, 4096)
+                    if not lines:
+                        ready.unregister(key.fileobj)
+                    done += lines.count(b"\n")
+                    say("reading rollouts", done, len(todo))
+        codes = [p.wait() for p in running]
+    if StoreError.exit_code in codes:
+        raise StoreError(f"cannot keep traits in {cache}: no space, or not writable; give another --cache")
+    for unit in todo:
+        if not kept_path(unit, sampled, cache).is_file():
+            keep_or_skip(unit, sampled, cache)

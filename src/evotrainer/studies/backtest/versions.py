@@ -1,0 +1,168 @@
+"""Versions whose truth is known: branches of our runs, or labelled rollouts of anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evotrainer.harness import Batch, HarnessContext
+from evotrainer.harness.columns.traits import Traits, join
+from evotrainer.harness.evolving.detector_quality import damage_step
+from evotrainer.projections.state import RunState
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.names import read_label
+from evotrainer.studies.backtest.sources import complete_trials, opened
+
+if TYPE_CHECKING:
+    from evotrainer.api import Run
+
+WINDOWS = 10
+"""Parts of a training whose readings tell when a detector first fires."""
+
+
+@dataclass(slots=True)
+class LabelledVersion:
+    """One version: rollouts at its end, rollouts over its training, and its truth."""
+
+    name: str
+    whole: Batch
+    context: HarnessContext
+    bad: bool | None
+    windows: list[tuple[int, Batch]] = field(default_factory=list)
+    damage: int | None = None
+    seen: bool = False
+    labels: np.ndarray | None = None
+    """Which rollouts of `whole` are bad, boolean (N,)."""
+
+
+def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int | None) -> list[LabelledVersion]:
+    """A case for every branch of a run with a complete training."""
+    from evotrainer import api
+
+    run = api.open_run(folder)
+    events = run.events()
+    tree = RunState.of(events)
+    proxy = next(e.body for e in events if e.kind == "run").environment.get("proxy")
+    base = next((e.body.health for e in events if e.id == "base/read"), None)
+    looked = looked_at(events, detector)
+    out = []
+    for name, b in tree.branches.items():
+        trials = complete_trials(run, name)
+        if not trials:
+            continue
+        batches = _batches(folder, trials, cache, workers)
+        context = HarnessContext(
+            recipe=b.recipe,
+            proxy=(proxy[0], proxy[1]) if proxy else None,
+            max_tokens=run.task.recipe.max_tokens,
+            base=base,
+            previous=_before(events, b.parent),
+            curve=_curve(run, trials),
+        )
+        out.append(
+            LabelledVersion(
+                f"{folder.name}/{name}",
+                batches[0],
+                context,
+                truth_of(tree, name),
+                batches[1],
+                damage=_damage(run, trials, b.recipe.steps),
+                seen=name in looked,
+            )
+        )
+    return out
+
+
+def truth_of(tree: RunState, name: str) -> bool | None:
+    """Invalid for a reason of its own: bad. Judged, or promoted, and standing: good.
+    Else unknown, heirs of a bad one too."""
+    b = tree.branches[name]
+    if b.invalid is not None:
+        return None if b.invalid.startswith("descends from ") else True
+    if b.verdict is not None and b.verdict.kind == "invalid":
+        return True
+    return False if b.version or (b.verdict and b.verdict.kind != "failed") else None
+
+
+def looked_at(events: Sequence[Any], detector: str) -> set[str]:
+    """Branches that had been read when the run's harness adopted the detector,
+    without those held out for its admission."""
+    adopted = next((e for e in events if e.kind == "harness" and any(d.name == detector for d in e.body.added)), None)
+    if adopted is None:
+        return set()
+    finished = [e for e in events if e.kind == "finished"]
+    done = {e.body.branch for e in finished if e.seq < adopted.seq}
+    branch_of = {e.body.trial: e.body.branch for e in finished}
+    held: set[str] = set()
+    for a in adopted.body.admissions:
+        if a.detector.name == detector:
+            held |= {branch_of.get(read_label(t).trial, "") for t in (*a.bad, *a.clean)}
+    return done - held
+
+
+def _before(events: Sequence[Any], parent: str | None) -> tuple[HealthReport, ...]:
+    return tuple(e.body.health for e in events if parent and e.id == f"{parent}/read")
+
+
+def _curve(run: Run, trials: Sequence[str]) -> tuple[dict[str, float], ...]:
+    from evotrainer.projections.means import mean_curve
+
+    return tuple(mean_curve([e.body.curve for e in run.events() if e.kind == "finished" and e.body.trial in trials]))
+
+
+def _damage(run: Run, trials: Sequence[str], steps: int) -> int:
+    """First step at which a trial's score falls and stays down; else the end of training, where the verdict sees it."""
+    curves = [e.body.curve for e in run.events() if e.kind == "finished" and e.body.trial in trials]
+    fallen = [damage_step([(int(p["step"]), p["score"]) for p in c if "score" in p and "step" in p]) for c in curves]
+    return min([f for f in fallen if f is not None], default=steps)
+
+
+def _batches(
+    folder: Path, trials: Sequence[str], cache: Path | None, workers: int | None
+) -> tuple[Batch, list[tuple[int, Batch]]]:
+    """(search rollouts at the end, [(last step, training rollouts)] in up to WINDOWS parts) of a branch's trials."""
+    from evotrainer.studies.audit.reading import batch_of
+    from evotrainer.studies.audit.units import Opened
+
+    whole = Opened()
+    parts: list[Traits] = []
+    for _, one, traits in opened([folder / "rollouts" / t for t in trials], "store", cache, workers):
+        whole.parts += one.parts
+        parts.append(traits)
+    traits = join(parts)
+    split = np.array([n.split()[-1] if n else "" for n in traits.subject.names] or [""])[traits.subject.code]
+    training = np.flatnonzero(split == "train")
+    end = np.flatnonzero(split == "search")
+    step = np.nan_to_num(traits.columns["step"].astype(float))
+    windows = []
+    steps = np.unique(step[training])
+    for few in np.array_split(steps, min(WINDOWS, len(steps))) if len(steps) else []:
+        rows = training[(step[training] >= few[0]) & (step[training] <= few[-1])]
+        windows.append((int(few[-1]), batch_of(whole, traits, rows)))
+    return batch_of(whole, traits, end if len(end) else training), windows
+
+
+def cases_of_others(
+    paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None
+) -> list[LabelledVersion]:
+    """A case for every run, branch and split of other rollouts."""
+    from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
+    from evotrainer.studies.audit.reading import batch_of, subjects_of
+
+    out = []
+    for source, whole, traits in opened(paths, format, cache, workers):
+        for name, rows in subjects_of(traits):
+            batch = batch_of(whole, traits, rows)
+            context = HarnessContext(proxy=proxy_pair(batch), paid=paid_weights(batch), curve=learning_curve(batch))
+            out.append(
+                LabelledVersion(f"{Path(source.label).name} {name}".strip().replace("/", "_"), batch, context, None)
+            )
+    names = [c.name for c in out]
+    for i, c in enumerate(out):
+        if names.count(c.name) > 1:
+            c.name = f"{c.name} #{i + 1}"
+    return out

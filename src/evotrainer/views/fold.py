@@ -1,0 +1,219 @@
+"""A run's ledger folded into a `RunView`: one pass over the events, then what needs them all.
+
+Gate and cert rollouts are never opened here; of those splits only means and the judge's effects appear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from evotrainer.errors import StoreError
+from evotrainer.projections.budget import Budget
+from evotrainer.projections.caveats import caveats
+from evotrainer.records import events as ev
+from evotrainer.records.chain import Event
+from evotrainer.records.interventions import Intervention
+from evotrainer.records.recipe import diff
+from evotrainer.views.coevolution import Coevolution
+from evotrainer.views.evidence import (
+    HealthReading,
+    blind_rows,
+    finding_rows,
+    metric_rows,
+    outcome_of,
+    readings,
+    subject_branch,
+)
+from evotrainer.views.heartbeats import read_heartbeats
+from evotrainer.views.history import Recall
+from evotrainer.views.model import TRAININGS, BranchView, ProposalLine, RoundView, RunView, TrialView
+from evotrainer.views.rollout_samples import attach_rollouts
+
+
+def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
+    """Read a run folder; StoreError where it holds no ledger. `rollouts=False` skips the rollout store."""
+    from evotrainer.records.ledger import Ledger
+
+    folder = Path(run_folder)
+    if not (folder / "ledger.db").exists():
+        raise StoreError(f"no run in {folder}: ledger.db is missing; give the folder that `evotrainer run` wrote")
+    with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
+        view = view_of(ledger.events(), read_heartbeats(folder))
+    view.folder = folder
+    if rollouts:
+        attach_rollouts(view, folder)
+    return view
+
+
+def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]] | None = None) -> RunView:
+    """Events, in ledger order, as a view without rollouts."""
+    seen = list(events)
+    fold = _Fold(heartbeats or {})
+    for e in seen:
+        fold.take(e)
+    fold.conclude()
+    view = fold.view
+    view.caveats = caveats(seen)
+    view.recall = Recall.of(seen)
+    view.coevolution = Coevolution.of(seen)
+    view.spent = dict(Budget.from_events(seen, {}).spent)
+    return view
+
+
+class _Fold:
+    """Takes one event after the other into a view."""
+
+    def __init__(self, heartbeats: Mapping[str, Mapping[str, Any]]) -> None:
+        self.view = RunView(folder=None)
+        self.heartbeats = heartbeats
+
+    def take(self, e: Event) -> None:
+        self.view.first_time = e.time if self.view.event_count == 0 else self.view.first_time
+        self.view.last_time, self.view.head = e.time, e.hash
+        self.view.event_count += 1
+        body = e.body
+        match body:
+            case ev.RunOpened():
+                self.view.opened = body
+            case ev.BranchOpened():
+                self._open_branch(body)
+            case ev.TrialIntended():
+                self._intend(body, self.heartbeats.get(body.trial, {}))
+            case ev.TrialFinished():
+                self._finish(body)
+            case ev.NoiseMeasured():
+                if e.id.count("/") > 1 and len(self.view.noise) > 1:
+                    self.view.noise[-1] = body  # more seeds of branches that are in it already
+                else:
+                    self.view.noise.append(body)
+            case ev.Judged():
+                self._branch(body.verdict.branch).verdict = body.verdict
+                self._branch(body.verdict.branch).looks.append(body.verdict)
+                self._round(body.round).judged.append(body.verdict)
+            case ev.ToppedUp():
+                self._branch(body.branch).topups.append(body)
+            case ev.Reestimated():
+                self._branch(body.branch).fresh = body
+            case ev.Audited():
+                self._branch(body.audit.branch).audits.append(body.audit)
+            case ev.Promoted():
+                self.view.versions.append(body)
+                self.view.champion = body.branch
+                self._branch(body.branch).version = body.version
+                if self.view.rounds:
+                    self.view.rounds[max(self.view.rounds)].promoted.append(body)
+            case ev.Invalidated():
+                self.view.invalidated.append(body)
+                self.view.champion = self.view.branch_of(body.champion)
+                for name in (body.branch, *body.descendants):
+                    self._branch(name).invalidated = body
+            case ev.Certified():
+                self.view.certified = body
+                self.view.champion = self.view.branch_of(body.champion)
+            case ev.RunClosed():
+                self.view.closed = body
+                self.view.champion = self.view.branch_of(body.champion)
+            case ev.Diagnosed():
+                self._read(e.id, body)
+            case _:
+                self._take_round(body)
+
+    def _take_round(self, body: Any) -> None:
+        match body:
+            case ev.RoundOpened():
+                self._round(body.round).opened = body
+                self.view.champion = self.view.branch_of(body.champion)
+            case ev.Planned():
+                self._round(body.round).stop = body.stop
+            case ev.Proposed():
+                r = self._round(body.round)
+                r.proposed = body
+                r.lines.extend(ProposalLine(i) for i in body.proposal.interventions)
+            case ev.Backtested():
+                line = self._line(body.round, body.intervention)
+                line.backtest = body
+                if body.vetoed:
+                    line.fate, line.reason = "vetoed", body.backtest.reason
+            case ev.Refused():
+                line = self._line(body.round, body.intervention)
+                line.fate, line.reason = "refused", body.reason
+            case ev.HumanApproval():
+                self._round(body.round).gates.append(body)
+                if body.where == "verdict" and body.answer == "REVISE" and body.branch:
+                    self._branch(body.branch).withheld = body
+            case ev.Escalated():
+                self._round(body.round).escalated.append(body)
+
+    def _read(self, id: str, body: ev.Diagnosed) -> None:
+        """A reading of a branch; `r<n>/diagnosed` is also the round's diagnosis."""
+        self._branch(subject_branch(body.health.subject)).readings.append(HealthReading.of(None, body.health))
+        if id.endswith("/diagnosed"):
+            self._round(body.round).diagnosed = body
+
+    def _round(self, n: int) -> RoundView:
+        return self.view.rounds.setdefault(n, RoundView(n))
+
+    def _line(self, n: int, intervention: Intervention) -> ProposalLine:
+        """The proposal's line of this intervention; a revised one that was never listed gets a line of its own."""
+        lines = self._round(n).lines
+        for line in reversed(lines):
+            if line.intervention == intervention:
+                return line
+        lines.append(ProposalLine(intervention))
+        return lines[-1]
+
+    def _branch(self, name: str) -> BranchView:
+        """The named branch; one that was never opened (the base policy) is a branch without recipe."""
+        return self.view.branches.setdefault(name, BranchView(name, None, 0, None))
+
+    def _open_branch(self, body: ev.BranchOpened) -> None:
+        old = self.view.branches.pop(body.branch, None)
+        b = BranchView(
+            body.branch,
+            self.view.branch_of(body.parent) if body.parent else None,
+            body.round,
+            body.recipe,
+            body.recipe_hash,
+            body.intervention,
+            trials=old.trials if old else [],
+            readings=old.readings if old else [],
+        )
+        self.view.branches[body.branch] = b
+        self.view.champion = self.view.champion or body.branch
+        parent = self.view.branches.get(b.parent or "")
+        if parent and parent.recipe:
+            b.recipe_diff = diff(parent.recipe, body.recipe)
+        if body.intervention:
+            line = self._line(body.round, body.intervention)
+            line.fate, line.branch = "branch", body.branch
+            b.backtest = line.backtest
+
+    def _intend(self, body: ev.TrialIntended, heartbeat: Mapping[str, Any]) -> None:
+        b = self._branch(body.branch)
+        if all(t.id != body.trial for t in b.trials):
+            b.trials.append(
+                TrialView(body.trial, body.branch, body.seed, body.purpose, body.reserve_cpu_s, None, heartbeat)
+            )
+
+    def _finish(self, body: ev.TrialFinished) -> None:
+        b = self._branch(body.branch)
+        old = next((t for t in b.trials if t.id == body.trial), None)
+        purpose, reserve = (old.purpose, old.reserve_cpu_s) if old else ("branch", 0.0)
+        b.trials = [t for t in b.trials if t.id != body.trial]
+        b.trials.append(TrialView(body.trial, body.branch, body.seed, purpose, reserve, body))
+        b.trials.sort(key=lambda t: (t.purpose not in TRAININGS, t.seed, t.id))
+
+    def conclude(self) -> None:
+        """What can only be said once every event is in."""
+        self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
+        for b in self.view.branches.values():
+            b.readings = readings(b.trials) + b.readings
+            # what was read during training is beside the learning curves
+            b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)
+            b.findings, b.blind = finding_rows(b.readings), blind_rows(b.readings)
+        for b in self.view.branches.values():
+            control = self.view.branches.get(self.view.branch_of(b.verdict.control) if b.verdict else b.parent or "")
+            if b.intervention and control:
+                b.outcome = outcome_of(b.intervention.prediction, b, control)

@@ -1,0 +1,141 @@
+"""Cases, search trace and forecasts in a terminal and in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evotrainer.projections.forecasts import Forecasted, Scores, forecasts, score
+from evotrainer.projections.history import Traced, cases, trace
+from evotrainer.records.briefing import Case
+from evotrainer.records.chain import Event
+from evotrainer.views.text import change, one_line, value
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class SkillLine:
+    """A skill that moved a branch's prior."""
+
+    branch: str
+    skill: str
+    weight: str
+    before: str
+    after: str
+    doubts: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What the report shows of a run's memory."""
+
+    cases: list[Case]
+    trace: list[Traced]
+    forecasts: list[Forecasted]
+    scores: list[Scores]
+    skills: list[SkillLine]
+    taught: list[tuple[str, str, str]]
+    """(skill, branch, what it was) of each skill event, in order."""
+    library: dict[str, str]
+    """Skills that could be looked up -> content hash."""
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Recall:
+        rows = forecasts(events)
+        return cls(
+            cases=cases(events),
+            trace=trace(events),
+            forecasts=rows,
+            scores=score(rows),
+            skills=[
+                SkillLine(
+                    e.body.branch,
+                    u.skill,
+                    points(u.mean, u.sd),
+                    points(u.before_mean, u.before_sd),
+                    points(u.after_mean, u.after_sd),
+                    ", ".join(u.doubts),
+                )
+                for e in events
+                if e.kind == "branch" and e.body.intervention
+                for u in e.body.intervention.skills
+            ],
+            taught=[(e.body.skill, e.body.branch, _taught(e.body.trial)) for e in events if e.kind == "skill"],
+            library=next((dict(e.body.skills) for e in events if e.kind == "library"), {}),
+        )
+
+
+def _taught(t: object) -> str:
+    mean, kind = getattr(t, "mean", None), getattr(t, "kind", "")
+    return kind if mean is None else f"{kind}, {100 * mean:+.1f} points"
+
+
+def points(mean: float, sd: float) -> str:
+    return f"{100 * mean:+.1f} ± {100 * sd:.1f}"
+
+
+def render_cases(rows: Sequence[Case]) -> Table:
+    """One line per branch."""
+    table = _table("branch", "seen", "tried", "expected", "happened", "came true")
+    for c in rows:
+        seen = ", ".join(f"{k} {v:.2f}" for k, v in list(c.seen.items())[:3]) or "sound"
+        expected = points(c.forecast.mean, c.forecast.sd) if c.forecast else ""
+        if c.forecast and c.forecast.promote is not None:
+            expected += f", {c.forecast.promote:.0%} promoted"
+        happened = c.kind or "no verdict yet"
+        if c.effect:
+            happened += f" {100 * c.effect.mean:+.1f} [{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
+        tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")
+        came = {True: "yes", False: "no", None: "not measured"}[c.came_true]
+        table.add_row(c.branch, one_line(seen), tried, expected, happened, came)
+    return table
+
+
+def render_trace(rows: Sequence[Traced]) -> Table:
+    """One line per proposal; changes that were only considered come after those of their round."""
+    table = _table("round", "agent", "change", "fate", "reason")
+    for t in rows:
+        what = f"{one_line(t.factor)} → {value(t.new)}" if t.index is None else change(t.factor, t.old, t.new)
+        fate = f"{t.fate} {t.branch} {t.kind}".strip()
+        cited = f"reopens {t.reopens}: {t.changed} changed; " if t.reopens else ""
+        table.add_row(str(t.round), t.agent, what, fate, one_line(cited + t.reason, 160))
+    return table
+
+
+def render_scores(s: Scores) -> Table:
+    """One agent's forecasts."""
+    table = _table(f"{s.agent}: {s.branches} branches", "forecast", "asked for, or climatology")
+    for level, share in s.coverage.items():
+        table.add_row(f"effects inside the {float(level):.0%} interval", _share(share), f"{float(level):.0%}")
+    table.add_row("bias, expected minus observed", _points(s.bias), "0.0 points")
+    table.add_row("CRPS of the gain", _points(s.crps, sign=False), _points(s.crps_climatology, sign=False))
+    table.add_row("Brier score of promotions", _number(s.brier), _number(s.brier_climatology))
+    for b in s.bins:
+        if b.n:
+            name = f"chance {b.low:.0%} to {b.high:.0%}: {b.n} branches"
+            table.add_row(name, f"{_share(b.expected)} expected", f"{_share(b.happened)} promoted")
+    return table
+
+
+def _share(x: float | None) -> str:
+    return "–" if x is None else f"{x:.0%}"
+
+
+def _points(x: float | None, sign: bool = True) -> str:
+    return "–" if x is None else f"{100 * x:{'+' if sign else ''}.2f} points"
+
+
+def _number(x: float | None) -> str:
+    return "–" if x is None else f"{x:.3f}"
+
+
+def _table(*columns: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for c in columns:
+        table.add_column(c, overflow="fold")
+    return table

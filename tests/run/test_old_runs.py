@@ -1,0 +1,117 @@
+"""Runs of an older version (commit 0fd9488): read, verified, explained and resumed by this one.
+
+`finished` closed; `killed` lost its driver while `b3` trained, and `killed.json.xz` holds the events (id -> kind, body) that the
+older version added when it resumed it, with a fingerprint of the machine's arithmetic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evotrainer import api
+from evotrainer.cli.why import why
+from evotrainer.records.events import BODIES
+from tests.paper import rejudged
+
+OLD = Path(__file__).parents[1] / "data" / "old_runs"
+COST = ("cpu_s", "wall_s", "peak_rss_mb")
+"""Fields that say what something cost."""
+WRITTEN = ("files", "parts_sha256", "proof", "sha256")
+"""Fields that hash files as libraries write them, or events with their times; `verify` holds them against both."""
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], api.Run]:
+    """An old run by its name, unpacked where its environment's relative path leads to the environment."""
+    shutil.copy(OLD / "leaky_env.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def unpacked(name: str) -> api.Run:
+        with tarfile.open(OLD / f"{name}.tar.xz") as tar:
+            tar.extractall(tmp_path, filter="data")
+        return api.open_run(name)
+
+    return unpacked
+
+
+def test_a_finished_run_verifies_and_is_closed(old: Callable[[str], api.Run]) -> None:
+    run = old("finished")
+    report = run.verify()
+    assert report.ok, report.problems
+    assert report.unchecked == () and set(report.chain_only) == {"diagnosed", "proposed"}
+    assert report.checked["scores"] == 35 and report.checked["rollouts"] == 23184
+    before = len(run.events())
+    assert len(api.resume(run.folder).events()) == before
+
+
+def test_every_verdict_and_every_harness_version_recomputes(
+    old: Callable[[str], api.Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = old("finished")
+    assert {v.branch: v.kind for v in run.verdicts} == {"b1": "invalid", "b2": "reject", "b3": "reject"}
+    for v in run.verdicts:
+        assert rejudged(run, v.branch).holds
+        why(run.folder, v.branch)
+        assert capsys.readouterr().out.endswith("recomputed from the ledger: the same verdict, every number\n")
+    for version in ("h0", "h1", "h2"):
+        why(run.folder, version)
+        assert "recomputed from the ledger: " in capsys.readouterr().out
+
+
+def test_its_report_shows_every_branch(old: Callable[[str], api.Run], tmp_path: Path) -> None:
+    run = old("finished")
+    html = run.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    for branch in ("b0", "b1", "b2", "b3"):
+        assert html.count(f' id="{branch}"') == 1, branch
+
+
+def test_an_interrupted_run_goes_on_as_the_version_that_began_it_would_have(old: Callable[[str], api.Run]) -> None:
+    told = json.loads(lzma.decompress((OLD / "killed.json.xz").read_bytes()))
+    run = old("killed")
+    before = [e.hash for e in run.events()]
+    api.resume(run.folder)
+    events = run.events()
+    assert [e.hash for e in events[: len(before)]] == before
+    new = events[len(before) :]
+    assert in_order([e.id for e in new]) == in_order(list(told["events"])), "trials finish as they like"
+    report = run.verify()
+    assert report.ok, report.problems
+    if arithmetic() != told["arithmetic"]:
+        pytest.skip("weights and scores are those of a machine with another float32 arithmetic")
+    for e in new:
+        kind, body = told["events"][e.id]
+        assert e.kind == kind
+        # a field that is younger than the expected body has its default there
+        assert bare(e.body.model_dump(mode="json")) == bare(
+            BODIES[kind].model_validate(body).model_dump(mode="json")
+        ), e.id
+
+
+def in_order(ids: list[str]) -> list[str]:
+    """Ids as they follow one another, those of trials that end side by side sorted behind."""
+    ended = [x for x in ids if x.endswith("/finished")]
+    return [x for x in ids if x not in ended] + sorted(ended)
+
+
+def bare(x: Any) -> Any:
+    """A body without what it cost and how its files were written."""
+    if isinstance(x, dict):
+        return {k: bare(v) for k, v in x.items() if k not in (*COST, *WRITTEN) and "cpu" not in k}
+    return [bare(v) for v in x] if isinstance(x, list) else x
+
+
+def arithmetic() -> str:
+    """A fingerprint of this machine's float32 arithmetic: products as a small policy computes them, and their exponentials."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape, dtype=np.float32) for shape in ((128, 48), (48, 96)))
+    return hashlib.sha256(np.exp(a @ b / 8).tobytes()).hexdigest()[:16]

@@ -1,0 +1,137 @@
+"""The conformance kits: what ships passes them, what is broken does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.agents import make_agent
+from evotrainer.cli.scaffold.environment import environment
+from evotrainer.envs import open_environment
+from evotrainer.envs.base import Score, Task
+from evotrainer.envs.simple import TextEnv
+from evotrainer.errors import TaskSetError
+from evotrainer.records.briefing import BranchRecord, Briefing, Proposal
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.interventions import Intervention, Prediction
+from evotrainer.records.recipe import Recipe
+from evotrainer.testing import check_agent, check_environment, check_trainer
+from evotrainer.trainers import get_trainer
+
+pytestmark = pytest.mark.xdist_group("kits")
+
+RECIPE = Recipe(rewards={"right_letters": 1.0})
+
+
+def briefing() -> Briefing:
+    world = environment()
+    return Briefing(
+        run="kit",
+        round=1,
+        task="letters",
+        champion=BranchRecord(branch="b0", parent=None, round=0, recipe=RECIPE, version="v0", search={"score": 0.4}),
+        health=HealthReport(harness="h0", subject="b0", rollouts=0, groups=0, metrics=(), findings=()),
+        branches=(),
+        components=dict(world.components),
+        budget_left={"cpu_s": 1000.0},
+        trial_cost=10.0,
+    )
+
+
+def test_the_shipped_environments_conform() -> None:
+    check_environment(environment())
+    world = open_environment({"name": "code"})
+    try:
+        check_environment(world)
+    finally:
+        world.close()
+
+
+def small(**changes: Any) -> TextEnv:
+    def right(task: Task, text: str) -> float:
+        """1 where the answer is right."""
+        return float(text == task.data["answer"])
+
+    tasks = {s: [Task(f"{s}-{i}", s, f"{s} {i}", {"answer": str(i)}) for i in range(5)] for s in ("train", "search")}
+    tasks |= {s: [Task(f"{s}-{i}", s, f"{s} {i}", {"answer": str(i)}) for i in range(5)] for s in ("gate", "cert")}
+    return TextEnv(**({"name": "small", "tasks": tasks, "rewards": {"right": right}, "truth": "right"} | changes))
+
+
+def test_an_environment_that_leaks_a_task_between_splits_is_caught() -> None:
+    check_environment(small())
+    leaky = small()
+    leaky._tasks["cert"] = [Task("cert-x", "cert", "train 1", {"answer": "1"})]
+    with pytest.raises(AssertionError, match="the splits must be disjoint"):
+        check_environment(leaky)
+
+
+def test_an_environment_whose_demonstrations_show_held_out_tasks_is_caught() -> None:
+    with pytest.raises(AssertionError, match="a demonstration shows a held-out task"):
+        check_environment(small(demos=lambda n, seed: [("cert 3", "3")] * n))
+
+
+def test_an_environment_that_calls_its_own_faults_wrong_answers_is_caught() -> None:
+    class Careless(TextEnv):
+        def score(self, episodes: Sequence[Any]) -> list[Score]:
+            return [Score({}, "incorrect", "broken pipe", "sandbox") for _ in episodes]
+
+    base = small()
+    careless = Careless("small", base._tasks, base._rewards, "right")
+    with pytest.raises(AssertionError, match="never a wrong answer"):
+        check_environment(careless)
+
+
+def test_a_reward_function_that_raises_is_named_and_no_zero() -> None:
+    def broken(task: Task, text: str) -> float:
+        """Always raises."""
+        raise KeyError("answer")
+
+    world = small(rewards={"right": broken})
+    e = world.reset(world.tasks("train")[0], {})
+    world.step([e], ["1"], ["stop"])
+    with pytest.raises(TaskSetError, match="'right' of environment small failed on task .*KeyError: 'answer'; correct"):
+        world.score([e])
+
+
+def test_an_environment_without_its_truth_is_refused() -> None:
+    with pytest.raises(TaskSetError, match="truth 'wrong'.*must be among the reward functions right"):
+        small(truth="wrong")
+
+
+@pytest.mark.parametrize("name", ["statistical", "random"])
+def test_the_shipped_agents_conform(name: str) -> None:
+    for seed in range(5):
+        check_agent(make_agent(name, seed), briefing())
+
+
+def test_an_agent_that_changes_nothing_is_caught() -> None:
+    class Idle:
+        name = "idle"
+
+        def propose(self, b: Briefing, tools: object) -> Proposal:
+            p = Prediction(metric="accuracy", direction="up", size=0.1)
+            iv = Intervention(
+                factor="lr",
+                old=RECIPE.lr,
+                new=RECIPE.lr,
+                hypothesis="h",
+                prediction=p,
+                success_criterion="s",
+                rollback="r",
+            )
+            return Proposal(agent="idle", interventions=(iv,))
+
+    with pytest.raises(Exception, match="changes no factor"):
+        check_agent(Idle(), briefing())
+
+
+def test_the_embedded_trainer_conforms(tmp_path: Path) -> None:
+    from evotrainer.config.task import PolicyShape, WarmStart
+    from evotrainer.executors.warm import make_base
+
+    shape = PolicyShape(width=32, layers=1, heads=2, mlp=64, context=32)
+    make_base(environment(), WarmStart(demonstrations=200, steps=40, shape=shape), tmp_path / "base", lambda row: None)
+    check_trainer(get_trainer("embedded"), environment(), tmp_path / "base", tmp_path / "work", {"brevity": 1.0})
