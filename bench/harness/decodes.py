@@ -159,14 +159,16 @@ def walk(run: Path, out: Path, counts: Counts) -> None:
 def health(run: Path, trial: str) -> float:
     """CPU-seconds of what a trial's own process reads of its rollouts."""
     from evotrainer.executors.health import read_health
-    from evotrainer.executors.spec import read_spec
+    from evotrainer.executors.spec import TrialSpec
     from evotrainer.records.ledger import Ledger
 
     with Ledger.open(run / "ledger.db", readonly=True) as ledger:
         done = next(e.body for e in ledger.events() if e.kind == "finished" and e.body.trial == trial)
         proxy = next(e.body for e in ledger.events() if e.kind == "run").environment.get("proxy")
+    said = json.loads((run / "trials" / trial / "spec.json").read_text())
+    spec = TrialSpec(**{k: v for k, v in said.items() if k in TrialSpec.model_fields})
     began = time.process_time()
-    found = read_health(read_spec(run / "trials" / trial), run / "rollouts" / trial, proxy and tuple(proxy), done.curve)
+    found = read_health(spec, run / "rollouts" / trial, proxy and tuple(proxy), done.curve)
     spent = time.process_time() - began
     assert [h.model_dump() for h in found] == [h.model_dump() for h in done.health], "not what the trial recorded"
     return spent
