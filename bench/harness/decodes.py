@@ -20,7 +20,7 @@ from typing import Any
 
 HARNESS = {
     "traits": ("extract",),
-    "columns.traits": ("extract",),
+    "columns.extract": ("extract",),
     "chunk": ("_turns",),
     "columns.chunk": ("turns_at",),
     "gaps": ("find_gap",),
@@ -31,6 +31,9 @@ HARNESS = {
     "columns.source": ("stored",),
 }
 """Modules below `evotrainer.harness` (and below its `whatif` and `evolving`), and what is counted or timed of them."""
+
+
+READER = "harness.columns.rollout_reader"
 
 
 class Counts:
@@ -83,7 +86,7 @@ def modules() -> Iterator[Any]:
         "harness",
         "records.arrow_schema",
         "records.reading",
-        "run.rollouts",
+        READER,
         "executors.health",
         *places,
     ):
@@ -119,7 +122,7 @@ def watch(counts: Counts) -> None:
             if id(value) in instead and instead[id(value)][0] is value:
                 setattr(m, name, instead[id(value)][1])
     methods = [(found["harness"].Harness, ("read", "read_batch"))]
-    if reader := found.get("run.rollouts"):
+    if reader := found.get(READER):
         methods.append((reader.RolloutReader, ("search", "of", "views", "batch", "train_steps", "train")))
     for cls, names in methods:
         for name in names:
@@ -156,14 +159,16 @@ def walk(run: Path, out: Path, counts: Counts) -> None:
 def health(run: Path, trial: str) -> float:
     """CPU-seconds of what a trial's own process reads of its rollouts."""
     from evotrainer.executors.health import read_health
-    from evotrainer.executors.spec import read_spec
+    from evotrainer.executors.spec import TrialSpec
     from evotrainer.records.ledger import Ledger
 
     with Ledger.open(run / "ledger.db", readonly=True) as ledger:
         done = next(e.body for e in ledger.events() if e.kind == "finished" and e.body.trial == trial)
         proxy = next(e.body for e in ledger.events() if e.kind == "run").environment.get("proxy")
+    said = json.loads((run / "trials" / trial / "spec.json").read_text())
+    spec = TrialSpec(**{k: v for k, v in said.items() if k in TrialSpec.model_fields})
     began = time.process_time()
-    found = read_health(read_spec(run / "trials" / trial), run / "rollouts" / trial, proxy and tuple(proxy), done.curve)
+    found = read_health(spec, run / "rollouts" / trial, proxy and tuple(proxy), done.curve)
     spent = time.process_time() - began
     assert [h.model_dump() for h in found] == [h.model_dump() for h in done.health], "not what the trial recorded"
     return spent
