@@ -20,6 +20,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.cli.why import why
+from evotrainer.executors.spec import read_spec
 from evotrainer.records.events import BODIES
 from tests.paper import rejudged
 
@@ -115,3 +116,9 @@ def arithmetic() -> str:
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape, dtype=np.float32) for shape in ((128, 48), (48, 96)))
     return hashlib.sha256(np.exp(a @ b / 8).tobytes()).hexdigest()[:16]
+
+
+def test_specifications_of_an_earlier_version_are_read(old: Callable[[str], api.Run]) -> None:
+    folders = [p.parent for p in (old("finished").folder / "trials").glob("*/spec.json")]
+    specs = [read_spec(f) for f in folders]
+    assert folders and {"key": "other"} in [s.env_knobs for s in specs], "an audit's evaluation closed the key"

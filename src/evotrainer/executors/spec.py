@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
 from evotrainer.config.task import WarmStart
 from evotrainer.errors import StoreError
@@ -43,8 +43,9 @@ class TrialSpec(Frozen):
     """Start policy; relative paths are relative to the run folder. Empty: warm start first."""
     warm_start: WarmStart | None = None
     evals: tuple[EvalPlan, ...] = ()
-    env_knobs: dict[str, Any] = {}
-    """Environment knobs of the evaluations, over the protocol's (counterfactual audits)."""
+    env_knobs: dict[str, Any] = Field({}, validation_alias=AliasChoices("env_knobs", "world"))
+    """Environment knobs of the evaluations, over the protocol's (counterfactual audits); `world` in files of earlier
+    versions."""
     policy_step: int = 0
     """Training steps of the policy that is only evaluated."""
     checkpoint_every: int = 5

@@ -115,17 +115,6 @@ class Talk:
             self._waiting.clear()  # what was not answered by now is not answered by a reply without an id
         self._turns.append((role, [words], [], tokens))
 
-    def think(self, words: str) -> None:
-        """Reasoning that comes as an item of its own: it opens the assistant's turn."""
-        self.say("assistant", words)
-
-    def continue_(self, words: str, tokens: int | None = None) -> None:
-        """Words of the assistant that belong to the turn that is open, where one is."""
-        if self._turns and self._turns[-1][0] == "assistant" and not self._turns[-1][2]:
-            self._turns[-1][1].append(words)
-        else:
-            self.say("assistant", words, tokens)
-
     def call(self, name: Any, args: Any, id: Any = None, ok: bool | None = None) -> None:
         """A call of the assistant's last turn; where the last turn is not its own, a turn without words."""
         if not self._turns or self._turns[-1][0] != "assistant":
