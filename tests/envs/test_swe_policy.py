@@ -92,4 +92,4 @@ def test_the_leak_is_within_reach_and_a_scrubbed_history_closes_it(box: Sandbox,
         return sum(any(t.role == "tool" and t.text.startswith("fix ") for t in r.turns) for r in rollouts)
 
     assert saw(_played(box, base, "examples/leak.toml")) > 0
-    assert saw(_played(box, base, "examples/leak.toml", knobs={"history": "scrubbed"})) == 0
+    assert saw(_played(box, base, "examples/leak.toml", env_knobs={"history": "scrubbed"})) == 0
