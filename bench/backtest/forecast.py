@@ -24,9 +24,9 @@ from scipy.stats import rankdata
 from evotrainer import api
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.whatif.backtest import backtest
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.store import load
-from evotrainer.studies.backtest.sources import complete_trials
 
 RESULTS = Path(__file__).parent / "forecast.md"
 DRAWS = 20_000
@@ -92,30 +92,26 @@ def _row(run: api.Run, events: Sequence[Any], name: str, batches: dict[str, tupl
     tree = run.state
     b = tree.branches[name]
     assert b.parent is not None and b.intervention is not None
-    own, other = gate_scores(events, complete_trials(run, name)), gate_scores(events, complete_trials(run, b.parent))
+    control = tree.branches[b.parent]
+    own, other = gate_scores(b.complete), gate_scores(control.complete)
     seeds = sorted(own.keys() & other.keys())
     if not seeds or b.verdict is None:
         return None
     if b.parent not in batches:
         began = time.process_time()
-        stored = load([run.folder / "rollouts" / t for t in complete_trials(run, b.parent)], split="search")
+        stored = load([run.folder / "rollouts" / t.trial for t in control.complete], split="search")
         batches[b.parent] = (Batch.of(stored), time.process_time() - began)
     batch, load_s = batches[b.parent]
-    opened = next(e.body for e in events if e.kind == "run")
-    proxy = opened.environment.get("proxy")
-    parent = tree.branches[b.parent].recipe
-    context = HarnessContext(
-        recipe=parent, proxy=(proxy[0], proxy[1]) if proxy else None, max_tokens=run.task.recipe.max_tokens
-    )
+    context = HarnessContext(recipe=control.recipe, proxy=tree.proxy, max_tokens=run.task.recipe.max_tokens)
     began = time.process_time()
-    said = backtest(b.intervention, parent, batch, context)
+    said = backtest(b.intervention, control.recipe, batch, context)
     cpu = time.process_time() - began
     recorded = next(
         (e.body.backtest.verdict for e in events if e.kind == "backtested" and e.body.round == b.round and e.body.intervention == b.intervention),
         "",
     )  # fmt: skip
     noise = next((e.body for e in reversed(events) if e.kind == "noise"), None)
-    costs = [e.body.cpu_s for e in events if e.kind == "finished" and e.body.trial in complete_trials(run, name)]
+    costs = [t.cpu_s for t in b.complete]
     return Row(
         run.folder.name, name, b.intervention.factor, said, recorded,
         float(np.mean([own[s] - other[s] for s in seeds])),
@@ -124,15 +120,9 @@ def _row(run: api.Run, events: Sequence[Any], name: str, batches: dict[str, tupl
     )  # fmt: skip
 
 
-def gate_scores(events: Sequence[Any], trials: Sequence[str]) -> dict[int, float]:
+def gate_scores(trials: Sequence[TrialFinished]) -> dict[int, float]:
     """Seed -> mean gate score at the end of training."""
-    out = {}
-    for e in events:
-        if e.kind == "finished" and e.body.trial in trials:
-            for s in e.body.scores:
-                if s.split == "gate" and s.score is not None:
-                    out[e.body.seed] = float(s.score)
-    return out
+    return {t.seed: float(s.score) for t in trials for s in t.scores if s.split == "gate" and s.score is not None}
 
 
 # -- statistics ------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.config.load import apply_overrides, load_task, resolve
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.records import keys
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -291,7 +292,7 @@ def _go(
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
             n = len(ledger.events("resumed")) + 1
-            ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
+            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides)))
         with following(folder, task.tracking, view or Quiet()) as watched:
             with open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash

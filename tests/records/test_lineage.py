@@ -54,7 +54,7 @@ DISCOVERY = Invalidated(branch="b1", descendants=("b2",), reason="leak confirmed
 
 def test_the_story_of_a_run_can_be_read_back() -> None:
     tree = read(*STORY)
-    assert tree.problems == []
+    assert not tree.problems
     assert check_factors(tree.branches) == []
     assert tree.champion == "b2"
     assert [v.version for v in tree.versions] == ["v0", "v1", "v2"]
@@ -87,7 +87,7 @@ def test_invalidity_reaches_descendants_also_those_that_come_later() -> None:
     assert set(tree.invalid) == {"b1", "b2", "b4"}
     assert tree.invalid["b1"] == "leak confirmed"
     assert tree.invalid["b2"] == "descends from b1: leak confirmed"
-    assert tree.problems == []
+    assert not tree.problems
 
 
 def problems(*bodies: Frozen) -> str:

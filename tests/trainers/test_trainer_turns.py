@@ -46,7 +46,8 @@ def attempt(
     )
 
 
-def same(a: list[EmbeddedAttempt], b: list[EmbeddedAttempt], tolerance: float = 1e-5) -> None:
+def same(a: list[EmbeddedAttempt], b: list[EmbeddedAttempt], tolerance: float = 1e-4) -> None:
+    """`tolerance`: of float32 summed in another order; 1.3e-5 was seen, it differs between machines."""
     assert len(a) == len(b)
     for x, y in zip(a, b, strict=True):
         assert (x.task.id, x.k, x.prompt, x.ids, x.loss, x.finish) == (
@@ -81,7 +82,7 @@ def test_kept_caches_change_nothing(
     if model == "toy" and temperature > 1:
         assert len({i == EOS for a in kept for i in a.ids[-1:]}) == 2, "some are cut, some end by themselves"
     # Temperature divides the logits, and with them what rounding made of them.
-    same(kept, attempt(m, replace(params, reuse=False), group), 1e-5 / min(1.0, temperature))
+    same(kept, attempt(m, replace(params, reuse=False), group), 1e-4 / min(1.0, temperature))
 
 
 def test_arrangement_of_rows_changes_nothing(toy: tuple[Policy, Tokenizer], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_a_shipped_champion_can_still_fall(view: RunView) -> None:
             (
                 "invalidated",
                 "b1/invalidated",
-                ev.Invalidated(branch="b1", descendants=("b5", "b7"), reason="leak", champion="v0"),
+                ev.Invalidated(branch="b1", descendants=("b5", "b7"), reason="leak", champion="b0"),
             )
         )
     )

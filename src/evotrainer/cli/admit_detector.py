@@ -10,6 +10,7 @@ import typer
 
 from evotrainer.cli._common import AsJson
 from evotrainer.errors import ConfigError
+from evotrainer.records import keys
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
@@ -115,4 +116,4 @@ def _sides(runs: Sequence[Run], bad: Sequence[str], clean: Sequence[str]) -> tup
 
 def _own(trial: str, branch: str) -> bool:
     """Is it a branch's own training (or the base policy), not an evaluation that repeats one?"""
-    return trial == branch or (trial.startswith(f"{branch}-s") and trial.removeprefix(f"{branch}-s").isdigit())
+    return trial == branch or keys.is_training(trial, branch)

@@ -29,6 +29,7 @@ def health(
     """
     from evotrainer import api
     from evotrainer.harness import render_text
+    from evotrainer.views.evidence import subject_branch
     from evotrainer.views.trend import render_trend, trend_rows
 
     run = api.open_run(folder)
@@ -40,7 +41,7 @@ def health(
     if trend:
         trials = {e.body.trial for e in run.events() if e.kind == "finished"}
         every = chosen if name in trials else readings_of(run, None)
-        rows = trend_rows([h for h in every if name in trials or h.subject.split("@")[0].split("/")[0] == name])
+        rows = trend_rows([h for h in every if name in trials or subject_branch(h.subject) == name])
         print(json.dumps(rows, indent=1) if as_json else render_trend(name, rows))
         return
     if step is not None:

@@ -32,7 +32,6 @@ def why(
     run = api.open_run(folder)
     record = Record(folder, run.events())
     judged = {e.body.verdict.branch for e in record.of("judged")}
-    audited = {e.body.audit.branch for e in record.of("audited")}
     versions = {e.body.version for e in record.of("harness")}
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
     if what in judged:
@@ -44,12 +43,9 @@ def why(
     elif what in skills:
         _skill(record, what)
     else:
-        known = ", ".join(sorted(judged | audited)) or "none yet"
-        also = [f"harness versions: {', '.join(sorted(versions))}"] if versions else []
-        also += [f"skills: {', '.join(sorted(skills))}"] if skills else []
-        raise ConfigError(
-            f"no verdict on {what!r} in {folder}; there are verdicts on: {known}; {'; '.join(also)}".rstrip("; ")
-        )
+        known = {"branches": record.state.branches, "harness versions": sorted(versions), "skills": sorted(skills)}
+        told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in known.items() if names)
+        raise ConfigError(f"nothing is recorded of {what!r} in {folder}; there are {told or 'no branches yet'}")
 
 
 def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
@@ -147,10 +143,10 @@ def _beside(record: Record, branch: str) -> None:
 
 def _of(event: Event) -> str:
     """The branch that an event is about."""
-    from evotrainer.records.names import measured
+    from evotrainer.records import keys
 
     if event.kind == "noise":
-        return measured(event.id, event.body.branch)
+        return keys.noise_branch(event.id, event.body.branch)
     return str(event.body.audit.branch if event.kind == "audited" else event.body.branch)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from evotrainer.judge.alpha_spending import next_looks
 from evotrainer.judge.decide import JudgeConfig, judge, seeds_wanted
 from evotrainer.judge.stats import measure_noise, scores_of
+from evotrainer.records import keys
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import Verdict
@@ -86,7 +87,7 @@ def trial(branch: str, seed: int, per_task: dict[str, float], attempts: int, **c
         per_task=per_task,
     )
     body = TrialFinished(
-        trial=f"{branch}-s{seed}",
+        trial=keys.training(branch, seed),
         branch=branch,
         seed=seed,
         status="complete",

@@ -45,6 +45,7 @@ class Branch:
     """A branch and all that was recorded about it."""
 
     branch: str
+    """Its name."""
     parent: str | None
     round: int
     recipe: Recipe
@@ -58,10 +59,6 @@ class Branch:
     """Why the branch lost its standing, its own shortcut or an ancestor's; None: valid."""
     health: HealthReport | None = None
     """The last reading of its search rollouts."""
-
-    @property
-    def name(self) -> str:
-        return self.branch
 
     @property
     def looks(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
+from evotrainer.records import keys
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
 from evotrainer.records.events import (
@@ -83,7 +84,7 @@ def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case
         iv = b.intervention
         if iv is None:
             continue
-        seen = fingerprint(readings.get(f"r{b.round}/diagnosed"))
+        seen = fingerprint(readings.get(keys.diagnosed(b.round)))
         v = b.verdict
         kind = "invalid" if b.invalid is not None else v.kind if v else ""
         out.append(
@@ -120,7 +121,7 @@ def _came_true(p: Prediction, b: Branch, tree: RunState, readings: Mapping[str, 
 
 
 def _read(branch: str, tree: RunState, readings: Mapping[str, HealthReport], metric: str) -> float | None:
-    health = readings.get(f"{branch}/read")
+    health = readings.get(keys.reading(branch))
     value = health.metric(metric) if health else None
     if value is None and metric == "accuracy" and branch in tree.branches:
         return tree.branches[branch].record().search.get("score")
@@ -131,17 +132,17 @@ def trace(events: Sequence[Event]) -> list[Traced]:
     """Every proposal of the run in order, and after each round's what its agent considered without proposing it."""
     tree = RunState.of(events)
     vetoed = {
-        (e.body.round, _revision(e.id, 3), e.body.index): e.body for e in events if isinstance(e.body, Backtested)
+        (e.body.round, keys.revision(e.id), e.body.index): e.body for e in events if isinstance(e.body, Backtested)
     }
     refused = {(e.body.round, e.body.index): e.body for e in events if isinstance(e.body, Refused)}
     planned = {e.body.round: e.body for e in events if isinstance(e.body, Planned)}
     gates = {e.id: e.body for e in events if isinstance(e.body, HumanApproval)}
-    last = {e.body.round: _revision(e.id, 2) for e in events if isinstance(e.body, Proposed)}
+    last = {e.body.round: keys.revision(e.id) for e in events if isinstance(e.body, Proposed)}
     out: list[Traced] = []
     for e in events:
         if not isinstance(e.body, Proposed):
             continue
-        n, k, p = e.body.round, _revision(e.id, 2), e.body.proposal
+        n, k, p = e.body.round, keys.revision(e.id), e.body.proposal
         taken: set[str] = set()
         for i, iv in enumerate(p.interventions):
             one = Traced(
@@ -188,17 +189,10 @@ def trace(events: Sequence[Event]) -> list[Traced]:
     return out
 
 
-def _revision(id: str, at: int) -> int:
-    """`r2/proposed/1` -> 1 (at 2), `r2/backtested/0/1` -> 1 (at 3); 0 where the id ends before."""
-    parts = id.split("/")
-    return int(parts[at]) if len(parts) > at and parts[at].isdigit() else 0
-
-
 def _feedback(gates: Mapping[str, HumanApproval], n: int, k: int) -> str:
     """What a human said when a proposal was sent back."""
-    tail = f"/{k}" if k else ""
     for where in ("intervention", "backtest"):
-        g = gates.get(f"r{n}/gate/{where}{tail}")
+        g = gates.get(keys.gate(n, where, attempt=k))
         if g is not None and g.answer == "REVISE":
             return f"REVISE at the {where} gate: {g.feedback}"
     return "sent back"
@@ -252,7 +246,7 @@ def _reads_otherwise(events: Sequence[Event], branch: str, then: str, now: str) 
 
     `then`: the version in force when the branch's round opened, where no reading says otherwise.
     """
-    read = [e.body.health for e in events if isinstance(e.body, Diagnosed) and e.id.startswith(f"{branch}/read")]
+    read = [e.body.health for e in events if isinstance(e.body, Diagnosed) and keys.branch_read(e.id) == branch]
     then = read[-1].harness if read else then
     if then == now:
         return False

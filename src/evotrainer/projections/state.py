@@ -3,32 +3,16 @@ The loop, `verify`, agents and views all read this, and only events change it.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from evotrainer.projections.branches import BASE, Branch, Trial
 from evotrainer.projections.shortcuts import Shortcuts
+from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.events import (
-    Audited,
-    BranchOpened,
-    Certified,
-    Diagnosed,
-    HarnessEvolved,
-    HumanApproval,
-    Invalidated,
-    Judged,
-    NoiseMeasured,
-    Promoted,
-    Reestimated,
-    RoundOpened,
-    RunOpened,
-    SkillDistilled,
-    TrialFinished,
-    TrialIntended,
-)
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.verdicts import ShortcutAudit, Verdict
 
@@ -36,42 +20,58 @@ from evotrainer.records.verdicts import ShortcutAudit, Verdict
 class RunState:
     """A run as far as its events were applied. `branches` is in order of opening, a parent before its children.
 
-    Read it freely; `apply` is the only thing that changes it.
+    Read it freely; `apply` is the only thing that changes it: what it holds is read-only, and setting an attribute from
+    outside raises AttributeError.
     """
 
+    _applying = True
+
     def __init__(self) -> None:
-        self.opened: RunOpened | None = None
-        self.branches: dict[str, Branch] = {}
-        self.trials: dict[str, Trial] = {}
-        self.versions: list[Promoted] = []
+        self.opened: ev.RunOpened | None = None
+        self._branches: dict[str, Branch] = {}
+        self._trials: dict[str, Trial] = {}
+        self.branches: Mapping[str, Branch] = MappingProxyType(self._branches)
+        self.trials: Mapping[str, Trial] = MappingProxyType(self._trials)
+        self.versions: Sequence[ev.Promoted] = ()
         self.champion: str | None = None
-        """Branch of the last valid version; None before the first promotion, `base` where no version is valid."""
-        self.closed: dict[str, Any] = {}
+        """Branch of the last valid version; None before the first promotion, `base` where no version is valid
+        or the run ended without a training."""
+        self.closed: Mapping[str, Any] = {}
         """Environment knobs closed in every evaluation, since a shortcut was confirmed."""
-        self.confirmed: dict[str, Any] = {}
-        """Knobs of all confirmed audits, closed: those of `closed` from the next round on."""
-        self.audits: list[ShortcutAudit] = []
-        self.noise: NoiseMeasured | None = None
-        self.noises: dict[str, NoiseMeasured] = {}
+        self.confirmed: Mapping[str, Any] = {}
+        """Knobs of all confirmed audits, closed: `closed` from the next round on, and in a recipe that starts anew."""
+        self.audits: Sequence[ShortcutAudit] = ()
+        self.noise: ev.NoiseMeasured | None = None
+        self._noises: dict[str, ev.NoiseMeasured] = {}
+        self.noises: Mapping[str, ev.NoiseMeasured] = MappingProxyType(self._noises)
         """Event key -> measurement, in order; the last one is `noise`."""
-        self.readings: dict[str, HealthReport] = {}
+        self._readings: dict[str, HealthReport] = {}
+        self.readings: Mapping[str, HealthReport] = MappingProxyType(self._readings)
         """Branch, or `base`, -> its last reading."""
-        self.verdicts: list[Verdict] = []
-        self.harness: HarnessEvolved | None = None
+        self.verdicts: Sequence[Verdict] = ()
+        self.harness: ev.HarnessEvolved | None = None
         """The last recorded version."""
         self.failures = 0
         """Rounds in a row, before the one that runs, that promoted nothing."""
         self.feedback = ""
         """What a human last sent a step back with."""
-        self.reestimated: dict[str, str] = {}
+        self._fresh: dict[str, str] = {}
+        self.reestimated: Mapping[str, str] = MappingProxyType(self._fresh)
         """Branch -> key of its effect on fresh seeds."""
-        self.taught: dict[str, SkillDistilled] = {}
+        self._skills: dict[str, ev.SkillDistilled] = {}
+        self.taught: Mapping[str, ev.SkillDistilled] = MappingProxyType(self._skills)
         """Branch -> the last thing it taught."""
-        self.certified: Certified | None = None
-        self.problems: list[str] = []
+        self.certified: ev.Certified | None = None
+        self.problems: Sequence[str] = ()
         """Events that contradict one another; `verify` reports them."""
         self._round = 0
         self._won = False
+        self._applying = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not self._applying:
+            raise AttributeError(f"{name} follows from a run's events: record one (RunContext.record)")
+        object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> RunState:
@@ -84,8 +84,13 @@ class RunState:
     def apply(self, event: Event) -> None:
         """Take up the next event."""
         fold = _FOLDS.get(type(event.body))
-        if fold is not None:
+        if fold is None:
+            return
+        object.__setattr__(self, "_applying", True)
+        try:
             fold(self, event)
+        finally:
+            self._applying = False
 
     # -- what follows from it --------------------------------------------------------------------------------------
 
@@ -101,12 +106,16 @@ class RunState:
 
     @property
     def proxy(self) -> tuple[str, str] | None:
-        """The environment's (proxy, true) reward components."""
-        p = self.environment.get("proxy")
-        return (p[0], p[1]) if p else None
+        """The environment's (proxy, true) reward components, where it names such a pair."""
+        pair = self.environment.get("proxy")
+        if isinstance(pair, Mapping):
+            pair = [pair.get("proxy"), pair.get("true")]
+        if isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(p, str) for p in pair):
+            return pair[0], pair[1]
+        return None
 
     @property
-    def base(self) -> TrialFinished | None:
+    def base(self) -> ev.TrialFinished | None:
         """The base policy's evaluation on search and gate."""
         known = self.trials.get(keys.BASE_TRIAL)
         return known.finished if known else None
@@ -146,152 +155,182 @@ class RunState:
             parent = self.branches[parent].parent if parent in self.branches else None
         return out
 
-    # -- the fold --------------------------------------------------------------------------------------------------
+    # -- for the fold below --------------------------------------------------------------------------------------------
+
+    def _contradicts(self, problem: str) -> None:
+        self.problems = (*self.problems, problem)
 
     def _change(self, branch: str, what: str, change: Callable[[Branch], Branch]) -> None:
         if branch in self.branches:
-            self.branches[branch] = change(self.branches[branch])
+            self._branches[branch] = change(self.branches[branch])
         else:
-            self.problems.append(f"branch {branch} is {what} but was never opened")
-
-    def _run(self, event: Event) -> None:
-        self.opened = event.body
-
-    def _branch(self, event: Event) -> None:
-        body: BranchOpened = event.body
-        if body.branch in self.branches:
-            self.problems.append(f"branch {body.branch} is opened twice")
-            return
-        if body.parent is not None and body.parent not in self.branches:
-            self.problems.append(f"branch {body.branch} grows from {body.parent}, which was never opened")
-        parent = self.branches.get(body.parent or "")
-        self.branches[body.branch] = Branch(
-            body.branch,
-            body.parent,
-            body.round,
-            body.recipe,
-            body.recipe_hash,
-            body.intervention,
-            invalid=f"descends from {parent.branch}: {parent.invalid}" if parent and parent.invalid else None,
-        )
-
-    def _trial(self, event: Event) -> None:
-        body: TrialIntended | TrialFinished = event.body
-        known = self.trials.get(body.trial, Trial(body.trial, body.branch, body.seed))
-        if (known.branch, known.seed) != (body.branch, body.seed):
-            self.problems.append(f"trial {body.trial} is recorded with two branches or seeds")
-        if isinstance(body, TrialIntended):
-            if known.intended is not None:
-                self.problems.append(f"trial {body.trial} is intended twice")
-            known = replace(known, intended=body)
-        else:
-            if known.finished is not None:
-                self.problems.append(f"trial {body.trial} is finished, and paid for, twice")
-            if known.intended is None:
-                self.problems.append(f"trial {body.trial} is finished but was never intended")
-            known = replace(known, finished=body)
-        self.trials[body.trial] = known
-        if known.branch in self.branches:
-            own = {t.trial: t for t in self.branches[known.branch].trials} | {known.trial: known}
-            self._change(known.branch, "tried", lambda b: replace(b, trials=tuple(own.values())))
-        elif body.branch != BASE:
-            self.problems.append(f"trial {body.trial} belongs to branch {body.branch}, which was never opened")
-
-    def _noise(self, event: Event) -> None:
-        self.noise = self.noises[event.id] = event.body
-
-    def _reading(self, event: Event) -> None:
-        branch = keys.branch_read(event.id)
-        if branch:
-            self.readings[branch] = event.body.health
-            if branch in self.branches:
-                self._change(branch, "read", lambda b: replace(b, health=event.body.health))
-
-    def _opened_round(self, event: Event) -> None:
-        body: RoundOpened = event.body
-        self.champion, self.closed = body.champion, dict(body.closed)
-        if self._round:
-            self.failures = 0 if self._won else self.failures + 1
-        self._round, self._won = body.round, False
-
-    def _judged(self, event: Event) -> None:
-        verdict: Verdict = event.body.verdict
-        self.verdicts.append(verdict)
-        self._change(verdict.branch, "judged", lambda b: replace(b, verdicts=(*b.verdicts, verdict)))
-
-    def _audited(self, event: Event) -> None:
-        audit: ShortcutAudit = event.body.audit
-        self.audits.append(audit)
-        if audit.confirmed:
-            self.confirmed[audit.knob] = audit.closed
-            if audit.branch in self.invalid:  # no invalidation follows that would close it
-                self.closed[audit.knob] = audit.closed
-
-    def _promoted(self, event: Event) -> None:
-        body: Promoted = event.body
-        self._change(body.branch, "promoted", lambda b: replace(b, version=body.version))
-        if any(v.version == body.version for v in self.versions):
-            self.problems.append(f"version {body.version} is given twice")
-        branch = self.branches.get(body.branch)
-        if branch is not None and branch.invalid is not None:
-            self.problems.append(f"branch {body.branch} is promoted although it is invalid")
-        if (
-            branch is not None
-            and body.previous is not None
-            and (not branch.verdict or branch.verdict.kind != "promote")
-        ):
-            self.problems.append(f"branch {body.branch} is promoted to {body.version} without a verdict that says so")
-        self.versions.append(body)
-        self.champion = body.branch
-        self._won = self._won or body.previous is not None
-
-    def _invalidated(self, event: Event) -> None:
-        body: Invalidated = event.body
-        grown = self.descendants(body.branch)
-        self._change(body.branch, "invalidated", lambda b: replace(b, invalid=body.reason))
-        reason = f"descends from {body.branch}: {body.reason}"
-        for name in dict.fromkeys((*body.descendants, *grown)):
-            self._change(name, "invalidated", lambda b: replace(b, invalid=b.invalid or reason))
-        if body.champion in self.branches and self.branches[body.champion].invalid is not None:
-            self.problems.append(f"after {body.branch} was invalidated the invalid {body.champion} is champion")
-        self.champion = body.champion
-        self.closed |= {a.knob: a.closed for a in self.audits if a.confirmed and a.branch == body.branch}
-
-    def _harness(self, event: Event) -> None:
-        self.harness = event.body
-
-    def _gate(self, event: Event) -> None:
-        body: HumanApproval = event.body
-        if body.answer == "REVISE":
-            self.feedback = body.feedback
-        elif body.where == "backtest":
-            self.feedback = ""
-
-    def _reestimated(self, event: Event) -> None:
-        self.reestimated[event.body.branch] = event.id
-
-    def _taught(self, event: Event) -> None:
-        self.taught[event.body.branch] = event.body
-
-    def _certified(self, event: Event) -> None:
-        self.certified = event.body
+            self._contradicts(f"branch {branch} is {what} but was never opened")
 
 
-_FOLDS: dict[type, Callable[[RunState, Event], None]] = {
-    RunOpened: RunState._run,
-    BranchOpened: RunState._branch,
-    TrialIntended: RunState._trial,
-    TrialFinished: RunState._trial,
-    NoiseMeasured: RunState._noise,
-    Diagnosed: RunState._reading,
-    RoundOpened: RunState._opened_round,
-    Judged: RunState._judged,
-    Audited: RunState._audited,
-    Promoted: RunState._promoted,
-    Invalidated: RunState._invalidated,
-    HarnessEvolved: RunState._harness,
-    HumanApproval: RunState._gate,
-    Reestimated: RunState._reestimated,
-    SkillDistilled: RunState._taught,
-    Certified: RunState._certified,
-}
+# -- the fold: one function per kind of event -----------------------------------------------------------------------
+
+_FOLDS: dict[type, Callable[[RunState, Event], None]] = {}
+
+
+def _folds(*bodies: type) -> Callable[[Callable[[RunState, Event], None]], Callable[[RunState, Event], None]]:
+    """The function takes up events with these bodies."""
+
+    def register(fold: Callable[[RunState, Event], None]) -> Callable[[RunState, Event], None]:
+        _FOLDS.update(dict.fromkeys(bodies, fold))
+        return fold
+
+    return register
+
+
+@_folds(ev.RunOpened)
+def _run(state: RunState, event: Event) -> None:
+    state.opened = event.body
+
+
+@_folds(ev.BranchOpened)
+def _branch(state: RunState, event: Event) -> None:
+    body: ev.BranchOpened = event.body
+    if body.branch in state.branches:
+        state._contradicts(f"branch {body.branch} is opened twice")
+        return
+    if body.parent is not None and body.parent not in state.branches:
+        state._contradicts(f"branch {body.branch} grows from {body.parent}, which was never opened")
+    parent = state.branches.get(body.parent or "")
+    state._branches[body.branch] = Branch(
+        body.branch,
+        body.parent,
+        body.round,
+        body.recipe,
+        body.recipe_hash,
+        body.intervention,
+        invalid=f"descends from {parent.branch}: {parent.invalid}" if parent and parent.invalid else None,
+    )
+
+
+@_folds(ev.TrialIntended, ev.TrialFinished)
+def _trial(state: RunState, event: Event) -> None:
+    body: ev.TrialIntended | ev.TrialFinished = event.body
+    known = state.trials.get(body.trial, Trial(body.trial, body.branch, body.seed))
+    if (known.branch, known.seed) != (body.branch, body.seed):
+        state._contradicts(f"trial {body.trial} is recorded with two branches or seeds")
+    if isinstance(body, ev.TrialIntended):
+        if known.intended is not None:
+            state._contradicts(f"trial {body.trial} is intended twice")
+        known = replace(known, intended=body)
+    else:
+        if known.finished is not None:
+            state._contradicts(f"trial {body.trial} is finished, and paid for, twice")
+        if known.intended is None:
+            state._contradicts(f"trial {body.trial} is finished but was never intended")
+        known = replace(known, finished=body)
+    state._trials[body.trial] = known
+    if known.branch in state.branches:
+        own = {t.trial: t for t in state.branches[known.branch].trials} | {known.trial: known}
+        state._change(known.branch, "tried", lambda b: replace(b, trials=tuple(own.values())))
+    elif body.branch != BASE:
+        state._contradicts(f"trial {body.trial} belongs to branch {body.branch}, which was never opened")
+
+
+@_folds(ev.NoiseMeasured)
+def _noise(state: RunState, event: Event) -> None:
+    state.noise = state._noises[event.id] = event.body
+
+
+@_folds(ev.Diagnosed)
+def _reading(state: RunState, event: Event) -> None:
+    branch = keys.branch_read(event.id)
+    if branch:
+        state._readings[branch] = event.body.health
+        if branch in state.branches:
+            state._change(branch, "read", lambda b: replace(b, health=event.body.health))
+
+
+@_folds(ev.RoundOpened)
+def _opened_round(state: RunState, event: Event) -> None:
+    body: ev.RoundOpened = event.body
+    state.champion, state.closed = body.champion, dict(body.closed)
+    if state._round:
+        state.failures = 0 if state._won else state.failures + 1
+    state._round, state._won = body.round, False
+
+
+@_folds(ev.Judged)
+def _judged(state: RunState, event: Event) -> None:
+    verdict: Verdict = event.body.verdict
+    state.verdicts = (*state.verdicts, verdict)
+    state._change(verdict.branch, "judged", lambda b: replace(b, verdicts=(*b.verdicts, verdict)))
+
+
+@_folds(ev.Audited)
+def _audited(state: RunState, event: Event) -> None:
+    audit: ShortcutAudit = event.body.audit
+    state.audits = (*state.audits, audit)
+    if audit.confirmed:
+        state.confirmed = {**state.confirmed, audit.knob: audit.closed}
+        if audit.branch in state.invalid:  # no invalidation follows that would close it
+            state.closed = {**state.closed, audit.knob: audit.closed}
+
+
+@_folds(ev.Promoted)
+def _promoted(state: RunState, event: Event) -> None:
+    body: ev.Promoted = event.body
+    state._change(body.branch, "promoted", lambda b: replace(b, version=body.version))
+    if any(v.version == body.version for v in state.versions):
+        state._contradicts(f"version {body.version} is given twice")
+    branch = state.branches.get(body.branch)
+    if branch is not None and branch.invalid is not None:
+        state._contradicts(f"branch {body.branch} is promoted although it is invalid")
+    if branch is not None and body.previous is not None and (not branch.verdict or branch.verdict.kind != "promote"):
+        state._contradicts(f"branch {body.branch} is promoted to {body.version} without a verdict that says so")
+    state.versions = (*state.versions, body)
+    state.champion = body.branch
+    state._won = state._won or body.previous is not None
+
+
+@_folds(ev.Invalidated)
+def _invalidated(state: RunState, event: Event) -> None:
+    body: ev.Invalidated = event.body
+    grown = state.descendants(body.branch)
+    state._change(body.branch, "invalidated", lambda b: replace(b, invalid=body.reason))
+    reason = f"descends from {body.branch}: {body.reason}"
+    for name in dict.fromkeys((*body.descendants, *grown)):
+        state._change(name, "invalidated", lambda b: replace(b, invalid=b.invalid or reason))
+    if body.champion in state.branches and state.branches[body.champion].invalid is not None:
+        state._contradicts(f"after {body.branch} was invalidated the invalid {body.champion} is champion")
+    state.champion = body.champion
+    confirmed = {a.knob: a.closed for a in state.audits if a.confirmed and a.branch == body.branch}
+    state.closed = {**state.closed, **confirmed}
+
+
+@_folds(ev.HarnessEvolved)
+def _harness(state: RunState, event: Event) -> None:
+    state.harness = event.body
+
+
+@_folds(ev.HumanApproval)
+def _gate(state: RunState, event: Event) -> None:
+    body: ev.HumanApproval = event.body
+    if body.answer == "REVISE":
+        state.feedback = body.feedback
+    elif body.where == "backtest":
+        state.feedback = ""
+
+
+@_folds(ev.Reestimated)
+def _reestimated(state: RunState, event: Event) -> None:
+    state._fresh[event.body.branch] = event.id
+
+
+@_folds(ev.SkillDistilled)
+def _taught(state: RunState, event: Event) -> None:
+    state._skills[event.body.branch] = event.body
+
+
+@_folds(ev.Certified)
+def _certified(state: RunState, event: Event) -> None:
+    state.certified = event.body
+
+
+@_folds(ev.RunClosed)
+def _run_closed(state: RunState, event: Event) -> None:
+    state.champion = event.body.champion  # the base policy, where nothing was trained

@@ -1,4 +1,4 @@
-"""Ids of trials and keys of events: the one place where they are made, and where a reading's key is taken apart.
+"""Ids of trials and keys of events: the one place where they are made and, where need be, taken apart.
 
 They are contract: a run that is resumed, or that an older version wrote, is found again by them.
 """
@@ -15,6 +15,12 @@ BASE_TRIAL = "base"
 def training(branch: str, seed: int) -> str:
     """Trial that trains a branch on a seed."""
     return f"{branch}-s{seed}"
+
+
+def is_training(trial: str, branch: str) -> bool:
+    """Is it a branch's own training, not an evaluation that repeats one?"""
+    seed = trial.removeprefix(f"{branch}-s")
+    return seed != trial and seed.isdigit()
 
 
 def certification(trial: str) -> str:
@@ -58,6 +64,18 @@ def noise(branch: str, trials: int = 0) -> str:
     return f"noise/{branch}" + (f"/{trials}" if trials else "")
 
 
+def noise_branch(key: str, first: str) -> str:
+    """Branch whose spread between seeds a noise event joined: of `noise/<branch>` and `noise/<branch>/<trials>` the
+    branch (a name of ours), of the A/A measurement `noise/<n>` the one it is about, `first`."""
+    name = key.split("/")[1]
+    return first if name.isdigit() else name
+
+
+def measured_anew(key: str) -> bool:
+    """Does a noise event replace the measurement before it, since seeds were added to branches that are in it?"""
+    return key.count("/") > 1
+
+
 def judged(branch: str, look: int) -> str:
     """A verdict."""
     return f"{branch}/judged{nth(look)}"
@@ -83,9 +101,19 @@ def reestimated(branch: str) -> str:
     return f"{branch}/reestimated"
 
 
+def teaches(key: str, branch: str) -> bool:
+    """Is it the key of something that this branch taught?"""
+    return key == skill(branch) or key.startswith(skill(branch) + "/")
+
+
 def skill(branch: str, why: str = "") -> str:
     """What a branch taught; `why`: "fresh" or "invalid" where that changed."""
     return f"{branch}/skill" + (f"/{why}" if why else "")
+
+
+def resumed(n: int) -> str:
+    """Somebody resumes the run for the time number `n`, from 1."""
+    return f"resumed/{n}"
 
 
 def gap(branch: str) -> str:
@@ -94,8 +122,18 @@ def gap(branch: str) -> str:
 
 
 def harness(at: str) -> str:
-    """A version of the harness; `at`: opened, <branch>/gap, r<n>/edit/<i>, r<n>/settled or end/settled."""
+    """A version of the harness; `at`: opened, or what `at_gap`, `edit` or `settled` say."""
     return f"harness/{at}"
+
+
+def at_gap(branch: str) -> str:
+    """Where detectors are mined from a branch's gap."""
+    return f"{branch}/gap"
+
+
+def settled(when: str) -> str:
+    """Where detectors get a new standing, or are retired; `when`: r<n> or end."""
+    return f"{when}/settled"
 
 
 def edit(n: int, index: int, revision: int = 0) -> str:
@@ -116,6 +154,13 @@ def diagnosed(n: int) -> str:
 def proposed(n: int, revision: int = 0) -> str:
     """The agent's proposal; `revision`: how often it was sent back."""
     return _of_round(n, "proposed", revision)
+
+
+def revision(key: str) -> int:
+    """How often the proposal of a key of `proposed` or `backtested` had been sent back."""
+    parts = key.split("/")[2:]  # proposed: revision; backtested: index, revision
+    parts = parts[1:] if "/backtested/" in key else parts
+    return int(parts[0]) if parts and parts[0].isdigit() else 0
 
 
 def backtested(n: int, index: int, revision: int = 0) -> str:

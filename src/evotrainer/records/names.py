@@ -1,8 +1,8 @@
 """Foreign names in ids, and the one reader of the labels that ledgers hold.
 
-Ids of trials and keys of events are made here and taken apart nowhere: what they are of stands in the event's own
-fields. A label is a trial with a part of its rollouts (`b1-s2 search, odd tasks`). The trial may hold any character,
-the part only those below, so that it is found from the end.
+Ids of trials and keys of events are made in `keys`. A label is a trial with a part of its rollouts
+(`b1-s2 search, odd tasks`). The trial may hold any character, the part only those below, so that it is found from
+the end.
 """
 
 from __future__ import annotations
@@ -50,13 +50,6 @@ def joined(names: Collection[str], every: Collection[str]) -> str:
         slug(n).replace("-", "%2D") if any(n.startswith(f"{other}-") for other in every) else slug(n) for n in names
     )
     return "-".join(parts)
-
-
-def measured(event: str, first: str) -> str:
-    """Branch whose spread between seeds a noise event joined: of `noise/<branch>` and `noise/<branch>/<trials>` the
-    branch (a name of ours), of the A/A measurement `noise/<n>` the one it is about, `first`."""
-    name = event.split("/")[1]
-    return first if name.isdigit() else name
 
 
 def read_label(text: str) -> Label:

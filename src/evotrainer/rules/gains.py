@@ -29,9 +29,9 @@ def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Cer
 
 def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
     """The certified trainings' search rollouts against the base policy's under the same environment knobs;
-    None where one has none."""
+    None where one has none. A row that holds a gain already is computed as that one was (`Gained.least`)."""
     from evotrainer.harness.columns.features import FeatureView
-    from evotrainer.harness.evolving.gained import gained
+    from evotrainer.harness.evolving.gained import LEAST, gained
 
     run = next(e.body for e in events if e.kind == "run")
     done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]
@@ -39,7 +39,9 @@ def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
     now = [t for t in done if t.trial in own]
     knobs = in_force(run, now[0].env_knobs) if now else {}
     before = [t for t in done if t.branch == BASE and in_force(run, t.env_knobs) == knobs][:1]
-    found = gained(*(FeatureView.joined(load(t.trial) for t in side) for side in (now, before)))
+    least = row.gained.least if row.gained else LEAST
+    now_, before_ = (FeatureView.joined(load(t.trial) for t in side) for side in (now, before))
+    found = gained(now_, before_, least)
     names = {"trials": tuple(t.trial for t in now), "before": tuple(t.trial for t in before)}
     return found.model_copy(update=names) if found else None
 

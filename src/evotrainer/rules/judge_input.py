@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from evotrainer.config.task import TaskFile
 from evotrainer.judge import JudgeConfig, JudgeInput, answers, closed_world
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
+from evotrainer.rules.recipes import env_knobs
 
 
 def judge_input(
@@ -22,7 +22,7 @@ def judge_input(
     closed = [*shortcuts.closed_names(env_knobs(task, state)), *(a.capability for a in audits)]
 
     def side(x: Branch) -> list[TrialFinished]:
-        own = [t for t in evaluations if t.branch == x.name]
+        own = [t for t in evaluations if t.branch == x.branch]
         return (
             [*closed_world(x.complete, own), *(t for t in x.finished if t.status != "complete")] if own else x.finished
         )
@@ -46,8 +46,3 @@ def judge_input(
 def judge_config(task: TaskFile) -> JudgeConfig:
     """The judge's settings in a task file."""
     return JudgeConfig(**task.judge.model_dump(include=set(JudgeConfig.model_fields)))
-
-
-def env_knobs(task: TaskFile, state: RunState) -> dict[str, Any]:
-    """Environment knobs of every evaluation of a run as it stands."""
-    return {**task.recipe.knobs, **state.closed}

@@ -43,7 +43,7 @@ def certify(ctx: RunContext) -> Certified:
     ]
     done = {t.trial: t for t in ctx.run_trials(specs)}
     if champion:
-        fresh_seeds.reestimate(ctx, champion.name)
+        fresh_seeds.reestimate(ctx, champion.branch)
 
     def certified() -> Certified:
         entries = [
@@ -51,7 +51,7 @@ def certify(ctx: RunContext) -> Certified:
             entry(done, "start", START, [trial for trial, _ in again]),
         ]
         if champion:
-            entries.append(entry(done, "champion", champion.name, [s.trial for s in own]))
+            entries.append(entry(done, "champion", champion.branch, [s.trial for s in own]))
         found = certificate(entries, ctx.champion, proxy=ctx.state.proxy, noise=ctx.state.noise)
         return with_gains(found, ctx.ledger.events(), ctx.rollouts.views)
 
@@ -66,8 +66,8 @@ def audit_champion(ctx: RunContext) -> None:
     ctx.take_up()
     while ctx.champion != BASE:
         b = ctx.branches[ctx.champion]
-        shortcut_audits.examine(ctx, b.round, b.name)
-        if not shortcut_audits.settle(ctx, shortcut_audits.everything(ctx, b.round, b.name, "certification")):
+        shortcut_audits.examine(ctx, b.round, b.branch)
+        if not shortcut_audits.settle(ctx, shortcut_audits.everything(ctx, b.round, b.branch, "certification")):
             return
 
 

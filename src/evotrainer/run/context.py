@@ -22,7 +22,7 @@ from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
-from evotrainer.rules.judge_input import env_knobs
+from evotrainer.rules.recipes import env_knobs
 from evotrainer.run.observer import Observer, Quiet, Running
 
 if TYPE_CHECKING:

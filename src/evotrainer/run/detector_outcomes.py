@@ -27,13 +27,13 @@ def settle(ctx: RunContext, n: int, at: str = "") -> None:
     trigger = "audit" if changed else "retirement"
     reason = "; ".join(f"{name} {text}" for name, text in why.items())
     branches = tuple(sorted({a.branch for e in ctx.ledger.events("audited") if (a := e.body.audit).trigger in changed}))
-    evolve(ctx, f"{key}/settled", n, trigger, reason, drop=drop, standing=changed, branches=branches)
+    evolve(ctx, keys.settled(key), n, trigger, reason, drop=drop, standing=changed, branches=branches)
 
 
 def settled_before(ctx: RunContext, n: int, key: str) -> bool:
     """True where the run went on after this point without a new version: nothing is decided afterwards."""
     later = ctx.recorded(keys.CERTIFIED) or (None if key == "end" else ctx.recorded(keys.round_opened(n + 1)))
-    return later is not None and ctx.recorded(keys.harness(f"{key}/settled")) is None
+    return later is not None and ctx.recorded(keys.harness(keys.settled(key))) is None
 
 
 def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
@@ -48,7 +48,7 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
             for b in ctx.branches.values()
             if any(f.detector == spec.name and f.validity and not f.missing for f in b.findings)
         ]
-        audits = {b.name: ctx.state.audits_of(b.name) for b in on}
+        audits = {b.branch: ctx.state.audits_of(b.branch) for b in on}
         proven = [a for x in audits.values() for a in x if a.confirmed]
         cleared = [name for name, x in audits.items() if x and not any(a.confirmed for a in x)]
         if spec.standing == "suspect" and proven:

@@ -38,7 +38,7 @@ def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: 
 
     None where the run went on without one: a ledger of a version that gave no seeds.
     """
-    key = keys.topup(b.name, b.looks + 1)
+    key = keys.topup(b.branch, b.looks + 1)
     gone_on = any(ctx.recorded(k) is not None for k in (keys.round_opened(n + 1), keys.CERTIFIED, keys.CLOSED))
     if ctx.recorded(key) is None and gone_on:
         return None
@@ -52,8 +52,8 @@ def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: 
         seeds = ((), ()) if refused else (own, others)
         return ToppedUp(
             round=n,
-            branch=b.name,
-            control=control.name,
+            branch=b.branch,
+            control=control.branch,
             wanted=wanted,
             seeds=seeds[0],
             control_seeds=seeds[1],

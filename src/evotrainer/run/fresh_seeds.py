@@ -63,16 +63,16 @@ def measure(ctx: RunContext, name: str) -> Reestimated:
     sides = [(b, fresh_trainings(ctx, b)), (control, others or control.complete)]
     if control is not start:
         sides.append((start, fresh_trainings(ctx, start) or start.complete))
-    evaluated = [shortcut_audits.evaluations(ctx, x.name, trials, ctx.env_knobs) for x, trials in sides]
+    evaluated = [shortcut_audits.evaluations(ctx, x.branch, trials, ctx.env_knobs) for x, trials in sides]
     noises = ctx.state.noises
     return reestimated(
-        b.name,
-        control.name,
+        b.branch,
+        control.branch,
         START,
         [trials for _, trials in sides],
         evaluated,
         noises,
-        next(reversed(noises)),
+        list(noises)[-1],
         selected=b.verdict.effect if b.verdict else None,
         control_fresh=bool(others),
     )
@@ -80,5 +80,5 @@ def measure(ctx: RunContext, name: str) -> Reestimated:
 
 def fresh_trainings(ctx: RunContext, b: Branch) -> list[TrialFinished]:
     """The branch's complete trainings on certification's seeds."""
-    found = [ctx.recorded(keys.finished(keys.training(b.name, s))) for s in ctx.task.run.certify_seeds]
+    found = [ctx.recorded(keys.finished(keys.training(b.branch, s))) for s in ctx.task.run.certify_seeds]
     return [e.body for e in found if e is not None and e.body.status == "complete"]

@@ -38,12 +38,12 @@ def review(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     version = ctx.harness.version
     for b in branches:
         if b.health and b.health.harness != version:
-            readings.read_branch(ctx, n, b.name, version)
+            readings.read_branch(ctx, n, b.branch, version)
 
 
 def look(ctx: RunContext, n: int, b: Branch) -> None:
     """One branch: its gap, if it has one, what was mined for it, and the version that followed."""
-    key = keys.gap(b.name)
+    key = keys.gap(b.branch)
     seen = None
     if ctx.recorded(key) is None:
         seen = None if over(ctx, b) else examine(ctx, n, b)
@@ -52,18 +52,18 @@ def look(ctx: RunContext, n: int, b: Branch) -> None:
     gap = ctx.record(key, GapSeen, lambda: seen)  # type: ignore[arg-type, return-value]
     admitted = [a.detector for a in gap.considered if a.admitted]
     if not admitted:
-        ctx.observer.note(f"gap in {b.name}: {gap.claim}; {gap.reason or 'no candidate was admitted'}")
+        ctx.observer.note(f"gap in {b.branch}: {gap.claim}; {gap.reason or 'no candidate was admitted'}")
         return
-    reason = f"{b.name}: {gap.claim}; mined: {', '.join(s.name for s in admitted)}"
+    reason = f"{b.branch}: {gap.claim}; mined: {', '.join(s.name for s in admitted)}"
     evolve(
         ctx,
-        f"{b.name}/gap",
+        keys.at_gap(b.branch),
         n,
         gap.trigger,
         reason,
         add=admitted,
         gap=key,
-        branches=(b.name,),
+        branches=(b.branch,),
         quoted=lambda: quotes(ctx, admitted, b),
         admissions=gap.considered,
     )
@@ -71,8 +71,8 @@ def look(ctx: RunContext, n: int, b: Branch) -> None:
 
 def over(ctx: RunContext, b: Branch) -> bool:
     """Was the branch judged, or given its version, before gaps were looked for? History is not looked at anew."""
-    promoted = any(e.body.branch == b.name for e in ctx.ledger.events("promoted"))
-    return promoted or ctx.recorded(keys.judged(b.name, 1)) is not None
+    promoted = any(e.body.branch == b.branch for e in ctx.ledger.events("promoted"))
+    return promoted or ctx.recorded(keys.judged(b.branch, 1)) is not None
 
 
 def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
@@ -89,7 +89,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     gap = find_gap(now, was, b.findings, watched_pairs(ctx, b))
     if gap is None:
         return None
-    ctx.observer.step(f"harness: {gap.trigger.replace('_', ' ')} of {b.name}")
+    ctx.observer.step(f"harness: {gap.trigger.replace('_', ' ')} of {b.branch}")
     sides = split_sides(ctx, b, gap, before, now)
     mined = mine(
         FeatureView.joined(sides.bad.values()), FeatureView.joined(sides.clean.values()), minable_pairs(ctx, b, gap)
@@ -108,7 +108,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     reason = "" if considered else f"none of {mined.compared} predicates separates the two sides"
     return GapSeen(
         round=n,
-        branch=b.name,
+        branch=b.branch,
         against=against,
         trigger=gap.trigger,
         harness=ctx.harness.version,

@@ -83,7 +83,7 @@ def names_used(ctx: RunContext) -> set[str]:
 
 def quotes(ctx: RunContext, specs: Sequence[DetectorSpec], b: Branch) -> tuple[Quote, ...]:
     """Rollouts of a branch that the new detectors flag."""
-    return tuple(q for f in read_with(specs, readings.batch(ctx, b.name), ctx.detector_runner) for q in f.quotes[:2])
+    return tuple(q for f in read_with(specs, readings.batch(ctx, b.branch), ctx.detector_runner) for q in f.quotes[:2])
 
 
 def flips(ctx: RunContext, specs: Sequence[DetectorSpec]) -> list[VerdictChange]:
@@ -94,14 +94,16 @@ def flips(ctx: RunContext, specs: Sequence[DetectorSpec]) -> list[VerdictChange]
         b, control = ctx.branches.get(v.branch), ctx.branches.get(v.control)
         if v.kind not in ("promote", "reject", "inconclusive") or b is None or control is None:
             continue
-        shown = {f.detector for f in read_with(suspects, readings.batch(ctx, control.name), ctx.detector_runner)}
-        for f in read_with(suspects, readings.batch(ctx, b.name), ctx.detector_runner):
+        shown = {f.detector for f in read_with(suspects, readings.batch(ctx, control.branch), ctx.detector_runner)}
+        for f in read_with(suspects, readings.batch(ctx, b.branch), ctx.detector_runner):
             if f.detector not in shown and v.kind == "promote":
                 would = (
                     "suspected: an audit decides" if closable(ctx, b) else "inconclusive: suspected, and nothing closes"
                 )
                 out.append(
-                    VerdictChange(branch=b.name, was=v.kind, would=would, detector=f.detector, share=f.numbers["share"])
+                    VerdictChange(
+                        branch=b.branch, was=v.kind, would=would, detector=f.detector, share=f.numbers["share"]
+                    )
                 )
     return out
 

@@ -82,8 +82,8 @@ def give_verdict(ctx: RunContext, n: int, name: str, look: InterimAnalysis) -> J
     used: list[TrialFinished] = []
     if not any(a.confirmed for a in audits):
         knobs = ctx.env_knobs | {a.knob: a.closed for a in audits}
-        used = [t for x in (b, control) for t in shortcut_audits.evaluations(ctx, x.name, x.complete, knobs)]
-    verdict = judge_input(ctx.task, ctx.state, name, control.name, used).verdict(look)
+        used = [t for x in (b, control) for t in shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)]
+    verdict = judge_input(ctx.task, ctx.state, name, control.branch, used).verdict(look)
     seen = [t.trial for x in (b, control) for t in x.finished]
     return Judged(round=n, verdict=verdict, evaluations=tuple(t.trial for t in used), trials=tuple(seen))
 

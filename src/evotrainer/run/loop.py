@@ -22,6 +22,7 @@ from evotrainer.records.events import (
     RunClosed,
     RunOpened,
 )
+from evotrainer.rules.recipes import starting_recipe
 from evotrainer.run import (
     detector_outcomes,
     gaps,
@@ -172,7 +173,7 @@ def open_round(ctx: RunContext, n: int) -> None:
             restart(ctx, n, again)
     elif again:
         restart(ctx, n, again)
-    closed = {**ctx.state.closed, **ctx.state.confirmed}
+    closed = dict(ctx.state.confirmed)
     ctx.record(
         keys.round_opened(n),
         RoundOpened,
@@ -184,9 +185,7 @@ def open_round(ctx: RunContext, n: int) -> None:
 def restart(ctx: RunContext, n: int, known: str) -> None:
     """No valid version is left: the starting recipe again, with what was exploited closed in training, too."""
     name = known or f"b{len(ctx.branches)}"
-    closed = {**ctx.state.closed, **ctx.state.confirmed}
-    recipe = ctx.task.recipe.model_copy(update={"knobs": {**ctx.task.recipe.knobs, **closed}})
-    open_branch(ctx, name, None, n, recipe, None)
+    open_branch(ctx, name, None, n, starting_recipe(ctx.task, ctx.state), None)
     train(ctx, (name,), purpose="noise")
     widen_noise(ctx, [name])
     readings.read_branch(ctx, n, name)

@@ -77,7 +77,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
     done = [b for b in ctx.branches.values() if b.finished]
     costs = [t.cpu_s for b in done for t in b.complete]
     events, now = ctx.ledger.events(), opened_now(ctx)
-    changed = {b.name: changed_since(events, b.name, now) for b in ctx.branches.values() if b.intervention}
+    changed = {b.branch: changed_since(events, b.branch, now) for b in ctx.branches.values() if b.intervention}
     return Briefing(
         run=ctx.folder.name,
         round=n,
@@ -244,7 +244,7 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
         return "; ".join(f"{x.factor}: {x.message}" for x in errors)
     for b in ctx.branches.values():
         if b.recipe.hash == recipe.hash:
-            return f"this recipe was trained already as {b.name}"
+            return f"this recipe was trained already as {b.branch}"
     return repetition(ctx.ledger.events(), iv, opened_now(ctx)) or too_dear(ctx, chosen)
 
 

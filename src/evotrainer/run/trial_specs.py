@@ -64,7 +64,7 @@ def training(
     h = ctx.harness.plain
     return spec_of(
         ctx,
-        keys.training(b.name, seed),
+        keys.training(b.branch, seed),
         b,
         seed,
         purpose,
@@ -123,7 +123,7 @@ def spec_of(
     told = {
         "run": ctx.folder.name,
         "trial": trial,
-        "branch": b.name if b else BASE,
+        "branch": b.branch if b else BASE,
         "seed": seed,
         "purpose": purpose,
         "train": train,

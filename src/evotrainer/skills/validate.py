@@ -14,6 +14,7 @@ from typing import Any
 
 from evotrainer.errors import StoreError
 from evotrainer.projections.skills import Skill
+from evotrainer.records import keys
 from evotrainer.records.chain import EventRow, chain_hash, parse
 from evotrainer.records.events import Invalidated, Judged, Reestimated
 from evotrainer.records.skills import SkillTrial
@@ -159,7 +160,7 @@ def _against(t: SkillTrial, rows: Mapping[str, EventRow], skill: Skill) -> list[
     row = rows.get(t.proof.id)
     if row is None or row.hash != t.proof.hash:
         return [f"its run's ledger holds no event {t.proof.id} of that hash"]
-    distilled = [r for i, r in rows.items() if i.startswith(f"{t.branch}/skill") and r.kind == "skill"]
+    distilled = [r for i, r in rows.items() if keys.teaches(i, t.branch) and r.kind == "skill"]
     if not distilled:
         return []
     body = json.loads(max(distilled, key=lambda r: r.seq).body)

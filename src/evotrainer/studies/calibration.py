@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.config.load import apply_overrides, resolve
 from evotrainer.errors import ConfigError
-from evotrainer.judge import JudgeConfig
 from evotrainer.judge.calibrate import Calibration, Costs, GateShape, calibrate
 from evotrainer.judge.components import measured, seed_correlation
 from evotrainer.judge.real_comparisons import real_comparisons
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
+from evotrainer.records import keys
 from evotrainer.records.events import TrialFinished
+from evotrainer.rules.judge_input import judge_config
 from evotrainer.run import trial_specs
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def shape_of(task: TaskFile) -> GateShape:
         rounds=max(1, task.run.rounds),
         branches=task.run.branches,
         seeds=len(task.run.seeds),
-        config=JudgeConfig(**task.judge.model_dump(include=set(JudgeConfig.model_fields))),
+        config=judge_config(task),
     )
 
 
@@ -94,7 +95,7 @@ def groups_of(run: Run) -> dict[str, list[TrialFinished]]:
     """Branch -> its complete trainings, those for certification too: one recipe, other seeds, one set of knobs each."""
     out: dict[str, list[TrialFinished]] = {START: []}
     for name, b in run.state.branches.items():
-        done = [t.finished for t in b.trials if t.finished and t.trial == f"{name}-s{t.seed}"]
+        done = [t.finished for t in b.trials if t.finished and t.trial == keys.training(name, t.seed)]
         whole = [t for t in done if t.status == "complete"]
         # a shortcut closed in mid-run makes later evaluations another measurement
         out[name] = [t for t in whole if t.env_knobs == whole[0].env_knobs]
@@ -103,11 +104,8 @@ def groups_of(run: Run) -> dict[str, list[TrialFinished]]:
 
 def pairs_of(tree: RunState) -> list[tuple[list[TrialFinished], list[TrialFinished]]]:
     """(branch, control) trainings of every branch that has a control."""
-
-    def done(name: str) -> list[TrialFinished]:
-        return [t.finished for t in tree.branches[name].trainings if t.finished]
-
-    return [(done(name), done(b.parent)) for name, b in tree.branches.items() if b.parent and b.parent in tree.branches]
+    known = tree.branches
+    return [(b.finished, known[b.parent].finished) for b in known.values() if b.parent and b.parent in known]
 
 
 def costs_of(events: Sequence[Any]) -> Costs:

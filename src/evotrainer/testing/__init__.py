@@ -6,6 +6,7 @@ Each function raises AssertionError with what is wrong and returns nothing; call
 from evotrainer.testing.agents import NoTools, check_agent
 from evotrainer.testing.detectors import check_detector, check_metric
 from evotrainer.testing.environments import check_environment
+from evotrainer.testing.executors import check_executor
 from evotrainer.testing.importers import check_importer
 from evotrainer.testing.trainers import check_trainer
 
@@ -14,6 +15,7 @@ __all__ = [
     "check_agent",
     "check_detector",
     "check_environment",
+    "check_executor",
     "check_importer",
     "check_metric",
     "check_trainer",

@@ -150,8 +150,7 @@ def _backtested(record: Record, event: Event) -> Iterator[Problem]:
     b = event.body
     if b.vetoed and b.backtest.verdict != "contradicts":
         yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
-    revision = event.id.split("/")[3:]
-    named = "/".join([f"r{b.round}/proposed", *revision])
+    named = keys.proposed(b.round, keys.revision(event.id))
     said = next((e.body.proposal.interventions for e in record.before(event, "proposed") if e.id == named), ())
     if b.intervention not in said[b.index : b.index + 1]:
         yield Problem("backtested", f"{event.id}: what was replayed is not intervention {b.index} of {named}")
@@ -182,7 +181,7 @@ def _invalidated(record: Record, event: Event) -> Iterator[Problem]:
 
 def _resumed(record: Record, event: Event) -> Iterator[Problem]:
     n = len(record.before(event, "resumed")) + 1
-    if event.body.n != n or event.id != f"resumed/{n}":
+    if event.body.n != n or event.id != keys.resumed(n):
         yield Problem("resumed", f"event {event.id} is resumption number {n}")
 
 

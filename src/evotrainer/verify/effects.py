@@ -37,9 +37,8 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     b, state = event.body, record.state_before(event)
     rounds = record.before(event, "round")
     champion = state.branches[next(e.body.champion for e in rounds if e.body.round == b.round)]
-    trials = complete(record, due(record, champion.name, event), event)
-    stored = [t for t in trials if t.parts]
-    context = harness_context(record.task, state, champion.name)
+    stored = [t for t in champion.complete if t.parts]
+    context = harness_context(record.task, state, champion.branch)
     batch = record.rollouts.batch(*(t.trial for t in stored))
     fresh = backtest(b.intervention, champion.recipe, batch, context)
     old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
@@ -223,10 +222,8 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
 def gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
     """The recomputed certificate with what each recorded gain goes with, from the stored rollouts;
     older ledgers hold none."""
-    recorded = {r.name for r in event.body.rows if r.gained is not None}
+    recorded = {r.name: r for r in event.body.rows if r.gained is not None}
     before = record.before(event)
-    rows = [
-        r.model_copy(update={"gained": gain_of(r, before, record.rollouts.views)}) if r.name in recorded else r
-        for r in fresh.rows
-    ]
+    gains = {name: gain_of(r, before, record.rollouts.views) for name, r in recorded.items()}
+    rows = [r.model_copy(update={"gained": gains.get(r.name, r.gained)}) for r in fresh.rows]
     return fresh.model_copy(update={"rows": tuple(rows)})

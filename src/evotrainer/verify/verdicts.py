@@ -21,8 +21,8 @@ from evotrainer.judge import (
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
-from evotrainer.records.names import measured
 from evotrainer.rules.judge_input import judge_input
+from evotrainer.rules.recipes import starting_recipe
 from evotrainer.verify.report import Problem, Record, named
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def look_then(record: Record, event: Event) -> InterimAnalysis:
     if k == 1:
         names = [b for e in before if e.kind == "planned" and e.body.round == n for b in e.body.branches]
     else:
-        asked = [e for e in before if e.kind == "topup" and e.body.round == n and e.id.endswith(f"/topup/{k}")]
+        added = [e for e in before if e.kind == "topup" and e.body.round == n]
+        asked = [e for e in added if e.id == keys.topup(e.body.branch, k)]
         names = [e.body.branch for e in asked if not e.body.refused]
     together = [s for s, k_ in turns.items() if (record.events[s - 1].body.round, k_) == (n, k)]
     if branch not in names or len(together) >= len(names):
@@ -114,7 +115,7 @@ def _verdict_on(event: Event, branch: str) -> bool:
 
 def noise(record: Record, event: Event) -> Iterator[Problem]:
     """The noise floor, from the gate scores of the trainings it names and the measurement before."""
-    state, branch = record.state_before(event), measured(event.id, event.body.branch)
+    state, branch = record.state_before(event), keys.noise_branch(event.id, event.body.branch)
     b = state.branches.get(branch)
     fresh = measure_noise(
         branch,
@@ -158,8 +159,7 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
     other branches passed their backtest."""
     b = event.body
     if b.parent is None:
-        recipe, closed = record.task.recipe, record.state_before(event).confirmed
-        if b.recipe.hash != recipe.model_copy(update={"knobs": {**recipe.knobs, **closed}}).hash:
+        if b.recipe.hash != starting_recipe(record.task, record.state_before(event)).hash:
             yield Problem("branch", f"branch {b.branch}: its recipe is not the task file's starting recipe")
         return
     tried = [e.body for e in record.before(event, "backtested") if e.body.round == b.round]

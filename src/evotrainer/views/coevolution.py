@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.records import events as ev
+from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.verdicts import OWN_TRIGGERS, ShortcutAudit
+from evotrainer.views.evidence import subject_branch
 from evotrainer.views.text import change, one_line, points
 
 TRIGGERS = {
@@ -187,7 +189,7 @@ def _links(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Link]:
         if isinstance(b, ev.HarnessEvolved):
             in_force = b.version
             yield from _made(b)
-        elif isinstance(b, ev.Diagnosed) and e.id.endswith("/diagnosed"):
+        elif isinstance(b, ev.Diagnosed) and e.id == keys.diagnosed(b.round):
             diagnosis[b.round] = b
         elif isinstance(b, ev.BranchOpened) and b.intervention is not None and b.round in diagnosis:
             yield from _steered(b, diagnosis[b.round])
@@ -235,7 +237,7 @@ def _speaks(events: Sequence[Event], added: set[str]) -> Iterable[tuple[str, str
     seen: dict[tuple[str, str], None] = {}
     for e in events:
         if isinstance(e.body, ev.Diagnosed):
-            branch = e.body.health.subject.split("@")[0].split("/")[0]
+            branch = subject_branch(e.body.health.subject)
             for f in e.body.health.findings:
                 if f.detector in added and not f.missing:
                     seen[branch, f.detector] = None

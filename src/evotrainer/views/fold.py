@@ -12,7 +12,9 @@ from typing import Any
 from evotrainer.errors import StoreError
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.caveats import caveats
+from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
+from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import diff
@@ -53,8 +55,9 @@ def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]]
     fold = _Fold(heartbeats or {})
     for e in seen:
         fold.take(e)
-    fold.conclude()
     view = fold.view
+    view.state = RunState.of(seen)
+    fold.conclude()
     view.caveats = caveats(seen)
     view.recall = Recall.of(seen)
     view.coevolution = Coevolution.of(seen)
@@ -84,7 +87,7 @@ class _Fold:
             case ev.TrialFinished():
                 self._finish(body)
             case ev.NoiseMeasured():
-                if e.id.count("/") > 1 and len(self.view.noise) > 1:
+                if keys.measured_anew(e.id) and len(self.view.noise) > 1:
                     self.view.noise[-1] = body  # more seeds of branches that are in it already
                 else:
                     self.view.noise.append(body)
@@ -100,21 +103,15 @@ class _Fold:
                 self._branch(body.audit.branch).audits.append(body.audit)
             case ev.Promoted():
                 self.view.versions.append(body)
-                self.view.champion = body.branch
                 self._branch(body.branch).version = body.version
                 if self.view.rounds:
                     self.view.rounds[max(self.view.rounds)].promoted.append(body)
             case ev.Invalidated():
                 self.view.invalidated.append(body)
-                self.view.champion = self.view.branch_of(body.champion)
-                for name in (body.branch, *body.descendants):
-                    self._branch(name).invalidated = body
             case ev.Certified():
                 self.view.certified = body
-                self.view.champion = self.view.branch_of(body.champion)
             case ev.RunClosed():
                 self.view.closed = body
-                self.view.champion = self.view.branch_of(body.champion)
             case ev.Diagnosed():
                 self._read(e.id, body)
             case _:
@@ -124,7 +121,6 @@ class _Fold:
         match body:
             case ev.RoundOpened():
                 self._round(body.round).opened = body
-                self.view.champion = self.view.branch_of(body.champion)
             case ev.Planned():
                 self._round(body.round).stop = body.stop
             case ev.Proposed():
@@ -149,7 +145,7 @@ class _Fold:
     def _read(self, id: str, body: ev.Diagnosed) -> None:
         """A reading of a branch; `r<n>/diagnosed` is also the round's diagnosis."""
         self._branch(subject_branch(body.health.subject)).readings.append(HealthReading.of(None, body.health))
-        if id.endswith("/diagnosed"):
+        if id == keys.diagnosed(body.round):
             self._round(body.round).diagnosed = body
 
     def _round(self, n: int) -> RoundView:
@@ -181,7 +177,6 @@ class _Fold:
             readings=old.readings if old else [],
         )
         self.view.branches[body.branch] = b
-        self.view.champion = self.view.champion or body.branch
         parent = self.view.branches.get(b.parent or "")
         if parent and parent.recipe:
             b.recipe_diff = diff(parent.recipe, body.recipe)
@@ -209,6 +204,7 @@ class _Fold:
         """What can only be said once every event is in."""
         self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
         for b in self.view.branches.values():
+            b.invalid = self.view.state.invalid.get(b.name)
             b.readings = readings(b.trials) + b.readings
             # what was read during training is beside the learning curves
             b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)

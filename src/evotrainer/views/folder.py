@@ -187,8 +187,8 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     for a in b.audits:
         word = "shortcut confirmed" if a.confirmed else "no shortcut confirmed"
         out.append((f"audit: {a.capability}", f"{word}: {a.reason}"))
-    if b.invalidated:
-        out.append(("invalidated", b.invalidated.reason))
+    if b.invalid:
+        out.append(("invalidated", b.invalid))
     out += [("caveat", c.text) for c in view.caveats.get(b.name, ())]
     if b.recipe:
         out.append(("recipe", b.recipe_hash))

@@ -7,12 +7,13 @@ never opened here; of those splits only means and the judge's effects appear.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evotrainer.projections.caveats import Caveat, told
+from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
 from evotrainer.records.findings import Finding
 from evotrainer.records.interventions import Intervention
@@ -84,7 +85,8 @@ class BranchView:
     """Measured again on fresh seeds."""
     backtest: ev.Backtested | None = None
     version: str | None = None
-    invalidated: ev.Invalidated | None = None
+    invalid: str | None = None
+    """Why it counts no more: its own shortcut, or an ancestor's."""
     audits: list[ShortcutAudit] = field(default_factory=list)
     """Counterfactual audits, in order."""
     withheld: ev.HumanApproval | None = None
@@ -118,7 +120,7 @@ class BranchView:
         (no verdict yet)."""
         if self.recipe is None:
             return "base"
-        if self.invalidated:
+        if self.invalid is not None:
             return "invalid"
         if self.withheld:
             return "withheld"
@@ -143,6 +145,8 @@ class RunView:
     """A whole run, also an unfinished one (`closed` is None then)."""
 
     folder: Path | None
+    state: RunState = field(default_factory=RunState)
+    """What the run itself knows after its last event."""
     opened: ev.RunOpened | None = None
     branches: dict[str, BranchView] = field(default_factory=dict)
     rounds: dict[int, RoundView] = field(default_factory=dict)
@@ -153,8 +157,6 @@ class RunView:
     caveats: dict[str, tuple[Caveat, ...]] = field(default_factory=dict)
     """Certified branch -> what stands beside its certificate."""
     closed: ev.RunClosed | None = None
-    champion: str = ""
-    """Branch name of the current champion."""
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     """What could not be read, in words."""
@@ -175,14 +177,14 @@ class RunView:
         return [t for b in self.branches.values() for t in b.trials]
 
     @property
+    def champion(self) -> str:
+        """Branch of the last valid version; before there is one the starting recipe's, empty where none was opened."""
+        return self.state.champion or next(iter(self.state.branches), "")
+
+    @property
     def proxy(self) -> tuple[str, str] | None:
         """(proxy component, true component), where the environment names such a pair."""
-        pair = self.opened.environment.get("proxy") if self.opened else None
-        if isinstance(pair, Mapping):
-            pair = [pair.get("proxy"), pair.get("true")]
-        if isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(p, str) for p in pair):
-            return pair[0], pair[1]
-        return None
+        return self.state.proxy
 
     @property
     def start(self) -> BranchView | None:

@@ -29,9 +29,9 @@ def result(view: RunView) -> str:
     if not said:
         return "Certified"
     certified = view.branches.get(cert.champion)
-    if "champion" in rows and certified and certified.invalidated:
+    if "champion" in rows and certified and certified.invalid:
         return (
-            f"The certified champion {cert.champion} was invalidated afterwards ({certified.invalidated.reason}); "
+            f"The certified champion {cert.champion} was invalidated afterwards ({certified.invalid}); "
             f"the last valid version is {view.champion}"
         )
     if "champion" in rows:

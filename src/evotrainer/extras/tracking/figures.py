@@ -17,6 +17,7 @@ from typing import Any
 from evotrainer.projections.caveats import caveats
 from evotrainer.projections.caveats import told as in_words
 from evotrainer.records import events as ev
+from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.verdicts import Effect
 
@@ -272,7 +273,7 @@ def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], com
         config={"trial": trial},
         points=points,
         tags=("live",),
-        start=seconds(next(e for e in events if e.id == f"{trial}/intended")),
+        start=seconds(next(e for e in events if e.id == keys.intended(trial))),
         complete=complete,
     )
 

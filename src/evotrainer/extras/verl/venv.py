@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import evotrainer
+from evotrainer import __version__
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.extras.verl import VERSION
 from evotrainer.records.durable import replace_synced
@@ -99,10 +99,10 @@ def probe(python: Path) -> Venv:
 
 def own_requirement() -> list[str]:
     """What to install of ourselves: the source tree we run from, else the released version."""
-    root = Path(evotrainer.__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[4]
     if (root / "pyproject.toml").is_file() and (root / "src" / "evotrainer").is_dir():
         return ["--editable", str(root)]
-    return [f"evotrainer=={evotrainer.__version__}"]
+    return [f"evotrainer=={__version__}"]
 
 
 def extras_of(environment: str) -> list[str]:

@@ -219,7 +219,9 @@ def _kernel(
             else:
                 h = ((h ^ c) * 16777619) & m32
                 p += 1
-            # blanks count where they separate words, so that `a b` and `ab` differ, and not at the line's end
+            # blanks count where they separate words, so that `a b` and `ab` differ, and not at the line's ends
+            if line_end == 0:
+                blanks = 0
             line = ((line ^ (h + 7 * blanks + 1)) * 16777619) & m32
             blanks = 0
             line_end = line + 1

@@ -7,6 +7,7 @@ turns, and last of all the whole rollout.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,16 +51,16 @@ class RolloutSource(Protocol):
         """These rows, with nothing read of them yet."""
 
 
-class KeptTraits:
+class KeptTraits(ABC):
     """Traits, kept from the first reading on."""
 
     @cached_property
     def traits(self) -> Traits:
         return self.read()
 
+    @abstractmethod
     def read(self, sampled: bool = False) -> Traits:
         """Traits of all rows; `sampled`: see `extract`."""
-        raise NotImplementedError
 
 
 @dataclass

@@ -14,7 +14,6 @@ from evotrainer.harness import Batch, HarnessContext
 from evotrainer.records.recipe import Recipe
 
 if TYPE_CHECKING:
-    from evotrainer.api import Run
     from evotrainer.harness.columns.traits import Traits
     from evotrainer.studies.audit.engine import SourceFiles
     from evotrainer.studies.audit.units import Opened
@@ -80,7 +79,7 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
         raise ConfigError(f"--split {split}: give search or train; gate and cert belong to the judge")
     run = api.open_run(folder)
     tree = run.state
-    trials = {b: complete_trials(run, b) for b in tree.branches}
+    trials = {name: [t.trial for t in b.complete] for name, b in tree.branches.items()}
     first = next(iter(tree.branches), "")
     name = branch or (tree.champion if tree.champion in tree.branches else None) or first
     if name not in tree.branches or not trials[name]:
@@ -89,21 +88,9 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     batch = Batch.over(stored(read_batches([folder / "rollouts" / t for t in trials[name]], split=split)))
     if not batch.n + batch.n_faults:
         raise StoreError(f"{folder}: no {split} rollouts of {name} are stored")
-    opened = next(e.body for e in run.events() if e.kind == "run")
-    proxy = opened.environment.get("proxy")
     recipe = tree.branches[name].recipe
-    context = HarnessContext(
-        recipe=recipe, proxy=(proxy[0], proxy[1]) if proxy else None, max_tokens=run.task.recipe.max_tokens
-    )
+    context = HarnessContext(recipe=recipe, proxy=tree.proxy, max_tokens=run.task.recipe.max_tokens)
     return Subject(f"{folder.name} {name} {split}", batch, recipe, context)
-
-
-def complete_trials(run: Run, branch: str) -> list[str]:
-    """A branch's own complete trainings, in the order in which they ended."""
-    events = run.events()
-    trained = {e.body.trial for e in events if e.kind == "intended" and e.body.train}
-    done = [e.body for e in events if e.kind == "finished" and e.body.branch == branch and e.body.status == "complete"]
-    return [t.trial for t in done if t.trial in trained and t.trial == f"{branch}-s{t.seed}"]
 
 
 def _of_others(

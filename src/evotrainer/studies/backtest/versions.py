@@ -12,10 +12,11 @@ import numpy as np
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.traits import Traits, join
 from evotrainer.harness.evolving.detector_quality import damage_step
+from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
-from evotrainer.records.findings import HealthReport
+from evotrainer.records import keys
 from evotrainer.records.names import read_label
-from evotrainer.studies.backtest.sources import complete_trials, opened
+from evotrainer.studies.backtest.sources import opened
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
@@ -46,21 +47,20 @@ def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int |
     run = api.open_run(folder)
     events = run.events()
     tree = RunState.of(events)
-    proxy = next(e.body for e in events if e.kind == "run").environment.get("proxy")
-    base = next((e.body.health for e in events if e.id == "base/read"), None)
+    first = {e.id: e.body.health for e in events if e.kind == "diagnosed"}
     looked = looked_at(events, detector)
     out = []
     for name, b in tree.branches.items():
-        trials = complete_trials(run, name)
+        trials = [t.trial for t in b.complete]
         if not trials:
             continue
         batches = _batches(folder, trials, cache, workers)
         context = HarnessContext(
             recipe=b.recipe,
-            proxy=(proxy[0], proxy[1]) if proxy else None,
+            proxy=tree.proxy,
             max_tokens=run.task.recipe.max_tokens,
-            base=base,
-            previous=_before(events, b.parent),
+            base=first.get(keys.reading(BASE)),
+            previous=tuple(h for h in [first.get(keys.reading(b.parent or ""))] if h),
             curve=_curve(run, trials),
         )
         out.append(
@@ -103,10 +103,6 @@ def looked_at(events: Sequence[Any], detector: str) -> set[str]:
         if a.detector.name == detector:
             held |= {branch_of.get(read_label(t).trial, "") for t in (*a.bad, *a.clean)}
     return done - held
-
-
-def _before(events: Sequence[Any], parent: str | None) -> tuple[HealthReport, ...]:
-    return tuple(e.body.health for e in events if parent and e.id == f"{parent}/read")
 
 
 def _curve(run: Run, trials: Sequence[str]) -> tuple[dict[str, float], ...]:
