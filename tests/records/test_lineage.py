@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from evotrainer.projections.branches import check_factors
 from evotrainer.projections.state import RunState
 from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.chain import Event
-from evotrainer.records.events import Invalidated, Judged, Promoted, SplitScore
+from evotrainer.records.events import Invalidated, Judged, Promoted, RoundOpened, SplitScore
 from evotrainer.records.frozen import Frozen
 
 from .build import RECIPE, finished, intended, intervention, opened, verdict
@@ -70,6 +72,21 @@ def test_the_story_of_a_run_can_be_read_back() -> None:
     assert [t.status for t in (*tree.branches["b2"].trials, *tree.branches["b3"].trials)] == ["running", "failed"]
     assert tree.branches["b1"].verdict == verdict("b1", "promote")
     assert tree.invalid == {}
+
+
+def test_only_events_change_a_state() -> None:
+    """Every attribute of a state, set or changed from outside, says how it is done."""
+    state = read(*STORY, RoundOpened(round=3, champion="b2", harness="h0", closed={"leak": "off"}))
+    for name in [n for n in vars(state) if not n.startswith("_")]:
+        with pytest.raises(AttributeError, match=f"{name} follows from a run's events"):
+            setattr(state, name, None)
+        held = getattr(state, name)
+        assert not isinstance(held, list | set), name
+        if isinstance(held, Mapping) and held:
+            with pytest.raises(TypeError, match="does not support item"):
+                held["b9"] = None  # type: ignore[index]
+    state.apply(Event(99, "e99", "", "", DISCOVERY, ""))
+    assert state.champion == "b0"
 
 
 def test_agents_see_search_means_of_a_branch_and_no_gate_scores() -> None:

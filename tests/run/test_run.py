@@ -107,7 +107,7 @@ def test_a_changed_policy_is_found(copy: Callable[[], api.Run]) -> None:
 
 
 def test_why_of_an_unknown_branch_names_the_known_ones(finished: api.Run) -> None:
-    with pytest.raises(ConfigError, match="there are verdicts on: b1"):
+    with pytest.raises(ConfigError, match="there are branches: b0, b1"):
         why(finished.folder, "b77")
 
 

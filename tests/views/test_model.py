@@ -89,6 +89,22 @@ def test_a_shipped_champion_can_still_fall(view: RunView) -> None:
     assert fallen.champion == "b0"
 
 
+def test_a_branch_that_grew_from_an_invalid_one_is_invalid_in_state_and_view() -> None:
+    opened = next(e.body for e in events() if e.kind == "branch" and e.body.branch == "b7")
+    late = view_of(
+        events(
+            (
+                "invalidated",
+                "b1/invalidated",
+                ev.Invalidated(branch="b1", descendants=(), reason="leak", champion="b0"),
+            ),
+            ("branch", "b9/opened", opened.model_copy(update={"branch": "b9", "parent": "b1"})),
+        )
+    )
+    assert {n for n, b in late.branches.items() if b.standing == "invalid"} == set(late.state.invalid) >= {"b1", "b9"}
+    assert late.branches["b9"].invalid == "descends from b1: leak"
+
+
 def test_a_promotion_sent_back_by_a_human_is_withheld_not_promoted() -> None:
     told = events(
         (

@@ -36,9 +36,9 @@ class RunState:
         self.champion: str | None = None
         """Branch of the last valid version; None before the first promotion, `base` where no version is valid
         or the run ended without a training."""
-        self.closed: Mapping[str, Any] = {}
+        self.closed: Mapping[str, Any] = MappingProxyType({})
         """Environment knobs closed in every evaluation, since a shortcut was confirmed."""
-        self.confirmed: Mapping[str, Any] = {}
+        self.confirmed: Mapping[str, Any] = MappingProxyType({})
         """Knobs of all confirmed audits, closed: `closed` from the next round on, and in a recipe that starts anew."""
         self.audits: Sequence[ShortcutAudit] = ()
         self.noise: ev.NoiseMeasured | None = None
@@ -248,7 +248,7 @@ def _reading(state: RunState, event: Event) -> None:
 @_folds(ev.RoundOpened)
 def _opened_round(state: RunState, event: Event) -> None:
     body: ev.RoundOpened = event.body
-    state.champion, state.closed = body.champion, dict(body.closed)
+    state.champion, state.closed = body.champion, MappingProxyType(dict(body.closed))
     if state._round:
         state.failures = 0 if state._won else state.failures + 1
     state._round, state._won = body.round, False
@@ -266,9 +266,9 @@ def _audited(state: RunState, event: Event) -> None:
     audit: ShortcutAudit = event.body.audit
     state.audits = (*state.audits, audit)
     if audit.confirmed:
-        state.confirmed = {**state.confirmed, audit.knob: audit.closed}
+        state.confirmed = MappingProxyType({**state.confirmed, audit.knob: audit.closed})
         if audit.branch in state.invalid:  # no invalidation follows that would close it
-            state.closed = {**state.closed, audit.knob: audit.closed}
+            state.closed = MappingProxyType({**state.closed, audit.knob: audit.closed})
 
 
 @_folds(ev.Promoted)
@@ -299,7 +299,7 @@ def _invalidated(state: RunState, event: Event) -> None:
         state._contradicts(f"after {body.branch} was invalidated the invalid {body.champion} is champion")
     state.champion = body.champion
     confirmed = {a.knob: a.closed for a in state.audits if a.confirmed and a.branch == body.branch}
-    state.closed = {**state.closed, **confirmed}
+    state.closed = MappingProxyType({**state.closed, **confirmed})
 
 
 @_folds(ev.HarnessEvolved)

@@ -18,8 +18,8 @@ def check_executor(make: MakeExecutor, task: TaskFile, folder: Path) -> None:
     """A whole run of a small task in `folder` (new), with what `make(folder, task)` gives, and its proof.
 
     Every trial it was asked for comes back once, with its branch, seed and scores; asked again, for instance after the
-    driver was killed, it gives the same results and trains nothing anew; a trial that is unknown can be forgotten; it can
-    be closed twice. The run that it served verifies: policies, rollouts and scores are where the results say.
+    driver was killed, it gives the same results and trains nothing anew; a trial that is unknown can be forgotten; it
+    can be closed twice. The run that it served verifies: policies, rollouts and scores are where the results say.
     """
     from evotrainer import api
 

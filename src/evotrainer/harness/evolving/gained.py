@@ -38,8 +38,8 @@ class _Split:
 
 def gained(now: FeatureView, before: FeatureView, least: int = LEAST) -> Gained | None:
     """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded
-    attempts on both sides. Shapes: any number of attempts a task; sides may differ in it. `least`: see LEAST; ledgers of
-    earlier versions say 1."""
+    attempts on both sides. Shapes: any number of attempts a task; sides may differ in it. `least`: see LEAST; 1 in
+    ledgers of earlier versions."""
     sides = [_halves(v) for v in (now, before)]
     if not all(len(v) for side in sides for v in side):
         return None
@@ -118,8 +118,8 @@ def _success(x: Floats, y: Floats, least: int) -> _Rate:
 
 
 def _filled(before: _Rate, now: _Rate) -> tuple[Floats, Floats]:
-    """A side where next to nobody shows it, or next to everybody, says nothing of the success there: the other side's is
-    taken, and its own where that has no more to say."""
+    """A side where next to nobody shows it, or next to everybody, says nothing of the success there: the other side's
+    is taken, and its own where that has no more to say."""
     (a, enough_a), (b, enough_b) = before, now
     own_a, own_b = np.nan_to_num(a), np.nan_to_num(b)
     return np.where(~enough_a & enough_b, own_b, own_a), np.where(~enough_b & enough_a, own_a, own_b)
