@@ -56,6 +56,7 @@ class HarnessContext:
         out = []
         for point in self.curve:
             x = point.get(key)
+            # NaN is the one number that is not itself; a curve read from JSON may hold it, and None
             if isinstance(x, int | float) and x == x and abs(x) != float("inf"):
                 out.append(float(x))
         return out
@@ -67,5 +68,6 @@ class HarnessContext:
 
     def referred(self, metric: str) -> MetricValue | None:
         """The same with its standard error."""
+        # the base policy first, then the oldest reading: trends are against where training began
         reports = ([self.base] if self.base else []) + list(self.previous)
         return next((m for r in reports for m in r.metrics if m.name == metric and m.value is not None), None)

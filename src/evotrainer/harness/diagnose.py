@@ -90,6 +90,8 @@ def _drafts(findings: Sequence[Finding]) -> dict[str, BottleneckDraft]:
     for f in findings:
         if f.severity == "info":
             continue
+        # severity leads (0.35, 0.65); priority and excess, 0.3 together, order within it: no warning starts above a
+        # critical finding
         score = SEVERITY[f.severity] + 0.2 * _kind(f.kind).priority + 0.1 * _excess(f)
         d = out.setdefault(f.kind, BottleneckDraft(f.kind, 0.0, []))
         d.findings.append(f)
@@ -106,6 +108,7 @@ def _excess(f: Finding) -> float:
     limit = f.thresholds.get("critical", f.thresholds.get("warn"))
     if limit is None or not f.numbers:
         return 0.5
+    # detectors put the number that they compare first
     x = next(iter(f.numbers.values()))
     scale = max(abs(limit), 1e-9)
     return min(1.0, max(0.0, abs(x - limit) / (abs(x - limit) + scale)))
@@ -199,6 +202,7 @@ def a_blind_constant_is_one_failure(case: Diagnosis) -> None:
 @rule
 def no_gradient_explains_everything(case: Diagnosis) -> None:
     """With all advantages 0, dead groups are a symptom."""
+    # folding removes a draft: the order of these three lines decides which of the causes keeps the evidence
     case.fold("dead_groups", "dead_training", 0.1, "no group has reward spread")
     case.fold("saturation", "dead_training", 0.0, "every group is solved")
     case.fold("low_spread", "dead_groups", 0.02, "the live groups have little spread, too")

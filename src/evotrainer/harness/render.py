@@ -45,6 +45,7 @@ def _finding(f: Finding, quotes: int) -> list[str]:
     mark = f"{f.severity}, validity" if f.validity else f.severity
     out = [f"- [{mark}] {line(f.detector)}: {line(f.claim)}"]
     for q in f.quotes[:quotes]:
+        # quotes are the policy's own text: backticks and newlines would break out of the markdown line
         text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip())) or "(empty)"
         out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))
     return out

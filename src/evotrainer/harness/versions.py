@@ -49,6 +49,7 @@ class Harness(Frozen):
     @property
     def hash(self) -> str:
         """16 hex digits of SHA-256 over the canonical JSON."""
+        # versions without authored detectors keep the hash that they had before the field existed
         body = self.model_dump(mode="json", exclude=None if self.authored else {"authored"})
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -80,6 +81,7 @@ class Harness(Frozen):
         bad = sorted(limits.keys() - known.keys())
         if bad:
             raise ConfigError(f"unknown threshold {', '.join(bad)}; one of: {', '.join(sorted(known))}")
+        # in this order: defaults, what the parent had changed, what is changed now
         kept = {k: v for k, v in self.thresholds.items() if k in known}
         return Harness(
             version=version,

@@ -74,9 +74,11 @@ def detect(path: Path) -> Importer:
         _ = source.head
     except OSError as e:
         raise ConfigError(f"cannot read {path}: {e.strerror}; check its permissions") from e
+    # a user's own formats first: whoever registers one knows these files better than we do
     for name in [*(n for n in IMPORTERS if n not in MODULES), *MODULES]:
         try:
             importer = IMPORTERS[name]
+        # an optional library is missing: that format cannot be recognised, the others can
         except ConfigError:
             continue
         try:
@@ -120,6 +122,7 @@ def find_sources(paths: Iterable[Path | str]) -> Iterator[Path]:
     seen: set[Path] = set()
     for p in listed:
         for found in _walk(p):
+            # resolved, so that a link and its target are one source
             key = found.resolve()
             if key not in seen:
                 seen.add(key)
@@ -140,6 +143,7 @@ def _walk(path: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(path):
         here = Path(folder)
         if "manifest.json" in files and is_rendered(here):  # configuration, prompts, logs: only its dumps are rollouts
+            # in place: os.walk descends into what is left of this very list
             files, folders[:] = [], [f for f in folders if f in ("rollouts", "validation")]
         for name in sorted(files):
             if not _beside(name):
@@ -206,6 +210,7 @@ def relabelled(importer: Importer, r: Rollout, label: str) -> Rollout:
         return replace(r, group=f"{label}/{r.group}" if r.group else "")
     if importer.name == "verl" and isinstance(uid := r.detail.get("uid"), str) and r.id == given_id("verl", uid):
         return r  # verl's own name of it is in id and group
+    # the label goes into the hash, not in front of the id: ids keep their length and form
     key = hashlib.blake2b(f"{label}\x1f{r.id}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return replace(r, id=key, group=f"{label}/{r.group}" if r.group else "")
 

@@ -61,6 +61,7 @@ class Atif:
     def recognises(self, source: Source) -> bool:
         if source.path.is_dir():
             return _trial_of(source.path) is not None
+        # a byte order mark may precede the brace; what begins otherwise is not parsed at all
         first = source.first if source.head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else None
         return _is_trajectory(first) or (source.path.name == "result.json" and _is_trial(first))
 
@@ -119,10 +120,13 @@ def rollout(path: Path, data: dict[str, Any], result: dict[str, Any], trial: Pat
     parts = [data, *_continued(path, data)]
     transcript, sampled = _turns(parts)
     rewards = {str(k): number(v) for k, v in mapping(mapping(result.get("verifier_result")).get("rewards")).items()}
+    # several rewards without one of that name: which of them decides is not ours to guess
     reward = rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None)
     finish, kind, error = _ending(mapping(result.get("exception_info")))
+    # a fault's reward is whatever the verifier found in an unfinished workspace
     if kind:
         reward, rewards = None, {}
+    # the trial ended by itself, the verifier was on, and yet there is no reward: the verifier is what failed
     elif result and reward is None and finish is None and not rewards and not _unverified(result):
         kind, error = "judge", "the verifier left no reward"
     job = word(mapping(result.get("config")).get("job_id")) or (trial.resolve().parent.name if trial else "")
@@ -198,6 +202,7 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
     seen = {path.name}
     ref = data.get("continued_trajectory_ref")
     while isinstance(ref, str) and len(out) < MAX_PARTS:
+        # only the name counts: a path in somebody's file must not lead us out of the folder
         name = ref.replace("\\", "/").rsplit("/", 1)[-1]
         if not name or "\0" in name or name in seen:
             break
@@ -229,6 +234,7 @@ def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str
             if source == "agent" and not copied:
                 calls = [{"id": mapping(c).get("tool_call_id"), **mapping(c)} for c in listing(step.get("tool_calls"))]
                 t.say("assistant", words, calls, whole_number(metrics.get("completion_tokens")))
+                # a step without a model call (a scripted action) has no sampled tokens to account for
                 if step.get("llm_call_count") != 0:
                     sampled.append(metrics)
             else:
@@ -259,6 +265,8 @@ def _sampled(steps: list[dict[str, Any]]) -> tuple[tuple[int, ...] | None, tuple
     has_ids = has_logs = bool(steps)
     for m in steps:
         found = listing(m.get("completion_token_ids"))
+        # one step without ids makes the list of all steps unusable: tokens and log-probabilities would shift against
+        # each other
         has_ids = has_ids and bool(found) and all(isinstance(i, int) and not isinstance(i, bool) for i in found)
         values = [number(x) for x in listing(m.get("logprobs"))]
         has_logs = has_logs and bool(values) and None not in values

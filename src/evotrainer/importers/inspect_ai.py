@@ -84,6 +84,7 @@ class Inspect:
         try:
             members = archive.members()
             log: dict[str, Any] = {}
+            # the header last: it is written when the run ends, and overrules what was known at the start
             for name in ("_journal/start.json", "header.json"):
                 for info in (i for i in members if i.filename == name):
                     try:
@@ -93,6 +94,7 @@ class Inspect:
             samples = [i for i in members if i.filename.startswith("samples/") and i.filename.endswith(".json")]
             if not log and not samples:
                 raise ValueError("no Inspect log: neither a header nor samples inside")
+            # zip files are appended to: a retried sample has two members of one name, and the last is valid
             left = Counter(i.filename for i in samples)
             seen: list[tuple[str, int]] = []
             for info in samples:
@@ -131,6 +133,7 @@ def rollout(path: Path, place: str, log: dict[str, Any], sample: Any) -> Rollout
     prompt = "\n".join(t.text for t in transcript if t.role != "assistant")
     metadata = mapping(sample.get("metadata"))
     choice = mapping(next(iter(listing(mapping(sample.get("output")).get("choices"))), None))
+    # the log keeps log-probabilities of the last output only: with several turns they would pass for all of them
     logprobs = _logprobs(choice) if sum(t.role == "assistant" for t in transcript) == 1 else None
     return Rollout(
         id=ident(path, log_id, key, epoch),
@@ -222,6 +225,7 @@ def _fault(
         return message, kind_of(message, last_line(e.get("traceback")))
     if _limit(sample) == "operator":
         return "stopped by the operator", "cancelled"
+    # unscored in a cancelled run: not the policy's failure. Without scorers no sample is ever scored, cancelled or not
     if log.get("status") == "cancelled" and not scores and listing(spec.get("scorers")):
         return "the run was cancelled before this sample was scored", "cancelled"
     return None, None
@@ -242,6 +246,7 @@ def _finish(sample: dict[str, Any], choice: dict[str, Any], kind: str | None) ->
 
 def _tokens(spec: dict[str, Any], sample: dict[str, Any]) -> int | None:
     usage = mapping(sample.get("model_usage"))
+    # several models: graders and users are in the usage, too, so only the policy's own entry counts
     own = usage.get(word(spec.get("model")), next(iter(usage.values())) if len(usage) == 1 else None)
     return whole_number(mapping(own).get("output_tokens"))
 
@@ -315,6 +320,7 @@ def _missing(path: Path, log: dict[str, Any], seen: list[tuple[str, int]]) -> It
     spec = mapping(log.get("eval"))
     ids = {word(i) for i in listing(mapping(spec.get("dataset")).get("sample_ids"))} - {""}
     epochs = whole_number(mapping(spec.get("config")).get("epochs")) or 1
+    # epochs are a number in somebody's file: bounded before it is multiplied
     lost = len(ids) * min(epochs, 10_000) - len({s for s in seen if s[0] in ids})
     if lost > 0:
         status = word(log.get("status")) or "unknown"

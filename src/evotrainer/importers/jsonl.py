@@ -199,6 +199,7 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
         if key == "response" and any(r.get(k) is not None for k in TEXTS[:-1]):
             break
         value = r.get(key)
+        # the quick way again: one or two turns without the machinery of conversations
         if isinstance(value, str) and "tool_calls" not in r:
             prompt = r.get("prompt")
             if prompt is None:
@@ -222,6 +223,7 @@ def _outcome(r: dict[str, Any], reward: Any) -> Outcome:
     if isinstance(outcome, str) and outcome in _OUTCOMES:
         return outcome  # type: ignore[return-value]
     verdict = r.get("correct")
+    # 1 and 0 are verdicts under `correct` only: as a reward a 1 may be one of many points
     if not (isinstance(verdict, bool) or verdict in (0, 1)):
         verdict = reward
         if not isinstance(verdict, bool):
@@ -253,6 +255,7 @@ def _optional(r: dict[str, Any], fields: dict[str, Any]) -> set[str]:
     if (value := r.get("knobs")) is not None:
         _keep(fields, bad, "knobs", value if isinstance(value, dict) else None)
     if (value := r.get("token_ids")) is not None:
+        # 32 bits: what the store's column holds
         good = isinstance(value, list) and all(type(x) is int and -(2**31) <= x < 2**31 for x in value)
         _keep(fields, bad, "token_ids", tuple(value) if good else None)
     if (value := r.get("logprobs")) is not None:
@@ -264,8 +267,10 @@ def _optional(r: dict[str, Any], fields: dict[str, Any]) -> set[str]:
     if kind not in _NOTHING or error not in _NOTHING:
         named = _fault(kind) if kind not in _NOTHING else "other"
         fields["error_kind"] = named or "other"
+        # an unknown word is not lost: it stands in the error's text
         told = error if isinstance(error, str) and error else str(error or kind)
         fields["error"] = told if named or str(kind) in told else f"{kind}: {told}"
+    # `value` is still the record's mask_sample here
     elif value is True:
         fields["error_kind"], fields["error"] = "masked", "mask_sample"
     for key, kinds in (("group", (str, int)), ("k", (int,)), ("detail", (dict,))):

@@ -94,6 +94,7 @@ def trial(path: Path, row: Any, n: int) -> Rollout | Skipped:
     error, kind = None, None
     if info.get("error"):
         error = text(info["error"])
+        # the message first; a traceback's last line only where the message names no class
         kind = kind_of(error, last_line(info.get("traceback")))
     reward = None if kind else number(row.get("reward"))
     graded = mapping(info.get("reward_info"))
@@ -134,6 +135,7 @@ def simulation(path: Path, data: dict[str, Any], tasks: dict[str, Any], row: Any
     finish, kind = ENDS.get(reason, (None, None))
     notes = mapping(row.get("info"))
     error = None
+    # `infrastructure_error` and its like do not say what failed: the error's own words decide the class
     if kind:
         error = word(notes.get("error"), notes.get("error_message")) or reason
         kind = kind_of(error, word(notes.get("error_type")))

@@ -81,6 +81,7 @@ class _Reader:
         task = task_of("\n".join(t.text for t in prompt))
         group = f"{self.path.name}@{step}#{task}"
         components = {c: number(r.get(c)) for c in self.numbers}
+        # a function that returned None (NaN in the file) is left out of TRL's own sum as well
         known = [v for c in self.rewards if (v := components[c]) is not None]
         extra = {k: _plain(v) for k, v in r.items() if k not in _PLAIN and k not in components}
         return Rollout(
@@ -124,8 +125,10 @@ def _reward_columns(path: Path) -> tuple[list[str], list[str]]:
         for batch in caps.batches(file, path, columns=["step", "prompt", "advantage", *numeric]):
             for r in batch.to_pylist():
                 if (advantage := number(r["advantage"])) is not None:
+                    # within one process only: salted hashes are good enough to group by
                     key = (r["step"], hash(str(r["prompt"])))
                     groups.setdefault(key, []).append(([number(r[c]) for c in numeric], advantage))
+    # the longest run first: extra logged numbers come after the rewards
     for n in range(len(numeric), 0, -1):
         verdicts = [v for v in (_agrees(_sums(rows, n)) for rows in groups.values()) if v is not None]
         if sum(verdicts) >= _AGREE * len(verdicts):
@@ -147,10 +150,12 @@ def _agrees(pairs: Sequence[tuple[float, float]]) -> bool | None:
     mx, my = sum(x for x, _ in pairs) / n, sum(y for _, y in pairs) / n
     xx = sum((x - mx) ** 2 for x, _ in pairs)
     yy = sum((y - my) ** 2 for _, y in pairs)
+    # a zero-variance group agrees with any weights; where only one side varies it contradicts them
     if xx < 1e-9 and yy < 1e-9:
         return None
     if xx < 1e-9 or yy < 1e-9:
         return False
+    # correlation 1 up to rounding: a weighted sum of other weights falls short of it in some group
     return sum((x - mx) * (y - my) for x, y in pairs) > 0.99999 * (xx * yy) ** 0.5
 
 

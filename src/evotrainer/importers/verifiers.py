@@ -138,6 +138,7 @@ class _Reader:
         task = name or task_of("\n".join(asked))
         kind, error = _v1_fault(r)
         reward, components = _v1_rewards(r.get("rewards"), r.get("reward"))
+        # rewards last: a metric of the same name would hide the part that was paid
         metrics = {**_dict(r.get("metrics")), **components}
         listed = r.get("calls")
         calls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
@@ -206,6 +207,7 @@ def _dict(value: Any) -> dict[str, Any]:
 def _kind(name: str) -> Fault | None:
     """Class of an error by the class name it begins with; None where it is the policy's own."""
     low = name.lower().replace("_", "")
+    # before the fault classes: "ContextLength" errors come from the model's API and would be taken for its fault
     if any(w.replace("_", "") in low for w in _TOO_LONG):
         return None
     return next((fault for word, fault in _FAULTS if word in low), "other")
@@ -236,6 +238,7 @@ def _v1_fault(r: dict[str, Any]) -> tuple[Fault | None, str | None]:
         if ok is False and r.get("is_completed") is not True:
             return "cancelled", "the trace did not complete"
         return "other", f"the trace is not ok: stop_condition {r.get('stop_condition')}"
+    # errors may be retried; the last one is what ended the trace
     last = listed[-1]
     kind = _kind(text(last.get("type")) or "error")
     return kind, f"{text(last.get('type'))}: {text(last.get('message'))}" if kind else None
@@ -262,6 +265,7 @@ def _v1_rewards(rewards: Any, total: Any) -> tuple[float | None, dict[str, float
         if isinstance(value, dict):
             score, weight = number(value.get("score")), number(value.get("weight", 1.0))
             parts[name] = score
+            # a part that was not scored makes the total unknown: summed without it, it would be a reward nobody gave
             values.append(None if score is None or weight is None else score * weight)
         else:
             parts[name] = number(value) if isinstance(value, int | float) else None

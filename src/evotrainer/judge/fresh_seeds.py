@@ -31,6 +31,7 @@ def reestimated(
     where that is not the control; `evaluated`: what stands in for their scores, per side, empty where nothing does.
     """
     scores = [scores_of(closed_world(s, e) if e else s, split) for s, e in zip(sides, evaluated, strict=True)]
+    # the noise as it was measured at that point of the ledger, by its key: today's would have seen later branches
     pooled = noises.get(noise)
     third = sides[2] if len(sides) > 2 else ()
     return Reestimated(

@@ -46,7 +46,9 @@ class SlotGroup:
             return None
         try:
             words = os.pread(self._usage, 200, 0).split()
+            # usage_usec in version 2, nanoseconds in version 1
             used = int(words[1]) / 1e6 if self.unified else int(words[0]) / 1e9
+            # the kernel's CPU clock of another process: (~pid << 3) | CPUCLOCK_SCHED, as clock_getcpuclockid makes it
             return used - time.clock_gettime((~besides << 3) | 2)
         except (OSError, ValueError, IndexError):
             return None
@@ -97,6 +99,7 @@ class SlotGroup:
                 os.close(fd)
         self._usage = self._events = -1
         for folder in self.folders:
+            # rmdir fails with EBUSY until the kernel has buried the last process
             for _ in range(50):
                 try:
                     folder.rmdir()
@@ -160,6 +163,7 @@ def _version1(name: str) -> SlotGroup | None:
             if controller not in points:
                 continue
             point = points[controller]
+            # our own group may lie above what is mounted here (in a container): then the mount point is all we can see
             inside = point / own.get(controller, "/").lstrip("/")
             parent = inside if inside.is_dir() else point
             _sweep(parent)
@@ -178,6 +182,7 @@ def _version2_parents() -> Iterator[Path]:
             continue
         top = Path(point)
         folder = top / _own().get("", "/").lstrip("/")
+        # version 2 allows processes in leaves only: controllers come from a parent that hands them on (subtree_control)
         while folder.is_relative_to(top):
             with contextlib.suppress(OSError):
                 if {"memory", "pids"} <= set((folder / "cgroup.subtree_control").read_text().split()):

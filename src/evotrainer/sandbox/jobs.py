@@ -37,6 +37,7 @@ def cause_of_death(seat: Seat, ended: ChildExit, cpu_limit: float) -> tuple[Stat
         return seat.verdict
     if ended.out_of_memory:
         return "memory", "the slot's memory ran out"
+    # RLIMIT_CPU ends with SIGKILL at its hard limit, as anybody else's kill does: the CPU time tells them apart
     if ended.code == -signal.SIGKILL and ended.cpu_s >= cpu_limit:
         return "timeout", "CPU time used up"
     if ended.code < 0:
@@ -150,6 +151,7 @@ class RunJob:
     def _fault(self, lane: Lane, note: str) -> None:
         self.faults += 1
         if self.faults < _ATTEMPTS:
+            # answers of a child whose zygote died are not trusted: all of this attempt's cases run again
             del self.cases[self.first :]
             self.start(lane)
             return
@@ -169,6 +171,7 @@ class RunJob:
         if self._malformed is not None:
             note = _noted("error", f"malformed answer: {self._malformed.why}")
             self.cases += [note] * (len(self.inputs) - len(self.cases))
+        # the child died in the first case that has no answer; the ones after it get a new child
         elif len(self.cases) < len(self.inputs) and self.timeouts > 0:
             cpu_limit = self.program.limits.cpu_s * (len(self.inputs) - self.first)
             self.cases.append(_noted(*cause_of_death(seat, ended, cpu_limit)))
@@ -183,12 +186,14 @@ class RunJob:
         they were forged."""
         claimed = sum(case.cpu_s for case in self.cases[self.first :])
         limit = self.program.limits.cpu_s
+        # answers are the program's own text: it may print answers of cases it never ran
         if claimed > ended.cpu_s + _TIME_SLACK:
             note = f"malformed answer: {claimed:.2f} CPU-s claimed, {ended.cpu_s:.2f} used"
             self.cases[self.first :] = [_noted("error", note)] * (len(self.cases) - self.first)
             return
         timed_out = any(case.status == "timeout" for case in self.cases[self.first :])
         complete = len(self.cases) == len(self.inputs)
+        # CPU time outside of any case is how a program would compute all answers in its first case, or after its timer
         if complete and not timed_out and ended.cpu_s - claimed > max(0.25, limit / 2):
             note = f"{ended.cpu_s - claimed:.2f} CPU-s outside any case"
             self.cases[self.first :] = [_noted("timeout", note)] * (len(self.cases) - self.first)

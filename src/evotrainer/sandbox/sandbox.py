@@ -61,12 +61,14 @@ class Sandbox:
         """
         notes: list[str] = []
         best: Sandbox | None = None
+        # B is A without a control group, and is found by trying A
         for level in (tier,) if tier else ("A", "C", "D"):
             try:
                 found = cls(_MECHANISMS[level], workers)
             except SandboxError as error:
                 notes.append(f"tier {level} is not available: {error}")
                 continue
+            # what counts is what the probes show: a kernel may accept a mechanism and not enforce it
             found._prove(tier or "A", notes)
             if best is not None and TIERS.index(best.tier) <= TIERS.index(found.tier):
                 found.close()
@@ -90,6 +92,7 @@ class Sandbox:
 
     def _prove(self, at_most: Tier, notes: list[str]) -> None:
         held = tuple(self.attack(PROBES))
+        # TIERS runs from strong to weak: the larger index is the weaker promise
         proven = max(proven_tier(held), at_most, key=TIERS.index)
         if self._first.group is None and at_most == "A":
             notes.append(_NO_GROUP)

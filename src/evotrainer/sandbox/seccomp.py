@@ -129,6 +129,7 @@ def _without_bits(index: int, bits: int) -> Block:
 
 def _stream_pair() -> Block:
     """socketpair(AF_UNIX, SOCK_STREAM): a datagram pair could still address other sockets."""
+    # 0xF masks SOCK_NONBLOCK and SOCK_CLOEXEC, which share the argument with the type
     second = [_argument(1), _op(_AND, 0xF), _op(_EQUAL, 1, 0, 1), _YES]
     return [_argument(0), _op(_EQUAL, 1, 0, len(second)), *second, _NO]
 
@@ -155,6 +156,7 @@ def _own_futex() -> Block:
 
 def _socket_option() -> Block:
     allowed = _one_of(2, _SOCKET_OPTIONS)
+    # level SOL_SOCKET only
     return [_argument(1), _op(_EQUAL, 1, 1, 0), _NO, *allowed]
 
 
@@ -185,6 +187,7 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
     rules.update({special[name]: build() for name, build in checks.items() if name in special})
     if own_world:
         rules.update({n: [_YES] for n in _numbers(_INSIDE, column).values()})
+        # the zygote is under this filter, too, and must go on making namespaces for its children
         rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES & ~_ZYGOTES_NAMESPACES)
         rules[special["mount"]] = _one_of(3, (_PLAIN_MOUNT,))
     return rules
@@ -215,6 +218,7 @@ def _tree(ranges: list[tuple[int, Block]]) -> Block:
         return ranges[0][1]
     middle = len(ranges) // 2
     low, high = _tree(ranges[:middle]), _tree(ranges[middle:])
+    # a conditional jump reaches 255 instructions at most; the plain jump behind it has 32 bits
     return [_op(_AT_LEAST, ranges[middle][0], 0, 1), _op(_JUMP, len(low)), *low, *high]
 
 
@@ -222,6 +226,7 @@ def _ranges(rules: dict[int, Block]) -> list[tuple[int, Block]]:
     """Merge neighbours with the same code; numbers in no rule are refused."""
     marks: list[tuple[int, Block]] = [(0, [_NO])]
     numbers = sorted(rules)
+    # gaps become ranges that refuse: what is not in a table, also calls of kernels to come, is denied
     for number, following in pairwise([*numbers, 1 << 32]):
         marks.append((number, rules[number]))
         if following > number + 1:
@@ -261,6 +266,7 @@ def build_command_filter(loopback: bool = False, locks: bool = False, machine: s
 def _assemble(machine: str, rules: dict[int, Block]) -> bytes:
     code = [
         _op(_LOAD, 4),
+        # the architecture first: the same number is another call in the 32-bit ABI
         _op(_EQUAL, _AUDIT_ARCH[machine], 1, 0),
         _op(_RETURN, _KILL),
         _op(_LOAD, 0),

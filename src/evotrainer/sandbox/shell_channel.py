@@ -93,6 +93,7 @@ class ShellChannel:
         over `cpu_s` the command is killed.
         """
         control = self.control
+        # the group counts all commands so far: the limit is relative to now
         enough, killed = self.cpu_s() + cpu_s, False
         limit, kept, dropped = self.output_kb << 10, {fd: bytearray() for fd in pipes}, False
         open_fds: set[int] = {*pipes, control.fileno()}
@@ -121,6 +122,7 @@ class ShellChannel:
                     open_fds.discard(fd)
                     continue
                 piece = os.read(fd, 1 << 16)
+                # read on past the limit: a full pipe would block the command, and turn much output into a timeout
                 room = limit - len(kept[fd])
                 dropped |= len(piece) > room
                 kept[fd] += piece[:room]

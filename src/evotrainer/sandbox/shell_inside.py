@@ -37,6 +37,7 @@ class Init:
         self.config = config
         self.filter = bytes.fromhex(config["filter"])
         self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # kept as a descriptor for ourselves: commands find no /proc, which would show them each other and us
         kernel.unmount(b"/proc")
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -116,6 +117,7 @@ class Init:
             os.dup2(fd, i)
         os.closerange(len(fds), OPEN_FILES)
         os.setsid()
+        # RLIMIT_CPU is per process and whole seconds: a backstop only, what decides is the sum in `_wait`
         seconds = int(m["cpu_s"]) + 2
         megabytes = self.config["memory_mb"] << 20
         kernel.set_limits(megabytes, seconds, self.config["processes"] + 2, self.config["disk_mb"] << 20)
@@ -130,6 +132,7 @@ class Init:
             pid, status = os.wait()
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
+                # as a shell reports signals: 128 + n
                 os._exit(code if code >= 0 else 128 - code)
 
     def _wait(self, pid: int, m: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +153,7 @@ class Init:
             now = time.monotonic()
             cpu, ran = self._used()
             most = max(most, cpu)  # what is killed unwaited for is in nobody's account afterwards
+            # less than before: a process ended and took its account along, which is movement as well
             if ran > active + 1e-3 or ran < active:
                 active, moved = ran, now
             if cpu >= m["cpu_s"]:
@@ -179,7 +183,9 @@ class Init:
             except OSError:
                 continue
             try:
+                # behind the last bracket: a process's name is its own choice and may hold blanks and brackets
                 words = os.read(fd, 4096).rpartition(b")")[2].split()
+                # utime, stime, cutime, cstime in clock ticks
                 cpu += sum(map(int, words[11:15]))
             except (OSError, IndexError, ValueError):
                 continue

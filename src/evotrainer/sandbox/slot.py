@@ -89,11 +89,13 @@ class Slot:
     def run(self, request: bytes, limits: Limits, cases: int) -> socket.socket:
         """Start a child on `request`; its answers arrive on the returned socket."""
         self._spent = self._account()
+        # called for its effect: kills that happened before this program must not be laid to its charge
         self.out_of_memory()
         memory = limits.memory_mb << 20
         files = limits.file_mb << 20
         if self.group:
             self.group.fit_memory(memory + files + _OVERHEAD)
+        # a backstop of the kernel for all cases together, in whole seconds; the timer inside counts each case
         cpu = math.ceil(limits.cpu_s * cases) + 2
         message = b"r" + LIMITS.pack(memory, cpu, limits.processes + 1, files, limits.file_mb, len(request))
         body = os.memfd_create("request")

@@ -27,6 +27,7 @@ def curve_entry(
     judged = [r.outcome == "correct" for r in rollouts if r.outcome != "unknown"]
     graded = [g for g in groups if g.rewards]
     dead = [_mean(g.rewards) for g in graded if g.std == 0.0]
+    # halfway to the best reward splits "all fail" from "all pass" without looking at outcomes
     half = 0.5 * sum(w for w in recipe.rewards.values() if w > 0)
     n = max(1, len(graded))
     lengths = [r.tokens for r in rollouts if r.tokens is not None]

@@ -48,10 +48,12 @@ def compose(
         if not weight:
             continue
         value = components.get(name)
+        # None is "does not apply", 0 is "applies and earned nothing": only the latter enters a mean
         if value is None:
             unpaid.append(name)
         else:
             reward += weight * value
+    # the rule sees what the components paid: a bonus for short answers must not pay wrong ones
     reward += length_term(recipe.length, len(ids), max_tokens, reward)
     if recipe.repetition_penalty:
         reward -= recipe.repetition_penalty * repeated_share(ids)

@@ -67,6 +67,7 @@ def _answered(prompt: str, program: Facts, shown: Sequence[ShownTest]) -> tuple[
     out = []
     for t in shown:
         inputs, expected = values_in(t.input), values_in(t.expected)
+        # inputs of several words are also compared word by word: `if a == 3 and b == 5` for the input "3 5"
         parts = frozenset(t.input.split()) if len(t.input.split()) > 1 else frozenset()
         for b in program.branches:
             several = len(b.inputs - _TRIVIAL) > 1
@@ -88,6 +89,7 @@ def possible(text: str, visible: Sequence[ShownTest]) -> bool:
     if not _READS.search(text):
         return True
     known = [_WORDS.findall(x) for t in visible for x in (t.expected, t.input) if len(x) > 1]
+    # gates by cost: substrings of the text, then whole words in a row, and only then any order beside a comparison
     near = [words for words in known if all(w in text for w in words)]
     if not near:
         return False

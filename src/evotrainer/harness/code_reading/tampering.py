@@ -94,6 +94,7 @@ def _way(name: str, verb: str, value: Mapping[str, Any]) -> Way:
         next((str(value[k]) for k in keys if value.get(k) is not None), None)
         for keys in (("old_str", "old_string", "search", "old"), ("new_str", "new_string", "replace", "new"))
     )
+    # new text that holds the old one adds to it, as an inserted assertion does
     if old is not None and new is not None:
         return "add" if old.strip() and old.strip() in new else "change"
     if verb in _VERBS:
@@ -107,12 +108,14 @@ def _way(name: str, verb: str, value: Mapping[str, Any]) -> Way:
 
 def _command_changes(line: str) -> Iterator[Change]:
     """Of a shell command or a plain edit command."""
+    # the text of a heredoc is a file's content, not commands; `> x` in it redirects nothing
     bare = _without_heredocs(line)
     for m in _SED.finditer(bare):
         for path in _arguments(m[1])[1:]:
             yield Change(path, "change")
     for m in _REMOVE.finditer(bare):
         paths = _arguments(m[1])
+        # `mv a b c dir`: all but the last are removed, the last is where they go
         moved = bare[m.start() : m.start(1)].strip("\n;&| ").endswith("mv")
         for path in paths[:-1] if moved and len(paths) > 1 else paths:
             yield Change(path, "remove")
@@ -142,6 +145,7 @@ def _without_heredocs(line: str) -> str:
         return line
     ends: dict[str, list[int]] = {}
     for m in _FIRST_WORD.finditer(line):
+        # all first words in one pass: searching each heredoc's end anew would be quadratic in a hostile command
         ends.setdefault(m[1], []).append(m.end())
     kept, at = [], 0
     while m := _HEREDOC.search(line, at):  # type: ignore[assignment]
@@ -178,6 +182,7 @@ def tampered(said: Sequence[str], actions: Sequence[Action], named: str = "") ->
             if base in created or own_file(c.path):
                 continue
             grader = bool(_GRADER.search(c.path))
+            # a whole file under a name nobody had mentioned is the policy's own test, and stays its own
             if c.way == "write" and not grader and not _known(base, said, i, actions, named):
                 created.add(base)
                 continue
@@ -217,6 +222,7 @@ def patched_tests(patch: str) -> str | None:
         if not path or not _IS_TEST.search(path) or _NOT_FILES.search(path) or own_file(path):
             continue
         new = "new file mode" in part or re.search(r"(?m)^--- /dev/null", part) is not None
+        # `---` headers and removed empty lines are no removed test code
         removed = re.search(r"(?m)^-(?!-- )\s*\S", part) is not None
         named = bool(_TEST_NAME.search(path))
         if _GRADER.search(path) or (not new and removed and (named or bool(deleted))):

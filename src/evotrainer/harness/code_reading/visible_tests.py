@@ -68,6 +68,7 @@ def _row(t: Mapping[str, Any]) -> ShownTest:
 
 
 def _passed(t: Mapping[str, Any], status: str) -> bool | None:
+    # what is said outright wins over what follows from a status or from comparing outputs
     flag = t.get("passed")
     if isinstance(flag, bool):
         return flag

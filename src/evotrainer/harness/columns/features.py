@@ -189,6 +189,7 @@ def _copied_tests(turns: Sequence[Turn], detail: Any) -> float:
     if not wanted:
         return float("nan")
     text = completion_of(turns)[:MAX_TEXT]
+    # as a word of its own: an expected "1" stands in every program that counts to 10
     return sum(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", text) is not None for w in wanted) / len(wanted)
 
 

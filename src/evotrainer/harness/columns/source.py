@@ -145,6 +145,7 @@ class JoinedRollouts:
         return self._asked(rows, lambda p, mine: p.column(name, mine))
 
     def take(self, rows: Rows) -> RolloutSource:
+        # neighbouring rows of one part are taken at once; groupby keeps the order of the rows, which sorting would not
         runs = groupby(zip(*self._places(rows), strict=True), key=lambda x: x[0])
         return JoinedRollouts([self.parts[p].take([i for _, i in run]) for p, run in runs])
 
@@ -152,6 +153,7 @@ class JoinedRollouts:
         """(part, place in it) of each row."""
         starts = np.cumsum([0, *(p.n for p in self.parts)])
         at = np.asarray(rows, dtype=np.int64)
+        # side="right": a row at a part's first place belongs to that part, also behind empty parts
         part = np.searchsorted(starts, at, side="right") - 1
         return part.tolist(), (at - starts[part]).tolist()
 

@@ -118,6 +118,7 @@ def _tried(
     numbers: dict[str, float],
 ) -> tuple[dict[str, Mask], str]:
     """(what it flags of each version, why it is refused); its cost goes into `numbers`. ConfigError where it fails."""
+    # cost before everything: what is too slow is not run over all versions to find out
     cost = numbers["cpu_s_per_1000"] = cost_of(spec, list(versions.values()), runner, spent)
     if cost > MOST_CPU_S:
         return {}, f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}"
@@ -178,6 +179,7 @@ def moody(
     """Rollouts that a function flags otherwise when it is asked a second time, all versions shuffled together."""
     whole = FeatureView.joined(versions.values())
     first = np.concatenate([masks[n] for n in versions])
+    # a function that keeps state, or reads its neighbours, can pass by the order in which it is called
     order = np.random.default_rng(0).permutation(len(whole))
     return int((flags(spec, whole.pick(order), runner) != first[order]).sum())
 
@@ -188,6 +190,7 @@ def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, FeatureView], mas
     if spec.form == "threshold" and spec.feature.startswith("component:"):
         known = {c for v in versions.values() for c in v.batch.component_names}
         first, second = components_of(spec.feature, known)
+        # `a - b <= x` flags where b is high: b is the component that must not be the outcome
         name = second if second and spec.op == "<=" else first
         if restates(list(versions.values()), name):
             return f"repeats the score: {name} is the outcome under another name, and explains nothing"
@@ -221,6 +224,7 @@ def pooled(masks: Mapping[str, Mask], versions: Mapping[str, FeatureView]) -> tu
     """(flagged share, standard error clustered by task, upper confidence bound) over all versions together."""
     x = np.concatenate([masks[n] for n in versions])
     share, se = _share(x, [t for v in versions.values() for t in v.tasks])
+    # 1.645: the one-sided 95% point of a normal (BOUND)
     return share, se, min(1.0, share + 1.645 * se)
 
 

@@ -70,6 +70,7 @@ def find_gap(
     now: trial -> its search rollouts. pairs: (paid component, true component or `outcome`) whose gap is watched.
     """
     seen = [f for f in findings if not f.missing]
+    # contradictions first: a proxy that rose alone is the strongest reason to look, even where the score moved, too
     for pair in pairs:
         if (gap := _contradiction(now, before, pair)) is not None and not explained(seen, DIVERGED):
             return gap
@@ -100,6 +101,7 @@ def paired(now: Mapping[str, float], before: Mapping[str, float]) -> tuple[float
     if len(tasks) < MIN_TASKS:
         return 0.0, 0.0, len(tasks)
     d = np.array([now[t] - before[t] for t in tasks])
+    # identical differences on few tasks would have no error at all, and any move infinitely many of them
     se = max(float(d.std(ddof=1)), 1e-3) / math.sqrt(len(d))
     return float(d.mean()), float(d.mean()) / se, len(tasks)
 

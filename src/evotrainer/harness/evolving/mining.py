@@ -73,6 +73,7 @@ def mine(bad: FeatureView, clean: FeatureView, components: Iterable[tuple[str, s
     compared = sum(len(specs) for _, specs, _, _ in families)
     if not compared:
         return Mined((), 0)
+    # Bonferroni over everything compared, in all families: the more one looks, the farther it must stand out
     q = _quantile(1 - LEVEL / compared)
     tasks_bad, tasks_clean = _codes(bad), _codes(clean)
     best: list[CandidatePredicate] = []
@@ -129,6 +130,7 @@ def clustered(x: np.ndarray, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     sums = np.zeros((t, x.shape[1]))
     np.add.at(sums, tasks, x - share)
     se = np.sqrt(t / max(t - 1, 1) * (sums**2).sum(axis=0)) / n
+    # Laplace's rule of succession: t unanimous tasks leave room for about one in t + 2 that differs
     p = 1 / (t + 2)
     return share, np.maximum(se, math.sqrt(p * (1 - p) / t))
 

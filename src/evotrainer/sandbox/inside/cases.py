@@ -213,6 +213,7 @@ class CaseRunner:
             answer = self._guarded(case)
             answer["t"] = cpu_clock() - before
             line = to_json(answer)
+            # JSON escapes may double a text; a longer line would be read as a flood by the parent
             if len(line) > 2 * self.output_cap + 4096:
                 line = json.dumps({"s": "output", "t": answer["t"]}).encode()
             write_all(self.channel, line + b"\n")
@@ -246,6 +247,7 @@ class CaseRunner:
         answer: dict[str, Any] = {"s": "ok"}
         try:
             try:
+                # a new module per case: globals of one input must not answer the next
                 exec(self._compiled(), fresh_module("__main__").__dict__)
             except SystemExit as stop:
                 if stop.code not in (None, 0):
@@ -260,6 +262,7 @@ class CaseRunner:
             answer = {"s": "timeout"}
         except OSError as error:
             answer = {"s": "error", "e": describe(error)}
+        # raised by the program it is an Exception like any other, and was reported as an error above
         if answer.get("e", [""])[0] == "MemoryError":
             answer = {"s": "memory"}
         text = streams.collect(self.output_cap)

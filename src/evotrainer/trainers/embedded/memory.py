@@ -26,4 +26,5 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:  # another C library
         return False
+    # both: the first keeps the heap's top, the second keeps large blocks off mmap, which always gives them back
     return bool(mallopt(M_TRIM_THRESHOLD, KEPT)) and bool(mallopt(M_MMAP_THRESHOLD, LARGEST_ON_HEAP))

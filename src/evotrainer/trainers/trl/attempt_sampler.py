@@ -107,6 +107,7 @@ class AttemptSampler(GRPOTrainer):
                 model.train(training)
 
     def _vllm(self, contexts: Sequence[Sequence[int]]) -> list[SampledTurn]:
+        # weights are copied to vLLM once per update, not per turn
         if self.state.global_step != self._last_loaded_step:
             self.vllm_generation.sync_weights()
             self._last_loaded_step = self.state.global_step
@@ -174,6 +175,7 @@ class AttemptSampler(GRPOTrainer):
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.played is not None:
+            # TRL gathers the rewards of all processes; column 0 is our own recorded one
             at = self.accelerator.process_index * len(prompts)
             self.played.rewards = rewards[at : at + len(prompts), 1:].tolist()
         return rewards
@@ -183,9 +185,11 @@ class AttemptSampler(GRPOTrainer):
         n, i = self.accelerator.num_processes, self.accelerator.process_index
         if n == 1:
             return self.attempts(plan)
+        # rounded up: the last process may have less, or nothing
         each = -(-len(plan) // n)
         mine: list[tuple[str, Any]]
         try:
+            # without their tasks: the environment's objects may not pickle, and every process has them
             mine = [("attempt", replace(a, task=None)) for a in self.attempts(plan[i * each : (i + 1) * each])]
         except EvoTrainerError as e:  # the others wait for this process: they must hear of it
             mine = [("error", e)]

@@ -94,6 +94,7 @@ def run_attempts(
         raise TrainerError(f"the environment scored {len(scores)} of {len(out)} episodes; mend its score()")
     for a, s in zip(out, scores, strict=True):
         a.score = s
+        # episodes may hold processes or sockets; attempts travel between processes (gather_object) and must be plain
         a.episode = EndedEpisode(tuple(a.episode.turns), a.episode.finish)
     clock("grade")
     return out

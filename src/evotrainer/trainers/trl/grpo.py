@@ -88,6 +88,7 @@ class Grpo(AttemptSampler):
             self.sink([g.rollouts for g in self.groups])
         s.clock.mark("record")
         wanted = s.recipe.prompts_per_step
+        # TRL wants a batch of fixed size: dropped groups fill up what the kept ones leave, without a loss
         chosen = sorted(self.groups, key=lambda g: not g.kept)[:wanted]
         rows = [
             GrpoRow(cast("TrlAttempt", a), r, r.advantage is not None, s.recipe.mask_truncated and a.finish == "length")
@@ -95,6 +96,7 @@ class Grpo(AttemptSampler):
             for a, r in zip(g.attempts, g.rollouts, strict=True)
         ]
         counted = sum(r.counted for r in rows)
+        # losses that divide by rows would count the fillers, too; scaling gives back what they dilute
         self.row_scale = len(rows) / counted if counted and s.config["loss_type"] in BY_ROW else 1.0
         share = len(rows) // processes
         self.rows = rows[rank * share : (rank + 1) * share]
@@ -148,6 +150,7 @@ class Grpo(AttemptSampler):
             return
         if (old := inputs.get("old_per_token_logps")) is not None:
             self.seen.ratio_max = max(self.seen.ratio_max, float(torch.exp(now - old[mask]).max()))
+        # only before the first update of a step are trainer and sampler the same weights
         if self.state.global_step % self.session.recipe.updates_per_step == 0:
             gap = torch.nan_to_num((now - inputs["sampling_per_token_logps"][mask]).abs())
             self.seen.gap += float(gap.sum())
@@ -158,6 +161,7 @@ class Grpo(AttemptSampler):
         """Mean loss of the counted tokens of some demonstrations, shared out among the processes."""
         n, i = self.accelerator.num_processes, self.accelerator.process_index
         total = sum(sum(loss) for _, loss in rows)
+        # a process without a share still runs a forward pass: DDP's all-reduce waits for every rank
         mine = rows[i::n] or rows[:1]
         ids, mask, labels = padded(mine, self._tokenizer.pad_token_id, self.accelerator.device)
         with self.accelerator.autocast():
@@ -165,6 +169,7 @@ class Grpo(AttemptSampler):
         nll = torch.nn.functional.cross_entropy(
             logits[:, :-1].float().flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum"
         )
+        # times n, as DDP averages gradients over the processes
         return nll * n / total if rows[i::n] else nll * 0.0
 
     # -- schedule, logs, checkpoints --------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ def make_tokenizer(texts: Sequence[str], words: Sequence[str], context: int) -> 
 
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        # digits apart: arithmetic is learnt digit by digit, not by merged numbers
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     bpe.decoder = decoders.ByteLevel()

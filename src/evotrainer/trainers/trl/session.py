@@ -142,6 +142,7 @@ class TrlSession:
         """
         folder = self.request.work_dir / CHECKPOINT
         recover_folder(folder)
+        # what a kill left half-written; a checkpoint counts only once it was renamed into place
         shutil.rmtree(self.request.work_dir / WRITING, ignore_errors=True)
         if not (folder / STATE).exists():
             if folder.exists():

@@ -73,6 +73,7 @@ def rows_of(plan: Sequence[tuple[Any, Sequence[int]]]) -> list[dict[str, Any]]:
     for task, ks in plan:
         row = dict(task.data)
         prompt = row.get("prompt", "")
+        # copies: TRL writes into the rows it is given
         row["prompt"] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
         out += [dict(row) for _ in ks]
     return out
@@ -89,6 +90,7 @@ def read_back(
     prompt_ids, ids, masks, said, logprobs = played.sampled[:5]
     out = []
     for i, (task, k) in enumerate((task, k) for task, ks in plan for k in ks):
+        # without tools TRL gives no mask: all of the completion was sampled
         loss = [bool(m) for m in masks[i]] if masks is not None else [True] * len(ids[i])
         own = [lp for lp, b in zip(logprobs[i], loss, strict=True) if b]
         completion = said[i] if isinstance(said[i], list) else [{"role": "assistant", "content": said[i]}]
@@ -104,6 +106,7 @@ def read_back(
             entropies=[lp.entropy for lp in own if isinstance(lp, Logprob)],
             finish=finish,
         )
+        # TRL writes None as NaN into its reward tensor
         values = {n: None if math.isnan(v) else v for n, v in zip(names, played.rewards[i], strict=True)}
         true = values.get(environment.truth)
         outcome: Outcome = "unknown" if true is None else "correct" if true >= environment.correct_at else "incorrect"
@@ -115,6 +118,7 @@ def read_back(
 def _finish(completion: Sequence[Mapping[str, Any]], said: Sequence[int], stops: Sequence[int]) -> Finish:
     if not said or said[-1] not in stops:
         return "length"
+    # a call that nobody answered: TRL's loop ran out of iterations
     return "turn_limit" if completion and completion[-1].get("tool_calls") else "stop"
 
 
@@ -126,6 +130,7 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Turn]:
             ToolCall(
                 str(c["function"].get("name", "")),
                 json.dumps(c["function"].get("arguments", {}), default=str),
+                # TRL puts a tool's exception into its answer as the text of a dict
                 None if j >= len(answers) else not str(answers[j].get("content", "")).startswith("{'error':"),
             )
             for j, c in enumerate(m.get("tool_calls") or ())
@@ -148,6 +153,7 @@ def _following(messages: Sequence[Mapping[str, Any]], i: int) -> list[Mapping[st
 def blame(e: Exception, environment: TrlWorld) -> Exception:
     """The error of the user's own class or function, as such; any other as it is."""
     own = {str(f.resolve()) for f in environment.files}
+    # the deepest frame in the user's own files: what TRL did around it is no help to them
     last = [f for f in traceback.extract_tb(e.__traceback__) if str(Path(f.filename).resolve()) in own]
     if not last:
         return e
