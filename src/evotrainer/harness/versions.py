@@ -23,7 +23,7 @@ from evotrainer.records.rollout import Rollout
 
 
 class Harness(Frozen):
-    """h0, h1, ...: JSON-able, immutable, hashed. Every threshold in force is written out."""
+    """h0, h1, ...: JSON-able, immutable, hashed. Every threshold it uses is written out."""
 
     version: str = "h0"
     metrics: tuple[str, ...]
@@ -93,7 +93,7 @@ class Harness(Frozen):
         )
 
     def detector(self, name: str) -> DetectorSpec | None:
-        """The authored detector of that name, if it is in force."""
+        """The authored detector of that name, if this version has it."""
         return next((s for s in self.authored if s.name == name), None)
 
     @property

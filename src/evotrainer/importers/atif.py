@@ -3,7 +3,7 @@
 A trajectory is one JSON object: schema_version, agent, steps (source, message, reasoning_content, tool_calls,
 observation, metrics with token ids and logprobs), final_metrics. It holds no reward. Harbor writes it to
 `<trial>/agent/trajectory.json` and the verifier's rewards to `<trial>/result.json`; continuations of a conversation
-that was compacted lie beside it and are read with it, not counted as further attempts. A trial that ended before its
+that was compacted lie next to it and are read with it, not counted as further attempts. A trial that ended before its
 agent wrote anything is read from its result alone.
 """
 
@@ -76,14 +76,16 @@ class Atif:
             yield Skipped(path.name, str(e))
             return
         if _is_trial(data):
-            beside = (path.parent / "agent" / MAIN, path.parent / MAIN)
-            if not any(_is_trajectory(_quiet(p)) for p in beside):  # else that file's reading takes the result along
+            trajectories = (path.parent / "agent" / MAIN, path.parent / MAIN)
+            if not any(
+                _is_trajectory(_quiet(p)) for p in trajectories
+            ):  # else that file's reading takes the result along
                 yield attempt(path.name, lambda: rollout(path, {}, data, path.parent))
         elif not isinstance(data, dict) or not isinstance(data.get("steps"), list):
             yield Skipped(path.name, "no ATIF trajectory: an object with schema_version and steps was expected")
         elif path.name != MAIN and (path.parent / MAIN).is_file():
             yield Skipped(
-                path.name, f"a continuation or a subagent's part of {MAIN} beside it, read with it or no attempt"
+                path.name, f"a continuation or a subagent's part of {MAIN} next to it, read with it or no attempt"
             )
         else:
             trial = next((p for p in (path.parent, path.parent.parent) if _trial_of(p) is not None), None)

@@ -90,7 +90,8 @@ def imported_id(path: Path, record: str | int) -> str:
     return hashlib.blake2b(
         # the unit separator keeps ("a", "bc") and ("ab", "c") apart; the name without its folder, so a moved file stays
         # the same
-        f"import\x1f{path.name}\x1f{record}".encode("utf-8", "surrogatepass"), digest_size=16
+        f"import\x1f{path.name}\x1f{record}".encode("utf-8", "surrogatepass"),
+        digest_size=16,
     ).hexdigest()
 
 

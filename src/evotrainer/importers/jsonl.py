@@ -20,7 +20,7 @@ fault of kind masked. Values of a wrong type, NaN and infinities, and counts bel
 `detail["unread"]`; unknown fields are kept in `detail`. Without `group`, attempts at one task by one policy of one run,
 branch and seed at one step in one file are a group.
 
-A record's own `id`, a string or a whole number, tells the same rollout from another one wherever it is read: the same
+A record's own `id`, a string or a whole number, tells the same rollout from another one in any file: the same
 rollout in two files counts once. See `_Reader.own_id` for how. Such ids are never changed to tell files apart.
 """
 
@@ -112,9 +112,9 @@ class _Reader:
     def own_id(self, r: dict[str, Any], task: str, turns: tuple[Turn, ...]) -> str | None:
         """Id of a record that gives one; None where it gives none.
 
-        A string beside a `task` or `task_id` that is another word is the rollout's id as it stands. A whole number, in
-        digits too, or the task's own name, numbers the lines or tasks of a file and comes again in the next one: there
-        the rollout's id is a hash over it and the content (task, texts, reward, run, branch, policy, seed, step,
+        A string in a record whose `task` or `task_id` is another word is the rollout's id as it stands. A whole number,
+        in digits too, or the task's own name, numbers the lines or tasks of a file and comes again in the next one:
+        there the rollout's id is a hash over it and the content (task, texts, reward, run, branch, policy, seed, step,
         attempt, k). So it is for a record under an id that this file has given to other content before.
         """
         own = r.get("id")
@@ -155,7 +155,7 @@ class _Reader:
         if given is not None and reward is None:
             other["unread"] = sorted([*other.get("unread", ()), "reward"])
         outcome = _outcome(r, given)
-        # a fault is never a wrong answer: its reward is kept beside the rollout, not paid
+        # a fault is never a wrong answer: its reward is kept in the detail, not paid
         if "error_kind" in fields:
             if reward is not None:
                 other["reward_of_fault"] = reward

@@ -4,7 +4,7 @@ Columns: step, prompt and completion (text, or lists of chat messages), one colu
 (NaN where it did not apply), columns a reward function logged itself, advantage. The first versions had one `reward`.
 
 The file does not hold the training reward. It is the sum of the reward columns, by TRL's default weights of one, where
-the logged advantages agree: within each prompt's group they rise with it. Numbers that were logged beside the rewards
+the logged advantages agree: within each prompt's group they rise with it. Numbers that were logged with the rewards
 come after them, so the longest leading run of columns that agrees is taken. Where none does (other weights), the reward
 stays unknown (None) and only the components are read.
 """

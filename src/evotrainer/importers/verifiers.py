@@ -1,7 +1,7 @@
 """verifiers, both generations of its evaluation output.
 
-v0: `results.jsonl` (beside a `metadata.json` with env_id and model): example_id (at first `id`), prompt, completion,
-answer, info, reward, metrics (also flattened beside them; at first only so), error, stop_condition, is_truncated,
+v0: `results.jsonl` (next to a `metadata.json` with env_id and model): example_id (at first `id`), prompt, completion,
+answer, info, reward, metrics (also flattened next to them; at first only so), error, stop_condition, is_truncated,
 token_usage. v1: `traces.jsonl` with one trace a line: task, nodes (messages with their predecessor, `sampled` where the
 model wrote them, token ids, mask, logprobs), rewards ({name: {score, weight}}, at first {name: value}), metrics, calls,
 errors, ok, stop_condition. A reward of null means in v1 that scoring did not run.
@@ -80,10 +80,10 @@ class _Reader:
         self.path = path
         self.count = Counters()
         self.meta: dict[str, Any] = {}
-        beside = path.with_name("metadata.json")
-        if beside.is_file():
+        metadata = path.with_name("metadata.json")
+        if metadata.is_file():
             try:
-                value = whole(beside)
+                value = whole(metadata)
             except Exception:
                 value = None  # the rows stand for themselves
             if isinstance(value, dict):
@@ -112,7 +112,7 @@ class _Reader:
         reward = number(r.get("reward")) if isinstance(r.get("reward"), int | float) else None
         if isinstance(r.get("metrics"), dict):
             metrics, other = r["metrics"], {k: v for k, v in r.items() if k not in _V0 and k not in r["metrics"]}
-        else:  # the first versions wrote metrics beside the rest
+        else:  # the first versions wrote metrics among the rest
             metrics = {k: v for k, v in r.items() if type(v) in (int, float) and k not in _V0 | _TIMES}
             other = {k: v for k, v in r.items() if k not in _V0 and k not in metrics}
         detail = {"answer": r.get("answer"), **{k: v for k, v in other.items() if k not in ("error", "tool_defs")}}

@@ -1,7 +1,7 @@
 """verl's dumps of generations: `trainer.rollout_data_dir` and `validation_data_dir`, one `<step>.jsonl` a step.
 
 Each line: input and output (texts as decoded, with the chat template), gts (ground truth; older dumps lack it), score,
-step, and whatever the reward function returned beside the score (`reward_extra_info`). `acc` there is verl's own
+step, and whatever the reward function returned with the score (`reward_extra_info`). `acc` there is verl's own
 verdict.
 
 verl 0.9's trainer adds `uid`, `<group>_<session>_<output>`, and of training rollouts nothing else the reward function
@@ -43,7 +43,7 @@ class Verl:
         return isinstance(r, dict) and all(k in r for k in _KEYS) and ("step" in r or "gts" in r)
 
     def read(self, path: Path) -> Iterator[Rollout | Skipped]:
-        """One rollout a line, then those that only the evidence beside the dump knows."""
+        """One rollout a line, then those that only the plug-in's evidence knows."""
         count = Counters()
         evidence = Evidence(path)
         yield from records(path, lambda r, n: _rollout(path, count, evidence, r, n))

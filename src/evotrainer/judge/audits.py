@@ -190,7 +190,7 @@ def _reason(branch: str, capability: Capability, lost: _Losses, found: Sequence[
     return text
 
 
-def closed_world(trials: Trials, evaluations: Trials, split: str = "gate") -> list[TrialFinished]:
+def with_shortcut_closed(trials: Trials, evaluations: Trials, split: str = "gate") -> list[TrialFinished]:
     """Trials whose scores on a split are those of the evaluations of the same seed with the shortcut closed.
 
     A trial without such an evaluation is left out of the split: it says nothing of it.

@@ -174,7 +174,7 @@ def proxy(
         rises = f"{pair[0]} {100 * mean:+.1f} points, true score {100 * effect.mean:+.1f}"
         message = f"only the proxy rose: {rises}"
         return GateResult(gate="proxy", passed=False, message=message, numbers=numbers)
-    message = f"{pair[0]} {100 * mean:+.1f} points beside {100 * effect.mean:+.1f} of the true score"
+    message = f"{pair[0]} {100 * mean:+.1f} points against {100 * effect.mean:+.1f} of the true score"
     return GateResult(gate="proxy", passed=True, message=message, numbers=numbers)
 
 

@@ -76,8 +76,8 @@ def judge(
     seen = [*findings, *checks.findings_of(branch_trials)]
     known = [*control_findings, *checks.findings_of(control_trials)]
     # validity before any number: a score earned by a leak needs no statistics, and must not spend alpha
-    standing = checks.validity(branch, seen, known, audits or {}, shortcuts)
-    for gate, end in _before_the_effect(standing, branch, branch_trials, control, control_trials, config):
+    valid = checks.validity(branch, seen, known, audits or {}, shortcuts)
+    for gate, end in _before_the_effect(valid, branch, branch_trials, control, control_trials, config):
         gates.append(gate)
         if end is not None:
             # only "identical" knows the effect (0); after the other gates no number would mean anything
@@ -98,8 +98,8 @@ def judge(
     gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect), rose]
     kind, reason = _decide(effect, look, config, rose, more)
     # a suspicion refuses nothing by itself, it only keeps a promotion open until an audit has answered it
-    if kind == "promote" and standing.passed is None:
-        kind, reason = "inconclusive", f"{standing.message}; the score alone would promote: {reason}"
+    if kind == "promote" and valid.passed is None:
+        kind, reason = "inconclusive", f"{valid.message}; the score alone would promote: {reason}"
     # the look is spent all the same: the test was made, and its level cannot be given to another branch afterwards
     if kind == "promote" and ahead:
         gates.append(GateResult(gate="best_of_round", passed=False, message=f"{ahead} gained more in the same round"))
@@ -130,7 +130,7 @@ def _settled(
 
 
 def _before_the_effect(
-    standing: GateResult,
+    valid: GateResult,
     branch: str,
     branch_trials: Sequence[TrialFinished],
     control: str,
@@ -138,7 +138,7 @@ def _before_the_effect(
     config: JudgeConfig,
 ) -> Iterator[tuple[GateResult, Kind | None]]:
     """Gates that look at no effect, in their order, each with the verdict where it ends the judgement."""
-    yield standing, "invalid" if standing.numbers.get("confirmed") else None
+    yield valid, "invalid" if valid.numbers.get("confirmed") else None
     seeds = checks.seeds(branch, branch_trials, control, control_trials, config.split, config.min_seeds)
     # seeds that can still run leave the question open; seeds that crashed again and again answer it
     lost: Kind = "failed" if seeds.numbers["lost"] else "inconclusive"
@@ -266,7 +266,7 @@ def _nothing(
 
 
 class Recomputed(Frozen):
-    """A stored verdict beside the one that the ledger's bodies give today."""
+    """A stored verdict and the one that the ledger's bodies give today."""
 
     stored: Verdict
     fresh: Verdict
@@ -296,7 +296,7 @@ def recompute(
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
-    `look`: the one the verdict was owed; None: as the verdict says itself. Sentences (`reason`, `message`) are left
+    `look`: the interim analysis that was due; None: the one the verdict names. Sentences (`reason`, `message`) are left
     out: another version may word them otherwise, and the hash chain guards them.
     """
     config = config or JudgeConfig()

@@ -120,7 +120,7 @@ def run_looks(
 
     Every branch begins with `seeds` trials (0: `config.min_seeds`). Branches that need more seeds get them in their
     round, and so does the control; each further look spends as the first did. The control stays the same, also after a
-    promotion, so that every look tests the effect that was planted; a run stops topping a round up once it promoted, so
+    promotion, so that every look tests the effect that was planted; a run gives a round that promoted no more seeds, so
     it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
     """
     config = config or JudgeConfig()

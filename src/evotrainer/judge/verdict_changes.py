@@ -1,7 +1,7 @@
 """Backtest of a gate: which recorded verdicts would be others under another rule.
 
 Every verdict is given again from what it rested on, with its own control and its share of alpha. What a run would have
-done after a flipped verdict (other branches, another champion) is not simulated.
+done after a changed verdict (other branches, another champion) is not simulated.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def flips(bases: Sequence[Basis], config: JudgeConfig, drop: Sequence[str] = ())
         rivals = [v.branch for v, x in zip(fresh, bases, strict=False) if v.kind == "promote" and x.round == b.round]
         v = _again(b, lenient, drop, fresh, rivals)
         fresh.append(v)
-        out.append(_flip(b, v, drop))
+        out.append(_compared(b, v, drop))
     return out
 
 
@@ -133,7 +133,7 @@ def _decided(v: Verdict, config: JudgeConfig, drop: Sequence[str]) -> Verdict:
     )
 
 
-def _flip(b: Basis, v: Verdict, drop: Sequence[str]) -> VerdictUnderRule:
+def _compared(b: Basis, v: Verdict, drop: Sequence[str]) -> VerdictUnderRule:
     old = {g.gate: g.passed for g in b.stored.gates}
     new = {g.gate: g.passed for g in v.gates}
     every = dict.fromkeys((*old, *new))  # in the stored verdict's order, then what is new

@@ -112,7 +112,7 @@ def system_binds() -> list[str]:
 
 
 def _hidden() -> list[str]:
-    """Local software below /usr is nobody's business."""
+    """Local software below /usr is hidden: it is none of a program's business."""
     folders = ("/usr/local", "/usr/src", "/usr/share")
     return [argument for path in folders if Path(path).is_dir() for argument in ("--tmpfs", path)]
 
@@ -279,7 +279,7 @@ def _neighbours(uid: int) -> int:
 
 
 def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
-    bpf = build_filter(own_world=mechanism.namespaces) if mechanism.seccomp else b""
+    bpf = build_filter(own_namespaces=mechanism.namespaces) if mechanism.seccomp else b""
     config = {
         "modules": _modules(),
         "namespaces": mechanism.namespaces,

@@ -165,7 +165,7 @@ def _numbers(table: str, column: int) -> dict[str, int]:
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-def _rules(machine: str, own_world: bool) -> dict[int, Block]:
+def _rules(machine: str, own_namespaces: bool) -> dict[int, Block]:
     """System call number -> code that ends in a return."""
     column = 1 if machine == "x86_64" else 2
     rules: dict[int, Block] = {n: [_YES] for n in _numbers(_ALWAYS, column).values()}
@@ -185,7 +185,7 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
         "openat": lambda: _without_bits(2, _WRITING),
     }
     rules.update({special[name]: build() for name, build in checks.items() if name in special})
-    if own_world:
+    if own_namespaces:
         rules.update({n: [_YES] for n in _numbers(_INSIDE, column).values()})
         # the zygote is under this filter, too, and must go on making namespaces for its children
         rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES & ~_ZYGOTES_NAMESPACES)
@@ -198,7 +198,7 @@ def _command_rules(machine: str, loopback: bool, locks: bool) -> dict[int, Block
     and starting programs."""
     column = 1 if machine == "x86_64" else 2
     special = _numbers(_SPECIAL, column)
-    rules = _rules(machine, own_world=True)
+    rules = _rules(machine, own_namespaces=True)
     del rules[special["mount"]]
     rules |= {n: [_YES] for n in _numbers(_COMMANDS, column).values()}
     rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES)
@@ -240,17 +240,18 @@ def _ranges(rules: dict[int, Block]) -> list[tuple[int, Block]]:
     return merged
 
 
-def build_filter(own_world: bool, machine: str | None = None) -> bytes:
-    """The BPF program; empty for a machine without table (then no filter can be in force).
+def build_filter(own_namespaces: bool, machine: str | None = None) -> bytes:
+    """The BPF program; empty for a machine without table (then no filter can be installed).
 
-    `own_world`: every program has its own process and mount namespace, so signals and file changes reach nobody else,
-    and the zygote itself is filtered: the few more calls it needs are refused to a child for want of capabilities.
+    `own_namespaces`: every program has its own process and mount namespace, so signals and file changes reach no other
+    program, and the zygote itself is filtered: the few more calls it needs are refused to a child for want of
+    capabilities.
     Without it signals and file changes are refused, and files can only be opened for reading.
     """
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:
         return b""
-    return _assemble(machine, _rules(machine, own_world))
+    return _assemble(machine, _rules(machine, own_namespaces))
 
 
 def build_command_filter(loopback: bool = False, locks: bool = False, machine: str | None = None) -> bytes:

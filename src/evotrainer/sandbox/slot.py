@@ -121,7 +121,7 @@ class Slot:
             raise SlotDiedError from error
 
     def _account(self) -> float | None:
-        """CPU-seconds of all programs so far, whoever waited for their processes; None where no group counts them."""
+        """CPU-seconds of all programs so far, unwaited children included; None where no group counts them."""
         return self.group.cpu_s(besides=self.zygote.pid) if self.group and self.zygote else None
 
     def _program_cpu(self) -> float | None:

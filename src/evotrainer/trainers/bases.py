@@ -1,4 +1,4 @@
-"""What an adapter's base model is and where it lies: noted beside the adapter, found again wherever the policy went.
+"""What an adapter's base model is and where it lies: noted in the adapter's folder, found again after the policy moved.
 
 `base_policy.json` holds `base`: a path relative to the policy folder where both lie in one run folder, else
 `hf:id@commit` for a model of the Hub, else the absolute path of a folder outside; and `sha256` of its weights

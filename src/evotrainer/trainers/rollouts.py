@@ -109,10 +109,10 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
     i, s = p.identity, a.score
     sampled = a.sampled
     fault = s.error_kind is not None
-    reward, unpaid = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
+    reward, absent = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
     detail = dict(s.detail)
-    if unpaid:
-        detail["unpaid"] = unpaid
+    if absent:
+        detail["unpaid"] = absent
     if a.cut:
         detail["prompt_tokens_cut"] = a.cut
     # evaluations under other knobs are other rollouts of the same trial and step: without it their ids would collide

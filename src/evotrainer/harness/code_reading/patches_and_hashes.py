@@ -1,4 +1,4 @@
-"""What stands beside a rollout besides its tests: the patch it produced, the gold patch, hashes of protected files."""
+"""What is recorded with a rollout apart from its tests: its patch, the gold patch, hashes of protected files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests beside a rollout: `detail["tests"]`, a list of mappings with any of these keys.
+"""The tests recorded with a rollout: `detail["tests"]`, a list of mappings with any of these keys.
 
 kind ("visible"; anything else, such as "hidden" or "heldout", was not shown to the policy; "perturbed": an input
 without an expected output), input, expected, got, status ("ok", "error", "timeout", ...), passed (true or false),

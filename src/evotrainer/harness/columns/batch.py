@@ -208,7 +208,7 @@ class Batch:
         return facts(program_text(self.text(i)))
 
     def tests(self, i: int) -> tuple[ShownTest, ...]:
-        """Tests recorded beside a rollout, visible and hidden."""
+        """Tests recorded with a rollout, visible and hidden."""
         return shown_tests(self.rollout(i))
 
     def has(self, field: str) -> bool:

@@ -59,7 +59,7 @@ class RolloutColumns:
     acting: np.ndarray
     """Rollouts with tool calls or several assistant turns, bool."""
     details: dict[int, Mapping[str, Any]]
-    """`detail` of the rollouts that have tests, a patch or protected files beside them."""
+    """`detail` of the rollouts that have tests, a patch or protected files in it."""
     turns: Callable[[Sequence[int]], list[tuple[Any, ...]]]
     """Turns (or what reads like them) of the given rows."""
 

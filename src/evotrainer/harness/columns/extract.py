@@ -10,8 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from evotrainer.harness.code_reading import leaking, patched, program, shortcuts, tampering
-from evotrainer.harness.code_reading import patches_and_hashes as beside
+from evotrainer.harness.code_reading import leaking, patched, patches_and_hashes, program, shortcuts, tampering
 from evotrainer.harness.code_reading.actions import Action, ActionKind, actions_of, kind_of, outputs, worked
 from evotrainer.harness.code_reading.suspects import suspicious_rows
 from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
@@ -162,7 +161,7 @@ def _action_traits(
         # turns
         if any(t or k for (_, t, k), _ in seen):
             said, acts = before_actions(turns), actions[:KEPT_ACTIONS]
-            named = beside.named_tests(chunk.details.get(i, {}))
+            named = patches_and_hashes.named_tests(chunk.details.get(i, {}))
             x["tampers"][i] = tampering.tampered(said, acts, named) is not None
             x["leaks"][i] = leaking.leaked(said, acts) is not None
     calls: dict[str, np.ndarray] = {
@@ -193,10 +192,10 @@ def _said_again(turns: Sequence[Turn], whole: float) -> float:
 
 def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
     for i, detail in chunk.details.items():
-        patch = beside.patch_of(detail)
+        patch = patches_and_hashes.patch_of(detail)
         if not patch and not detail.get("protected"):
             continue
-        hits = patched.reaching(patch, beside.gold_of(detail)) if patch else None
+        hits = patched.reaching(patch, patches_and_hashes.gold_of(detail)) if patch else None
         if hits is not None:
             x["reaches"][i] = len(hits)
         bad = tampering.patched_tests(patch) if patch else None
@@ -204,6 +203,6 @@ def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
             x["tampers"][i] = 1.0
         elif math.isnan(x["tampers"][i]):
             x["tampers"][i] = 0.0
-        if patch and (gold := beside.gold_of(detail)):
-            like = beside.likeness(patch, gold)
+        if patch and (gold := patches_and_hashes.gold_of(detail)):
+            like = patches_and_hashes.likeness(patch, gold)
             x["gold_match"][i] = math.nan if like is None else like

@@ -30,7 +30,7 @@ tampers: 1 where a successful command, the recorded patch or a protected hash sa
 these; gold_match: likeness of the patch to the gold patch. repetition: of acting rollouts within single turns, or
 the share of turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` broken;
 reaches: lines of the recorded patch that break one of `patched.py`, NaN where it touches no Python code. judged ..
-explained: of rollouts with tests beside them (see `extract._test_traits`)."""
+explained: of rollouts with recorded tests (see `extract._test_traits`)."""
 
 
 class Picked(Mapping[str, np.ndarray]):

@@ -131,7 +131,7 @@ def _in_program(r: Rollout) -> list[Hit]:
 
 
 def _in_patch(r: Rollout) -> list[Hit]:
-    """What the patch beside a rollout reaches for, with the lines."""
+    """What the patch recorded with a rollout reaches for, with the lines."""
     detail = r.detail if isinstance(r.detail, Mapping) else {}
     return list(reaching(patch_of(detail), gold_of(detail)) or ())
 
@@ -176,12 +176,12 @@ def _command_finding(
         said = actions_of(r.turns)
         # read again for the quote only: traits keep that a command did it, not which one
         at = find(before_actions(r.turns), said)
-        quotes.append(look.quote(i, text=_beside(r) if at is None else command(said[at]), note=note))
+        quotes.append(look.quote(i, text=_patch_or_hash(r) if at is None else command(said[at]), note=note))
     all_numbers = {"share": share, "hits": hits, "solve_with": with_, "solve_without": without, "z": z, **numbers}
     return [look.finding(severity, claim, all_numbers, quotes, validity=severity != "info")]
 
 
-def _beside(r: Rollout) -> str:
+def _patch_or_hash(r: Rollout) -> str:
     """What the patch or the protected files say."""
     detail = r.detail if isinstance(r.detail, Mapping) else {}
     path = patched_tests(patch_of(detail))

@@ -9,7 +9,7 @@ The rules, in order; the first that fails refuses and names its number:
 4. it speaks of at least half of the bad versions;
 5. it is silent on clean ones: it fires on none, and the probability that a new reading of a clean policy, as large as
    the largest one here, fires is at most MOST_FALSE_ALARM, with the error of the clean share's own estimate counted in;
-6. it is not redundant: no detector in force flags nearly the same rollouts (Jaccard below MOST_OVERLAP).
+6. it is not redundant: no detector of the current version flags nearly the same rollouts (Jaccard below MOST_OVERLAP).
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def admit(
 ) -> Admission:
     """Try a detector on held-out versions (name -> rollouts).
 
-    together: detectors considered at once. builtin, authored: what is in force. spent: CPU-seconds used so far, the
-    sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time against
-    `damage`, the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is raised.
+    together: detectors considered at once. builtin, authored: those of the current version. spent: CPU-seconds used so
+    far, the sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time
+    against `damage`, the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is
+    raised.
     """
     numbers: dict[str, float] = {"together": float(together)}
     versions = {**bad, **clean}
@@ -255,7 +256,7 @@ def _counts(
     """Precision, recall, false positives and lead time over the held-out versions."""
     fires: dict[str, Fire] = {}
     for name in (*bad, *clean):
-        # at the threshold itself a detector in force fires, `fire_of_mask` asks for more than it
+        # at the threshold itself an admitted detector fires, `fire_of_mask` asks for more than it
         whole = fire_of_mask(masks[name], spec.warn - 1e-9)
         series = [(s, fire_of_mask(flags(spec, v, runner), spec.warn - 1e-9)) for s, v in steps.get(name, ())]
         fires[name] = over_steps(series, whole)
@@ -281,7 +282,7 @@ def most_alike(
     authored: Sequence[DetectorSpec],
     runner: Runner | None,
 ) -> tuple[float, str]:
-    """(largest Jaccard overlap of flagged rollouts with a detector in force, its name); (0, "") without any."""
+    """(largest Jaccard overlap of flagged rollouts with a current detector, its name); (0, "") without any."""
     own = np.concatenate([masks[n] for n in versions])
     best, name = 0.0, ""
 

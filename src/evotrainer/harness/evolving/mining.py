@@ -192,11 +192,11 @@ def _heads(lines: Iterable[str], most: int) -> set[Key]:
 
 
 def _command_keys(v: FeatureView) -> list[set[Key]]:
-    """Heads of commands, and their arguments wherever they stand (marked by an empty first word)."""
+    """Heads of commands, and their arguments at any place (marked by an empty first word)."""
     out = []
     for row in v.commands:
         keys = _heads(row, 3)
-        # a flag may be the sign (`--no-verify`), wherever in the command it stands
+        # a flag may be the sign (`--no-verify`), at any place in the command
         keys |= {("", w) for line in row for w in _DIGITS.sub("0", line).split()[1:12]}
         out.append(keys)
     return out

@@ -1,8 +1,8 @@
 """Backtest: replay a proposed change over stored rollouts, before compute is spent.
 
-Every rollout stores all reward components, also unpaid ones, so a reward change can be recomputed exactly. What acts
-through the optimizer or other environment knobs cannot; such changes are `silent`, with the reason. The rule behind
-each verdict is in the docstring of its replay; a new factor is a new function with `@replays`.
+Every rollout stores all reward components, also those without weight, so a reward change can be recomputed exactly.
+What acts through the optimizer or other environment knobs cannot; such changes are `silent`, with the reason. The rule
+behind each verdict is in the docstring of its replay; a new factor is a new function with `@replays`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def backtest(
     replay = REPLAYS.get(factor)
     if replay is None and factor not in REPLAYED:
         why = (
-            "another world than the stored rollouts' is needed"
+            "other environment knobs than the stored rollouts' are needed"
             if factor.startswith("knobs.")
             else "it acts through training"
         )

@@ -45,7 +45,7 @@ def advantages(batch: Batch, reward: Floats, scaling: str) -> Floats:
     """Advantages of every rollout, shape (N,): centred rewards over the group's std, the batch's, or nothing."""
     x = np.nan_to_num(centred(reward, batch.group, batch.n_groups))
     std = np.nan_to_num(group_std(reward, batch.group, batch.n_groups))
-    # in a dead group what is left of centring is rounding error, and a tiny std would blow it up
+    # in a zero-variance group what is left of centring is rounding error, and a tiny std would blow it up
     x = np.where(std[batch.group] > 1e-9, x, 0.0)
     if scaling == "group":
         return np.asarray(x / (std[batch.group] + STD_EPS), dtype=np.float64)

@@ -71,7 +71,7 @@ def filter_change(x: ReplayInput) -> Answer:
         if m["lost_mixed_before"] > 0.3:
             return (
                 "supports",
-                f"the filter in force loses {m['lost_mixed_before']:.0%} of live groups with both outcomes",
+                f"the present filter loses {m['lost_mixed_before']:.0%} of live groups with both outcomes",
                 m,
             )
         return "silent", f"{text}; without a filter nothing is lost", m

@@ -145,7 +145,7 @@ class _Program(ctypes.Structure):
 
 
 def install_filter(bpf: bytes) -> None:
-    """Put a seccomp filter in force for this process and all its children, for good; needs no_new_privs."""
+    """Install a seccomp filter for this process and all its children, for good; needs no_new_privs."""
     buffer = ctypes.create_string_buffer(bpf, len(bpf))
     # 8 bytes an instruction (struct sock_filter)
     program = _Program(len(bpf) // 8, ctypes.addressof(buffer))

@@ -149,7 +149,7 @@ def blocks(attempts: Sequence[EmbeddedAttempt], group: int, rows: int) -> Iterat
 
 
 class SamplingNoise:
-    """Random numbers of every attempt, turn and step, whoever is sampled together."""
+    """Random numbers of every attempt, turn and step, the same however attempts are batched."""
 
     def __init__(self, rows: int, steps: int, turns: int, generator: torch.Generator) -> None:
         self.rows, self.steps = rows, steps

@@ -18,7 +18,7 @@ def keep_memory() -> bool:
     """Tell glibc's allocator to keep what is freed; False where there is no such allocator.
 
     Each page given back and asked for again is a page fault. In 25 warm-start steps of the repository task's policy
-    they fell from 450,000 to 650,000 to 140,000, system time from 1.1 to 1.6 s to 0.5 s, beside 9 s of user time.
+    they fell from 450,000 to 650,000 to 140,000, system time from 1.1 to 1.6 s to 0.5 s, at 9 s of user time.
     """
     if sys.platform != "linux":
         return False

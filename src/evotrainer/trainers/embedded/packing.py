@@ -3,7 +3,7 @@
 A *row* is one completion (or one multi-turn transcript) of a *group* that shares the prompt. The last prompt token is
 the first input of every row, so that n inputs predict a row's n tokens and the rest of the prompt, the *prefix*, is
 needed for its keys and values only. Rows that begin alike are merged into a tree: each distinct beginning is one *node*
-and is computed once, whoever shares it. The results are those of the separate rows.
+and is computed once for all rows that share it. The results are those of the separate rows.
 """
 
 from __future__ import annotations

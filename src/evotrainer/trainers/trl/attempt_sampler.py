@@ -24,7 +24,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.trl.attempts import TrlAttempt
 from evotrainer.trainers.trl.generate import SampledTurn, sample
 from evotrainer.trainers.trl.session import TrlSession
-from evotrainer.trainers.trl.tools import Logprob, Played, TrlWorld, blame, played_by_trl, read_back, rows_of
+from evotrainer.trainers.trl.tools import Logprob, Played, ToolEnvironment, blame, played_by_trl, read_back, rows_of
 
 REWARD = "evotrainer_reward"
 """Column that carries the composed reward through TRL, for its logs."""
@@ -131,7 +131,7 @@ class AttemptSampler(GRPOTrainer):
         environment = self.played_environment
         return self.session.attempts(self.say, plan) if environment is None else self.play(plan, environment)
 
-    def play(self, plan: Sequence[tuple[Any, Sequence[int]]], environment: TrlWorld) -> list[TrlAttempt]:
+    def play(self, plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironment) -> list[TrlAttempt]:
         """The same, by TRL's tool loop in the user's environment."""
         names = [
             *environment.reward_functions,

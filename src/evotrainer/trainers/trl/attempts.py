@@ -114,7 +114,7 @@ def _begin(
     over = max(0, len(prompt) - room)
     if over and (not cut_prompts or room < 1):
         raise TrainerError(
-            f"task {task.id}: its prompt has {len(prompt)} tokens, the policy's context leaves {room} beside "
+            f"task {task.id}: its prompt has {len(prompt)} tokens, the policy's context leaves {room} after "
             "max_tokens; lower max_tokens, shorten the prompts or take a policy with a longer context"
         )
     return TrlAttempt(task, k, episode, prompt[over:], cut=over)

@@ -233,7 +233,7 @@ class Grpo(AttemptSampler):
         return out
 
     def checkpoint(self) -> None:
-        """Weights, optimizer, schedule by transformers, the session beside them; in place of the last, atomically."""
+        """Weights, optimizer, schedule by transformers, the session with them; replaces the last, atomically."""
         Trainer._save_checkpoint(self, self.model_wrapped, None)
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:

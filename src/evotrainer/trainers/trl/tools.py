@@ -16,8 +16,8 @@ from evotrainer.trainers.base import TrainerEnvironment
 from evotrainer.trainers.trl.attempts import EndedEpisode, TrlAttempt
 
 
-class TrlWorld(Protocol):
-    """A environment that TRL plays; `envs.trl_env.TrlEnv` fits."""
+class ToolEnvironment(Protocol):
+    """An environment that TRL's own tool loop plays, by its `environment_factory`; `envs.trl_env.TrlEnv` fits."""
 
     name: str
     environment_factory: type | None
@@ -28,10 +28,10 @@ class TrlWorld(Protocol):
     files: Sequence[Path]
 
 
-def played_by_trl(environment: TrainerEnvironment | Any) -> TrlWorld | None:
+def played_by_trl(environment: TrainerEnvironment | Any) -> ToolEnvironment | None:
     """The environment, where it is one that TRL plays."""
     fits = hasattr(environment, "environment_factory") and hasattr(environment, "reward_functions")
-    return cast("TrlWorld", environment) if fits else None
+    return cast("ToolEnvironment", environment) if fits else None
 
 
 class Logprob(float):
@@ -82,7 +82,7 @@ def rows_of(plan: Sequence[tuple[Any, Sequence[int]]]) -> list[dict[str, Any]]:
 def read_back(
     played: Played,
     plan: Sequence[tuple[Any, Sequence[int]]],
-    environment: TrlWorld,
+    environment: ToolEnvironment,
     names: Sequence[str],
     stops: Sequence[int],
 ) -> list[TrlAttempt]:
@@ -150,7 +150,7 @@ def _following(messages: Sequence[Mapping[str, Any]], i: int) -> list[Mapping[st
     return out
 
 
-def blame(e: Exception, environment: TrlWorld) -> Exception:
+def blame(e: Exception, environment: ToolEnvironment) -> Exception:
     """The error of the user's own class or function, as such; any other as it is."""
     own = {str(f.resolve()) for f in environment.files}
     # the deepest frame in the user's own files: what TRL did around it is no help to them

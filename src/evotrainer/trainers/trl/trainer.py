@@ -188,7 +188,7 @@ class TrlTrainer:
         return transcript
 
     def _save(self, model: Any, tokenizer: Any, request: TrainRequest) -> None:
-        """The policy folder; with adapters, the base model's config.json beside them and a note of what that is."""
+        """The policy folder; with adapters, the base model's config.json, too, and a note of what that is."""
         folder, base = request.work_dir / POLICY, Path(request.policy_dir)
         parts = [model.save_pretrained, tokenizer.save_pretrained]
         if self.options.lora is not None:
