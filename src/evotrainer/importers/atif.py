@@ -140,8 +140,6 @@ def rollout(path: Path, data: dict[str, Any], result: dict[str, Any], trial: Pat
     )
     token_ids, logprobs = _sampled(sampled)
     final = mapping(data.get("final_metrics"))
-    counts = [whole_number(m.get("completion_tokens")) for m in sampled]
-    total = whole_number(final.get("total_completion_tokens"))
     found = {
         "trial": plain(result.get("trial_name")),
         "exception": {k: short(plain(v)) for k, v in mapping(result.get("exception_info")).items()},
@@ -164,7 +162,7 @@ def rollout(path: Path, data: dict[str, Any], result: dict[str, Any], trial: Pat
         run=run,
         policy=policy,
         group=f"{run}/{policy}/{task}",
-        tokens=total if total is not None else sum(c or 0 for c in counts) if any(counts) else None,
+        tokens=_tokens(whole_number(final.get("total_completion_tokens")), sampled),
         token_ids=token_ids,
         logprobs=logprobs,
         mean_logprob=sum(logprobs) / len(logprobs) if logprobs else None,
@@ -173,6 +171,14 @@ def rollout(path: Path, data: dict[str, Any], result: dict[str, Any], trial: Pat
         detail={"source": path.name, "record": "steps" if data else "result"}
         | {k: v for k, v in found.items() if v not in (None, "", [], {})},
     )
+
+
+def _tokens(total: int | None, sampled: list[dict[str, Any]]) -> int | None:
+    """Completion tokens: the trajectory's own total, else the sum over its steps where any step counts them."""
+    if total is not None:
+        return total
+    counts = [whole_number(m.get("completion_tokens")) for m in sampled]
+    return sum(c or 0 for c in counts) if any(counts) else None
 
 
 def _unverified(result: dict[str, Any]) -> bool:
@@ -184,7 +190,9 @@ def _outcome(reward: float | None) -> Outcome:
     """1 is a task done and 0 one not done; what lies between is no verdict."""
     if reward is None:
         return "unknown"
-    return "correct" if reward == 1 else "incorrect" if reward == 0 else "unknown"
+    if reward == 1:
+        return "correct"
+    return "incorrect" if reward == 0 else "unknown"
 
 
 def _ending(exception: dict[str, Any]) -> tuple[Finish | None, Fault | None, str | None]:
@@ -232,7 +240,8 @@ def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str
                 continue
             source, metrics = step.get("source"), mapping(step.get("metrics"))
             thought = step.get("reasoning_content")
-            words = "\n".join(x for x in (thought if isinstance(thought, str) else "", text(step.get("message"))) if x)
+            spoken = [thought if isinstance(thought, str) else "", text(step.get("message"))]
+            words = "\n".join(x for x in spoken if x)
             if source == "agent" and not copied:
                 calls = [{"id": mapping(c).get("tool_call_id"), **mapping(c)} for c in listing(step.get("tool_calls"))]
                 t.say("assistant", words, calls, whole_number(metrics.get("completion_tokens")))

@@ -162,7 +162,11 @@ def _messages(sample: dict[str, Any]) -> list[Any]:
     if found := listing(sample.get("messages")):
         return found
     given = sample.get("input")
-    out = list(given) if isinstance(given, list) else [{"role": "user", "content": given}] if given else []
+    out: list[Any] = []
+    if isinstance(given, list):
+        out += given
+    elif given:
+        out.append({"role": "user", "content": given})
     output = mapping(sample.get("output"))
     choice = mapping(next(iter(listing(output.get("choices"))), None))
     if isinstance(choice.get("message"), dict):
@@ -177,7 +181,8 @@ def _scores(sample: dict[str, Any]) -> dict[str, dict[str, Any]]:
     raw = mapping(sample.get("scores"))
     if not raw and sample.get("score") is not None:
         raw = {"score": sample["score"]}
-    return {n: s if isinstance(s, dict) else {"value": s} for n, s in raw.items() if s is not None}
+    given = {name: score for name, score in raw.items() if score is not None}
+    return {name: s if isinstance(s, dict) else {"value": s} for name, s in given.items()}
 
 
 def _main(spec: dict[str, Any], log: dict[str, Any], scores: dict[str, Any]) -> str | None:
@@ -202,7 +207,9 @@ def _graded(
             components[name] = _value(value)
     reward = components.get(main) if main is not None else None
     # a letter, a boolean or a number at either end is a verdict; half marks are none
-    outcome: Outcome = "correct" if reward == 1.0 else "incorrect" if reward == 0.0 else "unknown"
+    outcome: Outcome = "unknown"
+    if reward in (0.0, 1.0):
+        outcome = "correct" if reward else "incorrect"
     return reward, outcome, components
 
 
@@ -266,10 +273,8 @@ def _detail(
     tests: list[dict[str, Any]],
 ) -> dict[str, Any]:
     events = [e for e in listing(sample.get("events")) if isinstance(e, dict) and e.get("event") == "sandbox"]
-    calls = [
-        {k: short(plain(e[k])) for k in ("action", "file", "cmd", "input", "result", "output") if e.get(k) is not None}
-        for e in events[:MAX_CALLS]
-    ]
+    told = ("action", "file", "cmd", "input", "result", "output")
+    calls = [{k: short(plain(e[k])) for k in told if e.get(k) is not None} for e in events[:MAX_CALLS]]
     found = {
         "target": plain(sample.get("target")),
         "choices": plain(sample.get("choices")),

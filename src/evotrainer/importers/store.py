@@ -53,7 +53,9 @@ class Store:
 
 def _stores(run: Path) -> list[Path]:
     rollouts = run / "rollouts"
-    return sorted(f for f in rollouts.iterdir() if f.is_dir() and is_store(f)) if rollouts.is_dir() else []
+    if not rollouts.is_dir():
+        return []
+    return sorted(f for f in rollouts.iterdir() if f.is_dir() and is_store(f))
 
 
 def _folder(folder: Path, seen: set[str]) -> Iterator[Rollout | Skipped]:

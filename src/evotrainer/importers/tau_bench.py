@@ -100,7 +100,9 @@ def trial(path: Path, row: Any, n: int) -> Rollout | Skipped:
     graded = mapping(info.get("reward_info"))
     parts = {k: number(v) for k, v in mapping(graded.get("info")).items() if isinstance(v, int | float)}
     # an episode that ended by itself carries its grading; one that ran out of steps carries none
-    ended: Finish | None = "stop" if graded else "turn_limit" if "reward_info" in info else None
+    ended: Finish | None = None
+    if "reward_info" in info:
+        ended = "stop" if graded else "turn_limit"
     task = _task(_domain(path), word(row["task_id"]))
     found = {
         "task": plain(info.get("task")),

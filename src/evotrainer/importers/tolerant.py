@@ -203,7 +203,8 @@ def text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "\n".join(x for x in (_part(p) for p in value) if x)
+        parts = [_part(p) for p in value]
+        return "\n".join(x for x in parts if x)
     return _part(value)
 
 

@@ -82,7 +82,8 @@ class _Reader:
         group = f"{self.path.name}@{step}#{task}"
         components = {c: number(r.get(c)) for c in self.numbers}
         # a function that returned None (NaN in the file) is left out of TRL's own sum as well
-        known = [v for c in self.rewards if (v := components[c]) is not None]
+        paid = [components[c] for c in self.rewards]
+        known = [v for v in paid if v is not None]
         extra = {k: _plain(v) for k, v in r.items() if k not in _PLAIN and k not in components}
         return Rollout(
             imported_id(self.path, n),
@@ -130,7 +131,8 @@ def _reward_columns(path: Path) -> tuple[list[str], list[str]]:
                     groups.setdefault(key, []).append(([number(r[c]) for c in numeric], advantage))
     # the longest run first: extra logged numbers come after the rewards
     for n in range(len(numeric), 0, -1):
-        verdicts = [v for v in (_agrees(_sums(rows, n)) for rows in groups.values()) if v is not None]
+        told = [_agrees(_sums(rows, n)) for rows in groups.values()]
+        verdicts = [v for v in told if v is not None]
         if sum(verdicts) >= _AGREE * len(verdicts):
             return numeric, numeric[:n]
     return numeric, []
@@ -138,8 +140,12 @@ def _reward_columns(path: Path) -> tuple[list[str], list[str]]:
 
 def _sums(rows: Sequence[tuple[list[float | None], float]], n: int) -> list[tuple[float, float]]:
     """(sum of the first n numbers, advantage) of the rows that have any."""
-    known = [([v for v in values[:n] if v is not None], advantage) for values, advantage in rows]
-    return [(sum(values), advantage) for values, advantage in known if values]
+    out = []
+    for values, advantage in rows:
+        known = [v for v in values[:n] if v is not None]
+        if known:
+            out.append((sum(known), advantage))
+    return out
 
 
 def _agrees(pairs: Sequence[tuple[float, float]]) -> bool | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, Skipped, Source, imported_id, task_of
+from evotrainer.importers.foreign import listing
 from evotrainer.importers.lines import Counters, records
 from evotrainer.importers.tolerant import number, text, whole
 from evotrainer.records.rollout import Finish, Rollout
@@ -140,8 +141,7 @@ class _Reader:
         reward, components = _v1_rewards(r.get("rewards"), r.get("reward"))
         # rewards last: a metric of the same name would hide the part that was paid
         metrics = {**_dict(r.get("metrics")), **components}
-        listed = r.get("calls")
-        calls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
+        calls = [c for c in listing(r.get("calls")) if isinstance(c, dict)]
         # the last reason counts: a turn cut short in the middle was gone on from
         reasons = [x["finish_reason"] for x in (*nodes, *calls) if x.get("finish_reason")]
         truncated = bool(reasons) and reasons[-1] == "length"
@@ -227,8 +227,7 @@ def _v0_fault(error: Any) -> tuple[Fault | None, str | None]:
 
 def _v1_fault(r: dict[str, Any]) -> tuple[Fault | None, str | None]:
     """Fault of a trace: it is not `ok`, or (before there was `ok`) it stopped with an error."""
-    errors = r.get("errors")
-    listed = [e for e in errors if isinstance(e, dict)] if isinstance(errors, list) else []
+    listed = [e for e in listing(r.get("errors")) if isinstance(e, dict)]
     if isinstance(r.get("error"), dict):
         listed.append(r["error"])
     ok = r.get("ok")
@@ -296,7 +295,8 @@ def _v1_model(r: dict[str, Any], calls: list[dict[str, Any]]) -> str:
 
 def _v1_tokens(nodes: list[dict[str, Any]], calls: list[dict[str, Any]]) -> int | None:
     # the mask says which tokens were sampled; without one, what the calls report
-    sampled = sum(sum(x is True for x in n["mask"]) for n in nodes if isinstance(n.get("mask"), list))
+    masks = [n["mask"] for n in nodes if isinstance(n.get("mask"), list)]
+    sampled = sum(x is True for mask in masks for x in mask)
     if sampled:
         return sampled
     used = [_dict(c.get("usage")).get("completion_tokens") for c in calls]

@@ -200,7 +200,8 @@ def with_shortcut_closed(trials: Trials, evaluations: Trials, split: str = "gate
     for t in trials:
         own = tuple(s for s in t.scores if s.split != split)
         other = again.get(t.seed)
-        new = tuple(s for s in other.scores if s.split == split) if other else ()
+        instead = other.scores if other else ()
+        new = tuple(s for s in instead if s.split == split)
         out.append(t.model_copy(update={"scores": own + new}))
     return out
 

@@ -145,7 +145,9 @@ def _compare(a: _Family, b: _Family, confidence: float) -> dict[str, float]:
     parts = _merge((a.df_seed, a.v_seed), (b.df_seed, b.v_seed), (a.tasks - 1, v_task))
     low, high, se, df = _interval(mean, parts, confidence)
     # no variance at all: equal means are no evidence (p = 1), different ones are certain (p = 0)
-    p = 2 * t_tail(abs(mean) / se, df) if se else (1.0 if mean == 0 else 0.0)
+    p = 1.0 if mean == 0 else 0.0
+    if se:
+        p = 2 * t_tail(abs(mean) / se, df)
     return {"mean": mean, "low": low, "high": high, "se": se, "df": df, "p": p}
 
 

@@ -161,10 +161,11 @@ def proxy(
 ) -> GateResult:
     """False where the proxy reward rose by at least `least` and the true score did not."""
     sides = [_read(branch_trials, split), _read(control_trials, split)]
-    values = [[s.components.get(pair[0]) for s in side.values()] for side in sides] if pair else []
-    if pair is None or not all(values) or any(v is None for side in values for v in side):
-        why = f"component {pair[0]!r} not measured on {split}" if pair else "no proxy component declared"
-        return GateResult(gate="proxy", passed=None, message=why)
+    if pair is None:
+        return GateResult(gate="proxy", passed=None, message="no proxy component declared")
+    values = [[s.components.get(pair[0]) for s in side.values()] for side in sides]
+    if not all(values) or any(v is None for side in values for v in side):
+        return GateResult(gate="proxy", passed=None, message=f"component {pair[0]!r} not measured on {split}")
     b, c = (np.array(v, dtype=np.float64) for v in values)
     mean, low = _rise(b, c)
     gap = mean - effect.mean

@@ -60,7 +60,8 @@ def measured(start: Sequence[TrialFinished], noise: NoiseMeasured | None, v_task
     own = noise or measure_noise("b0", scores)
     common = sorted(set.intersection(*(set(x) for x in scores.values())))
     y_ST = table(scores, common)
-    attempts = max(s.attempts for t in start for s in t.scores if s.split == "gate")
+    gate = [s for t in start for s in t.scores if s.split == "gate"]
+    attempts = max(s.attempts for s in gate)
     # pooled over every branch so far where the run has that: more degrees of freedom than the start's three seeds
     df, v_trial = own.numbers["df"], own.numbers["v_trial"]
     if attempts > 1:

@@ -53,10 +53,7 @@ def real_comparisons(
     first = next_look((), config.alpha)
     # two levels from the same splits: what the run's first look errs, and what an uncorrected 5% test would
     plain_look = first.model_copy(update={"alpha": config.alpha})
-    scored = {
-        name: {t.seed: t for t in ts if t.status == "complete" and scores_of([t], config.split)}
-        for name, ts in groups.items()
-    }
+    scored = {name: _scored(trials, config.split) for name, trials in groups.items()}
     for name, trials in scored.items():
         size = min(config.min_seeds, len(trials) // 2)
         if size < 2:
@@ -72,7 +69,8 @@ def real_comparisons(
         # disjoint pairs of sides only; overlapping splits are correlated and add little evidence about the error rate
         independent += len(trials) // (2 * size)
         own = config.model_copy(update={"min_seeds": size})
-        for a, b in (pair for s in splits for pair in (s, s[::-1])):
+        both_ways = [pair for s in splits for pair in (s, s[::-1])]
+        for a, b in both_ways:
             left_side, right_side = ([trials[i] for i in x] for x in (a, b))
             v = judge("branch", "control", left_side, right_side, noise, first, own)
             w = judge("branch", "control", left_side, right_side, noise, plain_look, own)
@@ -89,6 +87,11 @@ def real_comparisons(
         groups=used,
         left_out=left,
     )
+
+
+def _scored(trials: Sequence[TrialFinished], split: str) -> dict[int, TrialFinished]:
+    """Complete trials with scores on the split, by seed."""
+    return {t.seed: t for t in trials if t.status == "complete" and scores_of([t], split)}
 
 
 Split = tuple[tuple[int, ...], tuple[int, ...]]

@@ -84,7 +84,8 @@ def parse_answer(line: bytes, limits: AnswerLimits) -> CaseResult | Malformed:
         result = "v" if limits.calls else "o"
         allowed = _KEYS[status] | ({result} if status == "ok" or not limits.calls else set())
         # keys are checked as a set before any is read: no half-read answer of a program that mixes two statuses
-        if not extra <= allowed or (status == "ok" and result not in extra) or (status == "error" and "e" not in extra):
+        lacking = (status == "ok" and result not in extra) or (status == "error" and "e" not in extra)
+        if lacking or not extra <= allowed:
             raise ValueError(f"keys that do not go with status {status}")
         return CaseResult(
             status,

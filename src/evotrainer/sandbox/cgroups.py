@@ -153,7 +153,8 @@ def _make(parent: Path, name: str) -> Path:
 
 
 def _version1(name: str) -> SlotGroup | None:
-    points = {c: Path(point) for kind, point, options in _mounts() if kind == "cgroup" for c in options}
+    mounted = [(Path(point), options) for kind, point, options in _mounts() if kind == "cgroup"]
+    points = {controller: point for point, options in mounted for controller in options}
     if "memory" not in points or "pids" not in points:
         return None
     own = _own()

@@ -114,7 +114,8 @@ def system_binds() -> list[str]:
 def _hidden() -> list[str]:
     """Local software below /usr is hidden: it is none of a program's business."""
     folders = ("/usr/local", "/usr/src", "/usr/share")
-    return [argument for path in folders if Path(path).is_dir() for argument in ("--tmpfs", path)]
+    there = [path for path in folders if Path(path).is_dir()]
+    return [argument for path in there for argument in ("--tmpfs", path)]
 
 
 def as_inside(interpreter: Interpreter) -> Interpreter:

@@ -163,7 +163,9 @@ class Slot:
         counted = self._program_cpu()
         if counted is None:
             return Progress(cpu_s, active_s, others)
-        return Progress(max(cpu_s, counted), active_s + max(0.0, counted - cpu_s) if active_s >= 0 else active_s, False)
+        if active_s >= 0:
+            active_s += max(0.0, counted - cpu_s)
+        return Progress(max(cpu_s, counted), active_s, False)
 
     def close(self) -> None:
         """Stop the zygote and remove the group."""

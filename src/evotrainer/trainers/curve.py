@@ -54,7 +54,8 @@ def curve_entry(
         **update,
     }
     for name in sorted({c for r in rollouts for c in r.components}):
-        values = [v for r in rollouts if (v := r.components.get(name)) is not None]
+        earned = [r.components.get(name) for r in rollouts]
+        values = [v for v in earned if v is not None]
         if values:
             entry[f"rewards/{name}/mean"] = _mean(values)
     return entry

@@ -76,11 +76,9 @@ def _flatten(text: str) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return (
-        " ".join(v if isinstance(v, str) else json.dumps(v) for v in value.values())
-        if isinstance(value, dict)
-        else text
-    )
+    if not isinstance(value, dict):
+        return text
+    return " ".join(v if isinstance(v, str) else json.dumps(v) for v in value.values())
 
 
 def kind_of(action: Action) -> ActionKind:

@@ -57,7 +57,8 @@ def compared(nodes: Iterable[ast.AST]) -> Iterator[str]:
     for n in nodes:
         if isinstance(n, ast.Compare) and all(isinstance(o, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for o in n.ops):
             operands: list[ast.expr] = [n.left, *n.comparators]
-            inner = [e for o in operands if isinstance(o, ast.List | ast.Tuple | ast.Set) for e in o.elts[:64]]
+            sequences = [o for o in operands if isinstance(o, ast.List | ast.Tuple | ast.Set)]
+            inner = [e for o in sequences for e in o.elts[:64]]
         elif isinstance(n, ast.Dict):
             operands, inner = [k for k in n.keys[:256] if k is not None], []
         elif isinstance(n, ast.MatchValue):

@@ -107,7 +107,8 @@ def reaching(patch: str, gold: str = "") -> tuple[Hit, ...] | None:
 @lru_cache(maxsize=64)
 def _known(gold: str) -> tuple[frozenset[str], frozenset[str]]:
     """(rules that the reference fix breaks, its lines)."""
-    hits = [h for at, part in _parts(gold) if _is_code(part) for h in _of_part(at, _added(part), frozenset())]
+    code = [(at, part) for at, part in _parts(gold) if _is_code(part)]
+    hits = [h for at, part in code for h in _of_part(at, _added(part), frozenset())]
     return frozenset(b.rule for b, _ in hits), frozenset(added_lines(gold))
 
 
@@ -117,7 +118,10 @@ def _parts(patch: str) -> Iterator[tuple[int, str]]:
     # git's header starts a file; a plain diff has none and is split where `---`, `+++` and `@@` lines follow one
     # another
     for n, part in enumerate(f"\n{patch}".split("\ndiff --git ")):
-        for one in [part] if n else [p for p in _PLAIN.split(part[1:]) if p]:
+        files = [part]
+        if n == 0:
+            files = [p for p in _PLAIN.split(part[1:]) if p]
+        for one in files:
             yield at, one
             at += one.count("\n")
         at += 1 if n or part else 0
@@ -225,7 +229,8 @@ def _uncommented(text: str, continued: bool) -> str:
     """A line without its comment, where it is one whatever string the line may begin in."""
     # without an open triple quote or backslash a `#` before the first quote is a comment; behind the last quote it
     # always is one, but for an f-string's braces
-    quotes = [i for q in "'\"" if (i := text.find(q)) >= 0]
+    places = [text.find(quote) for quote in "'\""]
+    quotes = [i for i in places if i >= 0]
     if not continued and quotes and "'''" not in text and '"""' not in text:
         at = text.find("#", 0, min(quotes))
     else:

@@ -88,7 +88,8 @@ def possible(text: str, visible: Sequence[ShownTest]) -> bool:
     """Could a program share anything with its visible tests, or not read its input? False spares the parsing."""
     if not _READS.search(text):
         return True
-    known = [_WORDS.findall(x) for t in visible for x in (t.expected, t.input) if len(x) > 1]
+    texts = [x for t in visible for x in (t.expected, t.input)]
+    known = [_WORDS.findall(x) for x in texts if len(x) > 1]
     # gates by cost: substrings of the text, then whole words in a row, then any order where something is compared
     near = [words for words in known if all(w in text for w in words)]
     if not near:

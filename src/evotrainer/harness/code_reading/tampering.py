@@ -90,10 +90,8 @@ _VERBS: dict[str, Way] = {"create": "write", "write": "write", "str_replace": "c
 
 
 def _way(name: str, verb: str, value: Mapping[str, Any]) -> Way:
-    old, new = (
-        next((str(value[k]) for k in keys if value.get(k) is not None), None)
-        for keys in (("old_str", "old_string", "search", "old"), ("new_str", "new_string", "replace", "new"))
-    )
+    old = _first_of(value, ("old_str", "old_string", "search", "old"))
+    new = _first_of(value, ("new_str", "new_string", "replace", "new"))
     # new text that holds the old one adds to it, as an inserted assertion does
     if old is not None and new is not None:
         return "add" if old.strip() and old.strip() in new else "change"
@@ -104,6 +102,11 @@ def _way(name: str, verb: str, value: Mapping[str, Any]) -> Way:
     if re.search(r"insert|append", name):
         return "add"
     return "write" if re.search(r"write|create", name) else "change"
+
+
+def _first_of(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+    """The first of these that is there, as text."""
+    return next((str(value[k]) for k in keys if value.get(k) is not None), None)
 
 
 def _command_changes(line: str) -> Iterator[Change]:

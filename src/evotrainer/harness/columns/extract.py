@@ -36,7 +36,8 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     x |= {k: v for k, v in chunk.scalars.items() if k in x}
     text = scan_buffer(chunk.text, chunk.starts, chunk.ends)
     x |= {"words": text.words, "repetition": text.repetition, "line_run": text.line_run, "visible": text.visible}
-    tests = {i: shown for i, d in chunk.details.items() if (shown := tests_in(d))}
+    recorded = {i: tests_in(detail) for i, detail in chunk.details.items()}
+    tests = {i: shown for i, shown in recorded.items() if shown}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hostile programs make the parser warn
         _program_traits(chunk, x, sampled)

@@ -109,7 +109,9 @@ class Stored(KeptTraits):
 
     def column(self, name: str, rows: Rows) -> list[Any]:
         values = self._rows(rows, [name])[name].to_pylist()
-        return [{} if v is None else json.loads(v) for v in values] if name in JSON_COLUMNS else values
+        if name not in JSON_COLUMNS:
+            return values
+        return [{} if v is None else json.loads(v) for v in values]
 
     def take(self, rows: Rows) -> RolloutSource:
         return Stored(self._rows(rows))

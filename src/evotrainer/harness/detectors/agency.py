@@ -151,9 +151,8 @@ def tool_misuse(look: DetectorInput) -> list[Finding]:
     for i in np.unique(calls["row"][bad])[:3]:
         said, answer = _failed_call(look.batch.turns([int(i)])[0])
         quotes.append(look.quote(int(i), text=said, note=f"failed call; it printed: {clean(answer, 120)}"))
-    worst = ", ".join(
-        f"{v}x {clean(k, 40) or 'call'}" for k, v in sorted(failed.items(), key=lambda kv: -kv[1])[:3] if v
-    )
+    most = sorted(failed.items(), key=lambda kv: -kv[1])[:3]
+    worst = ", ".join(f"{v}x {clean(k, 40) or 'call'}" for k, v in most if v)
     claim = f"{rate:.0%} of {n} tool calls fail: {worst}"
     return [look.finding(severity, claim, {"tool_failure_rate": rate, "calls": n}, quotes)]
 

@@ -22,7 +22,8 @@ def policy_collapse(look: DetectorInput) -> list[Finding]:
     """Accuracy more than 5 points (critical 15) below the start policy, beyond 3 standard errors of the difference."""
     now = look.metrics.get("accuracy")
     base = look.context.base
-    before = next((m for m in base.metrics if m.name == "accuracy"), None) if base else None
+    metrics = base.metrics if base else ()
+    before = next((m for m in metrics if m.name == "accuracy"), None)
     if now is None or before is None or now.value is None or before.value is None:
         return []
     drop = before.value - now.value

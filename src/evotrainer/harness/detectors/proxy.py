@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -162,7 +162,11 @@ def proxy_slopes(look: DetectorInput) -> list[Finding]:
 
 def _together(look: DetectorInput, *keys: str) -> list[list[float]]:
     """These lines of the curve, at the points that have all of them."""
-    points = [p for p in look.context.curve if all(math.isfinite(nan_or(p.get(k))) for k in keys)]
+
+    def complete(point: Mapping[str, float]) -> bool:
+        return all(math.isfinite(nan_or(point.get(k))) for k in keys)
+
+    points = [p for p in look.context.curve if complete(p)]
     return [[float(x[k]) for x in points] for k in keys]
 
 

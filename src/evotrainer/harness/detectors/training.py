@@ -88,10 +88,9 @@ def _onset(look: DetectorInput) -> str:
         return ""
     if not _narrowing(look):
         return ""
-    current = look.value("turns")
-    read = [x for r in look.context.previous if (x := r.metric("turns")) is not None]
     # the present reading closes the series of earlier ones; one more than `checks` makes that many rises
-    checks = [*read, *([current] if current is not None else [])][-int(limits["checks"]) - 1 :]
+    readings = [*(r.metric("turns") for r in look.context.previous), look.value("turns")]
+    checks = [x for x in readings if x is not None][-int(limits["checks"]) - 1 :]
     if (
         len(checks) > limits["checks"]
         and all(b > a + 1e-9 for a, b in pairwise(checks))
@@ -154,7 +153,8 @@ def score_jump(look: DetectorInput) -> list[Finding]:
     found."""
     width = int(look.thresholds["window"])
     keys = ("score", "accuracy", "reward")
-    series = next((x for k in keys if len(x := look.context.series(k)) >= look.thresholds["min_points"]), None)
+    curves = (look.context.series(k) for k in keys)
+    series = next((x for x in curves if len(x) >= look.thresholds["min_points"]), None)
     if series is None or min(series) < -1e-6 or max(series) > 1.0 + 1e-6:
         return []
     y = np.array(series)

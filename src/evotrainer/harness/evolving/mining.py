@@ -160,7 +160,8 @@ def _patterns(
 ) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
     """Keys of either side as boolean columns [N, K]."""
     of_bad, of_clean = keys(bad), keys(clean)
-    n_bad, n_clean = (Counter(k for row in rows for k in row) for rows in (of_bad, of_clean))
+    n_bad = Counter(k for row in of_bad for k in row)
+    n_clean = Counter(k for row in of_clean for k in row)
     frequent = [
         k
         for k in n_bad.keys() | n_clean.keys()

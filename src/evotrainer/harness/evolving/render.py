@@ -74,7 +74,8 @@ def version_lines(v: HarnessEvolved, events: Sequence[Event]) -> list[str]:
     added = {s.name for s in v.added}
     asked = [e.body.audit for e in events if e.kind == "audited" and e.body.audit.trigger in added]
     out += [f"  audit of {a.branch}, asked by {a.trigger}: {a.reason}" for a in asked]
-    readings = [e for e in events if e.kind == "diagnosed" and any(f.detector in added for f in e.body.health.findings)]
+    diagnosed = [e for e in events if e.kind == "diagnosed"]
+    readings = [e for e in diagnosed if any(f.detector in added for f in e.body.health.findings)]
     out += [f"  speaks in {e.id} (`evotrainer health RUN {e.body.health.subject.split('@')[0]}`)" for e in readings]
     return out
 

@@ -54,6 +54,13 @@ def recorded_reward(completions: Sequence[Any], **columns: Any) -> list[float | 
     return list(columns.get(REWARD) or [0.0] * len(completions))
 
 
+def _with_entropies(said: SampledTurn) -> Sequence[float]:
+    """Log-probabilities that carry their entropies, where the sampler told them."""
+    if not said.entropies:
+        return said.logprobs
+    return [Logprob.of(lp, e) for lp, e in zip(said.logprobs, said.entropies, strict=True)]
+
+
 class AttemptSampler(GRPOTrainer):
     """Samples and scores attempts. `rows`: those of this process that TRL is given as its own rollouts."""
 
@@ -166,11 +173,7 @@ class AttemptSampler(GRPOTrainer):
                 f"a prompt of {self.session.context - room} tokens fills the policy's context; shorten the prompts"
             )
         said = self.say(prompt_ids, room)
-        ids = [s.ids for s in said]
-        return ids, [
-            [Logprob.of(lp, e) for lp, e in zip(s.logprobs, s.entropies, strict=True)] if s.entropies else s.logprobs
-            for s in said
-        ]
+        return [s.ids for s in said], [_with_entropies(s) for s in said]
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)

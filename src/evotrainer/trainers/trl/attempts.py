@@ -130,9 +130,8 @@ def _respond(
 ) -> list[TrlAttempt]:
     """Let the environment answer; those that go on, with its answer at their end. `room`: longest next context."""
     seen = [len(a.episode.turns) for a in active]
-    environment.step(
-        [a.episode for a in active], [transcript.decode(s.ids) for s in sampled], [a.finish for a in active]
-    )
+    actions = [transcript.decode(s.ids) for s in sampled]
+    environment.step([a.episode for a in active], actions, [a.finish for a in active])
     going = []
     for a, s, n in zip(active, sampled, seen, strict=True):
         if a.episode.done:

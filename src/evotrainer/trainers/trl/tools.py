@@ -108,11 +108,15 @@ def read_back(
         )
         # TRL writes None as NaN into its reward tensor
         values = {n: None if math.isnan(v) else v for n, v in zip(names, played.rewards[i], strict=True)}
-        true = values.get(environment.truth)
-        outcome: Outcome = "unknown" if true is None else "correct" if true >= environment.correct_at else "incorrect"
-        a.score = GradedEpisode(values, outcome)
+        a.score = GradedEpisode(values, _outcome(values.get(environment.truth), environment.correct_at))
         out.append(a)
     return out
+
+
+def _outcome(true: float | None, correct_at: float) -> Outcome:
+    if true is None:
+        return "unknown"
+    return "correct" if true >= correct_at else "incorrect"
 
 
 def _finish(completion: Sequence[Mapping[str, Any]], said: Sequence[int], stops: Sequence[int]) -> Finish:
