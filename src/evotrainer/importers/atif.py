@@ -67,6 +67,7 @@ class Atif:
 
     def read(self, path: Path) -> Iterator[Rollout | Skipped]:
         if path.is_dir():
+            # a trial folder stands for its trajectory; its result alone only where the agent wrote none
             agent = next((p for p in (path / "agent" / MAIN, path / MAIN) if p.is_file()), path / "result.json")
             yield from self.read(agent)
             return
@@ -266,6 +267,7 @@ def _worked(result: dict[str, Any]) -> bool | None:
         for key in ("exit_code", "returncode"):
             if (code := number(notes.get(key))) is not None:
                 return code == 0
+    # the last resort is the text's beginning; a success has no such sign, so it stays unknown
     return False if text(result.get("content")).lstrip().lower().startswith(("error:", "[error]")) else None
 
 

@@ -126,6 +126,7 @@ class Talk:
         calls.append(ToolCall(name if isinstance(name, str) else text(name), arguments(args), ok))
         if ok is None:
             place = (len(self._turns) - 1, len(calls) - 1)
+            # calls with an id wait here, too: many formats give calls an id and their replies none
             self._waiting.append(place)
             if isinstance(id, str):
                 self._open[id] = place
@@ -201,6 +202,7 @@ def calls_of(m: dict[str, Any]) -> Iterable[tuple[Any, Any, Any, bool | None]]:
     """(name, arguments, id, ok) of each tool call of a message, in any of the usual shapes."""
     listed = m.get("tool_calls") or ([m["function_call"]] if isinstance(m.get("function_call"), dict) else [])
     for c in listed if isinstance(listed, list) else [listed]:
+        # some exporters write each call as JSON text within JSON
         if isinstance(c, str):
             try:
                 c = parse(c)

@@ -189,6 +189,7 @@ def _main(spec: dict[str, Any], log: dict[str, Any], scores: dict[str, Any]) -> 
     """Name of the score that decides: that of the first scorer of the task which scored this sample."""
     results = mapping(log.get("results"))
     order = [mapping(s).get("name") for s in listing(spec.get("scorers"))]
+    # older logs name scorers in their results only
     order += [x for s in listing(results.get("scores")) for x in (mapping(s).get("scorer"), mapping(s).get("name"))]
     return next((n for n in order if isinstance(n, str) and n in scores), next(iter(scores), None))
 

@@ -103,6 +103,7 @@ def _items(path: Path, constants: bool) -> Iterator[tuple[int, Any]]:
         n += 1
         try:
             value, at = decoder.raw_decode(text, at)
+        # `raw_decode` cannot tell where the deep value ends, so nothing after it can be found
         except RecursionError:
             yield n, Skipped(f"{path} item {n}", "nested too deeply; the rest of the array is unread")
             return

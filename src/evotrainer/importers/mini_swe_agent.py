@@ -166,6 +166,7 @@ def _fenced(words: str) -> list[str]:
     out: list[str] = []
     at = 0
     while len(out) < 2 and (opened := FENCE.search(words, at)):
+        # from the newline of the opening line on: an empty block closes at once
         at = words.find("\n```", opened.end() - 1)
         if at < 0:
             break

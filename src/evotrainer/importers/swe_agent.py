@@ -193,6 +193,7 @@ def _opening(run: dict[str, Any], steps: list[dict[str, Any]]) -> list[dict[str,
 
 def succeeded(observation: str) -> bool | None:
     """Did the command work, as far as what it printed tells?"""
+    # signs stand at the beginning or the end; a page of source in between may quote any of them
     ends = observation[:SCANNED] + ("\n" + observation[-SCANNED:] if len(observation) > SCANNED else "")
     # failure first: an edit that "has been updated" may still say that it introduced a syntax error
     if FAILED.search(ends):

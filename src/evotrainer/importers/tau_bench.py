@@ -146,6 +146,7 @@ def simulation(path: Path, data: dict[str, Any], tasks: dict[str, Any], row: Any
     reward = None if ungraded else number(graded.get("reward"))
     key = word(row["task_id"])
     task = _task(word(mapping(info.get("environment_info")).get("domain_name")), key)
+    # tau2 names no run: what it was configured with, and when, tells runs apart
     run = digest([info, data.get("timestamp"), path.stem])
     found = {
         "termination_reason": reason,

@@ -166,6 +166,7 @@ def first_value(path: Path, head: bytes) -> Any:
         if isinstance(value, dict) and (not n or line.startswith(b"{")):
             found = value
             break
+    # an indented JSON file has no whole value on its first line: it is parsed as one, if that can be afforded
     if unread and head.lstrip(BLANK)[:1] in (b"{", b"[") and (found is None or path.stat().st_size <= MAX_LINE):
         try:
             return whole(path)

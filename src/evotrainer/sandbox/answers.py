@@ -62,6 +62,7 @@ _JSON = json.JSONDecoder(parse_constant=_refuse)
 
 def loads(data: bytes | str, most: int) -> Any:
     """JSON of at most `most` characters, ASCII only, without NaN and infinity; ValueError for anything else."""
+    # before parsing: JSON of a gigabyte costs as much to refuse as to read
     if len(data) > most:
         raise ValueError(f"longer than {most} bytes")
     try:

@@ -153,6 +153,7 @@ def _try(arena: Arena, probe: Probe, targets: Scene) -> ProbeResult:
         if probe.twice:
             case = arena.run(program)
     held = judge(probe, case)
+    # what outlives a program cannot be seen by the program itself: counted from outside
     if probe.name == "daemon" and (left := arena.strays()):
         return replace(held, held=False, detail=f"{left} processes survive")
     if targets.breached(""):

@@ -207,6 +207,7 @@ def _version2(name: str) -> SlotGroup | None:
 def make_group(memory_bytes: int, processes: int) -> SlotGroup | None:
     """A new group with these limits, or None where the machine offers none to this user."""
     name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
+    # version 1 first: on hybrid machines version 2 is mounted as well, without the controllers
     makers: tuple[Callable[[str], SlotGroup | None], ...] = (_version1, _version2)
     for make in makers:
         try:

@@ -18,6 +18,7 @@ _ATTEMPTS = 2
 """A job whose zygote died is started once more before it is given up as our fault."""
 _TIME_SLACK = 0.25
 """CPU-seconds that a claim may lie above what the kernel counted, and an answer above the limit of a case."""
+# os._exit(97) in `inside/relay.py`
 _SELF_REPORTED_TIMEOUT = 97
 
 
@@ -121,6 +122,7 @@ class RunJob:
         self._read(seat)
         if self._malformed is not None:
             condemn(seat, "error", self._malformed.why)
+        # without a newline in so much text the next answer is already longer than any can be
         elif len(seat.inbox) > self._limits.line_bytes + 4096:
             condemn(seat, "output", "answers without end")
 
@@ -142,6 +144,8 @@ class RunJob:
             answer = replace(answer, error=note)
         if answer.ok and answer.cpu_s > self.program.limits.cpu_s + _TIME_SLACK:  # it disarmed its timer and says so
             answer = replace(_noted("timeout", "CPU time used up"), cpu_s=answer.cpu_s)
+        # a program of many cases that each time out would cost as many limits: after `timeouts` of them the rest is
+        # skipped
         self.timeouts -= answer.status == "timeout"
         self.cases.append(answer)
 
@@ -222,6 +226,7 @@ class CheckJob:
         return 0
 
     def its_turn(self, seat: Seat) -> bool:
+        # one of the two always waits for the other: sleep counts for the one whose turn it is
         return self._calling == (seat.role == 0)
 
     def start(self, lane: Lane) -> None:

@@ -292,6 +292,7 @@ def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
     # one packet (SEQPACKET) must fit the socket's buffer, whose default may be too small for the modules' sources
     size = len(message := json.dumps(config).encode())
     control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * size)
+    # a machine under load may take seconds to import; one that takes a minute is broken
     control.settimeout(60)
     try:
         control.send(message)

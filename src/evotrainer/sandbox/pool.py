@@ -287,6 +287,7 @@ class _Watch:
         wait = min(seat.next_look for seat, _ in seats) - time.monotonic()
         for fd, _ in self.poller.poll(max(0.0, wait * 1000)):
             seat, lane, act = self.by_fd[fd]
+            # an earlier event of the same round may have ended this child
             if seat in lane.seats:
                 _safely(act, seat, lane)
         now = time.monotonic()
@@ -316,5 +317,6 @@ def run_jobs(lanes: Sequence[Lane], jobs: Sequence[SandboxJob]) -> None:
             _hand_out(lanes, waiting)
     except BaseException:
         for lane in lanes:
+            # a half-run job would leave its children at work and their answers in the sockets
             lane.abandon()
         raise

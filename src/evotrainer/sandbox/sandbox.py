@@ -48,6 +48,7 @@ class Sandbox:
 
     def _open_slot(self) -> Slot:
         slot = self._open_one()
+        # the probes ran with a group: a further slot without one would not have the tier that was proven
         if self._mechanism.cgroup and slot.group is None and hasattr(self, "_first"):
             slot.close()
             raise SandboxError("a further slot got no control group; close other sandboxes or open with tier='B'")

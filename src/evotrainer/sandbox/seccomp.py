@@ -70,7 +70,9 @@ _SPECIAL = """
 """
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+# classic BPF: LD|W|ABS, JMP|JA, JMP|JEQ|K, JMP|JGE|K, JMP|JSET|K, ALU|AND|K, RET|K
 _LOAD, _JUMP, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
+# SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _NEW_NAMESPACES = 0x7E020000
@@ -103,10 +105,12 @@ def _op(code: int, value: int = 0, yes: int = 0, no: int = 0) -> bytes:
 
 def _argument(index: int) -> bytes:
     """Load the low 32 bits of a call's argument (all arguments tested here are 32 bits wide)."""
+    # struct seccomp_data: nr (4 bytes), arch (4), instruction pointer (8), then six arguments of 8 bytes
     return _op(_LOAD, 16 + 8 * index)
 
 
 def _errno(code: int) -> bytes:
+    # SECCOMP_RET_ERRNO
     return _op(_RETURN, 0x00050000 | code)
 
 
@@ -233,6 +237,7 @@ def _ranges(rules: dict[int, Block]) -> list[tuple[int, Block]]:
             marks.append((number + 1, [_NO]))
     merged: list[tuple[int, Block]] = []
     for start, block in marks:
+        # call 0 replaces the refusal that the ranges begin with
         if merged and merged[-1][0] == start:
             merged.pop()
         if not merged or merged[-1][1] != block:

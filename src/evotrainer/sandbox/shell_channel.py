@@ -69,6 +69,8 @@ class ShellChannel:
         except OSError as error:
             raise self.broken(f"the episode shell does not answer: {error}") from error
         if not answer:
+            # process 1 dies only after all commands are gone: the files themselves filled the memory, which is the
+            # policy's doing
             if self.started and self.started.out_of_memory():
                 self.close()
                 raise ShellFileError("the episode's files take more memory than it may use; its shell is gone")

@@ -112,5 +112,6 @@ def sealed(chunks: Sequence[bytes]) -> int:
         view = memoryview(chunk)
         while view:
             view = view[os.write(fd, view) :]
+    # sealed, as process 1 of several machines may read it at once: none can change what the others see
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     return fd

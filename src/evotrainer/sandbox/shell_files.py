@@ -51,6 +51,7 @@ def _write_one(path: str, mode: int, data: memoryview | bytes) -> None:
     try:
         view = memoryview(data)
         while view:
+            # os.write may take less than it is given
             view = view[os.write(fd, view) :]
     finally:
         os.close(fd)
@@ -153,6 +154,7 @@ def _walk(folder: str, below: str, skip: set[str], depth: int, found: list[list[
             before = len(found)
             _walk(f"{folder}/{name}", path + "/", skip, depth + 1, found, most, names)
             if len(found) == before:
+                # only empty folders are entries: others follow from their files
                 found.append([path, "d", info.st_mode & 0o777, 0])
         elif stat.S_ISLNK(info.st_mode):
             found.append([path, "l", 0o777, os.readlink(f"{folder}/{name}")])

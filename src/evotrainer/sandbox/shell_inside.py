@@ -124,9 +124,11 @@ class Init:
         kernel.drop_capabilities()
         if self.filter:
             kernel.install_filter(self.filter)
+        # process 1 of a namespace ignores signals it has no handler for: the command itself must not be it
         child = os.fork()
         if child == 0:
             _execute(m)
+        # or pipes would stay open here after the command closed its own ends
         os.closerange(0, len(fds))
         while True:
             pid, status = os.wait()
@@ -166,6 +168,7 @@ class Init:
                 os.kill(pid, signal.SIGKILL)
         os.close(ended)
         _, status, usage = os.wait4(pid, 0)
+        # what was waited for against what was seen alive: neither holds all of it, the larger is nearer
         cpu_s = max(most, usage.ru_utime + usage.ru_stime)
         if not why and cpu_s >= m["cpu_s"]:
             why = "cpu"

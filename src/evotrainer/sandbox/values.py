@@ -89,6 +89,7 @@ class _Encoder:
             return value if -_BIG < value < _BIG else {"t": "int", "v": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
+        # cycles end here as well
         if depth >= MAX_DEPTH:
             raise ValueError("value too deep to travel")
         depth += 1
@@ -100,6 +101,7 @@ class _Encoder:
         name = kind.__name__
         if kind is tuple:
             return {"t": name, "v": self.items(value, depth)}
+        # objects cost more to build than list items: counted so, a budget bounds time and not only size
         self.budget.spend(_TAG_NODES)
         if kind in (set, frozenset):
             return {"t": name, "v": self.items(value, depth)}
@@ -136,6 +138,7 @@ def _integer(value: Any) -> int:
     if type(value) is int:
         return value
     if type(value) is dict and len(value) == 2 and value.get("t") == "int":
+        # + 3: a sign and the 0x
         return int(_text(value["v"], _MAX_HEX + 3), 16)
     raise ValueError("not an integer")
 
@@ -187,6 +190,7 @@ _MAPPINGS: dict[str, Callable[[dict[Any, Any]], Any]] = {
     "dict": lambda v: v,
     "OrderedDict": OrderedDict,
     "Counter": _counter,
+    # without its factory: code of the program never runs on this side
     "defaultdict": lambda v: defaultdict(None, v),
 }
 
@@ -250,6 +254,7 @@ class _Decoder:
         for pair in body:
             if type(pair) is not list or len(pair) != 2:
                 raise ValueError("not a list of pairs")
+        # keys before the dict is built: crafted hashes make insertion quadratic
         keys = _hashed(self.items([k for k, _ in body], depth))
         return self.unique(dict(zip(keys, self.items([v for _, v in body], depth), strict=True)), len(keys))
 

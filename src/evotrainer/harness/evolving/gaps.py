@@ -76,6 +76,7 @@ def find_gap(
             return gap
     if (gap := _score_move(now, before)) is not None:
         return None if explained(seen, _UP if gap.up else _DOWN) else gap
+    # a shift alone comes last: behaviour changes in every training, and says little without a score
     if (gap := _shift(now, before)) is not None and not explained(seen, _SHIFTED):
         return gap
     return None

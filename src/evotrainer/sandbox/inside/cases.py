@@ -96,6 +96,7 @@ def fresh_module(name: str) -> types.ModuleType:
 
 def finish_program() -> None:
     """What the interpreter does when a script ends: wait for its threads, run its exit functions."""
+    # counted first: programs without threads need no enumeration
     if _thread._count():
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:

@@ -149,6 +149,7 @@ def install_filter(bpf: bytes) -> None:
     buffer = ctypes.create_string_buffer(bpf, len(bpf))
     # 8 bytes an instruction (struct sock_filter)
     program = _Program(len(bpf) // 8, ctypes.addressof(buffer))
+    # 2: SECCOMP_MODE_FILTER
     _check(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.byref(program), 0, 0), "seccomp")
 
 
@@ -191,6 +192,7 @@ def volunteer_for_oom(proc: int) -> None:
 def cpu_seconds(pid: int) -> float:
     """CPU time of all threads of a process, by its CPU clock (CPUCLOCK_SCHED)."""
     try:
+        # as clock_getcpuclockid(3) makes the id
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
         return 0.0

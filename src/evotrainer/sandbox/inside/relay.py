@@ -207,6 +207,7 @@ class Tester:
             check = module.__dict__.get("check")
             # a candidate's function may be called check: then there is no check(candidate) of the tests to call
             if check is not None and check is not proxies.get("check"):
+                # again: the tests' own text may have defined functions of these names
                 module.__dict__.update(proxies)
                 check(proxies[self.entries[0]])
         except CaseTimeout:

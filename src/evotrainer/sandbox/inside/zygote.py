@@ -80,8 +80,11 @@ class Zygote:
             # without a process namespace orphans would go to the machine's init, and out of our sight
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.set_common_limits(OPEN_FILES)
+        # RLIMIT_AS counts the whole address space, that of the interpreter included
         self.base = self._address_space()
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        # inherited by every child. Without namespaces the zygote needs calls that the filter refuses: each child
+        # installs it
         if self.filter and self.namespaces:
             kernel.install_filter(self.filter)
         # frozen objects are left alone by the collector: it would write to their pages, which children share with us
@@ -225,6 +228,7 @@ class Zygote:
         os.close(null)
         kernel.volunteer_for_oom(self.proc)
         if self.namespaces:
+            # a mount of the child's own namespace: it is gone with the child, with all that was written
             kernel.mount_tmpfs(WORK, b"mode=0777,nr_inodes=1000,size=%dm" % work_mb)
             os.chdir(WORK)
         else:

@@ -45,6 +45,7 @@ class GrpoRow:
         """Prompt ids, completion ids up to the last token said, their log-probabilities, loss mask."""
         a = self.attempt
         end = max(i for i, b in enumerate(a.loss) if b) + 1
+        # a masked row keeps its tokens and loses its loss: TRL's normaliser goes on counting it as a row
         on = self.counted and not self.masked
         return a.prompt, a.ids[:end], a.all_logprobs()[:end], [int(b and on) for b in a.loss[:end]]
 
@@ -73,10 +74,12 @@ class AttemptSampler(GRPOTrainer):
         super().__init__(
             train_dataset=Dataset.from_dict({"prompt": [""] * rows}),  # tasks are drawn by the session
             rollout_func=None if environment else self._rows_as_rollouts,
+            # our reward function comes first: column 0 of TRL's reward tensor is the composed reward, for its logs
             reward_funcs=[recorded_reward, *(environment.reward_functions.values() if environment else ())],
             environment_factory=environment.environment_factory if environment else None,
             **kwargs,
         )
+        # transformers prints every log line; a trial's log has its own
         self.remove_callback(PrinterCallback)
         self.tool_loop: dict[str, Any] = {}
         if environment:
@@ -90,6 +93,7 @@ class AttemptSampler(GRPOTrainer):
         # No loss follows upon it: reference and old log-probabilities are not wanted.
         self.tool_loop |= {"beta": 0.0, "num_iterations": 1, "vllm_importance_sampling_correction": False}
         self.tools, self.environment_factories, self.rollout_func = [], None, self._rows_as_rollouts
+        # without the tool loop the user's own functions are not called again: their values were read when it played
         for k in ("reward_funcs", "reward_func_names", "reward_processing_classes", "reward_weights"):
             setattr(self, k, getattr(self, k)[:1])
 
@@ -105,6 +109,7 @@ class AttemptSampler(GRPOTrainer):
             ) as model,
             self.accelerator.autocast(),
         ):
+            # dropout would sample from another distribution than the one whose log-probabilities are recorded
             training = model.training
             model.eval()
             try:
@@ -146,6 +151,7 @@ class AttemptSampler(GRPOTrainer):
         ]
         self.played = Played()
         try:
+            # TRL's own method plays, scores and computes advantages; only what it leaves in `played` is read
             with self._set(**self.tool_loop):
                 super()._generate_and_score_completions(rows_of(plan))
         except EvoTrainerError:

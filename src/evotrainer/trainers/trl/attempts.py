@@ -112,6 +112,7 @@ def _begin(
     episode = environment.reset(task, knobs)
     prompt = transcript.prompt(episode.turns)
     over = max(0, len(prompt) - room)
+    # a training prompt is never cut: the policy would learn to answer questions it did not see
     if over and (not cut_prompts or room < 1):
         raise TrainerError(
             f"task {task.id}: its prompt has {len(prompt)} tokens, the policy's context leaves {room} after "

@@ -34,6 +34,7 @@ def messages(turns: Sequence[Any]) -> list[dict[str, str]]:
     out: list[dict[str, str]] = []
     for t in turns:
         role = t.role if t.role in ("system", "assistant") else "user"
+        # templates (Mistral's, Gemma's) refuse two messages of one role in a row
         if out and out[-1]["role"] == role:
             out[-1]["content"] += "\n" + t.text
         else:
@@ -70,6 +71,7 @@ class ChatCodec:
             if self._preserves():
                 self.note = SWAPPED
             else:
+                # TRL's variant does not help: back to the policy's own, and `observation` tries the other way
                 self._template = self._prefix = None
 
     def prompt(self, turns: Sequence[Any]) -> list[int]:

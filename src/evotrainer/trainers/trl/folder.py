@@ -80,6 +80,7 @@ def load_model(
     kwargs: dict[str, Any] = {"dtype": dtype, "trust_remote_code": options.trust_remote_code}
     if options.attention:
         kwargs["attn_implementation"] = options.attention
+    # recursive: an adapter's base may be an adapter itself, merged on the way up
     model = load_model(base or base_of(folder), dtype, options, merge=True) if is_adapter(folder) else None
     try:
         if model is None:

@@ -64,6 +64,7 @@ class Recorder(LogitsProcessor):
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         # the token drawn from the last step's logits is the last input of this one
         self.settle(input_ids[:, -1])
+        # float32 whatever the model computes in: bf16 log-probabilities have three digits, which a ratio would show
         logp = scores.float()
         logp = torch.log_softmax(logp if self.temperature == 1.0 else logp / self.temperature, -1)
         # entr(p) = -p log p with 0 at p = 0; -(p * log p) would be NaN there

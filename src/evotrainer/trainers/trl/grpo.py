@@ -114,6 +114,7 @@ class Grpo(AttemptSampler):
                 out["completion_ids"].size(1),
                 batch_size=self.args.per_device_train_batch_size,
             )
+        # pi_trainer / pi_sampler per token, cut at `cap` (truncated importance sampling)
         gap = (out["old_per_token_logps"] - out["sampling_per_token_logps"]) * mask
         out["importance_sampling_ratio"] = torch.exp(gap).clamp(max=cap)
 
@@ -132,15 +133,16 @@ class Grpo(AttemptSampler):
             use_vllm=self.use_vllm or "importance_sampling_ratio" in inputs,
         ):
             loss: Tensor = super()._compute_loss(model, inputs) * scale
-        self._look(inputs)
+        self._record_gaps(inputs)
         anchor = self.session.anchor
+        # once per update, not per micro-batch: gradients of micro-batches add up
         if anchor is not None and self.accelerator.sync_gradients:
             sft = self._anchor_loss(model, anchor.draw())
             self.seen.sft.append(float(sft.detach()))
             loss = loss + self.session.recipe.sft_anchor * sft
         return loss
 
-    def _look(self, inputs: dict[str, Any]) -> None:
+    def _record_gaps(self, inputs: dict[str, Any]) -> None:
         """How far trainer and sampler are apart, and the largest ratio."""
         if self.logps is None:
             return
@@ -187,6 +189,7 @@ class Grpo(AttemptSampler):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         super().log(logs, start_time)
+        # transformers logs a summary at the end of a training as well, which belongs to no step
         if "grad_norm" not in logs:
             return
         norm = float(logs["grad_norm"])

@@ -175,6 +175,7 @@ def config_fields(recipe: Recipe, options: TrlOptions, processes: int = 1, gpu: 
         "adam_beta2": BETAS[1],
         "max_grad_norm": recipe.grad_clip,
         "max_steps": recipe.steps * recipe.updates_per_step,
+        # TRL counts rollouts, not prompts
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": local // micro,
         "num_generations": recipe.group_size,

@@ -67,6 +67,7 @@ def make_tokenizer(texts: Sequence[str], words: Sequence[str], context: int) -> 
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=[PAD, START, END],
+        # all 256 bytes from the start: any text can be encoded, seen in the demonstrations or not
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         min_frequency=8,
         show_progress=False,

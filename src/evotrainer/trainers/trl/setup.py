@@ -33,6 +33,7 @@ def bookkeeping(o: TrlOptions, request: TrainRequest, device: torch.device, dtyp
         "save_strategy": "no",
         "report_to": [],
         "disable_tqdm": True,
+        # `Grpo.create_scheduler` overrides it
         "lr_scheduler_type": "constant",
     }
 

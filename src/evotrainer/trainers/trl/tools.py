@@ -92,6 +92,7 @@ def read_back(
     for i, (task, k) in enumerate((task, k) for task, ks in plan for k in ks):
         # without tools TRL gives no mask: all of the completion was sampled
         loss = [bool(m) for m in masks[i]] if masks is not None else [True] * len(ids[i])
+        # log-probabilities stand at every token; those of tool answers mean nothing
         own = [lp for lp, b in zip(logprobs[i], loss, strict=True) if b]
         completion = said[i] if isinstance(said[i], list) else [{"role": "assistant", "content": said[i]}]
         finish = _finish(completion, [t for t, b in zip(ids[i], loss, strict=True) if b], stops)
