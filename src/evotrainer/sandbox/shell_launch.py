@@ -204,7 +204,8 @@ def start(limits: ShellLimits, binds: Sequence[tuple[str, str]] = ()) -> Started
     _hand_over(started, limits, bpf)
     started.group = make_group(
         # files lie in a tmpfs, so they are memory, too
-        (limits.memory_mb + limits.disk_mb + _OVERHEAD_MB) << 20, limits.processes + _EXTRA_PROCESSES
+        (limits.memory_mb + limits.disk_mb + _OVERHEAD_MB) << 20,
+        limits.processes + _EXTRA_PROCESSES,
     )
     if started.group:
         try:
