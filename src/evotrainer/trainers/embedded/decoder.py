@@ -213,7 +213,6 @@ class Decoder:
             self.own[i] = new
             # each layer's old memory is the next one's new: one spare for all of them, not a second cache
             self._memory[i], self._spare = self._spare, self._memory[i]
-        # all groups again: those without live rows in the last turn may go on in this one
         self.active = self.prefix
         self.P = self.prefix[0].shape[1]
         groups, self.group_of = group.unique(return_inverse=True)
