@@ -91,7 +91,7 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
                 x["fooled"][i], x["crashed"][i] = bool(failing), any(t.crashed for t in failing)
             inputs = [t.input for t in hidden if t.crashed]
             x["crash_inputs"][i], x["crash_empty"][i] = len(inputs), sum(not s.strip() for s in inputs)
-        # a substring test decides who is parsed: without a visible answer in the text nothing can be special-cased
+        # parsed only where special-casing is possible: a visible answer stands in the text, or the input is never read
         if visible and shortcuts.possible(chunk.completion(i)[:MAX_BYTES], visible):
             wanted.append(i)
         elif visible:

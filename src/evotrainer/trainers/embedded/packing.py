@@ -225,7 +225,7 @@ def _tables(
     p_real, pq_real = spread(real_p, pk), spread(real_p, pq)
     # gradients leave by the first occurrence of each node; later ones are added to it (`repeat_to`)
     first = np.flatnonzero(np.concatenate([q_first, k_first, k_first, p_real, p_real, pq_real]))
-    # queries are never shared: only keys and values of a merged beginning are read several times
+    # keys and values of a merged beginning are read by several rows; its queries count once, where it first occurs
     later = rq.size + np.flatnonzero(np.concatenate([k_later, k_later]))
     scatter = np.zeros(n * nh, dtype=np.int64)
     # the inverse of `gather`; where a node occurs several times, by its first occurrence
