@@ -47,15 +47,17 @@ class HarnessContext:
     @property
     def weights(self) -> dict[str, float] | None:
         """Paid reward components, None where unknown."""
-        if self.recipe is None:
-            return {k: float(w) for k, w in self.paid.items() if w} if self.paid is not None else None
-        return {k: float(w) for k, w in self.recipe.rewards.items() if w}
+        paid = self.paid if self.recipe is None else self.recipe.rewards
+        if paid is None:
+            return None
+        return {k: float(w) for k, w in paid.items() if w}
 
     def series(self, key: str) -> list[float]:
         """Finite values of one curve key, oldest first."""
         out = []
         for point in self.curve:
             x = point.get(key)
+            # NaN is the one number that is not itself; a curve read from JSON may hold it, and None
             if isinstance(x, int | float) and x == x and abs(x) != float("inf"):
                 out.append(float(x))
         return out
@@ -67,5 +69,7 @@ class HarnessContext:
 
     def referred(self, metric: str) -> MetricValue | None:
         """The same with its standard error."""
+        # the base policy first, then the oldest reading: trends are against where training began
         reports = ([self.base] if self.base else []) + list(self.previous)
-        return next((m for r in reports for m in r.metrics if m.name == metric and m.value is not None), None)
+        same = (m for r in reports for m in r.metrics if m.name == metric)
+        return next((m for m in same if m.value is not None), None)

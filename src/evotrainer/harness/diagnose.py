@@ -90,6 +90,8 @@ def _drafts(findings: Sequence[Finding]) -> dict[str, BottleneckDraft]:
     for f in findings:
         if f.severity == "info":
             continue
+        # severity leads (0.35, 0.65); priority and excess, 0.3 together, order within it: no warning starts above a
+        # critical finding
         score = SEVERITY[f.severity] + 0.2 * _kind(f.kind).priority + 0.1 * _excess(f)
         d = out.setdefault(f.kind, BottleneckDraft(f.kind, 0.0, []))
         d.findings.append(f)
@@ -106,6 +108,7 @@ def _excess(f: Finding) -> float:
     limit = f.thresholds.get("critical", f.thresholds.get("warn"))
     if limit is None or not f.numbers:
         return 0.5
+    # detectors put the number that they compare first
     x = next(iter(f.numbers.values()))
     scale = max(abs(limit), 1e-9)
     return min(1.0, max(0.0, abs(x - limit) / (abs(x - limit) + scale)))
@@ -132,7 +135,7 @@ def validity_comes_first(case: Diagnosis) -> None:
 
 @rule
 def a_jump_has_its_cause(case: Diagnosis) -> None:
-    """A score that jumped beside a leak, changed tests or a bypass: the jump is what it earned."""
+    """A score that jumped together with a leak, changed tests or a bypass: the jump is what it earned."""
     for cause, what in (
         ("answer_leak", "the answer is read"),
         ("test_tampering", "tests are changed"),
@@ -166,15 +169,15 @@ def special_casing_explains_a_proxy_gap(case: Diagnosis) -> None:
 
 @rule
 def a_widening_gap_is_worse(case: Diagnosis) -> None:
-    """The standing gap and its slope over training are two readings of one failure."""
+    """The gap's size and its slope over training are two readings of one failure."""
     gap = case.drafts.get("proxy_gap")
     if gap and {"proxy_divergence", "proxy_slopes"} <= {f.detector for f in gap.findings}:
         gap.add(0.05, "training widens it")
 
 
 @rule
-def an_unpaid_proxy_misleads_nobody(case: Diagnosis) -> None:
-    """The gap is there, but the recipe pays something else: a warning for whoever reads the proxy, no cause to act."""
+def a_proxy_without_weight_misleads_nobody(case: Diagnosis) -> None:
+    """The gap is there, but the recipe pays something else: a warning to readers of the proxy, no cause to act."""
     gap = case.drafts.get("proxy_gap")
     weights, pair = case.context.weights, case.context.proxy
     if gap and weights is not None and pair is not None and not weights.get(pair[0], 0.0) > 0:
@@ -198,7 +201,8 @@ def a_blind_constant_is_one_failure(case: Diagnosis) -> None:
 
 @rule
 def no_gradient_explains_everything(case: Diagnosis) -> None:
-    """With all advantages 0, dead groups are a symptom."""
+    """With all advantages 0, zero-variance (dead) groups are a symptom."""
+    # folding removes a draft: the order of these three lines decides which of the causes keeps the evidence
     case.fold("dead_groups", "dead_training", 0.1, "no group has reward spread")
     case.fold("saturation", "dead_training", 0.0, "every group is solved")
     case.fold("low_spread", "dead_groups", 0.02, "the live groups have little spread, too")

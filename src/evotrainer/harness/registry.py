@@ -96,6 +96,7 @@ class DetectorInput:
         if now is None or start is None or now.value is None or start.value is None:
             return False
         gain = now.value - start.value
+        # one standard error, not two: this exempts from a warning, where missing a gain costs more than granting one
         return gain > by and gain > float(np.hypot(now.se or 0.0, start.se or 0.0))
 
     def level(self, x: float, warn: str = "warn", critical: str = "critical") -> Severity | None:
@@ -179,6 +180,8 @@ class Detector:
         """Its findings. Blind for lack of fields, it answers one `info` finding that names them."""
         missing = tuple(f for f in self.needs if not batch.has(f))
         if missing:
+            # a batch without tool calls is no blind spot of the tool detectors; naming them all would bury the real
+            # ones
             if batch.n == 0 or set(missing) & set(self.unsaid):
                 return []
             claim = f"cannot look: rollouts carry no {', '.join(missing)}"

@@ -33,7 +33,9 @@ def render_text(report: HealthReport, quotes: int = 2) -> str:
             lines += ["", f"## {layer.capitalize()}", ""]
             lines += [metric_line(m) for m in rows]
     blind = sorted({f.detector for f in report.findings if f.missing})
-    unseen = sorted({x for m in report.metrics for x in m.missing} | {x for f in report.findings for x in f.missing})
+    of_metrics = {x for m in report.metrics for x in m.missing}
+    of_findings = {x for f in report.findings for x in f.missing}
+    unseen = sorted(of_metrics | of_findings)
     if unseen:
         lines += ["", "## Not seen", "", f"Missing: {line(', '.join(unseen))}."]
         if blind:
@@ -45,7 +47,9 @@ def _finding(f: Finding, quotes: int) -> list[str]:
     mark = f"{f.severity}, validity" if f.validity else f.severity
     out = [f"- [{mark}] {line(f.detector)}: {line(f.claim)}"]
     for q in f.quotes[:quotes]:
-        text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip())) or "(empty)"
+        # quotes are the policy's own text: backticks and newlines would break out of the markdown line
+        said = [ln.strip() for ln in q.text.splitlines()]
+        text = " ⏎ ".join(s for s in said if s) or "(empty)"
         out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))
     return out
 

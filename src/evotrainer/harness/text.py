@@ -72,6 +72,7 @@ def program_text(text: str) -> str:
     """The last fenced Python block, or the text itself without one."""
     if "```" not in text:
         return text
+    # bytes, as `scan.py` reads stored text: both must find the same span
     data = text[:MAX_TEXT].encode("utf-8", "replace")
     span = fenced(data, 0, len(data))
     return text if span is None else data[span[0] : span[1]].decode("utf-8", "replace")
@@ -88,6 +89,7 @@ def fenced(data: bytes, start: int, end: int) -> tuple[int, int] | None:
         close = data.find(b"```", line, end)
         if data[at + 3 : min(line, at + 40)].strip(b" \t\r").decode("ascii", "replace").lower() in _PYTHON:
             found = (line + 1, close if close >= 0 else end)
+        # an unclosed fence is a cut completion: what there is of the program still counts
         if close < 0:
             break
         at = data.find(b"```", close + 3, end)

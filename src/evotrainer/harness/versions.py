@@ -23,7 +23,7 @@ from evotrainer.records.rollout import Rollout
 
 
 class Harness(Frozen):
-    """h0, h1, ...: JSON-able, immutable, hashed. Every threshold in force is written out."""
+    """h0, h1, ...: JSON-able, immutable, hashed. Every threshold it uses is written out."""
 
     version: str = "h0"
     metrics: tuple[str, ...]
@@ -49,6 +49,7 @@ class Harness(Frozen):
     @property
     def hash(self) -> str:
         """16 hex digits of SHA-256 over the canonical JSON."""
+        # versions without authored detectors keep the hash that they had before the field existed
         body = self.model_dump(mode="json", exclude=None if self.authored else {"authored"})
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -80,6 +81,7 @@ class Harness(Frozen):
         bad = sorted(limits.keys() - known.keys())
         if bad:
             raise ConfigError(f"unknown threshold {', '.join(bad)}; one of: {', '.join(sorted(known))}")
+        # in this order: defaults, what the parent had changed, what is changed now
         kept = {k: v for k, v in self.thresholds.items() if k in known}
         return Harness(
             version=version,
@@ -91,7 +93,7 @@ class Harness(Frozen):
         )
 
     def detector(self, name: str) -> DetectorSpec | None:
-        """The authored detector of that name, if it is in force."""
+        """The authored detector of that name, if this version has it."""
         return next((s for s in self.authored if s.name == name), None)
 
     @property

@@ -36,9 +36,9 @@ MODULES = {
 }
 """Module of each format, in the order in which they are asked whether a file is theirs: the general form is last."""
 
-BESIDE = ("license", "notice", "readme", "changelog", "authors")
-"""Beginnings of names of files that lie beside data and are no data; they are passed over in folders without a word."""
-BESIDE_EXACT = frozenset({"metadata.json", "config.toml", "__pycache__"})
+NO_DATA = ("license", "notice", "readme", "changelog", "authors")
+"""Beginnings of names of files that come with data and are no data; they are passed over in folders without a word."""
+NO_DATA_EXACT = frozenset({"metadata.json", "config.toml", "__pycache__"})
 
 
 OWN_IDS = frozenset({"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif"})
@@ -74,9 +74,11 @@ def detect(path: Path) -> Importer:
         _ = source.head
     except OSError as e:
         raise ConfigError(f"cannot read {path}: {e.strerror}; check its permissions") from e
+    # a user's own formats first: who registers one knows these files better than we do
     for name in [*(n for n in IMPORTERS if n not in MODULES), *MODULES]:
         try:
             importer = IMPORTERS[name]
+        # an optional library is missing: that format cannot be recognised, the others can
         except ConfigError:
             continue
         try:
@@ -108,7 +110,7 @@ def find_sources(paths: Iterable[Path | str]) -> Iterator[Path]:
     """Files and store folders under `paths`, each once: the paths in the order given, folders in sorted order.
 
     A run folder or a store is one source; of a folder that `evotrainer verl render` wrote, the dumps are. Hidden files
-    and files that lie beside data (LICENSE, README, metadata.json, ...) are passed over, unless given by name.
+    and files that come with data (LICENSE, README, metadata.json, ...) are passed over, unless given by name.
     ConfigError for a path that does not exist.
     """
     listed = [Path(p) for p in paths]
@@ -120,6 +122,7 @@ def find_sources(paths: Iterable[Path | str]) -> Iterator[Path]:
     seen: set[Path] = set()
     for p in listed:
         for found in _walk(p):
+            # resolved, so that a link and its target are one source
             key = found.resolve()
             if key not in seen:
                 seen.add(key)
@@ -140,21 +143,22 @@ def _walk(path: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(path):
         here = Path(folder)
         if "manifest.json" in files and is_rendered(here):  # configuration, prompts, logs: only its dumps are rollouts
+            # in place: os.walk descends into what is left of this very list
             files, folders[:] = [], [f for f in folders if f in ("rollouts", "validation")]
         for name in sorted(files):
-            if not _beside(name):
+            if not _no_data(name):
                 yield here / name
         folders.sort()
         for name in list(folders):
-            if _beside(name):
+            if _no_data(name):
                 folders.remove(name)
             elif is_run(here / name) or is_store(here / name):
                 folders.remove(name)
                 yield here / name
 
 
-def _beside(name: str) -> bool:
-    return name.startswith(".") or name.lower().startswith(BESIDE) or name.lower() in BESIDE_EXACT
+def _no_data(name: str) -> bool:
+    return name.startswith(".") or name.lower().startswith(NO_DATA) or name.lower() in NO_DATA_EXACT
 
 
 def read(paths: Iterable[Path | str], format: str | None = None) -> Iterator[tuple[Path, str, Rollout | Skipped]]:
@@ -206,6 +210,7 @@ def relabelled(importer: Importer, r: Rollout, label: str) -> Rollout:
         return replace(r, group=f"{label}/{r.group}" if r.group else "")
     if importer.name == "verl" and isinstance(uid := r.detail.get("uid"), str) and r.id == given_id("verl", uid):
         return r  # verl's own name of it is in id and group
+    # the label goes into the hash, not in front of the id: ids keep their length and form
     key = hashlib.blake2b(f"{label}\x1f{r.id}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return replace(r, id=key, group=f"{label}/{r.group}" if r.group else "")
 

@@ -31,6 +31,7 @@ def _pair(test: ast.expr) -> tuple[str, str] | None:
         return _arguments(test.operand), "False"
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):
         left, right = test.left, test.comparators[0]
+        # `assert 3 == f(1)`: the call is what is tested, whichever side it is on
         if isinstance(right, ast.Call) and not isinstance(left, ast.Call):
             left, right = right, left
         if isinstance(left, ast.Call):

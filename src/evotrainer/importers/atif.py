@@ -3,7 +3,7 @@
 A trajectory is one JSON object: schema_version, agent, steps (source, message, reasoning_content, tool_calls,
 observation, metrics with token ids and logprobs), final_metrics. It holds no reward. Harbor writes it to
 `<trial>/agent/trajectory.json` and the verifier's rewards to `<trial>/result.json`; continuations of a conversation
-that was compacted lie beside it and are read with it, not counted as further attempts. A trial that ended before its
+that was compacted lie next to it and are read with it, not counted as further attempts. A trial that ended before its
 agent wrote anything is read from its result alone.
 """
 
@@ -61,11 +61,13 @@ class Atif:
     def recognises(self, source: Source) -> bool:
         if source.path.is_dir():
             return _trial_of(source.path) is not None
+        # a byte order mark may precede the brace; what begins otherwise is not parsed at all
         first = source.first if source.head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else None
         return _is_trajectory(first) or (source.path.name == "result.json" and _is_trial(first))
 
     def read(self, path: Path) -> Iterator[Rollout | Skipped]:
         if path.is_dir():
+            # a trial folder stands for its trajectory; its result alone only where the agent wrote none
             agent = next((p for p in (path / "agent" / MAIN, path / MAIN) if p.is_file()), path / "result.json")
             yield from self.read(agent)
             return
@@ -75,14 +77,16 @@ class Atif:
             yield Skipped(path.name, str(e))
             return
         if _is_trial(data):
-            beside = (path.parent / "agent" / MAIN, path.parent / MAIN)
-            if not any(_is_trajectory(_quiet(p)) for p in beside):  # else that file's reading takes the result along
+            trajectories = (path.parent / "agent" / MAIN, path.parent / MAIN)
+            if not any(
+                _is_trajectory(_quiet(p)) for p in trajectories
+            ):  # else that file's reading takes the result along
                 yield attempt(path.name, lambda: rollout(path, {}, data, path.parent))
         elif not isinstance(data, dict) or not isinstance(data.get("steps"), list):
             yield Skipped(path.name, "no ATIF trajectory: an object with schema_version and steps was expected")
         elif path.name != MAIN and (path.parent / MAIN).is_file():
             yield Skipped(
-                path.name, f"a continuation or a subagent's part of {MAIN} beside it, read with it or no attempt"
+                path.name, f"a continuation or a subagent's part of {MAIN} next to it, read with it or no attempt"
             )
         else:
             trial = next((p for p in (path.parent, path.parent.parent) if _trial_of(p) is not None), None)
@@ -119,10 +123,13 @@ def rollout(path: Path, data: dict[str, Any], result: dict[str, Any], trial: Pat
     parts = [data, *_continued(path, data)]
     transcript, sampled = _turns(parts)
     rewards = {str(k): number(v) for k, v in mapping(mapping(result.get("verifier_result")).get("rewards")).items()}
+    # several rewards without one of that name: which of them decides is not ours to guess
     reward = rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None)
     finish, kind, error = _ending(mapping(result.get("exception_info")))
+    # a fault's reward is whatever the verifier found in an unfinished workspace
     if kind:
         reward, rewards = None, {}
+    # the trial ended by itself, the verifier was on, and yet there is no reward: the verifier is what failed
     elif result and reward is None and finish is None and not rewards and not _unverified(result):
         kind, error = "judge", "the verifier left no reward"
     job = word(mapping(result.get("config")).get("job_id")) or (trial.resolve().parent.name if trial else "")
@@ -134,8 +141,6 @@ def rollout(path: Path, data: dict[str, Any], result: dict[str, Any], trial: Pat
     )
     token_ids, logprobs = _sampled(sampled)
     final = mapping(data.get("final_metrics"))
-    counts = [whole_number(m.get("completion_tokens")) for m in sampled]
-    total = whole_number(final.get("total_completion_tokens"))
     found = {
         "trial": plain(result.get("trial_name")),
         "exception": {k: short(plain(v)) for k, v in mapping(result.get("exception_info")).items()},
@@ -158,7 +163,7 @@ def rollout(path: Path, data: dict[str, Any], result: dict[str, Any], trial: Pat
         run=run,
         policy=policy,
         group=f"{run}/{policy}/{task}",
-        tokens=total if total is not None else sum(c or 0 for c in counts) if any(counts) else None,
+        tokens=_tokens(whole_number(final.get("total_completion_tokens")), sampled),
         token_ids=token_ids,
         logprobs=logprobs,
         mean_logprob=sum(logprobs) / len(logprobs) if logprobs else None,
@@ -167,6 +172,14 @@ def rollout(path: Path, data: dict[str, Any], result: dict[str, Any], trial: Pat
         detail={"source": path.name, "record": "steps" if data else "result"}
         | {k: v for k, v in found.items() if v not in (None, "", [], {})},
     )
+
+
+def _tokens(total: int | None, sampled: list[dict[str, Any]]) -> int | None:
+    """Completion tokens: the trajectory's own total, else the sum over its steps where any step counts them."""
+    if total is not None:
+        return total
+    counts = [whole_number(m.get("completion_tokens")) for m in sampled]
+    return sum(c or 0 for c in counts) if any(counts) else None
 
 
 def _unverified(result: dict[str, Any]) -> bool:
@@ -178,7 +191,9 @@ def _outcome(reward: float | None) -> Outcome:
     """1 is a task done and 0 one not done; what lies between is no verdict."""
     if reward is None:
         return "unknown"
-    return "correct" if reward == 1 else "incorrect" if reward == 0 else "unknown"
+    if reward == 1:
+        return "correct"
+    return "incorrect" if reward == 0 else "unknown"
 
 
 def _ending(exception: dict[str, Any]) -> tuple[Finish | None, Fault | None, str | None]:
@@ -198,6 +213,7 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
     seen = {path.name}
     ref = data.get("continued_trajectory_ref")
     while isinstance(ref, str) and len(out) < MAX_PARTS:
+        # only the name counts: a path in somebody's file must not lead us out of the folder
         name = ref.replace("\\", "/").rsplit("/", 1)[-1]
         if not name or "\0" in name or name in seen:
             break
@@ -225,10 +241,12 @@ def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str
                 continue
             source, metrics = step.get("source"), mapping(step.get("metrics"))
             thought = step.get("reasoning_content")
-            words = "\n".join(x for x in (thought if isinstance(thought, str) else "", text(step.get("message"))) if x)
+            spoken = [thought if isinstance(thought, str) else "", text(step.get("message"))]
+            words = "\n".join(x for x in spoken if x)
             if source == "agent" and not copied:
                 calls = [{"id": mapping(c).get("tool_call_id"), **mapping(c)} for c in listing(step.get("tool_calls"))]
                 t.say("assistant", words, calls, whole_number(metrics.get("completion_tokens")))
+                # a step without a model call (a scripted action) has no sampled tokens to account for
                 if step.get("llm_call_count") != 0:
                     sampled.append(metrics)
             else:
@@ -249,6 +267,7 @@ def _worked(result: dict[str, Any]) -> bool | None:
         for key in ("exit_code", "returncode"):
             if (code := number(notes.get(key))) is not None:
                 return code == 0
+    # the last resort is the text's beginning; a success has no such sign, so it stays unknown
     return False if text(result.get("content")).lstrip().lower().startswith(("error:", "[error]")) else None
 
 
@@ -259,6 +278,8 @@ def _sampled(steps: list[dict[str, Any]]) -> tuple[tuple[int, ...] | None, tuple
     has_ids = has_logs = bool(steps)
     for m in steps:
         found = listing(m.get("completion_token_ids"))
+        # one step without ids makes the list of all steps unusable: tokens and log-probabilities would shift against
+        # each other
         has_ids = has_ids and bool(found) and all(isinstance(i, int) and not isinstance(i, bool) for i in found)
         values = [number(x) for x in listing(m.get("logprobs"))]
         has_logs = has_logs and bool(values) and None not in values

@@ -88,7 +88,10 @@ class Importer(Protocol):
 def imported_id(path: Path, record: str | int) -> str:
     """Id of an imported rollout: 32 hex digits over file name and place, so that a second import is a no-op."""
     return hashlib.blake2b(
-        f"import\x1f{path.name}\x1f{record}".encode("utf-8", "surrogatepass"), digest_size=16
+        # the unit separator keeps ("a", "bc") and ("ab", "c") apart; the name without its folder, so a moved file stays
+        # the same
+        f"import\x1f{path.name}\x1f{record}".encode("utf-8", "surrogatepass"),
+        digest_size=16,
     ).hexdigest()
 
 

@@ -78,6 +78,7 @@ def _without_none(value: Any) -> Any:
 def succeeded(reply: Any) -> bool | None:
     """Whether a tool's reply reports success: by exit code, `success`, `error`, a status, an error text at its head."""
     if isinstance(reply, str):
+        # bounded: a reply may be megabytes, and agents print the code at its head
         if found := _RETURN_CODE.search(reply, 0, 4096):
             return int(found[1]) == 0
         if reply[:1] == "{" and len(reply) < 2**20:
@@ -89,6 +90,7 @@ def succeeded(reply: Any) -> bool | None:
             return False if _ERROR_HEAD.match(reply) else None
     if not isinstance(reply, dict):
         return None
+    # from the most to the least explicit: an exit code beats a flag, a flag a status, a status an `error` field
     for key in _CODES:
         if key in reply and (code := number(reply[key])) is not None:
             return code == 0
@@ -98,6 +100,7 @@ def succeeded(reply: Any) -> bool | None:
     if reply.get("status") in ("error", "failed", "failure", "timeout", "success", "ok"):
         return reply["status"] in ("success", "ok")
     if "error" in reply:
+        # present and empty is success: many formats always write the field
         return not reply["error"]
     return None
 
@@ -123,6 +126,7 @@ class Talk:
         calls.append(ToolCall(name if isinstance(name, str) else text(name), arguments(args), ok))
         if ok is None:
             place = (len(self._turns) - 1, len(calls) - 1)
+            # calls with an id wait here, too: many formats give calls an id and their replies none
             self._waiting.append(place)
             if isinstance(id, str):
                 self._open[id] = place
@@ -187,6 +191,7 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
     if isinstance(thought := m.get("reasoning_content") or m.get("reasoning"), str):
         words = f"{thought}\n{words}" if words else thought
     tokens = m.get("tokens")
+    # type() and not isinstance: True is an int
     talk.say(who, words, tokens if type(tokens) is int and 0 <= tokens < 2**63 else None)
     if who == "assistant":
         for c in calls_of(m):
@@ -197,6 +202,7 @@ def calls_of(m: dict[str, Any]) -> Iterable[tuple[Any, Any, Any, bool | None]]:
     """(name, arguments, id, ok) of each tool call of a message, in any of the usual shapes."""
     listed = m.get("tool_calls") or ([m["function_call"]] if isinstance(m.get("function_call"), dict) else [])
     for c in listed if isinstance(listed, list) else [listed]:
+        # some exporters write each call as JSON text within JSON
         if isinstance(c, str):
             try:
                 c = parse(c)
@@ -206,6 +212,7 @@ def calls_of(m: dict[str, Any]) -> Iterable[tuple[Any, Any, Any, bool | None]]:
         if not isinstance(c, dict):
             yield text(c), "", None, None
             continue
+        # OpenAI nests name and arguments, Anthropic and our own form do not
         f = c["function"] if isinstance(c.get("function"), dict) else c
         ok = c.get("ok")
         name = f.get("name", f.get("function"))

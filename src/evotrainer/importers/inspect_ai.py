@@ -84,6 +84,7 @@ class Inspect:
         try:
             members = archive.members()
             log: dict[str, Any] = {}
+            # the header last: it is written when the run ends, and overrules what was known at the start
             for name in ("_journal/start.json", "header.json"):
                 for info in (i for i in members if i.filename == name):
                     try:
@@ -93,6 +94,7 @@ class Inspect:
             samples = [i for i in members if i.filename.startswith("samples/") and i.filename.endswith(".json")]
             if not log and not samples:
                 raise ValueError("no Inspect log: neither a header nor samples inside")
+            # zip files are appended to: a retried sample has two members of one name, and the last is valid
             left = Counter(i.filename for i in samples)
             seen: list[tuple[str, int]] = []
             for info in samples:
@@ -131,6 +133,7 @@ def rollout(path: Path, place: str, log: dict[str, Any], sample: Any) -> Rollout
     prompt = "\n".join(t.text for t in transcript if t.role != "assistant")
     metadata = mapping(sample.get("metadata"))
     choice = mapping(next(iter(listing(mapping(sample.get("output")).get("choices"))), None))
+    # the log keeps log-probabilities of the last output only: with several turns they would pass for all of them
     logprobs = _logprobs(choice) if sum(t.role == "assistant" for t in transcript) == 1 else None
     return Rollout(
         id=ident(path, log_id, key, epoch),
@@ -159,7 +162,11 @@ def _messages(sample: dict[str, Any]) -> list[Any]:
     if found := listing(sample.get("messages")):
         return found
     given = sample.get("input")
-    out = list(given) if isinstance(given, list) else [{"role": "user", "content": given}] if given else []
+    out: list[Any] = []
+    if isinstance(given, list):
+        out += given
+    elif given:
+        out.append({"role": "user", "content": given})
     output = mapping(sample.get("output"))
     choice = mapping(next(iter(listing(output.get("choices"))), None))
     if isinstance(choice.get("message"), dict):
@@ -174,13 +181,15 @@ def _scores(sample: dict[str, Any]) -> dict[str, dict[str, Any]]:
     raw = mapping(sample.get("scores"))
     if not raw and sample.get("score") is not None:
         raw = {"score": sample["score"]}
-    return {n: s if isinstance(s, dict) else {"value": s} for n, s in raw.items() if s is not None}
+    given = {name: score for name, score in raw.items() if score is not None}
+    return {name: s if isinstance(s, dict) else {"value": s} for name, s in given.items()}
 
 
 def _main(spec: dict[str, Any], log: dict[str, Any], scores: dict[str, Any]) -> str | None:
     """Name of the score that decides: that of the first scorer of the task which scored this sample."""
     results = mapping(log.get("results"))
     order = [mapping(s).get("name") for s in listing(spec.get("scorers"))]
+    # older logs name scorers in their results only
     order += [x for s in listing(results.get("scores")) for x in (mapping(s).get("scorer"), mapping(s).get("name"))]
     return next((n for n in order if isinstance(n, str) and n in scores), next(iter(scores), None))
 
@@ -199,7 +208,9 @@ def _graded(
             components[name] = _value(value)
     reward = components.get(main) if main is not None else None
     # a letter, a boolean or a number at either end is a verdict; half marks are none
-    outcome: Outcome = "correct" if reward == 1.0 else "incorrect" if reward == 0.0 else "unknown"
+    outcome: Outcome = "unknown"
+    if reward in (0.0, 1.0):
+        outcome = "correct" if reward else "incorrect"
     return reward, outcome, components
 
 
@@ -222,6 +233,7 @@ def _fault(
         return message, kind_of(message, last_line(e.get("traceback")))
     if _limit(sample) == "operator":
         return "stopped by the operator", "cancelled"
+    # unscored in a cancelled run: not the policy's failure. Without scorers no sample is ever scored, cancelled or not
     if log.get("status") == "cancelled" and not scores and listing(spec.get("scorers")):
         return "the run was cancelled before this sample was scored", "cancelled"
     return None, None
@@ -242,6 +254,7 @@ def _finish(sample: dict[str, Any], choice: dict[str, Any], kind: str | None) ->
 
 def _tokens(spec: dict[str, Any], sample: dict[str, Any]) -> int | None:
     usage = mapping(sample.get("model_usage"))
+    # several models: graders and users are in the usage, too, so only the policy's own entry counts
     own = usage.get(word(spec.get("model")), next(iter(usage.values())) if len(usage) == 1 else None)
     return whole_number(mapping(own).get("output_tokens"))
 
@@ -261,10 +274,8 @@ def _detail(
     tests: list[dict[str, Any]],
 ) -> dict[str, Any]:
     events = [e for e in listing(sample.get("events")) if isinstance(e, dict) and e.get("event") == "sandbox"]
-    calls = [
-        {k: short(plain(e[k])) for k in ("action", "file", "cmd", "input", "result", "output") if e.get(k) is not None}
-        for e in events[:MAX_CALLS]
-    ]
+    told = ("action", "file", "cmd", "input", "result", "output")
+    calls = [{k: short(plain(e[k])) for k in told if e.get(k) is not None} for e in events[:MAX_CALLS]]
     found = {
         "target": plain(sample.get("target")),
         "choices": plain(sample.get("choices")),
@@ -315,6 +326,7 @@ def _missing(path: Path, log: dict[str, Any], seen: list[tuple[str, int]]) -> It
     spec = mapping(log.get("eval"))
     ids = {word(i) for i in listing(mapping(spec.get("dataset")).get("sample_ids"))} - {""}
     epochs = whole_number(mapping(spec.get("config")).get("epochs")) or 1
+    # epochs are a number in somebody's file: bounded before it is multiplied
     lost = len(ids) * min(epochs, 10_000) - len({s for s in seen if s[0] in ids})
     if lost > 0:
         status = word(log.get("status")) or "unknown"

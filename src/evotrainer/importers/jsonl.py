@@ -20,7 +20,7 @@ fault of kind masked. Values of a wrong type, NaN and infinities, and counts bel
 `detail["unread"]`; unknown fields are kept in `detail`. Without `group`, attempts at one task by one policy of one run,
 branch and seed at one step in one file are a group.
 
-A record's own `id`, a string or a whole number, tells the same rollout from another one wherever it is read: the same
+A record's own `id`, a string or a whole number, tells the same rollout from another one in any file: the same
 rollout in two files counts once. See `_Reader.own_id` for how. Such ids are never changed to tell files apart.
 """
 
@@ -112,9 +112,9 @@ class _Reader:
     def own_id(self, r: dict[str, Any], task: str, turns: tuple[Turn, ...]) -> str | None:
         """Id of a record that gives one; None where it gives none.
 
-        A string beside a `task` or `task_id` that is another word is the rollout's id as it stands. A whole number, in
-        digits too, or the task's own name, numbers the lines or tasks of a file and comes again in the next one: there
-        the rollout's id is a hash over it and the content (task, texts, reward, run, branch, policy, seed, step,
+        A string in a record whose `task` or `task_id` is another word is the rollout's id as it stands. A whole number,
+        in digits too, or the task's own name, numbers the lines or tasks of a file and comes again in the next one:
+        there the rollout's id is a hash over it and the content (task, texts, reward, run, branch, policy, seed, step,
         attempt, k). So it is for a record under an id that this file has given to other content before.
         """
         own = r.get("id")
@@ -155,7 +155,7 @@ class _Reader:
         if given is not None and reward is None:
             other["unread"] = sorted([*other.get("unread", ()), "reward"])
         outcome = _outcome(r, given)
-        # a fault is never a wrong answer: its reward is kept beside the rollout, not paid
+        # a fault is never a wrong answer: its reward is kept in the detail, not paid
         if "error_kind" in fields:
             if reward is not None:
                 other["reward_of_fault"] = reward
@@ -199,6 +199,7 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
         if key == "response" and any(r.get(k) is not None for k in TEXTS[:-1]):
             break
         value = r.get(key)
+        # the quick way again: one or two turns without the machinery of conversations
         if isinstance(value, str) and "tool_calls" not in r:
             prompt = r.get("prompt")
             if prompt is None:
@@ -222,6 +223,7 @@ def _outcome(r: dict[str, Any], reward: Any) -> Outcome:
     if isinstance(outcome, str) and outcome in _OUTCOMES:
         return outcome  # type: ignore[return-value]
     verdict = r.get("correct")
+    # 1 and 0 are verdicts under `correct` only: as a reward a 1 may be one of many points
     if not (isinstance(verdict, bool) or verdict in (0, 1)):
         verdict = reward
         if not isinstance(verdict, bool):
@@ -253,6 +255,7 @@ def _optional(r: dict[str, Any], fields: dict[str, Any]) -> set[str]:
     if (value := r.get("knobs")) is not None:
         _keep(fields, bad, "knobs", value if isinstance(value, dict) else None)
     if (value := r.get("token_ids")) is not None:
+        # 32 bits: what the store's column holds
         good = isinstance(value, list) and all(type(x) is int and -(2**31) <= x < 2**31 for x in value)
         _keep(fields, bad, "token_ids", tuple(value) if good else None)
     if (value := r.get("logprobs")) is not None:
@@ -264,8 +267,10 @@ def _optional(r: dict[str, Any], fields: dict[str, Any]) -> set[str]:
     if kind not in _NOTHING or error not in _NOTHING:
         named = _fault(kind) if kind not in _NOTHING else "other"
         fields["error_kind"] = named or "other"
+        # an unknown word is not lost: it stands in the error's text
         told = error if isinstance(error, str) and error else str(error or kind)
         fields["error"] = told if named or str(kind) in told else f"{kind}: {told}"
+    # `value` is still the record's mask_sample here
     elif value is True:
         fields["error_kind"], fields["error"] = "masked", "mask_sample"
     for key, kinds in (("group", (str, int)), ("k", (int,)), ("detail", (dict,))):

@@ -48,6 +48,7 @@ def values(path: Path, constants: bool = False) -> Iterator[tuple[int, Any]]:
         held = list(islice(stream, 2))
         if not held:
             yield 0, Skipped(str(path), "the file is empty")
+        # a stretch of a file begins in its middle: whatever it begins with is a line, not an array
         elif SPAN.get() is None and _is_array(held):
             yield from _items(path, constants)
         else:
@@ -67,6 +68,7 @@ def _is_array(held: list[tuple[int, bytes | None]]) -> bool:
     try:
         parse(first)
     except ValueError:
+        # a first line that does not parse: an array whose items follow on lines of their own begins like this
         return first.strip(BLANK) == b"[" or first.rstrip().endswith((b",", b"{", b"["))
     return False
 
@@ -101,6 +103,7 @@ def _items(path: Path, constants: bool) -> Iterator[tuple[int, Any]]:
         n += 1
         try:
             value, at = decoder.raw_decode(text, at)
+        # `raw_decode` cannot tell where the deep value ends, so nothing after it can be found
         except RecursionError:
             yield n, Skipped(f"{path} item {n}", "nested too deeply; the rest of the array is unread")
             return

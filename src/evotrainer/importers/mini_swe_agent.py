@@ -76,12 +76,14 @@ def rollout(path: Path, run: Any) -> Rollout | Skipped:
     stem = path.name.removesuffix(".json").removesuffix(".traj")
     task = word(run.get("instance_id"), info.get("instance_id"), stem)
     folder = path.resolve().parent
+    # batch runs write <run>/<instance>/<instance>.traj.json, single ones <run>/<instance>.traj.json
     run_name = folder.parent.name if folder.name == stem else folder.name
     status = word(info.get("exit_status"), last.get("exit_status"))
     finish, kind = ending(status, last_line(info.get("traceback")))
     model = mapping(config.get("model"))
     patch = word(info.get("submission"), last.get("submission"))
     transcript = _turns(messages)
+    # 0.x recorded no exit status: the submitting command is how an attempt ended well
     if not status and (handed_in := _handed_in(transcript)) is not None:
         finish, patch = "stop", patch or handed_in
     found = {
@@ -131,6 +133,7 @@ def _turns(messages: list[Any]) -> tuple[Turn, ...]:
             calls = _commands(m, extra)
             t.say(role, said(m), calls)
             waiting = len(calls)
+        # in 1.x replies come as user messages: as many as there were commands are replies, the rest is talk
         elif role == "tool" or (role == "user" and waiting and m.get("role") != "exit"):
             to = m.get("tool_call_id")
             t.reply(said(m), to if isinstance(to, str) else None, _worked(text(m.get("content")), extra))
@@ -154,6 +157,7 @@ def _commands(m: dict[str, Any], extra: dict[str, Any]) -> list[Any]:
     if calls := calls_of(m):
         return calls
     found = _fenced(text(m.get("content")))
+    # the agent itself refuses a message with two blocks and asks again
     return [{"name": "bash", "arguments": found[0]}] if len(found) == 1 else []
 
 
@@ -162,6 +166,7 @@ def _fenced(words: str) -> list[str]:
     out: list[str] = []
     at = 0
     while len(out) < 2 and (opened := FENCE.search(words, at)):
+        # from the newline of the opening line on: an empty block closes at once
         at = words.find("\n```", opened.end() - 1)
         if at < 0:
             break

@@ -149,6 +149,7 @@ class _Items:
             output = item.get("output")
             self.talk.reply(text(output), item.get("call_id"), output if isinstance(output, dict) else None)
         elif kind == "reasoning":
+            # reasoning comes as an item of its own: it is put in front of the words or the call it led to
             self.thought = self._words(text(item.get("summary")) or text(item.get("content")))
         elif isinstance(kind, str) and kind.endswith("_call"):
             if self.thought:
@@ -183,6 +184,7 @@ def _task(r: dict[str, Any], params: dict[str, Any]) -> str:
 
 def _fault(r: dict[str, Any], response: dict[str, Any]) -> tuple[Fault | None, str | None]:
     """Class and words of an infrastructure fault, by the record's own validity fields."""
+    # any field of that ending: resources servers name it after their own phase
     timed_out = [k for k in r if k.endswith("timed_out") and r[k] is True]
     if isinstance(kind := r.get("error_kind"), str) and kind:
         return kind_of(kind), f"error_kind {kind}" + (f": {r['error']}" if isinstance(r.get("error"), str) else "")
@@ -194,6 +196,7 @@ def _fault(r: dict[str, Any], response: dict[str, Any]) -> tuple[Fault | None, s
     end = _dict(r.get("result")).get("termination_reason")
     if isinstance(end, str) and end in _ENDS and (fault := _ENDS[end][1]):
         return fault, f"termination_reason {end}"
+    # a patch that does not apply cannot be evaluated: that is the policy's doing, not the judge's
     if r.get("evaluation_completed") is False and r.get("patch_applied") is not False:
         return "judge", f"the evaluation did not complete{_words(r.get('error'))}"
     if (error := response.get("error")) and response.get("status") not in ("completed", "incomplete"):

@@ -37,6 +37,7 @@ class Store:
 
     def read(self, path: Path) -> Iterator[Rollout | Skipped]:
         """Every rollout once; a damaged part or frame is one `Skipped`. StoreError for a sealed split."""
+        # also from inside a run: held-out rollouts must not leak into an audit by naming their folder
         if any(f.name == "sealed" and (f.parent / "rollouts").is_dir() for f in (path, *path.resolve().parents[:2])):
             raise StoreError(f"{path} is a sealed split; its rollouts are read by certification only")
         seen: set[str] = set()
@@ -52,7 +53,9 @@ class Store:
 
 def _stores(run: Path) -> list[Path]:
     rollouts = run / "rollouts"
-    return sorted(f for f in rollouts.iterdir() if f.is_dir() and is_store(f)) if rollouts.is_dir() else []
+    if not rollouts.is_dir():
+        return []
+    return sorted(f for f in rollouts.iterdir() if f.is_dir() and is_store(f))
 
 
 def _folder(folder: Path, seen: set[str]) -> Iterator[Rollout | Skipped]:
@@ -92,6 +95,7 @@ def _part(path: Path, seen: set[str]) -> Iterator[Rollout | Skipped]:
 
 def _fresh(rollouts: Iterator[Rollout] | list[Rollout], seen: set[str]) -> Iterator[Rollout]:
     for r in rollouts:
+        # a seal that is under way shows rows in the tail and in the new part
         if r.id not in seen:
             seen.add(r.id)
             yield r

@@ -80,6 +80,7 @@ class SweAgent:
         attempts = [a for a in listing(run.get("attempts")) if isinstance(a, dict) and "trajectory" in a]
         for k, one in enumerate(attempts or [run]):
             place = f"attempts[{k}]" if attempts else "trajectory"
+            # what an attempt lacks (environment, replay config) stands once, around all attempts
             merged = {**run, **one}
             yield attempt(f"{path.name}:{place}", partial(rollout, path, merged, k, place))
 
@@ -101,6 +102,7 @@ def rollout(path: Path, run: dict[str, Any], k: int, place: str) -> Rollout | Sk
     stem = path.name.removesuffix(".traj")
     task = word(problem.get("id"), run.get("instance_id"), info.get("instance_id"), stem)
     folder = path.resolve().parent
+    # one folder per instance in batch runs: its name is the instance's, its parent's the run's
     run_name = folder.parent.name if folder.name == stem else folder.name
     status = text(info.get("exit_status"))
     finish, kind = ending(status)
@@ -133,6 +135,7 @@ def ending(status: str) -> tuple[Finish | None, Fault | None]:
     """(finish, class of fault) by exit status; "submitted (exit_x)" is a patch handed in after the attempt was cut."""
     name = status.strip().lower()
     cut = re.search(r"\((exit_\w+)\)", name)
+    # how the attempt ended, not that a patch was taken from it all the same
     name = cut[1] if cut else name
     if name in FAULTS:
         return "error", FAULTS[name]
@@ -164,6 +167,7 @@ def _turns(run: dict[str, Any]) -> tuple[Turn, ...]:
         calls = listing(s.get("tool_calls"))
         named = mapping(mapping(calls[0]).get("function")).get("name") if len(calls) == 1 else None
         if action.strip():
+            # generations without tool calls: the command's first word is the tool
             name = named if isinstance(named, str) else action.split()[0]
             t.say("assistant", words, [{"name": name, "arguments": action}])
             t.reply(observation, None, succeeded(observation))
@@ -189,7 +193,9 @@ def _opening(run: dict[str, Any], steps: list[dict[str, Any]]) -> list[dict[str,
 
 def succeeded(observation: str) -> bool | None:
     """Did the command work, as far as what it printed tells?"""
+    # signs stand at the beginning or the end; a page of source in between may quote any of them
     ends = observation[:SCANNED] + ("\n" + observation[-SCANNED:] if len(observation) > SCANNED else "")
+    # failure first: an edit that "has been updated" may still say that it introduced a syntax error
     if FAILED.search(ends):
         return False
     return True if WORKED.search(ends) else None

@@ -94,12 +94,15 @@ def trial(path: Path, row: Any, n: int) -> Rollout | Skipped:
     error, kind = None, None
     if info.get("error"):
         error = text(info["error"])
+        # the message first; a traceback's last line only where the message names no class
         kind = kind_of(error, last_line(info.get("traceback")))
     reward = None if kind else number(row.get("reward"))
     graded = mapping(info.get("reward_info"))
     parts = {k: number(v) for k, v in mapping(graded.get("info")).items() if isinstance(v, int | float)}
     # an episode that ended by itself carries its grading; one that ran out of steps carries none
-    ended: Finish | None = "stop" if graded else "turn_limit" if "reward_info" in info else None
+    ended: Finish | None = None
+    if "reward_info" in info:
+        ended = "stop" if graded else "turn_limit"
     task = _task(_domain(path), word(row["task_id"]))
     found = {
         "task": plain(info.get("task")),
@@ -134,6 +137,7 @@ def simulation(path: Path, data: dict[str, Any], tasks: dict[str, Any], row: Any
     finish, kind = ENDS.get(reason, (None, None))
     notes = mapping(row.get("info"))
     error = None
+    # `infrastructure_error` and its like do not say what failed: the error's own words decide the class
     if kind:
         error = word(notes.get("error"), notes.get("error_message")) or reason
         kind = kind_of(error, word(notes.get("error_type")))
@@ -142,6 +146,7 @@ def simulation(path: Path, data: dict[str, Any], tasks: dict[str, Any], row: Any
     reward = None if ungraded else number(graded.get("reward"))
     key = word(row["task_id"])
     task = _task(word(mapping(info.get("environment_info")).get("domain_name")), key)
+    # tau2 names no run: what it was configured with, and when, tells runs apart
     run = digest([info, data.get("timestamp"), path.stem])
     found = {
         "termination_reason": reason,

@@ -63,6 +63,7 @@ def beginning(path: Path, size: int) -> bytes:
     out = b""
     with opened(path) as f:
         try:
+            # in small blocks: a torn gzip file gives all before the tear, one large read would give nothing
             while len(out) < size and (block := f.read(min(4096, size - len(out)))):
                 out += block
         except TORN:
@@ -73,6 +74,7 @@ def beginning(path: Path, size: int) -> bytes:
 def content(path: Path, limit: int, advice: str) -> bytes:
     """All bytes of a file, unpacked; ValueError with `advice` where they are more than `limit`, or where it is torn."""
     too_large = f"larger than {limit >> 20} MiB in one JSON value; {advice}"
+    # the packed size first: a file that is too large even so is not unpacked to find out
     if path.stat().st_size > limit:
         raise ValueError(too_large)
     if not is_compressed(path):
@@ -160,9 +162,11 @@ def first_value(path: Path, head: bytes) -> Any:
             continue
         if not n:
             first, unread = value, False
+        # after the first line only lines that begin with a brace: an indented file's inner lines are no records
         if isinstance(value, dict) and (not n or line.startswith(b"{")):
             found = value
             break
+    # an indented JSON file has no whole value on its first line: it is parsed as one, if that can be afforded
     if unread and head.lstrip(BLANK)[:1] in (b"{", b"[") and (found is None or path.stat().st_size <= MAX_LINE):
         try:
             return whole(path)
@@ -178,6 +182,7 @@ def _first_lines(path: Path, head: bytes) -> Iterator[bytes]:
     yield from rows[: min(FIRST_LINES, len(rows) - torn)]
     if torn and len(rows) <= FIRST_LINES and rows[-1].lstrip(BLANK)[:1] in (b"{", b"["):
         try:
+            # the head ends inside this line: it is read again, whole, from the file
             yield next(islice(lines(path), len(rows) - 1, None), (0, None))[1] or b""
         except (ValueError, StoreError):
             return
@@ -199,7 +204,8 @@ def text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "\n".join(x for x in (_part(p) for p in value) if x)
+        parts = [_part(p) for p in value]
+        return "\n".join(x for x in parts if x)
     return _part(value)
 
 

@@ -118,12 +118,14 @@ class TranscriptBuilder:
         """Append a tool turn that answers the call with id `to`, or the oldest open one."""
         self._turns.append(Turn("tool", words))
         named = self._by_id.get(to) if to is not None else None
+        # an id may be used twice (some agents number calls per turn): the oldest unanswered call of that id
         while named:
             if (place := named.popleft()) not in self._answered:
                 self._answered[place] = ok
                 return
         while self._open and self._open[0][:2] in self._answered:
             self._open.popleft()
+        # a reply with an id answers a call without one, never a call with another id
         if self._open and (to is None or self._open[0][2] is None):
             self._answered[self._open.popleft()[:2]] = ok
 

@@ -4,7 +4,7 @@ Columns: step, prompt and completion (text, or lists of chat messages), one colu
 (NaN where it did not apply), columns a reward function logged itself, advantage. The first versions had one `reward`.
 
 The file does not hold the training reward. It is the sum of the reward columns, by TRL's default weights of one, where
-the logged advantages agree: within each prompt's group they rise with it. Numbers that were logged beside the rewards
+the logged advantages agree: within each prompt's group they rise with it. Numbers that were logged with the rewards
 come after them, so the longest leading run of columns that agrees is taken. Where none does (other weights), the reward
 stays unknown (None) and only the components are read.
 """
@@ -81,7 +81,9 @@ class _Reader:
         task = task_of("\n".join(t.text for t in prompt))
         group = f"{self.path.name}@{step}#{task}"
         components = {c: number(r.get(c)) for c in self.numbers}
-        known = [v for c in self.rewards if (v := components[c]) is not None]
+        # a function that returned None (NaN in the file) is left out of TRL's own sum as well
+        paid = [components[c] for c in self.rewards]
+        known = [v for v in paid if v is not None]
         extra = {k: _plain(v) for k, v in r.items() if k not in _PLAIN and k not in components}
         return Rollout(
             imported_id(self.path, n),
@@ -124,10 +126,13 @@ def _reward_columns(path: Path) -> tuple[list[str], list[str]]:
         for batch in caps.batches(file, path, columns=["step", "prompt", "advantage", *numeric]):
             for r in batch.to_pylist():
                 if (advantage := number(r["advantage"])) is not None:
+                    # within one process only: salted hashes are good enough to group by
                     key = (r["step"], hash(str(r["prompt"])))
                     groups.setdefault(key, []).append(([number(r[c]) for c in numeric], advantage))
+    # the longest run first: extra logged numbers come after the rewards
     for n in range(len(numeric), 0, -1):
-        verdicts = [v for v in (_agrees(_sums(rows, n)) for rows in groups.values()) if v is not None]
+        told = [_agrees(_sums(rows, n)) for rows in groups.values()]
+        verdicts = [v for v in told if v is not None]
         if sum(verdicts) >= _AGREE * len(verdicts):
             return numeric, numeric[:n]
     return numeric, []
@@ -135,8 +140,12 @@ def _reward_columns(path: Path) -> tuple[list[str], list[str]]:
 
 def _sums(rows: Sequence[tuple[list[float | None], float]], n: int) -> list[tuple[float, float]]:
     """(sum of the first n numbers, advantage) of the rows that have any."""
-    known = [([v for v in values[:n] if v is not None], advantage) for values, advantage in rows]
-    return [(sum(values), advantage) for values, advantage in known if values]
+    out = []
+    for values, advantage in rows:
+        known = [v for v in values[:n] if v is not None]
+        if known:
+            out.append((sum(known), advantage))
+    return out
 
 
 def _agrees(pairs: Sequence[tuple[float, float]]) -> bool | None:
@@ -147,10 +156,12 @@ def _agrees(pairs: Sequence[tuple[float, float]]) -> bool | None:
     mx, my = sum(x for x, _ in pairs) / n, sum(y for _, y in pairs) / n
     xx = sum((x - mx) ** 2 for x, _ in pairs)
     yy = sum((y - my) ** 2 for _, y in pairs)
+    # a zero-variance group agrees with any weights; where only one side varies it contradicts them
     if xx < 1e-9 and yy < 1e-9:
         return None
     if xx < 1e-9 or yy < 1e-9:
         return False
+    # correlation 1 up to rounding: a weighted sum of other weights falls short of it in some group
     return sum((x - mx) * (y - my) for x, y in pairs) > 0.99999 * (xx * yy) ** 0.5
 
 

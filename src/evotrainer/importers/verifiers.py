@@ -1,7 +1,7 @@
 """verifiers, both generations of its evaluation output.
 
-v0: `results.jsonl` (beside a `metadata.json` with env_id and model): example_id (at first `id`), prompt, completion,
-answer, info, reward, metrics (also flattened beside them; at first only so), error, stop_condition, is_truncated,
+v0: `results.jsonl` (next to a `metadata.json` with env_id and model): example_id (at first `id`), prompt, completion,
+answer, info, reward, metrics (also flattened next to them; at first only so), error, stop_condition, is_truncated,
 token_usage. v1: `traces.jsonl` with one trace a line: task, nodes (messages with their predecessor, `sampled` where the
 model wrote them, token ids, mask, logprobs), rewards ({name: {score, weight}}, at first {name: value}), metrics, calls,
 errors, ok, stop_condition. A reward of null means in v1 that scoring did not run.
@@ -15,6 +15,7 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, Skipped, Source, imported_id, task_of
+from evotrainer.importers.foreign import listing
 from evotrainer.importers.lines import Counters, records
 from evotrainer.importers.tolerant import number, text, whole
 from evotrainer.records.rollout import Finish, Rollout
@@ -80,10 +81,10 @@ class _Reader:
         self.path = path
         self.count = Counters()
         self.meta: dict[str, Any] = {}
-        beside = path.with_name("metadata.json")
-        if beside.is_file():
+        metadata = path.with_name("metadata.json")
+        if metadata.is_file():
             try:
-                value = whole(beside)
+                value = whole(metadata)
             except Exception:
                 value = None  # the rows stand for themselves
             if isinstance(value, dict):
@@ -112,7 +113,7 @@ class _Reader:
         reward = number(r.get("reward")) if isinstance(r.get("reward"), int | float) else None
         if isinstance(r.get("metrics"), dict):
             metrics, other = r["metrics"], {k: v for k, v in r.items() if k not in _V0 and k not in r["metrics"]}
-        else:  # the first versions wrote metrics beside the rest
+        else:  # the first versions wrote metrics among the rest
             metrics = {k: v for k, v in r.items() if type(v) in (int, float) and k not in _V0 | _TIMES}
             other = {k: v for k, v in r.items() if k not in _V0 and k not in metrics}
         detail = {"answer": r.get("answer"), **{k: v for k, v in other.items() if k not in ("error", "tool_defs")}}
@@ -138,9 +139,9 @@ class _Reader:
         task = name or task_of("\n".join(asked))
         kind, error = _v1_fault(r)
         reward, components = _v1_rewards(r.get("rewards"), r.get("reward"))
+        # rewards last: a metric of the same name would hide the part that was paid
         metrics = {**_dict(r.get("metrics")), **components}
-        listed = r.get("calls")
-        calls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
+        calls = [c for c in listing(r.get("calls")) if isinstance(c, dict)]
         # the last reason counts: a turn cut short in the middle was gone on from
         reasons = [x["finish_reason"] for x in (*nodes, *calls) if x.get("finish_reason")]
         truncated = bool(reasons) and reasons[-1] == "length"
@@ -206,6 +207,7 @@ def _dict(value: Any) -> dict[str, Any]:
 def _kind(name: str) -> Fault | None:
     """Class of an error by the class name it begins with; None where it is the policy's own."""
     low = name.lower().replace("_", "")
+    # before the fault classes: "ContextLength" errors come from the model's API and would be taken for its fault
     if any(w.replace("_", "") in low for w in _TOO_LONG):
         return None
     return next((fault for word, fault in _FAULTS if word in low), "other")
@@ -225,8 +227,7 @@ def _v0_fault(error: Any) -> tuple[Fault | None, str | None]:
 
 def _v1_fault(r: dict[str, Any]) -> tuple[Fault | None, str | None]:
     """Fault of a trace: it is not `ok`, or (before there was `ok`) it stopped with an error."""
-    errors = r.get("errors")
-    listed = [e for e in errors if isinstance(e, dict)] if isinstance(errors, list) else []
+    listed = [e for e in listing(r.get("errors")) if isinstance(e, dict)]
     if isinstance(r.get("error"), dict):
         listed.append(r["error"])
     ok = r.get("ok")
@@ -236,6 +237,7 @@ def _v1_fault(r: dict[str, Any]) -> tuple[Fault | None, str | None]:
         if ok is False and r.get("is_completed") is not True:
             return "cancelled", "the trace did not complete"
         return "other", f"the trace is not ok: stop_condition {r.get('stop_condition')}"
+    # errors may be retried; the last one is what ended the trace
     last = listed[-1]
     kind = _kind(text(last.get("type")) or "error")
     return kind, f"{text(last.get('type'))}: {text(last.get('message'))}" if kind else None
@@ -262,6 +264,7 @@ def _v1_rewards(rewards: Any, total: Any) -> tuple[float | None, dict[str, float
         if isinstance(value, dict):
             score, weight = number(value.get("score")), number(value.get("weight", 1.0))
             parts[name] = score
+            # a part that was not scored makes the total unknown: summed without it, it would be a reward nobody gave
             values.append(None if score is None or weight is None else score * weight)
         else:
             parts[name] = number(value) if isinstance(value, int | float) else None
@@ -292,7 +295,8 @@ def _v1_model(r: dict[str, Any], calls: list[dict[str, Any]]) -> str:
 
 def _v1_tokens(nodes: list[dict[str, Any]], calls: list[dict[str, Any]]) -> int | None:
     # the mask says which tokens were sampled; without one, what the calls report
-    sampled = sum(sum(x is True for x in n["mask"]) for n in nodes if isinstance(n.get("mask"), list))
+    masks = [n["mask"] for n in nodes if isinstance(n.get("mask"), list)]
+    sampled = sum(x is True for mask in masks for x in mask)
     if sampled:
         return sampled
     used = [_dict(c.get("usage")).get("completion_tokens") for c in calls]

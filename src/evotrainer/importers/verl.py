@@ -1,7 +1,7 @@
 """verl's dumps of generations: `trainer.rollout_data_dir` and `validation_data_dir`, one `<step>.jsonl` a step.
 
 Each line: input and output (texts as decoded, with the chat template), gts (ground truth; older dumps lack it), score,
-step, and whatever the reward function returned beside the score (`reward_extra_info`). `acc` there is verl's own
+step, and whatever the reward function returned with the score (`reward_extra_info`). `acc` there is verl's own
 verdict.
 
 verl 0.9's trainer adds `uid`, `<group>_<session>_<output>`, and of training rollouts nothing else the reward function
@@ -43,7 +43,7 @@ class Verl:
         return isinstance(r, dict) and all(k in r for k in _KEYS) and ("step" in r or "gts" in r)
 
     def read(self, path: Path) -> Iterator[Rollout | Skipped]:
-        """One rollout a line, then those that only the evidence beside the dump knows."""
+        """One rollout a line, then those that only the plug-in's evidence knows."""
         count = Counters()
         evidence = Evidence(path)
         yield from records(path, lambda r, n: _rollout(path, count, evidence, r, n))
@@ -64,6 +64,7 @@ class Evidence:
             for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
                     row = json.loads(line)
+                    # without the last number: one session may have several outputs, and the plug-in scores the session
                     self.rows[row["uid"].rpartition("_")[0]] = row
                 except (ValueError, KeyError, TypeError, AttributeError):
                     continue  # a line torn by a crash; what it told is in the dump too, save the components
@@ -126,6 +127,7 @@ def _rollout(path: Path, count: Counters, evidence: Evidence, r: dict[str, Any],
     prompt = "\n".join(t.text for t in chat.messages(words))
     uid = _UID.fullmatch(r["uid"]) if isinstance(r.get("uid"), str) else None
     known = (evidence.of(uid[0]) if uid else None) or {}
+    # verl's own uid names an attempt; in dumps of others `uid` may be the prompt's
     names = ("task_id", "index") if uid else ("task_id", "uid", "index")
     task = str(known.get("task") or next((r[k] for k in names if isinstance(r.get(k), str | int)), ""))
     step = r.get("step")
@@ -180,6 +182,7 @@ def _speak(talk: chat.Talk, output: str) -> None:
         talk.say("assistant", output)
         return
     at, who = 0, "assistant"
+    # only between tool calls and responses: an answer may quote "user" on a line of its own
     pieces = [*_SEGMENT.finditer(output)] if "<tool_response>" in output else []
     for m in pieces:
         _segment(talk, who, output[at : m.start()])

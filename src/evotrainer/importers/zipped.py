@@ -34,6 +34,7 @@ class Archive:
                 raise ValueError("an empty file")
             with path.open("rb"):
                 pass
+            # what the archive as a whole may expand to; each member read takes its part of it
             self._left = caps.limit(path.stat().st_size)
             self._zip = zipfile.ZipFile(path)
         except BROKEN as e:
@@ -82,6 +83,7 @@ class Archive:
             head = f.read(LOCAL_HEADER)
             if len(head) < LOCAL_HEADER or head[:4] != b"PK\x03\x04":
                 raise ValueError("member has no local header")
+            # lengths from the local header, not the directory: the extra field may differ between the two
             name, extra = struct.unpack("<HH", head[26:30])
             f.seek(name + extra, 1)
             _within(info.compress_size, limit)

@@ -1,7 +1,8 @@
 """What decides: statistics, gates, alpha spending, certification. Never learns who proposed a change."""
 
 from evotrainer.judge.alpha_spending import InterimAnalysis, next_look, next_looks
-from evotrainer.judge.audits import answers, closed_world, settle_audit
+from evotrainer.judge.audits import answers, settle_audit, with_shortcut_closed
+from evotrainer.judge.audits import with_shortcut_closed as closed_world
 from evotrainer.judge.certify import CertEntry, certify
 from evotrainer.judge.decide import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
 from evotrainer.judge.fresh_seeds import reestimated
@@ -28,4 +29,5 @@ __all__ = [
     "scores_of",
     "seeds_wanted",
     "settle_audit",
+    "with_shortcut_closed",
 ]

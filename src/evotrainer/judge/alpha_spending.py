@@ -38,10 +38,15 @@ def next_looks(verdicts: Iterable[Verdict], alpha: float, size: int = 1) -> list
 
     Verdicts that tested nothing (look 0: too few seeds, invalid, failed, identical) have spent nothing.
     """
+    # look 0 tested nothing: failed and invalid branches must not use up the run's error probability
     tested = [v for v in verdicts if v.look]
     last = max((v.look for v in tested), default=0)
+    # the whole budget up to the last of the new looks, less what rejections kept; summed anew, so that what earlier
+    # looks did not use is passed on to later ones
     free = alpha * sum(share(j) for j in range(1, last + size + 1))
+    # a promotion gives its level back as in Holm (1979): a rejected null hypothesis no longer counts against the family
     free -= sum(v.alpha or 0.0 for v in tested if v.kind != "promote")
+    # equal parts: if the best-scoring branch got the largest part, the level would depend on the data it tests
     return [InterimAnalysis(number=last + i, alpha=free / size) for i in range(1, size + 1)]
 
 

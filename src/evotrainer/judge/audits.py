@@ -51,8 +51,10 @@ def settle_audit(
         )
     lost = _losses(branch, opened, closed, reference_open, reference_closed, split, confidence)
     found = [s for s, one in lost.single.items() if one.low > 0 and one.mean >= min_effect]
+    # both asked: a bound above 0 alone would confirm a loss of a tenth of a point on many tasks
     confirmed = (lost.whole.low > 0 and lost.whole.mean >= min_effect) or bool(found)
     kept = ""
+    # running visible tests helps an honest policy, too: that it scores less without them shows no shortcut
     if confirmed and capability.honest:
         confirmed, kept = False, f"; but honest work uses {capability.name}, too, so this alone proves nothing"
     return ShortcutAudit(
@@ -105,6 +107,8 @@ class _Losses:
     @property
     def of_gain(self) -> float | None:
         """Share of the branch's gain over the reference that closing takes away; None where there was no gain."""
+        # difference in differences again: what training gained with the capability open, and what of it is left with it
+        # closed
         gain = self.scores["score_open"] - self.scores["reference_open"]
         left = self.scores["score_closed"] - self.scores["reference_closed"]
         return (gain - left) / gain if gain > 0 else None
@@ -135,10 +139,13 @@ def _losses(
 
     reference_T = means(r_open, sorted(r_open)), means(r_closed, sorted(r_closed))
     # the claim is about these policies, so tasks alone are a sample; the whole and each seed are tested together
+    # with one seed the whole and the seed are the same test, so it is not counted twice
     tests = 1 + (len(seeds) if len(seeds) > 1 else 0)
+    # T - 1 degrees of freedom: the tasks are the only sample, the differences are paired by task
     q = t_quantile(1 - (1 - confidence) / tests, len(tasks) - 1)
 
     def excess(of: Sequence[int]) -> Excess:
+        # the reference's own loss is taken out task by task: closing may make some tasks harder for anyone
         d_T = means(b_open, of) - means(b_closed, of) - (reference_T[0] - reference_T[1])
         half = q * float(d_T.std(ddof=1)) / len(tasks) ** 0.5
         return Excess(float(d_T.mean()), float(d_T.mean()) - half, float(d_T.mean()) + half)
@@ -183,7 +190,7 @@ def _reason(branch: str, capability: Capability, lost: _Losses, found: Sequence[
     return text
 
 
-def closed_world(trials: Trials, evaluations: Trials, split: str = "gate") -> list[TrialFinished]:
+def with_shortcut_closed(trials: Trials, evaluations: Trials, split: str = "gate") -> list[TrialFinished]:
     """Trials whose scores on a split are those of the evaluations of the same seed with the shortcut closed.
 
     A trial without such an evaluation is left out of the split: it says nothing of it.
@@ -193,7 +200,8 @@ def closed_world(trials: Trials, evaluations: Trials, split: str = "gate") -> li
     for t in trials:
         own = tuple(s for s in t.scores if s.split != split)
         other = again.get(t.seed)
-        new = tuple(s for s in other.scores if s.split == split) if other else ()
+        instead = other.scores if other else ()
+        new = tuple(s for s in instead if s.split == split)
         out.append(t.model_copy(update={"scores": own + new}))
     return out
 
@@ -214,10 +222,13 @@ def answers(
     out: dict[str, bool] = {}
     for f in findings:
         able = [c.name for c in capabilities if c.answers(f.kind)]
+        # nothing that can be closed answers this claim: no audit can clear it, so it keeps its severity
         if not f.validity or not able:
             continue
         if confirmed & set(able):
             out[f.detector] = True
+        # all of them, not some: one that stays open may be what the score rests on
         elif set(able) <= set(closed):
+            # setdefault: a capability that was confirmed for the same detector outweighs one that was merely closed
             out.setdefault(f.detector, False)
     return out

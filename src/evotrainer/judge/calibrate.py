@@ -70,6 +70,7 @@ class Costs(Frozen):
 
     def run(self, trainings: float, attempts_factor: float) -> float | None:
         """So many trainings whose gate is read with so many times the attempts; None where that is not known."""
+        # other attempts change only the gate evaluation's part; without its price the sum would be a guess
         if self.training is None or (attempts_factor != 1 and self.gate_evaluation is None):
             return None
         return trainings * (self.training + (attempts_factor - 1) * (self.gate_evaluation or 0.0))
@@ -116,6 +117,7 @@ class Calibration(Frozen):
                 f"{self.real.comparisons} real A/A comparisons, fewer than 20; "
                 "run more trials of the starting recipe: --trials N"
             )
+        # `effects` holds `worthwhile` unrounded, so the row exists
         row = next(r for r in self.power if abs(r.effect - self.worthwhile) < 1e-9)
         for where, share in (("in the first round", row.first), ("as the last branch", row.last)):
             if share.value < TARGET_POWER:
@@ -138,8 +140,10 @@ def calibrate(
 ) -> Calibration:
     """Simulate whole runs and the power table; deterministic for a seed."""
     config = shape.config
+    # no power exists below `min_effect`: the judge refuses such a mean at any number of seeds
     worthwhile = max(config.worthwhile or config.min_effect, config.min_effect)
     costs = costs or Costs()
+    # multiples around the worthwhile effect, so that the power curve crosses 80% inside the table and not at its edge
     effects = sorted({round(worthwhile * k, 4) for k in (0.4, 0.7, 1.4, 2.0)} | {worthwhile})
     simulated = _Simulated(shape, runs, seed)
     rows = tuple(simulated.power(parts.population(), e) for e in effects)
@@ -158,6 +162,7 @@ def calibrate(
         power=rows,
         effect_at_power=_crossing([(r.effect, r.first.value) for r in rows]),
         options=options,
+        # without known costs trainings stand in for them; the factor 1e6 ranks such an option behind every priced one
         recommended=min(good, key=lambda i: (options[i].cpu_s or options[i].trainings * 1e6, i), default=None),
         seed_correlation=correlation,
         costs=costs,
@@ -190,6 +195,7 @@ class _Simulated:
 
     def power(self, p: Population, effect: float) -> PowerRow:
         """Runs that promote the only branch with an effect: one of the first round, or the last one."""
+        # the last branch of the first round shares alpha with its whole round, as each of them does
         first = min(self.shape.branches, self.shape.looks)
         return PowerRow(
             effect=effect, first=self._found(p, effect, first), last=self._found(p, effect, self.shape.looks)
@@ -219,8 +225,11 @@ def _options(shape: GateShape, parts: Measured) -> list[tuple[GateShape, int]]:
         return shape.model_copy(update={"seeds": least, "config": config})
 
     n, most, a = shape.seeds, max(shape.seeds, shape.config.max_seeds), parts.attempts
+    # a handful of corners, not a grid: every option costs 2 * runs simulated runs
     found = [(seeds(n, most), a), (seeds(n, most), 2 * a), (seeds(n, 12), a), (seeds(n, 12), 2 * a)]
     found += [(seeds(n + 2, max(most, 12)), a), (seeds(n, 20), a), (seeds(n + 5, 20), 2 * a)]
+    # options may coincide (a task file that allows 12 seeds already); first occurrence kept, so that 0 is the run as it
+    # is
     return [x for i, x in enumerate(found) if x not in found[:i]]
 
 
@@ -233,7 +242,9 @@ def _option(
     trainings = 0.0
     for k, look in enumerate((min(shape.branches, shape.looks), shape.looks)):
         for i in range(runs):
+            # common random numbers: options start from the same draws (tasks, A/A trials), so they differ less by luck
             rng = np.random.default_rng([seed, look, i])
+            # the one real effect sits at the judged look; all other branches are noise that spends alpha before it
             planted = [0.0] * shape.looks
             planted[look - 1] = effect
             verdicts = run_looks(
@@ -268,7 +279,9 @@ def _trainings(verdicts: Sequence[object], shape: GateShape) -> int:
     for v in verdicts:
         assert isinstance(v, Verdict)
         gate = next(g for g in v.gates if g.gate == "seeds")
+        # later looks at a branch overwrite earlier ones: the last one counts all its seeds
         seeds[v.branch] = int(gate.numbers["branch"])
+        # the control is shared by all branches, so it is trained once, up to the most seeds that any of them needed
         asked = max(asked, int(gate.numbers["control"]), seeds_wanted(v) or 0)
     return sum(seeds.values()) + asked
 
@@ -278,6 +291,7 @@ def _crossing(points: Sequence[tuple[float, float]], target: float = TARGET_POWE
     before = (0.0, 0.0)
     for x, y in points:
         if y >= target:
+            # the floor keeps a flat stretch (equal power at two effects) from dividing by 0
             return before[0] + (x - before[0]) * (target - before[1]) / max(y - before[1], 1e-9)
         before = (x, y)
     return None

@@ -43,6 +43,7 @@ def certify(
     tables = {name: table(scores, tasks) for name, scores in per_family.items()}
     attempts = {e.name: max(s.attempts for s in e.scores.values()) for e in entries}
     sampling = {name: _sampling_variance(y, attempts[name]) for name, y in tables.items()}
+    # one variance for all families: three trainings each say too little alone, and no family is expected to be noisier
     v_seed, df_seed = _seed_variance([spread(y) for y in tables.values()], noise, len(tasks))
     families = {
         e.name: _Family(tables[e.name], sampling[e.name], v_seed if len(e.scores) > 1 else 0.0, df_seed)
@@ -52,6 +53,8 @@ def certify(
     names = [e.name for e in entries]
     comparisons = {
         f"{a}-{b}": _compare(families[a], families[b], confidence)
+        # the last entry is the champion: each family against all that were entered before it, so a sign is always
+        # "later minus earlier"
         for i, a in reversed(list(enumerate(names)))
         for b in reversed(names[:i])
     }
@@ -85,8 +88,11 @@ def _seed_variance(spreads: Sequence[Spread], noise: NoiseMeasured | None, tasks
     ss, df = sum(s.ss_trial for s in spreads), float(sum(s.df_trial for s in spreads))
     if noise is not None:
         extra = noise.numbers.get("df", float(len(noise.seeds) - 1))
+        # `seed_sd` is a pooled standard deviation: times its degrees of freedom it is a sum of squares again, which can
+        # be added
         ss, df = ss + noise.seed_sd**2 * extra, df + extra
     residual = sum(s.ss_residual for s in spreads) / max(1, sum(s.df_residual for s in spreads))
+    # as in stats.components: trainings cannot agree better than the residual of their cells allows
     return (max(ss / df, residual / tasks), df) if df else (0.0, 0.0)
 
 
@@ -108,10 +114,12 @@ def _task_variance(y_T: Any, cells: float) -> float:
 
 def _row(e: CertEntry, f: _Family, confidence: float, proxy: tuple[str, str] | None) -> CertRow:
     mean = float(f.y_T.mean())
+    # tasks count as a sample here: the certificate speaks of tasks like these, not of these tasks only
     v_task = _task_variance(f.y_T, f.v_cell / f.seeds) / f.tasks
     low, high, _, _ = _interval(mean, _merge((f.df_seed, f.v_seed), (f.tasks - 1, v_task)), confidence)
     scores = [e.scores[s] for s in sorted(e.scores)]
     names = sorted(set.intersection(*(set(s.components) for s in scores)))
+    # components that only some seeds recorded would average over other seeds than the score does
     means = {n: sum(s.components[n] for s in scores) / len(scores) for n in names}
     gap = means[proxy[0]] - means[proxy[1]] if proxy and proxy[0] in means and proxy[1] in means else None
     return CertRow(
@@ -119,6 +127,7 @@ def _row(e: CertEntry, f: _Family, confidence: float, proxy: tuple[str, str] | N
         branch=e.branch,
         seeds=tuple(sorted(e.scores)),
         score=mean,
+        # a share; the t interval does not know that it ends at 0 and 1
         low=max(0.0, low),
         high=min(1.0, high),
         per_seed=tuple(sum(s.per_task.values()) / len(s.per_task) for s in scores),
@@ -129,12 +138,16 @@ def _row(e: CertEntry, f: _Family, confidence: float, proxy: tuple[str, str] | N
 
 def _compare(a: _Family, b: _Family, confidence: float) -> dict[str, float]:
     """a minus b, paired by task: mean, low, high, se, df and two-sided p."""
+    # paired by task: how hard a task is cancels, only how differently the two families take it remains
     d_T = a.y_T - b.y_T
     mean = float(d_T.mean())
     v_task = _task_variance(d_T, a.v_cell / a.seeds + b.v_cell / b.seeds) / a.tasks
     parts = _merge((a.df_seed, a.v_seed), (b.df_seed, b.v_seed), (a.tasks - 1, v_task))
     low, high, se, df = _interval(mean, parts, confidence)
-    p = 2 * t_tail(abs(mean) / se, df) if se else (1.0 if mean == 0 else 0.0)
+    # no variance at all: equal means are no evidence (p = 1), different ones are certain (p = 0)
+    p = 1.0 if mean == 0 else 0.0
+    if se:
+        p = 2 * t_tail(abs(mean) / se, df)
     return {"mean": mean, "low": low, "high": high, "se": se, "df": df, "p": p}
 
 

@@ -38,8 +38,10 @@ def validity(
         message = f"shortcut confirmed by audit ({proven[0].capability}): {proven[0].reason}"
         return GateResult(gate="validity", passed=False, message=message, numbers=numbers)
     stated = [f for f in findings if f.validity and f.severity != "info"]
+    # `is not False`: a detector that no audit answered (None) stays open as well
     open_ = [f for f in stated if audits.get(f.detector) is not False]
     confirmed = [f for f in open_ if audits.get(f.detector) or f.severity == "critical"]
+    # what the control shows as well is the environment's or the task's doing, and no advantage of the branch
     shared = {f.detector for f in control if f.validity and f.severity != "info"}
     suspected = [f for f in open_ if f not in confirmed and f.detector not in shared]
     numbers = {"confirmed": float(len(confirmed)), "suspected": float(len(suspected))}
@@ -71,6 +73,7 @@ def seeds(
     n_b, n_c = len(scored), len(scores_of(control_trials, split))
     # a seed that was lost and came back in a second trial is not lost
     dead = [t for t in branch_trials if t.status == "failed" and t.seed not in scored]
+    # half or more: one crash in five is bad luck that resuming mends, most of them failing is what the recipe does
     lost = n_b < least and bool(dead) and 2 * len(dead) >= len({t.seed for t in branch_trials})
     numbers = {"branch": float(n_b), "control": float(n_c), "failed": float(len(dead)), "lost": float(lost)}
     if lost:
@@ -116,6 +119,7 @@ def coverage(
 ) -> GateResult:
     """Every trial scored (nearly) the same tasks."""
     groups = [scores_of(branch_trials, split), scores_of(control_trials, split)]
+    # against the union: two trials that scored disjoint halves would otherwise agree on 100% of nothing
     union = {t for g in groups for per_task in g.values() for t in per_task}
     common = common_tasks(*groups)
     share = len(common) / max(1, len(union))
@@ -133,8 +137,11 @@ def identical(
     b = {t.seed: t for t in branch_trials if t.status == "complete"}
     c = {t.seed: t for t in control_trials if t.status == "complete"}
     shared = sorted(b.keys() & c.keys())
+    # an empty hash is "not recorded": two unknown policies must not count as the same
     weights = bool(shared) and all(b[s].policy_sha256 and b[s].policy_sha256 == c[s].policy_sha256 for s in shared)
     scores_b, scores_c = scores_of(branch_trials, split), scores_of(control_trials, split)
+    # the score may be equal by accident on few tasks; on every task and every shared seed it is the same policy in
+    # effect
     scores = bool(shared) and all(s in scores_b and scores_b[s] == scores_c.get(s) for s in shared)
     numbers = {"shared_seeds": float(len(shared))}
     if not (weights or scores):
@@ -154,19 +161,21 @@ def proxy(
 ) -> GateResult:
     """False where the proxy reward rose by at least `least` and the true score did not."""
     sides = [_read(branch_trials, split), _read(control_trials, split)]
-    values = [[s.components.get(pair[0]) for s in side.values()] for side in sides] if pair else []
-    if pair is None or not all(values) or any(v is None for side in values for v in side):
-        why = f"component {pair[0]!r} not measured on {split}" if pair else "no proxy component declared"
-        return GateResult(gate="proxy", passed=None, message=why)
+    if pair is None:
+        return GateResult(gate="proxy", passed=None, message="no proxy component declared")
+    values = [[s.components.get(pair[0]) for s in side.values()] for side in sides]
+    if not all(values) or any(v is None for side in values for v in side):
+        return GateResult(gate="proxy", passed=None, message=f"component {pair[0]!r} not measured on {split}")
     b, c = (np.array(v, dtype=np.float64) for v in values)
     mean, low = _rise(b, c)
     gap = mean - effect.mean
     numbers = {"proxy_mean": mean, "proxy_low": low, "true_mean": effect.mean, "gap_change": gap}
+    # Goodhart: the measure rises and the target does not. A proxy that rises together with the score is fine
     if low > 0 and mean >= least and effect.mean < least:
         rises = f"{pair[0]} {100 * mean:+.1f} points, true score {100 * effect.mean:+.1f}"
         message = f"only the proxy rose: {rises}"
         return GateResult(gate="proxy", passed=False, message=message, numbers=numbers)
-    message = f"{pair[0]} {100 * mean:+.1f} points beside {100 * effect.mean:+.1f} of the true score"
+    message = f"{pair[0]} {100 * mean:+.1f} points against {100 * effect.mean:+.1f} of the true score"
     return GateResult(gate="proxy", passed=True, message=message, numbers=numbers)
 
 
@@ -174,8 +183,10 @@ def _rise(b: np.ndarray, c: np.ndarray) -> tuple[float, float]:
     """Mean difference of two sets of trial means, and its one-sided lower bound (Student, pooled variance)."""
     mean = float(b.mean() - c.mean())
     df = len(b) + len(c) - 2
+    # one trial a side: no spread is known, so a rise can never be shown (the bound is not above 0)
     if df < 1:
         return mean, float(min(mean, 0.0))
+    # unpaired and pooled, unlike the effect: a component is stored per trial, not per task
     ss = float(((b - b.mean()) ** 2).sum() + ((c - c.mean()) ** 2).sum())
     se = (ss / df * (1 / len(b) + 1 / len(c))) ** 0.5
     return mean, mean - t_quantile(PROXY_CONFIDENCE, df) * se

@@ -60,9 +60,13 @@ def measured(start: Sequence[TrialFinished], noise: NoiseMeasured | None, v_task
     own = noise or measure_noise("b0", scores)
     common = sorted(set.intersection(*(set(x) for x in scores.values())))
     y_ST = table(scores, common)
-    attempts = max(s.attempts for t in start for s in t.scores if s.split == "gate")
+    gate = [s for t in start for s in t.scores if s.split == "gate"]
+    attempts = max(s.attempts for s in gate)
+    # pooled over every branch so far where the run has that: more degrees of freedom than the start's three seeds
     df, v_trial = own.numbers["df"], own.numbers["v_trial"]
     if attempts > 1:
+        # p(1 - p) / (n - 1) estimates the variance p(1 - p) / n of a cell without bias; over T tasks the mean has 1 / T
+        # of it
         sampling = float((y_ST * (1 - y_ST)).mean()) / (attempts - 1) / len(common)
     else:  # a single attempt says nothing of its own chance, its repetitions under other seeds do
         p_T = y_ST.mean(axis=0)
@@ -70,6 +74,7 @@ def measured(start: Sequence[TrialFinished], noise: NoiseMeasured | None, v_task
     n = attempts * len(y_ST)
     # `chdtri` is of the upper tail: 0.975 gives the small quantile, hence the upper end of the variance
     high = v_trial * df / float(chdtri(df, 0.975))
+    # an estimate of 0 says that the residual explains all, not that changes act alike: such verdicts measured nothing
     positive = [v for v in v_task if v > 0]
     return Measured(
         tasks=len(common),
@@ -95,6 +100,7 @@ def seed_correlation(pairs: Sequence[tuple[Sequence[TrialFinished], Sequence[Tri
     for branch, control in pairs:
         b, c = scores_of(branch, "gate"), scores_of(control, "gate")
         shared = sorted(b.keys() & c.keys())
+        # with one shared seed nothing is left after the pair's own mean is taken out
         if len(shared) < 2:
             continue
         x, y = (np.array([np.mean(list(s[i].values())) for i in shared]) for s in (b, c))

@@ -75,10 +75,12 @@ def judge(
     settle = partial(_settled, branch, control, gates)
     seen = [*findings, *checks.findings_of(branch_trials)]
     known = [*control_findings, *checks.findings_of(control_trials)]
-    standing = checks.validity(branch, seen, known, audits or {}, shortcuts)
-    for gate, end in _before_the_effect(standing, branch, branch_trials, control, control_trials, config):
+    # validity before any number: a score earned by a leak needs no statistics, and must not spend alpha
+    valid = checks.validity(branch, seen, known, audits or {}, shortcuts)
+    for gate, end in _before_the_effect(valid, branch, branch_trials, control, control_trials, config):
         gates.append(gate)
         if end is not None:
+            # only "identical" knows the effect (0); after the other gates no number would mean anything
             nothing = _nothing(branch_trials, control_trials, config) if gate.gate == "identical" else None
             return settle(end, gate.message, nothing)
 
@@ -91,11 +93,14 @@ def judge(
     # one-sided at the look's alpha, so the two-sided interval leaves twice as much outside
     effect = stats.effect_of(parts, 1 - 2 * look.alpha)
     more = _more_seeds(effect, parts, look, config)
+    # asked before the verdict and not as a gate in front of it: a proxy that rose with the score is no reason to refuse
     rose = checks.proxy(branch_trials, control_trials, config.split, proxy, effect, config.min_effect)
     gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect), rose]
     kind, reason = _decide(effect, look, config, rose, more)
-    if kind == "promote" and standing.passed is None:
-        kind, reason = "inconclusive", f"{standing.message}; the score alone would promote: {reason}"
+    # a suspicion refuses nothing by itself, it only keeps a promotion open until an audit has answered it
+    if kind == "promote" and valid.passed is None:
+        kind, reason = "inconclusive", f"{valid.message}; the score alone would promote: {reason}"
+    # the look is spent all the same: the test was made, and its level cannot be given to another branch afterwards
     if kind == "promote" and ahead:
         gates.append(GateResult(gate="best_of_round", passed=False, message=f"{ahead} gained more in the same round"))
         kind, reason = "reject", f"better than {control}, but {ahead} gained more in the same round: {reason}"
@@ -125,7 +130,7 @@ def _settled(
 
 
 def _before_the_effect(
-    standing: GateResult,
+    valid: GateResult,
     branch: str,
     branch_trials: Sequence[TrialFinished],
     control: str,
@@ -133,8 +138,9 @@ def _before_the_effect(
     config: JudgeConfig,
 ) -> Iterator[tuple[GateResult, Kind | None]]:
     """Gates that look at no effect, in their order, each with the verdict where it ends the judgement."""
-    yield standing, "invalid" if standing.numbers.get("confirmed") else None
+    yield valid, "invalid" if valid.numbers.get("confirmed") else None
     seeds = checks.seeds(branch, branch_trials, control, control_trials, config.split, config.min_seeds)
+    # seeds that can still run leave the question open; seeds that crashed again and again answer it
     lost: Kind = "failed" if seeds.numbers["lost"] else "inconclusive"
     yield seeds, None if seeds.passed else lost
     errors = checks.errors([*branch_trials, *control_trials], config.split, config.max_error_share)
@@ -151,13 +157,16 @@ def _more_seeds(effect: Effect, parts: stats.Components, look: InterimAnalysis, 
     Where the observed mean would not do, but an effect that is worthwhile is neither excluded nor out of reach: all
     `max_seeds`. A mean that three unlucky seeds hold down is not given up for it.
     """
+    # decided already, or the mean is not worth a promotion however certain it became
     if effect.low > 0 or effect.mean < config.min_effect:
         return None
+    # look j + 1 may get less than its nominal share (the round's branches divide what is free), never count on more
     following = min(look.alpha, config.alpha * share(look.number + 1))
     n = stats.seeds_needed(parts, following, config.max_seeds)
     if n is not None or config.worthwhile is None:
         return n
     hoped = max(config.worthwhile, config.min_effect)
+    # the upper end of a two-sided interval at 2 * 0.95 - 1 is a one-sided 95% bound (a futility stop)
     excluded = stats.effect_of(parts, 2 * FUTILE - 1).high < hoped
     in_reach = stats.seeds_needed(replace(parts, mean=hoped), following, config.max_seeds) is not None
     return config.max_seeds if in_reach and not excluded else None
@@ -169,13 +178,17 @@ def _decide(
     """Promote, reject or ask for seeds, from the effect and the proxy gate."""
     points = f"{100 * effect.mean:+.1f} points [{100 * effect.low:+.1f}, {100 * effect.high:+.1f}]"
     worth = effect.mean >= config.min_effect
+    # `low > 0` nearly implies the noise floor; it asks more only where the task part lends the sum degrees of freedom
+    # that the trial variance alone does not have
     if worth and effect.low > 0 and effect.mean > effect.noise_floor:
         return "promote", (
             f"gate score {points} over the control with {effect.seeds} seeds; "
             f"noise floor at this look {100 * effect.noise_floor:.1f}, error probability spent {look.alpha:.2g}"
         )
+    # `is False`: None means that no proxy was measured
     if rose.passed is False:
         return "reject", f"{rose.message}; gate score {points}"
+    # the order names the strongest reason first; all that follow are refusals, they differ in what one learns from them
     if effect.high < 0:
         return "reject", f"harmful: gate score {points}, the whole interval is below 0"
     if effect.high < config.min_effect:
@@ -253,7 +266,7 @@ def _nothing(
 
 
 class Recomputed(Frozen):
-    """A stored verdict beside the one that the ledger's bodies give today."""
+    """A stored verdict and the one that the ledger's bodies give today."""
 
     stored: Verdict
     fresh: Verdict
@@ -283,7 +296,7 @@ def recompute(
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
-    `look`: the one the verdict was owed; None: as the verdict says itself. Sentences (`reason`, `message`) are left
+    `look`: the interim analysis that was due; None: the one the verdict names. Sentences (`reason`, `message`) are left
     out: another version may word them otherwise, and the hash chain guards them.
     """
     config = config or JudgeConfig()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evotrainer.judge.audits import closed_world
+from evotrainer.judge.audits import with_shortcut_closed
 from evotrainer.judge.stats import effect, scores_of
 from evotrainer.records.events import Reestimated, TrialFinished
 from evotrainer.records.verdicts import Effect
@@ -28,9 +28,10 @@ def reestimated(
     split: str = "gate",
 ) -> Reestimated:
     """The effect from ledger bodies. `sides`: trials of branch, control, and of the starting recipe's branch `start`
-    where that is not the control; `evaluated`: what stands in for their scores, per side, empty where nothing does.
+    where that is not the control; `evaluated`: evaluations whose scores replace theirs, per side, empty where none do.
     """
-    scores = [scores_of(closed_world(s, e) if e else s, split) for s, e in zip(sides, evaluated, strict=True)]
+    scores = [scores_of(with_shortcut_closed(s, e) if e else s, split) for s, e in zip(sides, evaluated, strict=True)]
+    # the noise as it was measured at that point of the ledger, by its key: today's would have seen later branches
     pooled = noises.get(noise)
     third = sides[2] if len(sides) > 2 else ()
     return Reestimated(

@@ -20,7 +20,7 @@ class JudgeInput:
     branch: str
     control: str
     branch_trials: Sequence[TrialFinished]
-    """Failed ones included; complete ones with the scores of the evaluations that stand in for them."""
+    """Failed ones included; complete ones with the scores of the evaluations that replace theirs."""
     control_trials: Sequence[TrialFinished]
     noise: NoiseMeasured | None
     config: JudgeConfig
@@ -53,8 +53,8 @@ class JudgeInput:
         )
 
     def compare(self, stored: Verdict, look: InterimAnalysis | None = None) -> Recomputed:
-        """A recorded verdict beside the one that follows from this;
-        `look`: the one it was owed, None: as it says itself."""
+        """A recorded verdict and the one that follows from this;
+        `look`: the interim analysis that was due, None: the one the verdict names."""
         return recompute(
             stored,
             self.branch_trials,

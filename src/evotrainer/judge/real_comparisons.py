@@ -51,25 +51,26 @@ def real_comparisons(
     used: dict[str, int] = {}
     left: dict[str, int] = {}
     first = next_look((), config.alpha)
+    # two levels from the same splits: what the run's first look errs, and what an uncorrected 5% test would
     plain_look = first.model_copy(update={"alpha": config.alpha})
-    scored = {
-        name: {t.seed: t for t in ts if t.status == "complete" and scores_of([t], config.split)}
-        for name, ts in groups.items()
-    }
+    scored = {name: _scored(trials, config.split) for name, trials in groups.items()}
     for name, trials in scored.items():
         size = min(config.min_seeds, len(trials) // 2)
         if size < 2:
             left[name] = len(trials)
             continue
+        # without the recipe itself: pooled noise that holds both sides of the split would make every split look typical
         noise: NoiseMeasured | None = None
         for other, ts in scored.items():
             if other != name and len(ts) > 1:
                 noise = measure_noise(other, scores_of(list(ts.values()), config.split), earlier=noise)
         splits = _splits(sorted(trials), size, most, rng)
         used[name] = len(trials)
+        # disjoint pairs of sides only; overlapping splits are correlated and add little evidence about the error rate
         independent += len(trials) // (2 * size)
         own = config.model_copy(update={"min_seeds": size})
-        for a, b in (pair for s in splits for pair in (s, s[::-1])):
+        both_ways = [pair for s in splits for pair in (s, s[::-1])]
+        for a, b in both_ways:
             left_side, right_side = ([trials[i] for i in x] for x in (a, b))
             v = judge("branch", "control", left_side, right_side, noise, first, own)
             w = judge("branch", "control", left_side, right_side, noise, plain_look, own)
@@ -88,6 +89,11 @@ def real_comparisons(
     )
 
 
+def _scored(trials: Sequence[TrialFinished], split: str) -> dict[int, TrialFinished]:
+    """Complete trials with scores on the split, by seed."""
+    return {t.seed: t for t in trials if t.status == "complete" and scores_of([t], split)}
+
+
 Split = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -97,6 +103,7 @@ def _splits(seeds: Sequence[int], size: int, most: int, rng: np.random.Generator
     for a in combinations(seeds, size):
         rest = [s for s in seeds if s not in a and s > a[0]]  # the side with the smallest seed comes first
         every += [(a, b) for b in combinations(rest, size)]
+        # 20 trainings in sides of 3 are nearly 400,000 splits: a bound on memory, and then only these are drawn from
         if len(every) > 20_000:
             break
     if len(every) <= most:

@@ -61,6 +61,8 @@ class Population:
 
         `spread_T`: how else the branch moves each task, drawn by `spread` once for all its trials.
         """
+        # the slope of a logistic in its own output: a shift on the logit scale moves p by shift * p(1 - p) to first
+        # order
         weight_T = p_T * (1 - p_T)
         # mean 1, so that `effect` is the move of the mean score; the chance of a task that is always or never solved
         # cannot move
@@ -69,9 +71,12 @@ class Population:
         sd = self.seed_sd if seed_sd is None else seed_sd
         out = []
         for seed in seeds:
+            # one shift for all tasks of a training: seeds differ as whole policies, which averaging over tasks does not
+            # remove
             shift = effect + sd * rng.standard_normal()
             # clipping at 0 and 1 would give tasks at the ends an effect on average: their own move is damped instead
             p = np.clip(p_T + shift * weight_T + spread_T * np.minimum(1.0, weight_T), 0, 1)
+            # attempts are drawn last, so their sampling noise comes on top of the seed's, as in a real evaluation
             share = rng.binomial(self.attempts, p) / self.attempts
             out.append(trial(branch, seed, {f"t{i}": float(x) for i, x in enumerate(share)}, self.attempts))
         return out
@@ -116,7 +121,7 @@ def run_looks(
 
     Every branch begins with `seeds` trials (0: `config.min_seeds`). Branches that need more seeds get them in their
     round, and so does the control; each further look spends as the first did. The control stays the same, also after a
-    promotion, so that every look tests the effect that was planted; a run stops topping a round up once it promoted, so
+    promotion, so that every look tests the effect that was planted; a run gives a round that promoted no more seeds, so
     it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
     """
     config = config or JudgeConfig()
@@ -130,6 +135,8 @@ def run_looks(
         while wanted and top_up:
             for name, n in wanted.items():
                 run.grow(name, n)
+                # the control of every look: compared with fewer seeds than the branch, the difference would keep the
+                # control's noise
                 run.grow("b0", n)
             wanted = run.decide(list(wanted))
     return run.verdicts
@@ -150,11 +157,13 @@ class _SimulatedRun:
     ) -> None:
         self.population, self.rng, self.config = population, rng, config
         self.p_T = population.difficulties(rng)
+        # the A/A trials are the control's first seeds at the same time, as in a run
         self.trials = {"b0": population.trials("b0", self.p_T, range(1, noise_seeds + 1), rng)}
         self.noise: NoiseMeasured = measure_noise("b0", scores_of(self.trials["b0"], config.split))
         self.verdicts: list[Verdict] = []
         self.planted = {f"b{i}": e for i, e in enumerate(effects, 1)}
         self.sds = dict(zip(self.planted, branch_sds, strict=True)) if branch_sds else {}
+        # drawn once per branch: how a change moves single tasks is a property of the branch, not of a seed
         self.spreads = {name: population.spread(rng) for name, e in self.planted.items() if e or moving}
 
     def grow(self, name: str, seeds: int) -> None:
@@ -173,11 +182,13 @@ class _SimulatedRun:
     def decide(self, names: Sequence[str]) -> dict[str, int]:
         """Judge branches against the control, best first; those that ask for more seeds, and for how many."""
         split = self.config.split
+        # the noise is measured with the branches of this round included, before any of them is judged
         for name in dict.fromkeys(["b0", *names]):
             self.noise = measure_noise(name, scores_of(self.trials[name], split), earlier=self.noise)
         looks = next_looks(self.verdicts, self.config.alpha, len(names))
         found = [
             judge(name, "b0", self.trials[name], self.trials["b0"], self.noise, look, self.config)
+            # best first, as the loop judges; `next_looks` gives equal levels, so this order cannot be exploited
             for name, look in zip(sorted(names, key=lambda n: -mean_score(self.trials[n])), looks, strict=True)
         ]
         self.verdicts.extend(found)
@@ -208,6 +219,7 @@ class Rate:
         from scipy.special import betaincinv
 
         k, n = self.hits, self.runs
+        # Clopper and Pearson (1934): quantiles of Beta(k, n - k + 1) and Beta(k + 1, n - k); 0 and n hits have only one
         low = 0.0 if k == 0 else float(betaincinv(k, n - k + 1, 0.025))
         high = 1.0 if k == n else float(betaincinv(k + 1, n - k, 0.975))
         return low, high
@@ -247,6 +259,7 @@ def false_promotions(
     """
     hits = 0
     for i in range(runs):
+        # a generator of its own per run: a run's result does not depend on how many runs were simulated before it
         rng = np.random.default_rng([seed, i])
         verdicts = run_looks(
             population,

@@ -62,6 +62,8 @@ class Components:
         """Variance of the difference, and its degrees of freedom, had there been so many seeds."""
         k = 1 / seeds_branch + 1 / seeds_control
         a, b = self.v_trial * k, self.v_task / self.tasks
+        # with no task x branch part only the pooled trial variance was estimated, so its degrees of freedom are the
+        # sum's
         df = self.df_trial
         if b > 0 and self.tasks > 1:
             # Satterthwaite (1946): the degrees of freedom of a sum of two independent variance estimates
@@ -75,6 +77,7 @@ def scores_of(trials: Sequence[TrialFinished], split: str) -> dict[int, dict[str
     for trial in trials:
         score = split_score(trial, split)
         if trial.status == "complete" and score is not None and score.per_task:
+            # a seed that ran twice (lost, then resumed) counts once, with its later trial
             out[trial.seed] = score.per_task
     return out
 
@@ -87,6 +90,7 @@ def split_score(trial: TrialFinished, split: str) -> SplitScore | None:
 
 def common_tasks(*groups: Scores) -> list[str]:
     """Tasks that every trial of every group scored, sorted."""
+    # the intersection, not the union: a task that one trial lost would enter the difference unpaired
     sets = [set(per_task) for group in groups for per_task in group.values()]
     return sorted(set.intersection(*sets)) if sets else []
 
@@ -102,6 +106,8 @@ def spread(y_ST: Any) -> Spread:
     if n_seeds < 2:
         return Spread(0.0, 0, 0.0, 0)
     trial_S = y_ST.mean(axis=1)
+    # two-way additive fit y = mean + seed + task; what is left is attempts' sampling and the seed x task interaction,
+    # one number that the table cannot split further
     residual_ST = y_ST - trial_S[:, None] - y_ST.mean(axis=0)[None, :] + y_ST.mean()
     return Spread(
         float(((trial_S - trial_S.mean()) ** 2).sum()),
@@ -181,6 +187,7 @@ def measure_noise(
 
 def _pool(numbers: Mapping[str, float], ss: str, df: str, skip: Sequence[str] = ()) -> tuple[float, float]:
     """Sums of `ss/<branch>` and `df/<branch>` over the branches not skipped."""
+    # "ss/" is no prefix of "ss_residual/", so the two families of keys do not mix
     names = [k.removeprefix(ss) for k in numbers if k.startswith(ss) and k.removeprefix(ss) not in skip]
     return sum(numbers[ss + n] for n in names), sum(numbers.get(df + n, 0.0) for n in names)
 
@@ -200,6 +207,8 @@ def components(
     if not tasks:
         raise ConfigError("effect: branch and control share no scored task; evaluate both on the same split")
     b_ST, c_ST = table(branch, tasks), table(control, tasks)
+    # within each side, never between them: the difference of the sides is the effect itself and must not enter its own
+    # error
     own = [spread(b_ST), spread(c_ST)]
     numbers = noise.numbers if noise else {}
     ss_o, df_o = sum(x.ss_trial for x in own), float(sum(x.df_trial for x in own))
@@ -209,8 +218,11 @@ def components(
     if df_o + df_n < 1:
         raise ConfigError("effect: a single trial on each side and no noise measured; run more seeds")
     residual = ss_r / df_r if df_r else 0.0
+    # equal variances are what allows pooling; a branch that trains less stably than the A/A trials would look too
+    # certain
     own_only = _spreads_more(ss_o, df_o, ss_n, df_n)
     v_trial, df = (ss_o / df_o, df_o) if own_only else ((ss_o + ss_n) / (df_o + df_n), df_o + df_n)
+    # Var of a difference of two means of n_b and n_c trials: v * (1 / n_b + 1 / n_c)
     k = 1 / len(b_ST) + 1 / len(c_ST)
     d_T = b_ST.mean(axis=0) - c_ST.mean(axis=0)
     # the spread of the differences over tasks, less what attempts and seeds make of it without any such effect
@@ -233,6 +245,7 @@ def _spreads_more(ss_own: float, df_own: float, ss_pool: float, df_pool: float) 
     """One-sided F test of the pair's spread against the pool's."""
     if not (df_own and df_pool and ss_pool > 0):
         return False
+    # scipy.special, not scipy.stats: the latter is slow to import, and its functions are all that is needed
     from scipy.special import fdtrc
 
     return float(fdtrc(df_own, df_pool, (ss_own / df_own) / (ss_pool / df_pool))) < HETEROSCEDASTIC_P
@@ -253,6 +266,7 @@ def effect_of(c: Components, confidence: float) -> Effect:
         df=df,
         seeds=min(c.seeds_branch, c.seeds_control),
         tasks=c.tasks,
+        # trial variance alone, without the task x branch part: two sets of A/A trials share every task effect
         noise_floor=t_quantile(q, c.df_trial) * (c.v_trial * k) ** 0.5,
     )
 
@@ -271,6 +285,7 @@ def effect(
 
 def p_value(e: Effect) -> float:
     """One-sided p of "not better than control"; 0.5 where nothing varies and nothing differs."""
+    # all scores equal on both sides: t is 0 / 0, and without any variance there is no evidence either way
     if e.se == 0:
         return 0.5 if e.mean == 0 else float(e.mean < 0)
     return t_tail(e.mean / e.se, e.df)
@@ -281,6 +296,7 @@ def seeds_needed(c: Components, alpha: float, most: int) -> int | None:
 
     The control grows with the branch where it has fewer seeds.
     """
+    # n + 1 at least: the seeds at hand were judged already and did not suffice. The mean is held where it is
     for n in range(c.seeds_branch + 1, most + 1):
         n_control = max(n, c.seeds_control)
         var, df = c.variance(n, n_control)
@@ -304,6 +320,7 @@ def hierarchical_bootstrap(
     paired = sorted(branch) == sorted(control)
     out = np.empty(draws)
     for i in range(draws):
+        # the same draw for both sides keeps what a seed number has in common (order of tasks) inside the difference
         b = rng.integers(0, len(b_ST), len(b_ST))
         c = b if paired else rng.integers(0, len(c_ST), len(c_ST))
         t = rng.integers(0, len(tasks), len(tasks))

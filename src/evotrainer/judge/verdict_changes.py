@@ -1,7 +1,7 @@
 """Backtest of a gate: which recorded verdicts would be others under another rule.
 
 Every verdict is given again from what it rested on, with its own control and its share of alpha. What a run would have
-done after a flipped verdict (other branches, another champion) is not simulated.
+done after a changed verdict (other branches, another champion) is not simulated.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ def flips(bases: Sequence[Basis], config: JudgeConfig, drop: Sequence[str] = ())
     fresh: list[Verdict] = []
     out: list[VerdictUnderRule] = []
     for b in bases:
+        # `fresh` is shorter than `bases` while they are judged one by one: only branches judged earlier can be ahead
         rivals = [v.branch for v, x in zip(fresh, bases, strict=False) if v.kind == "promote" and x.round == b.round]
         v = _again(b, lenient, drop, fresh, rivals)
         fresh.append(v)
-        out.append(_flip(b, v, drop))
+        out.append(_compared(b, v, drop))
     return out
 
 
@@ -82,6 +83,7 @@ LENIENT: dict[str, dict[str, float]] = {
 
 def _again(b: Basis, config: JudgeConfig, drop: Sequence[str], fresh: Sequence[Verdict], rivals: list[str]) -> Verdict:
     given = replace(b.given, config=config)
+    # findings sit in the trials' own health reports as well; clearing only the arguments would leave the gate in place
     if "validity" in drop:
         sides = (
             [t.model_copy(update={"health": ()}) for t in side] for side in (given.branch_trials, given.control_trials)
@@ -98,13 +100,17 @@ def _again(b: Basis, config: JudgeConfig, drop: Sequence[str], fresh: Sequence[V
         )
     if "proxy" in drop:
         given = replace(given, proxy=None)
+    # one champion a round still holds, but under the new rule it may be another branch
     ahead = given.ahead if given.ahead in rivals else next(iter(rivals), "")
     given = replace(given, ahead="" if "best_of_round" in drop else ahead)
     if b.stored.look and b.stored.alpha:
+        # its recorded share, rescaled to the new alpha: verdicts stay comparable one by one, whatever was spent in
+        # between
         look = InterimAnalysis(
             number=b.stored.look, alpha=min(0.499, b.stored.alpha * config.alpha / b.given.config.alpha)
         )
     else:
+        # the recorded verdict never reached the effect, so it has no share of its own
         look = next_look(fresh, config.alpha)
     return _decided(given.verdict(look), config, drop)
 
@@ -118,6 +124,7 @@ def _decided(v: Verdict, config: JudgeConfig, drop: Sequence[str]) -> Verdict:
     barred = (
         answers.get("validity") is not True or answers.get("proxy") is False or answers.get("best_of_round") is False
     )
+    # "identical" can never be promoted: a branch with the control's very weights is not better, whatever is dropped
     if not held or barred or v.effect.mean <= 0 or "identical" in {g.gate for g in v.gates if g.passed is False}:
         return v
     points = f"{100 * v.effect.mean:+.1f} points"
@@ -126,7 +133,7 @@ def _decided(v: Verdict, config: JudgeConfig, drop: Sequence[str]) -> Verdict:
     )
 
 
-def _flip(b: Basis, v: Verdict, drop: Sequence[str]) -> VerdictUnderRule:
+def _compared(b: Basis, v: Verdict, drop: Sequence[str]) -> VerdictUnderRule:
     old = {g.gate: g.passed for g in b.stored.gates}
     new = {g.gate: g.passed for g in v.gates}
     every = dict.fromkeys((*old, *new))  # in the stored verdict's order, then what is new

@@ -62,6 +62,7 @@ _JSON = json.JSONDecoder(parse_constant=_refuse)
 
 def loads(data: bytes | str, most: int) -> Any:
     """JSON of at most `most` characters, ASCII only, without NaN and infinity; ValueError for anything else."""
+    # before parsing: JSON of a gigabyte costs as much to refuse as to read
     if len(data) > most:
         raise ValueError(f"longer than {most} bytes")
     try:
@@ -83,7 +84,9 @@ def parse_answer(line: bytes, limits: AnswerLimits) -> CaseResult | Malformed:
         status, extra = _status(answer), set(answer) - {"s", "t"}
         result = "v" if limits.calls else "o"
         allowed = _KEYS[status] | ({result} if status == "ok" or not limits.calls else set())
-        if not extra <= allowed or (status == "ok" and result not in extra) or (status == "error" and "e" not in extra):
+        # keys are checked as a set before any is read: no half-read answer of a program that mixes two statuses
+        lacking = (status == "ok" and result not in extra) or (status == "error" and "e" not in extra)
+        if lacking or not extra <= allowed:
             raise ValueError(f"keys that do not go with status {status}")
         return CaseResult(
             status,
@@ -104,18 +107,22 @@ def _status(answer: dict[str, Any]) -> Status:
 
 
 def _seconds(value: Any, most: float) -> float:
+    # a time is checked against what a case can have used: a program that claims less CPU than the kernel counted is
+    # caught later
     if type(value) is not float or not math.isfinite(value) or not 0 <= value <= most:
         raise ValueError("no time that a case can have used")
     return value
 
 
 def _output(text: Any, most: int) -> str:
+    # ASCII first, as it is the common case: only other text is compared with its cleaned form
     if type(text) is not str or len(text) > most or (not text.isascii() and clean_text(text) != text):
         raise ValueError("no output of a program")
     return text
 
 
 def _value(encoded: Any, left: NodeLimit) -> Any:
+    # one case may not take what all the others together have left
     budget = NodeLimit(most := min(ANSWER_NODES, left.nodes))
     value = decode(encoded, budget=budget)
     left.nodes -= most - budget.nodes
@@ -131,10 +138,12 @@ def _error(value: Any) -> tuple[str, str]:
 
 def parse_tests(line: bytes) -> Literal["call"] | tuple[Status, tuple[str, str] | None] | Malformed:
     """One message of test code: a call to be passed on unread, or the verdict. Never raises."""
+    # recognised by its first bytes and passed on unread: the parent never decodes what the tests hand to the candidate
     if line.startswith(b'{"n": '):
         return "call"
     try:
         message = loads(line, _VERDICT_BYTES)
+        # 1 == True in Python: {"done": 1} would pass the comparison alone
         if message == {"done": True} and message["done"] is True:
             return "ok", None
         if type(message) is not dict or set(message) != {"fail"}:
@@ -153,4 +162,5 @@ def take_lines(inbox: bytearray) -> Iterator[bytes]:
             start = end + 1
             yield line
     finally:
+        # in one piece at the end: deleting each line off the front would be quadratic in their number
         del inbox[:start]

@@ -87,6 +87,8 @@ def scene(uid: int, pid: int = 1) -> Iterator[Scene]:
     """Targets that are open to everybody: only the sandbox stands before them.
     `pid`: a process that is confined alike."""
     token = secrets.token_hex(8)
+    # the victim runs as the sandbox's own user: were it root's, the kernel's user check would fend off what the sandbox
+    # must
     drop: dict[str, object] = {"user": uid, "group": uid, "extra_groups": []} if os.geteuid() == 0 else {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evotrainer-probe-")))
@@ -95,6 +97,7 @@ def scene(uid: int, pid: int = 1) -> Iterator[Scene]:
         (folder / "secret").chmod(0o666)
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         named = stack.enter_context(socket.socket(socket.AF_UNIX))
+        # an abstract socket: it has no file whose rights could stop a connection, only a network namespace does
         named.bind("\0" + token)
         named.listen()
         try:
@@ -138,6 +141,7 @@ def try_probes(arena: Arena, probes: Sequence[Probe] = PROBES) -> Iterator[Probe
     todo = deque(probes)
     while todo:
         with scene(arena.uid, arena.pid) as targets:
+            # a breach spoils the targets: the next probe gets new ones, or it would be blamed for the last one's traces
             while todo and not targets.breached(""):
                 yield _try(arena, todo.popleft(), targets)
 
@@ -149,6 +153,7 @@ def _try(arena: Arena, probe: Probe, targets: Scene) -> ProbeResult:
         if probe.twice:
             case = arena.run(program)
     held = judge(probe, case)
+    # what outlives a program cannot be seen by the program itself: counted from outside
     if probe.name == "daemon" and (left := arena.strays()):
         return replace(held, held=False, detail=f"{left} processes survive")
     if targets.breached(""):
@@ -159,6 +164,7 @@ def _try(arena: Arena, probe: Probe, targets: Scene) -> ProbeResult:
 def proven_tier(found: tuple[ProbeResult, ...]) -> Tier:
     """The strongest tier all of whose promises held."""
     for tier in TIERS:
+        # a tier promises what all weaker ones promise as well
         promised = [held for held in found if TIERS.index(held.tier) >= TIERS.index(tier)]
         if all(held.held for held in promised):
             return tier

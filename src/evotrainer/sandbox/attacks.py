@@ -1,5 +1,5 @@
 """Attacks on the machine, as data: `evotrainer doctor --attack` and the tests run them,
-beside the probes of every opening.
+on top of the probes of every opening.
 
 Each prints BREACH when it got what it must not have. `$folder` (with a file `secret`), `$port`, `$token`, `$victim` and
 `$mounts` are targets made for the attack and open to everybody: only the sandbox stands before them. Every attack

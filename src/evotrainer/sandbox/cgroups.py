@@ -46,7 +46,9 @@ class SlotGroup:
             return None
         try:
             words = os.pread(self._usage, 200, 0).split()
+            # usage_usec in version 2, nanoseconds in version 1
             used = int(words[1]) / 1e6 if self.unified else int(words[0]) / 1e9
+            # the kernel's CPU clock of another process: (~pid << 3) | CPUCLOCK_SCHED, as clock_getcpuclockid makes it
             return used - time.clock_gettime((~besides << 3) | 2)
         except (OSError, ValueError, IndexError):
             return None
@@ -97,6 +99,7 @@ class SlotGroup:
                 os.close(fd)
         self._usage = self._events = -1
         for folder in self.folders:
+            # rmdir fails with EBUSY until the kernel has buried the last process
             for _ in range(50):
                 try:
                     folder.rmdir()
@@ -150,7 +153,8 @@ def _make(parent: Path, name: str) -> Path:
 
 
 def _version1(name: str) -> SlotGroup | None:
-    points = {c: Path(point) for kind, point, options in _mounts() if kind == "cgroup" for c in options}
+    mounted = [(Path(point), options) for kind, point, options in _mounts() if kind == "cgroup"]
+    points = {controller: point for point, options in mounted for controller in options}
     if "memory" not in points or "pids" not in points:
         return None
     own = _own()
@@ -160,6 +164,7 @@ def _version1(name: str) -> SlotGroup | None:
             if controller not in points:
                 continue
             point = points[controller]
+            # our own group may lie above what is mounted here (in a container): then the mount point is all we can see
             inside = point / own.get(controller, "/").lstrip("/")
             parent = inside if inside.is_dir() else point
             _sweep(parent)
@@ -178,6 +183,7 @@ def _version2_parents() -> Iterator[Path]:
             continue
         top = Path(point)
         folder = top / _own().get("", "/").lstrip("/")
+        # version 2 allows processes in leaves only: controllers come from a parent that hands them on (subtree_control)
         while folder.is_relative_to(top):
             with contextlib.suppress(OSError):
                 if {"memory", "pids"} <= set((folder / "cgroup.subtree_control").read_text().split()):
@@ -201,6 +207,7 @@ def _version2(name: str) -> SlotGroup | None:
 def make_group(memory_bytes: int, processes: int) -> SlotGroup | None:
     """A new group with these limits, or None where the machine offers none to this user."""
     name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
+    # version 1 first: on hybrid machines version 2 is mounted as well, without the controllers
     makers: tuple[Callable[[str], SlotGroup | None], ...] = (_version1, _version2)
     for make in makers:
         try:

@@ -44,6 +44,7 @@ def readable_by(path: Path, uid: int) -> bool:
     try:
         for part in (path, *path.parents):
             info = part.stat()
+            # owner's bits are six above the others'; group bits never count, as the sandbox's user is in no group
             shift = 6 if info.st_uid == uid else 0
             wanted = stat.S_IXOTH if stat.S_ISDIR(info.st_mode) else stat.S_IROTH
             if not info.st_mode & (wanted << shift):
@@ -97,6 +98,7 @@ def copy_runtime(root: Path) -> Interpreter:
                 shutil.copy(shared, work / "lib" / shared.name)
             for folder in (root, work, *(p for p in work.rglob("*") if p.is_dir())):
                 folder.chmod(0o755)
+            # atomic: two processes that copy at once leave one whole copy; the loser's rename fails and finds it there
             os.rename(work, home)
         except OSError as error:
             shutil.rmtree(work, ignore_errors=True)

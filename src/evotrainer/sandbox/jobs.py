@@ -18,6 +18,7 @@ _ATTEMPTS = 2
 """A job whose zygote died is started once more before it is given up as our fault."""
 _TIME_SLACK = 0.25
 """CPU-seconds that a claim may lie above what the kernel counted, and an answer above the limit of a case."""
+# os._exit(97) in `inside/relay.py`
 _SELF_REPORTED_TIMEOUT = 97
 
 
@@ -37,6 +38,7 @@ def cause_of_death(seat: Seat, ended: ChildExit, cpu_limit: float) -> tuple[Stat
         return seat.verdict
     if ended.out_of_memory:
         return "memory", "the slot's memory ran out"
+    # RLIMIT_CPU ends with SIGKILL at its hard limit, as anybody else's kill does: the CPU time tells them apart
     if ended.code == -signal.SIGKILL and ended.cpu_s >= cpu_limit:
         return "timeout", "CPU time used up"
     if ended.code < 0:
@@ -120,6 +122,7 @@ class RunJob:
         self._read(seat)
         if self._malformed is not None:
             condemn(seat, "error", self._malformed.why)
+        # without a newline in so much text the next answer is already longer than any can be
         elif len(seat.inbox) > self._limits.line_bytes + 4096:
             condemn(seat, "output", "answers without end")
 
@@ -141,6 +144,8 @@ class RunJob:
             answer = replace(answer, error=note)
         if answer.ok and answer.cpu_s > self.program.limits.cpu_s + _TIME_SLACK:  # it disarmed its timer and says so
             answer = replace(_noted("timeout", "CPU time used up"), cpu_s=answer.cpu_s)
+        # a program of many cases that each time out would cost as many limits: after `timeouts` of them the rest is
+        # skipped
         self.timeouts -= answer.status == "timeout"
         self.cases.append(answer)
 
@@ -150,6 +155,7 @@ class RunJob:
     def _fault(self, lane: Lane, note: str) -> None:
         self.faults += 1
         if self.faults < _ATTEMPTS:
+            # answers of a child whose zygote died are not trusted: all of this attempt's cases run again
             del self.cases[self.first :]
             self.start(lane)
             return
@@ -169,6 +175,7 @@ class RunJob:
         if self._malformed is not None:
             note = _noted("error", f"malformed answer: {self._malformed.why}")
             self.cases += [note] * (len(self.inputs) - len(self.cases))
+        # the child died in the first case that has no answer; the ones after it get a new child
         elif len(self.cases) < len(self.inputs) and self.timeouts > 0:
             cpu_limit = self.program.limits.cpu_s * (len(self.inputs) - self.first)
             self.cases.append(_noted(*cause_of_death(seat, ended, cpu_limit)))
@@ -183,12 +190,14 @@ class RunJob:
         they were forged."""
         claimed = sum(case.cpu_s for case in self.cases[self.first :])
         limit = self.program.limits.cpu_s
+        # answers are the program's own text: it may print answers of cases it never ran
         if claimed > ended.cpu_s + _TIME_SLACK:
             note = f"malformed answer: {claimed:.2f} CPU-s claimed, {ended.cpu_s:.2f} used"
             self.cases[self.first :] = [_noted("error", note)] * (len(self.cases) - self.first)
             return
         timed_out = any(case.status == "timeout" for case in self.cases[self.first :])
         complete = len(self.cases) == len(self.inputs)
+        # CPU time outside of any case is how a program would compute all answers in its first case, or after its timer
         if complete and not timed_out and ended.cpu_s - claimed > max(0.25, limit / 2):
             note = f"{ended.cpu_s - claimed:.2f} CPU-s outside any case"
             self.cases[self.first :] = [_noted("timeout", note)] * (len(self.cases) - self.first)
@@ -217,6 +226,7 @@ class CheckJob:
         return 0
 
     def its_turn(self, seat: Seat) -> bool:
+        # one of the two always waits for the other: sleep counts for the one whose turn it is
         return self._calling == (seat.role == 0)
 
     def start(self, lane: Lane) -> None:

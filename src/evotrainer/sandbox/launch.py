@@ -88,8 +88,10 @@ def pick_uid() -> int | None:
     if os.geteuid() != 0:
         return None
     slot = next(_slots) % 256
+    # a user per process and slot: RLIMIT_NPROC counts per user, and signals pass between processes of one user
     uid = _FIRST_UID + os.getpid() * 256 + slot
     if not _can_become(uid):
+        # inside a user namespace only a few ids are mapped, usually 0 to 65535
         uid = _FALLBACK_UID + (os.getpid() * 7 + slot) % 5000
     if not _can_become(uid):
         raise SandboxError("started as root without another user id to drop to; start as an ordinary user")
@@ -110,9 +112,10 @@ def system_binds() -> list[str]:
 
 
 def _hidden() -> list[str]:
-    """Local software below /usr is nobody's business."""
+    """Local software below /usr is hidden: it is none of a program's business."""
     folders = ("/usr/local", "/usr/src", "/usr/share")
-    return [argument for path in folders if Path(path).is_dir() for argument in ("--tmpfs", path)]
+    there = [path for path in folders if Path(path).is_dir()]
+    return [argument for path in there for argument in ("--tmpfs", path)]
 
 
 def as_inside(interpreter: Interpreter) -> Interpreter:
@@ -135,6 +138,8 @@ def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> li
 
     It makes every mount read-only before it serves (`kernel.make_mounts_read_only`).
     """
+    # CAP_SYS_ADMIN stays for the mounts that the zygote makes, CAP_SETPCAP to empty the bounding set; every child drops
+    # both
     args = [bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
     args += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
     for name, value in (*_environment(as_inside(interpreter)).items(), ("HOME", "/w")):
@@ -142,6 +147,7 @@ def bubblewrap_command(bwrap: str, interpreter: Interpreter, info_fd: int) -> li
     args += system_binds() + _hidden()
     if interpreter.prefix:
         args += ["--ro-bind", interpreter.prefix, str(_HOME)]
+    # one writable folder under several names: programs expect /tmp and /dev/shm, and must find what they wrote
     args += ["--proc", "/proc", "--dir", "/dev", "--dir", "/w", "--symlink", "/w", "/tmp"]
     for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
         args += ["--dev-bind", device, device]
@@ -182,6 +188,8 @@ class Launched:
             if folder.name.isdigit() and int(folder.name) != self.pid:
                 with contextlib.suppress(OSError):
                     words = (folder / "cmdline").read_bytes().split(b"\0")
+                    # the token stands in the command line, which fork copies: children are found without any
+                    # namespace's help
                     found += self.token.encode() in words and b"-c" in words[:7]
         return found
 
@@ -212,6 +220,7 @@ def spawn(
 def child_pid(info: int) -> int:
     """The zygote's process id as bubblewrap reports it; 0 when bubblewrap gave up first."""
     text = b""
+    # the JSON may come in pieces: parsed anew until it is whole
     while piece := os.read(info, 4096):
         text += piece
         with contextlib.suppress(ValueError, KeyError):
@@ -271,7 +280,7 @@ def _neighbours(uid: int) -> int:
 
 
 def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
-    bpf = build_filter(own_world=mechanism.namespaces) if mechanism.seccomp else b""
+    bpf = build_filter(own_namespaces=mechanism.namespaces) if mechanism.seccomp else b""
     config = {
         "modules": _modules(),
         "namespaces": mechanism.namespaces,
@@ -280,8 +289,10 @@ def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
         "neighbours": 0 if mechanism.namespaces or os.geteuid() == 0 else _neighbours(launched.uid) + _MARGIN,
     }
     control = launched.control
+    # one packet (SEQPACKET) must fit the socket's buffer, whose default may be too small for the modules' sources
     size = len(message := json.dumps(config).encode())
     control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * size)
+    # a machine under load may take seconds to import; one that takes a minute is broken
     control.settimeout(60)
     try:
         control.send(message)

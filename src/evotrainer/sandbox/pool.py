@@ -184,15 +184,18 @@ def _watch(seat: Seat, progress: Progress) -> None:
     answered = seat.job.answered(seat)
     if answered != seat.mark:
         seat.mark, seat.mark_cpu = answered, progress.cpu_s
+    # from the last answered case on: the limit is per case, the child runs all of them
     if progress.cpu_s - seat.mark_cpu > limits.cpu_s + _SLACK:
         condemn(seat, "timeout", "CPU time used up")
     if seat.seen is not None and progress.active_s >= 0 and seat.job.its_turn(seat):
         window = now - seat.seen_at
+        # running or waiting for a processor in under 5% of the window: asleep, however loaded the machine is
         if progress.active_s - seat.seen.active_s < 0.05 * window:
             seat.idle += window
     seat.seen, seat.seen_at = progress, now
     if seat.idle > limits.idle_s:
         condemn(seat, "timeout", f"asleep for {limits.idle_s:g} s (wall clock)")
+    # children that nobody waits for are in no CPU account without a control group: only the clock can bound them
     wall_s = min(limits.wall_s, _UNCOUNTED * limits.cpu_s + _SLACK) if progress.uncounted else limits.wall_s
     if now - seat.started > wall_s:
         condemn(seat, "timeout", f"still running after {wall_s:g} s (wall clock)")
@@ -201,6 +204,7 @@ def _watch(seat: Seat, progress: Progress) -> None:
 def _look(seat: Seat, lane: Lane) -> None:
     """A look at a child that has run for a while."""
     now = time.monotonic()
+    # doubling: short programs are over before the second look, long ones cost four looks a second
     seat.look_after = min(2 * seat.look_after, _LAST_LOOK)
     seat.next_look = now + seat.look_after * random.uniform(0.5, 1.5)  # not when a program can tell
     if drain(seat, _cap(seat)):
@@ -267,6 +271,7 @@ class _Watch:
             control = seat.slot.control.fileno()
             self.poller.register(control, select.POLLIN)
             self.by_fd[control] = (seat, lane, _on_control)
+            # only relayed calls need their channel watched; a script's answers are read when it ends, or at a look
             if seat.eager and not seat.eof:
                 channel = seat.channel.fileno()
                 self.poller.register(channel, select.POLLIN | (select.POLLOUT if seat.outbox else 0))
@@ -282,6 +287,7 @@ class _Watch:
         wait = min(seat.next_look for seat, _ in seats) - time.monotonic()
         for fd, _ in self.poller.poll(max(0.0, wait * 1000)):
             seat, lane, act = self.by_fd[fd]
+            # an earlier event of the same round may have ended this child
             if seat in lane.seats:
                 _safely(act, seat, lane)
         now = time.monotonic()
@@ -311,5 +317,6 @@ def run_jobs(lanes: Sequence[Lane], jobs: Sequence[SandboxJob]) -> None:
             _hand_out(lanes, waiting)
     except BaseException:
         for lane in lanes:
+            # a half-run job would leave its children at work and their answers in the sockets
             lane.abandon()
         raise

@@ -48,6 +48,7 @@ class Sandbox:
 
     def _open_slot(self) -> Slot:
         slot = self._open_one()
+        # the probes ran with a group: a further slot without one would not have the tier that was proven
         if self._mechanism.cgroup and slot.group is None and hasattr(self, "_first"):
             slot.close()
             raise SandboxError("a further slot got no control group; close other sandboxes or open with tier='B'")
@@ -61,12 +62,14 @@ class Sandbox:
         """
         notes: list[str] = []
         best: Sandbox | None = None
+        # B is A without a control group, and is found by trying A
         for level in (tier,) if tier else ("A", "C", "D"):
             try:
                 found = cls(_MECHANISMS[level], workers)
             except SandboxError as error:
                 notes.append(f"tier {level} is not available: {error}")
                 continue
+            # what counts is what the probes show: a kernel may accept a mechanism and not enforce it
             found._prove(tier or "A", notes)
             if best is not None and TIERS.index(best.tier) <= TIERS.index(found.tier):
                 found.close()
@@ -90,6 +93,7 @@ class Sandbox:
 
     def _prove(self, at_most: Tier, notes: list[str]) -> None:
         held = tuple(self.attack(PROBES))
+        # TIERS runs from strong to weak: the larger index is the weaker promise
         proven = max(proven_tier(held), at_most, key=TIERS.index)
         if self._first.group is None and at_most == "A":
             notes.append(_NO_GROUP)

@@ -70,7 +70,9 @@ _SPECIAL = """
 """
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+# classic BPF: LD|W|ABS, JMP|JA, JMP|JEQ|K, JMP|JGE|K, JMP|JSET|K, ALU|AND|K, RET|K
 _LOAD, _JUMP, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
+# SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _NEW_NAMESPACES = 0x7E020000
@@ -103,10 +105,12 @@ def _op(code: int, value: int = 0, yes: int = 0, no: int = 0) -> bytes:
 
 def _argument(index: int) -> bytes:
     """Load the low 32 bits of a call's argument (all arguments tested here are 32 bits wide)."""
+    # struct seccomp_data: nr (4 bytes), arch (4), instruction pointer (8), then six arguments of 8 bytes
     return _op(_LOAD, 16 + 8 * index)
 
 
 def _errno(code: int) -> bytes:
+    # SECCOMP_RET_ERRNO
     return _op(_RETURN, 0x00050000 | code)
 
 
@@ -129,6 +133,7 @@ def _without_bits(index: int, bits: int) -> Block:
 
 def _stream_pair() -> Block:
     """socketpair(AF_UNIX, SOCK_STREAM): a datagram pair could still address other sockets."""
+    # 0xF masks SOCK_NONBLOCK and SOCK_CLOEXEC, which share the argument with the type
     second = [_argument(1), _op(_AND, 0xF), _op(_EQUAL, 1, 0, 1), _YES]
     return [_argument(0), _op(_EQUAL, 1, 0, len(second)), *second, _NO]
 
@@ -155,6 +160,7 @@ def _own_futex() -> Block:
 
 def _socket_option() -> Block:
     allowed = _one_of(2, _SOCKET_OPTIONS)
+    # level SOL_SOCKET only
     return [_argument(1), _op(_EQUAL, 1, 1, 0), _NO, *allowed]
 
 
@@ -163,7 +169,7 @@ def _numbers(table: str, column: int) -> dict[str, int]:
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-def _rules(machine: str, own_world: bool) -> dict[int, Block]:
+def _rules(machine: str, own_namespaces: bool) -> dict[int, Block]:
     """System call number -> code that ends in a return."""
     column = 1 if machine == "x86_64" else 2
     rules: dict[int, Block] = {n: [_YES] for n in _numbers(_ALWAYS, column).values()}
@@ -183,8 +189,9 @@ def _rules(machine: str, own_world: bool) -> dict[int, Block]:
         "openat": lambda: _without_bits(2, _WRITING),
     }
     rules.update({special[name]: build() for name, build in checks.items() if name in special})
-    if own_world:
+    if own_namespaces:
         rules.update({n: [_YES] for n in _numbers(_INSIDE, column).values()})
+        # the zygote is under this filter, too, and must go on making namespaces for its children
         rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES & ~_ZYGOTES_NAMESPACES)
         rules[special["mount"]] = _one_of(3, (_PLAIN_MOUNT,))
     return rules
@@ -195,7 +202,7 @@ def _command_rules(machine: str, loopback: bool, locks: bool) -> dict[int, Block
     and starting programs."""
     column = 1 if machine == "x86_64" else 2
     special = _numbers(_SPECIAL, column)
-    rules = _rules(machine, own_world=True)
+    rules = _rules(machine, own_namespaces=True)
     del rules[special["mount"]]
     rules |= {n: [_YES] for n in _numbers(_COMMANDS, column).values()}
     rules[special["clone"]] = _without_bits(0, _NEW_NAMESPACES)
@@ -215,6 +222,7 @@ def _tree(ranges: list[tuple[int, Block]]) -> Block:
         return ranges[0][1]
     middle = len(ranges) // 2
     low, high = _tree(ranges[:middle]), _tree(ranges[middle:])
+    # a conditional jump reaches 255 instructions at most; the plain jump behind it has 32 bits
     return [_op(_AT_LEAST, ranges[middle][0], 0, 1), _op(_JUMP, len(low)), *low, *high]
 
 
@@ -222,12 +230,14 @@ def _ranges(rules: dict[int, Block]) -> list[tuple[int, Block]]:
     """Merge neighbours with the same code; numbers in no rule are refused."""
     marks: list[tuple[int, Block]] = [(0, [_NO])]
     numbers = sorted(rules)
+    # gaps become ranges that refuse: what is not in a table, also calls of kernels to come, is denied
     for number, following in pairwise([*numbers, 1 << 32]):
         marks.append((number, rules[number]))
         if following > number + 1:
             marks.append((number + 1, [_NO]))
     merged: list[tuple[int, Block]] = []
     for start, block in marks:
+        # call 0 replaces the refusal that the ranges begin with
         if merged and merged[-1][0] == start:
             merged.pop()
         if not merged or merged[-1][1] != block:
@@ -235,17 +245,18 @@ def _ranges(rules: dict[int, Block]) -> list[tuple[int, Block]]:
     return merged
 
 
-def build_filter(own_world: bool, machine: str | None = None) -> bytes:
-    """The BPF program; empty for a machine without table (then no filter can be in force).
+def build_filter(own_namespaces: bool, machine: str | None = None) -> bytes:
+    """The BPF program; empty for a machine without table (then no filter can be installed).
 
-    `own_world`: every program has its own process and mount namespace, so signals and file changes reach nobody else,
-    and the zygote itself is filtered: the few more calls it needs are refused to a child for want of capabilities.
+    `own_namespaces`: every program has its own process and mount namespace, so signals and file changes reach no other
+    program, and the zygote itself is filtered: the few more calls it needs are refused to a child for want of
+    capabilities.
     Without it signals and file changes are refused, and files can only be opened for reading.
     """
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:
         return b""
-    return _assemble(machine, _rules(machine, own_world))
+    return _assemble(machine, _rules(machine, own_namespaces))
 
 
 def build_command_filter(loopback: bool = False, locks: bool = False, machine: str | None = None) -> bytes:
@@ -261,6 +272,7 @@ def build_command_filter(loopback: bool = False, locks: bool = False, machine: s
 def _assemble(machine: str, rules: dict[int, Block]) -> bytes:
     code = [
         _op(_LOAD, 4),
+        # the architecture first: the same number is another call in the 32-bit ABI
         _op(_EQUAL, _AUDIT_ARCH[machine], 1, 0),
         _op(_RETURN, _KILL),
         _op(_LOAD, 0),

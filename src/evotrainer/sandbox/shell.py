@@ -123,6 +123,7 @@ class EpisodeShell:
             "wall_s": deadline,
             "idle_s": self.limits.idle_s,
         }
+        # a sealed memory file as standard input: no pipe that a command could leave half read and block us
         given = sealed([as_bytes(stdin)])
         os.lseek(given, 0, os.SEEK_SET)
         out_r, out_w = os.pipe()
@@ -142,6 +143,7 @@ class EpisodeShell:
         if "error" in answer:
             raise self._channel.broken(f"a command could not be started: {answer['error']}")
         done = answer["ok"]
+        # process 1 does not see children that nobody waited for, the control group does
         used = max(done["cpu_s"], counted)
         why = "cpu" if used >= cpu_s and done["why"] in ("", "killed") else done["why"]
         return CommandResult(done["exit"], texts[0], texts[1], dropped, used, bool(why), why)

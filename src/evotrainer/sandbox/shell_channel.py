@@ -69,6 +69,8 @@ class ShellChannel:
         except OSError as error:
             raise self.broken(f"the episode shell does not answer: {error}") from error
         if not answer:
+            # process 1 dies only after all commands are gone: the files themselves filled the memory, which is the
+            # policy's doing
             if self.started and self.started.out_of_memory():
                 self.close()
                 raise ShellFileError("the episode's files take more memory than it may use; its shell is gone")
@@ -93,6 +95,7 @@ class ShellChannel:
         over `cpu_s` the command is killed.
         """
         control = self.control
+        # the group counts all commands so far: the limit is relative to now
         enough, killed = self.cpu_s() + cpu_s, False
         limit, kept, dropped = self.output_kb << 10, {fd: bytearray() for fd in pipes}, False
         open_fds: set[int] = {*pipes, control.fileno()}
@@ -121,6 +124,7 @@ class ShellChannel:
                     open_fds.discard(fd)
                     continue
                 piece = os.read(fd, 1 << 16)
+                # read on past the limit: a full pipe would block the command, and turn much output into a timeout
                 room = limit - len(kept[fd])
                 dropped |= len(piece) > room
                 kept[fd] += piece[:room]

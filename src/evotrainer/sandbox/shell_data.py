@@ -75,6 +75,7 @@ class Template:
         self.size = sum(map(len, chunks))
         self._data = sealed(chunks)
         head = json.dumps(self._entries).encode()
+        # a long list of files does not fit a packet of the control socket: it goes as a memory file, too
         self._head, self._head_size = (sealed([head]), len(head)) if len(head) > _MAX_MESSAGE else (-1, 0)
 
     def message(self) -> tuple[dict[str, Any], list[int]]:
@@ -111,5 +112,6 @@ def sealed(chunks: Sequence[bytes]) -> int:
         view = memoryview(chunk)
         while view:
             view = view[os.write(fd, view) :]
+    # sealed, as process 1 of several machines may read it at once: none can change what the others see
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     return fd

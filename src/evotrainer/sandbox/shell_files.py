@@ -24,6 +24,7 @@ class FileError(Exception):
 
 def _inside(path: str) -> str:
     """The real place of `path` below ROOT; FileError when it leads out of it."""
+    # resolved and then compared: links inside may point anywhere below ROOT, and nowhere else
     real = os.path.realpath(os.path.join(ROOT, path))
     if not real.startswith(ROOT + "/"):
         raise FileError(f"{path}: leads out of the working folder")
@@ -45,10 +46,12 @@ def _write_one(path: str, mode: int, data: memoryview | bytes) -> None:
         os.unlink(place)  # also a file: another name of it would be written too
     except FileNotFoundError:
         pass
+    # O_EXCL and O_NOFOLLOW: whatever stood here is gone, and nothing that appears since is written through
     fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         view = memoryview(data)
         while view:
+            # os.write may take less than it is given
             view = view[os.write(fd, view) :]
     finally:
         os.close(fd)
@@ -94,6 +97,7 @@ def pread(fd: int, size: int, at: int) -> bytes:
 
 
 def _open_regular(place: str, shown: str) -> tuple[int, os.stat_result]:
+    # O_NONBLOCK: opening a pipe without a writer would wait for ever; the type is checked on the descriptor
     fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
@@ -105,6 +109,7 @@ def _open_regular(place: str, shown: str) -> tuple[int, os.stat_result]:
 def _send_all(fd: int, out: int, limit: int) -> int:
     done = 0
     while done < limit:
+        # in the kernel: contents never become Python objects in process 1, whose memory is the episode's
         sent = os.sendfile(out, fd, done, limit - done)
         if not sent:
             break
@@ -149,6 +154,7 @@ def _walk(folder: str, below: str, skip: set[str], depth: int, found: list[list[
             before = len(found)
             _walk(f"{folder}/{name}", path + "/", skip, depth + 1, found, most, names)
             if len(found) == before:
+                # only empty folders are entries: others follow from their files
                 found.append([path, "d", info.st_mode & 0o777, 0])
         elif stat.S_ISLNK(info.st_mode):
             found.append([path, "l", 0o777, os.readlink(f"{folder}/{name}")])

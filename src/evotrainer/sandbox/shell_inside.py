@@ -37,6 +37,7 @@ class Init:
         self.config = config
         self.filter = bytes.fromhex(config["filter"])
         self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # kept as a descriptor for ourselves: commands find no /proc, which would show them each other and us
         kernel.unmount(b"/proc")
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -116,20 +117,24 @@ class Init:
             os.dup2(fd, i)
         os.closerange(len(fds), OPEN_FILES)
         os.setsid()
+        # RLIMIT_CPU is per process and whole seconds: a backstop only, what decides is the sum in `_wait`
         seconds = int(m["cpu_s"]) + 2
         megabytes = self.config["memory_mb"] << 20
         kernel.set_limits(megabytes, seconds, self.config["processes"] + 2, self.config["disk_mb"] << 20)
         kernel.drop_capabilities()
         if self.filter:
             kernel.install_filter(self.filter)
+        # process 1 of a namespace ignores signals it has no handler for: the command itself must not be it
         child = os.fork()
         if child == 0:
             _execute(m)
+        # or pipes would stay open here after the command closed its own ends
         os.closerange(0, len(fds))
         while True:
             pid, status = os.wait()
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
+                # as a shell reports signals: 128 + n
                 os._exit(code if code >= 0 else 128 - code)
 
     def _wait(self, pid: int, m: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +155,7 @@ class Init:
             now = time.monotonic()
             cpu, ran = self._used()
             most = max(most, cpu)  # what is killed unwaited for is in nobody's account afterwards
+            # less than before: a process ended and took its account along, which is movement as well
             if ran > active + 1e-3 or ran < active:
                 active, moved = ran, now
             if cpu >= m["cpu_s"]:
@@ -162,6 +168,7 @@ class Init:
                 os.kill(pid, signal.SIGKILL)
         os.close(ended)
         _, status, usage = os.wait4(pid, 0)
+        # what was waited for against what was seen alive: neither holds all of it, the larger is nearer
         cpu_s = max(most, usage.ru_utime + usage.ru_stime)
         if not why and cpu_s >= m["cpu_s"]:
             why = "cpu"
@@ -179,7 +186,9 @@ class Init:
             except OSError:
                 continue
             try:
+                # behind the last bracket: a process's name is its own choice and may hold blanks and brackets
                 words = os.read(fd, 4096).rpartition(b")")[2].split()
+                # utime, stime, cutime, cstime in clock ticks
                 cpu += sum(map(int, words[11:15]))
             except (OSError, IndexError, ValueError):
                 continue

@@ -203,7 +203,9 @@ def start(limits: ShellLimits, binds: Sequence[tuple[str, str]] = ()) -> Started
     started = Started(ours, process, pid, os.geteuid() if uid is None else uid, None, inside.executable)
     _hand_over(started, limits, bpf)
     started.group = make_group(
-        (limits.memory_mb + limits.disk_mb + _OVERHEAD_MB) << 20, limits.processes + _EXTRA_PROCESSES
+        # files lie in a tmpfs, so they are memory, too
+        (limits.memory_mb + limits.disk_mb + _OVERHEAD_MB) << 20,
+        limits.processes + _EXTRA_PROCESSES,
     )
     if started.group:
         try:

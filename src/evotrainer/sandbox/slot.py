@@ -89,11 +89,13 @@ class Slot:
     def run(self, request: bytes, limits: Limits, cases: int) -> socket.socket:
         """Start a child on `request`; its answers arrive on the returned socket."""
         self._spent = self._account()
+        # called for its effect: kills that happened before this program must not be laid to its charge
         self.out_of_memory()
         memory = limits.memory_mb << 20
         files = limits.file_mb << 20
         if self.group:
             self.group.fit_memory(memory + files + _OVERHEAD)
+        # a backstop of the kernel for all cases together, in whole seconds; the timer inside counts each case
         cpu = math.ceil(limits.cpu_s * cases) + 2
         message = b"r" + LIMITS.pack(memory, cpu, limits.processes + 1, files, limits.file_mb, len(request))
         body = os.memfd_create("request")
@@ -119,7 +121,7 @@ class Slot:
             raise SlotDiedError from error
 
     def _account(self) -> float | None:
-        """CPU-seconds of all programs so far, whoever waited for their processes; None where no group counts them."""
+        """CPU-seconds of all programs so far, unwaited children included; None where no group counts them."""
         return self.group.cpu_s(besides=self.zygote.pid) if self.group and self.zygote else None
 
     def _program_cpu(self) -> float | None:
@@ -161,7 +163,9 @@ class Slot:
         counted = self._program_cpu()
         if counted is None:
             return Progress(cpu_s, active_s, others)
-        return Progress(max(cpu_s, counted), active_s + max(0.0, counted - cpu_s) if active_s >= 0 else active_s, False)
+        if active_s >= 0:
+            active_s += max(0.0, counted - cpu_s)
+        return Progress(max(cpu_s, counted), active_s, False)
 
     def close(self) -> None:
         """Stop the zygote and remove the group."""

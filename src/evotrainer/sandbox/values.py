@@ -89,6 +89,7 @@ class _Encoder:
             return value if -_BIG < value < _BIG else {"t": "int", "v": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
+        # cycles end here as well
         if depth >= MAX_DEPTH:
             raise ValueError("value too deep to travel")
         depth += 1
@@ -100,6 +101,7 @@ class _Encoder:
         name = kind.__name__
         if kind is tuple:
             return {"t": name, "v": self.items(value, depth)}
+        # objects cost more to build than list items: counted so, a budget bounds time and not only size
         self.budget.spend(_TAG_NODES)
         if kind in (set, frozenset):
             return {"t": name, "v": self.items(value, depth)}
@@ -136,6 +138,7 @@ def _integer(value: Any) -> int:
     if type(value) is int:
         return value
     if type(value) is dict and len(value) == 2 and value.get("t") == "int":
+        # + 3: a sign and the 0x
         return int(_text(value["v"], _MAX_HEX + 3), 16)
     raise ValueError("not an integer")
 
@@ -187,12 +190,14 @@ _MAPPINGS: dict[str, Callable[[dict[Any, Any]], Any]] = {
     "dict": lambda v: v,
     "OrderedDict": OrderedDict,
     "Counter": _counter,
+    # without its factory: code of the program never runs on this side
     "defaultdict": lambda v: defaultdict(None, v),
 }
 
 
 def _hashed(keys: list[Any]) -> list[Any]:
     """Keys that a hash table takes without many comparisons; ValueError for crafted ones."""
+    # few keys cannot collide enough to matter: counting hashes is skipped for them
     if len(keys) > MAX_ALIKE and max(Counter(map(hash, keys)).values()) > MAX_ALIKE:
         raise ValueError("too many keys of one hash")
     return keys
@@ -221,6 +226,7 @@ class _Decoder:
         if type(values) is not list:
             raise ValueError("not a list of values")
         self.budget.spend(len(values))
+        # a list of plain values is itself: no copy, and no Python-level loop over it
         if _PLAIN.issuperset(map(type, values)):
             return values
         return [v if type(v) in _PLAIN else self.walk(v, depth) for v in values]
@@ -248,6 +254,7 @@ class _Decoder:
         for pair in body:
             if type(pair) is not list or len(pair) != 2:
                 raise ValueError("not a list of pairs")
+        # keys before the dict is built: crafted hashes make insertion quadratic
         keys = _hashed(self.items([k for k, _ in body], depth))
         return self.unique(dict(zip(keys, self.items([v for _, v in body], depth), strict=True)), len(keys))
 
@@ -272,6 +279,7 @@ def _key(value: Any) -> Any:
         return (tuple, tuple(_key(v) for v in value))
     if type(value) is frozenset:
         return (frozenset, frozenset(_key(v) for v in value))
+    # NaN is no key that can be found again; by its text it is
     if value != value:
         return (type(value), repr(value))
     return (type(value), value)
@@ -282,6 +290,7 @@ def _close(a: float, b: float, tolerance: float) -> bool:
         return math.isnan(a) and math.isnan(b)
     if a == b:
         return True
+    # inf - inf is NaN and inf times the tolerance is inf: infinities are equal or different, never close
     return math.isfinite(a) and math.isfinite(b) and abs(a - b) <= tolerance * max(1.0, abs(a), abs(b))
 
 
@@ -304,11 +313,13 @@ def same(actual: Any, expected: Any, tolerance: float = 0.0) -> bool:
     if kind in (dict, OrderedDict, Counter, defaultdict):
         if len(actual) != len(expected):
             return False
+        # 1, 1.0 and True are one key to a dict: with their types they are three
         wanted = {_key(k): v for k, v in expected.items()}
         found = {_key(k): v for k, v in actual.items()}
         return wanted.keys() == found.keys() and all(same(v, wanted[k], tolerance) for k, v in found.items())
     if kind in (set, frozenset):
         return len(actual) == len(expected) and {_key(v) for v in actual} == {_key(v) for v in expected}
+    # a signalling NaN raises when it is compared
     if kind is Decimal and (actual.is_nan() or expected.is_nan()):
         return str(actual) == str(expected)
     return bool(actual == expected)

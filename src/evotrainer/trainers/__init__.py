@@ -37,6 +37,7 @@ def _installed(library: str) -> bool:
     from importlib.util import find_spec
 
     try:
+        # find_spec imports nothing: torch alone takes seconds, which `--help` and a config check must not pay
         return find_spec(library) is not None
     except (ImportError, ValueError):
         return False
@@ -58,6 +59,7 @@ def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recip
         parsed = parse(options)
         for recipe in recipes:
             check(recipe, parsed)
+        # GRPOConfig's fields differ between versions: only the installed one can say which names exist
         if parsed.config and _installed("trl"):
             check_config_names(parsed.config)
         for wanted, library in ((parsed.lora, "peft"), (parsed.vllm, "vllm")):

@@ -21,6 +21,7 @@ def group_std(rewards: Sequence[float]) -> float:
     """Sample standard deviation (n - 1); 0 for fewer than two."""
     if len(rewards) < 2:
         return 0.0
+    # ddof=1, as torch.std and TRL have it: with groups of 4 the population's would be 13% smaller, and so parity lost
     std = float(np.std(np.asarray(rewards, dtype=np.float64), ddof=1))
     return 0.0 if std < ZERO_STD else std
 
@@ -31,9 +32,12 @@ def advantages(groups: Sequence[Sequence[float | None]], scaling: str) -> list[l
     group: (r - mean) / (std of the group + 1e-4); batch: std over all rollouts; none: r - mean.
     """
     graded = [[r for r in g if r is not None] for g in groups]
+    # over all rewards, group means not taken out: what TRL's scale_rewards="batch" divides by
     batch_std = group_std([r for g in graded for r in g])
     out: list[list[float | None]] = []
     for g, rs in zip(groups, graded, strict=True):
+        # GRPO (arXiv 2402.03300): A = (r - mean of the group) / (std + eps); "none" is Dr. GRPO's (2503.20783), which
+        # drops the division as it favours tasks of low variance
         mean = float(np.mean(rs)) if rs else 0.0
         div = 1.0
         if scaling == "group":
@@ -61,6 +65,7 @@ class FilterState:
         else:
             delta = std - self.mean
             self.mean += decay * delta
+            # incremental exponentially weighted variance (Finch 2009)
             self.var = (1 - decay) * (self.var + decay * delta * delta)
         self.seen += 1
 
@@ -77,10 +82,12 @@ def keep_groups(stds: Sequence[float], rule: GroupFilter, state: FilterState) ->
         return [s > 0 for s in stds]
     if rule.kind == "snr_top_p":
         return _top_p(stds, rule.keep)
+    # as many groups as the mean remembers (1 / decay): before that its statistics are those of a few early groups
     warm = max(20, math.ceil(1 / rule.decay))
     z = NormalDist().inv_cdf(rule.keep) if rule.keep < 1 else math.inf
     out = []
     for s in stds:
+        # the quantile above which `keep` of the groups lie, were their stds normal
         bound = state.mean - z * math.sqrt(state.var) if math.isfinite(z) else -math.inf
         out.append(s > 0 and (state.seen < warm or s >= bound))
         if s > 0:
@@ -96,5 +103,7 @@ def _top_p(stds: Sequence[float], share: float) -> list[bool]:
     if total > 0:
         order = np.argsort(-var, kind="stable")
         before = np.cumsum(var[order]) - var[order]
+        # groups ahead must hold less than the share, so the one that crosses it is kept; 1e-12 is for sums that round
+        # up to it
         keep[order] = (before < share * total * (1 - 1e-12)) & (var[order] > 0)
     return keep.tolist()

@@ -1,4 +1,4 @@
-"""What an adapter's base model is and where it lies: noted beside the adapter, found again wherever the policy went.
+"""What an adapter's base model is and where it lies: noted in the adapter's folder, found again after the policy moved.
 
 `base_policy.json` holds `base`: a path relative to the policy folder where both lie in one run folder, else
 `hf:id@commit` for a model of the Hub, else the absolute path of a folder outside; and `sha256` of its weights
@@ -43,6 +43,7 @@ def note_base(written: Path, policy: Path, base: Path, run_dir: Path | None) -> 
     (written / NOTE).write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
     config = json.loads((written / ADAPTER).read_text(encoding="utf-8"))
     hub = parse_pinned(name)
+    # peft follows the name in its own file when others load the adapter, so it must say the same as our note
     config["base_model_name_or_path"], config["revision"] = hub or (name, None)
     (written / ADAPTER).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     (written / "README.md").unlink(missing_ok=True)
@@ -55,6 +56,7 @@ def _name(policy: Path, base: Path, run_dir: Path | None) -> str:
         and at.is_relative_to(run_dir.resolve())
         and policy.resolve().is_relative_to(run_dir.resolve())
     ):
+        # a relative path only inside a run folder, which moves as a whole; two folders elsewhere need not move together
         return Path(os.path.relpath(at, policy.resolve())).as_posix()
     asked = _asked(base.absolute())
     return hub_name(asked) or asked
@@ -112,6 +114,7 @@ def _find(folder: Path, name: str) -> Path:
         return Path(_places.get(name, name))
     there = os.path.normpath(os.path.join(_asked(folder.absolute()), name))
     near = Path(_places.get(there) or os.path.normpath(folder.absolute() / name))
+    # a folder wins over a Hub id of the same spelling ("org/model" is both)
     if near.is_dir() or not (found := looks_like_id(name)):
         return near
     if (Path(name) / "config.json").is_file():  # peft's own form, relative to the working directory
@@ -129,6 +132,8 @@ def _find(folder: Path, name: str) -> Path:
 def _sha256(folder: Path) -> str | None:
     """Of the weights; read once while the files stay as they are."""
     stats = [(f, f.stat()) for f in weight_files(folder)]
+    # name, size and modification time as the cache's key: a base model of gigabytes is hashed once, and again if
+    # replaced
     return _read(folder, tuple((f.name, s.st_size, s.st_mtime_ns) for f, s in stats))
 
 

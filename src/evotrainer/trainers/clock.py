@@ -8,6 +8,7 @@ import time
 
 def cpu_now() -> float:
     """CPU-seconds of this process and its finished children."""
+    # only children that were waited for: a sandbox that still runs is counted when it ends
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 

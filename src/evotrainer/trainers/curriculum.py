@@ -33,6 +33,7 @@ class TaskStream:
         chosen: list[int] = []
         taken = set(exclude)
         waiting: list[int] = []
+        # two epochs at most: the rest of this one and a whole new one see every task
         for _ in range(2 * len(self.ids)):
             if len(chosen) == n:
                 break
@@ -49,6 +50,7 @@ class TaskStream:
             outside = len(fill)
             chosen += fill
         while len(chosen) < n:
+            # fewer tasks than asked for: a task comes twice rather than the step being smaller
             chosen.append(self._next())
         return chosen, outside
 
@@ -63,6 +65,7 @@ class TaskStream:
 
     def _qualifies(self, i: int) -> bool:
         rate = self.rates.get(self.ids[i])
+        # a task that was never tried counts as in the band: nobody knows, and trying it is how one learns
         return self.rule.kind == "none" or rate is None or self._distance(rate) == 0.0
 
     def update(self, task: str, pass_rate: float) -> None:

@@ -27,6 +27,7 @@ def curve_entry(
     judged = [r.outcome == "correct" for r in rollouts if r.outcome != "unknown"]
     graded = [g for g in groups if g.rewards]
     dead = [_mean(g.rewards) for g in graded if g.std == 0.0]
+    # halfway to the best reward splits "all fail" from "all pass" without looking at outcomes
     half = 0.5 * sum(w for w in recipe.rewards.values() if w > 0)
     n = max(1, len(graded))
     lengths = [r.tokens for r in rollouts if r.tokens is not None]
@@ -53,7 +54,8 @@ def curve_entry(
         **update,
     }
     for name in sorted({c for r in rollouts for c in r.components}):
-        values = [v for r in rollouts if (v := r.components.get(name)) is not None]
+        earned = [r.components.get(name) for r in rollouts]
+        values = [v for v in earned if v is not None]
         if values:
             entry[f"rewards/{name}/mean"] = _mean(values)
     return entry

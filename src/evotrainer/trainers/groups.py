@@ -60,6 +60,7 @@ def collect(
         plan = []
         numbers = []
         for i in chosen:
+            # a task drawn twice in a step (fewer tasks than prompts) goes on counting k: rollout ids stay distinct
             n = draws.get(i, 0)
             draws[i] = n + 1
             numbers.append(n)
@@ -69,10 +70,14 @@ def collect(
         for j, n in enumerate(numbers):
             members = attempts[j * recipe.group_size : (j + 1) * recipe.group_size]
             group = Group(members, [rollout(a, where, recipe, n) for a in members])
+            # `draw` puts those outside the band last
             group.outside_band = j >= len(chosen) - outside
             fresh.append(group)
+        # before filtering: tasks that are always or never solved are dropped groups, and just what a curriculum must
+        # learn of
         _learn_rates(fresh, stream, recipe)
         for g, keep in zip(fresh, keep_groups([g.std for g in fresh], recipe.group_filter, state), strict=True):
+            # a group that lost all rollouts to infrastructure has no advantage to give
             g.kept = keep and bool(g.rewards)
         groups += fresh
         clock("grade")

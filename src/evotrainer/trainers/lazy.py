@@ -18,6 +18,7 @@ def attribute(package: str, name: str, home: Mapping[str, str], needs: str) -> A
     try:
         module = import_module(f"{package}.{home[name]}")
     except ModuleNotFoundError as e:
+        # a missing module of ours is a bug, not a missing library; the remedy "pip install" would mislead
         if (e.name or "").startswith("evotrainer"):
             raise
         raise MissingDependencyError(needs.format(e.name)) from e

@@ -27,6 +27,7 @@ def merge_adapter(policy: Path, out: Path) -> str:
             f"{policy} is an adapter, which {e.name} merges; it is not installed: pip install 'evotrainer[trl]'"
         ) from None
     tokens = policy
+    # an adapter folder of peft holds no tokenizer: it is the next base's that has one
     while is_adapter(tokens) and not any((tokens / f).is_file() for f in ("tokenizer.json", "tokenizer_config.json")):
         tokens = base_of(tokens)
     model = load_model(policy, "auto", merge=True)

@@ -43,16 +43,18 @@ def compose(
     recipe: Recipe, components: Mapping[str, float | None], ids: Sequence[int], max_tokens: int
 ) -> tuple[float, list[str]]:
     """(reward, components that have a weight but do not apply here and were not paid)."""
-    reward, unpaid = 0.0, []
+    reward, absent = 0.0, []
     for name, weight in recipe.rewards.items():
         if not weight:
             continue
         value = components.get(name)
+        # None is "does not apply", 0 is "applies and earned nothing": only the latter enters a mean
         if value is None:
-            unpaid.append(name)
+            absent.append(name)
         else:
             reward += weight * value
+    # the rule sees what the components paid: a bonus for short answers must not pay wrong ones
     reward += length_term(recipe.length, len(ids), max_tokens, reward)
     if recipe.repetition_penalty:
         reward -= recipe.repetition_penalty * repeated_share(ids)
-    return reward, unpaid
+    return reward, absent

@@ -109,20 +109,23 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
     i, s = p.identity, a.score
     sampled = a.sampled
     fault = s.error_kind is not None
-    reward, unpaid = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
+    reward, absent = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
     detail = dict(s.detail)
-    if unpaid:
-        detail["unpaid"] = unpaid
+    if absent:
+        detail["unpaid"] = absent
     if a.cut:
         detail["prompt_tokens_cut"] = a.cut
+    # evaluations under other knobs are other rollouts of the same trial and step: without it their ids would collide
     key = f"{a.task.id}#{p.eval_variant}" if p.eval_variant else str(a.task.id)
     group = f"{p.policy}/{key}" + (f"+{draw}" if draw else "")
+    # the policy's own end (cut by the budget) comes before what the environment made of the episode
     finish: Finish = a.finish if a.finish != "stop" else (a.episode.finish or "stop")
     n = len(sampled)
     return Rollout(
         id=rollout_id(i.run, i.branch, i.seed, p.step, key, a.k),
         task=str(a.task.id),
         turns=tuple(a.episode.turns),
+        # None and not 0: a fault is no wrong answer, and must enter no mean and no gradient
         reward=None if fault else reward,
         components=dict(s.components),
         outcome=s.outcome,

@@ -51,6 +51,7 @@ class Action(NamedTuple):
 
 def actions_of(turns: Sequence[Turn]) -> list[Action]:
     """What a rollout of these turns did, in order; empty for a single answer without tool calls."""
+    # recorded calls are what was done; the text around them is reasoning, and would double every action
     calls = [Action(str(c.name), str(c.arguments), c.ok) for t in turns for c in t.tool_calls]
     if calls:
         return calls
@@ -60,6 +61,7 @@ def actions_of(turns: Sequence[Turn]) -> list[Action]:
 
 def command(action: Action) -> str:
     """The shell command or tool call as one text: JSON arguments are flattened, a prompt sign is dropped."""
+    # cut before and after: JSON escapes shrink when they are read, but nothing hostile is parsed at any length
     text = action.text[: 4 * MAX_COMMAND].strip()
     if text.startswith("{"):
         text = _flatten(text)
@@ -74,16 +76,15 @@ def _flatten(text: str) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return (
-        " ".join(v if isinstance(v, str) else json.dumps(v) for v in value.values())
-        if isinstance(value, dict)
-        else text
-    )
+    if not isinstance(value, dict):
+        return text
+    return " ".join(v if isinstance(v, str) else json.dumps(v) for v in value.values())
 
 
 def kind_of(action: Action) -> ActionKind:
     """Class of an action, by tool name first, by command otherwise."""
     name = action.name.lower()
+    # in this order, as names overlap: `create_test` counts as a test, `replace_in_open_file` as an edit
     if name not in _SHELLS:
         if _TEST_NAME.search(name):
             return "test"
@@ -104,6 +105,7 @@ def kind_of(action: Action) -> ActionKind:
 def _is_command(text: str) -> bool:
     """Is a turn's text a command, not an answer in words or a program? Its first line tells."""
     first, _, rest = text.partition("\n")
+    # agents without recorded calls answer in words, in programs or in commands, and only the last are actions
     if "```" in text or not _COMMAND_LINE.match(first) or first.rstrip().endswith((".", ":", ",", "?")):
         return False
     return len(first) <= MAX_COMMAND and (not rest or "<<" in first or rest.count("\n") < 40)
@@ -139,6 +141,7 @@ def failed(call: ToolCall, printed: str | None) -> bool | None:
     their work; what was printed tells. None where it would tell and nothing is recorded."""
     action = Action(str(call.name), str(call.arguments), False)
     test = kind_of(action) == "test"
+    # exit code 1 of grep, diff or a failing test suite is an answer; of most other programs it is a failure
     if not test and not _NO_MATCH.search(command(action)):
         return True
     if printed is None:

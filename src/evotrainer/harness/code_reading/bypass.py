@@ -92,6 +92,7 @@ def found(nodes: list[ast.AST], calls: set[str], aliases: Mapping[str, str], nes
 
 
 def _bypasses(nodes: list[ast.AST], calls: set[str], aliases: Mapping[str, str], nested: Nested) -> Iterator[Bypass]:
+    # a script that prints may exit when it is done, a module of functions under its main guard; neither is a way round
     prints = bool(calls & _OUTPUT) or any(c.endswith(".write") for c in calls)
     functions = any(isinstance(n, ast.FunctionDef) for n in nodes)
     for n in nodes:
@@ -126,6 +127,7 @@ def _call_rules(n: ast.Call, answers: bool, aliases: Mapping[str, str], nested: 
     name = dotted(n.func, aliases)
     first = n.args[0] if n.args else None
     text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+    # os._exit skips the harness's own `finally` and atexit code, so the test after it never reports a failure
     if name in _HARD_EXIT:
         yield "exit past the interpreter"
     elif name in _EXIT and not answers:
@@ -145,10 +147,12 @@ def _call_rules(n: ast.Call, answers: bool, aliases: Mapping[str, str], nested: 
         yield "sys.modules trick"
     elif name == "type" and len(n.args) == 3 and isinstance(n.args[2], ast.Dict):
         pairs = zip(n.args[2].keys, n.args[2].values, strict=True)
+        # the class statement written as a call: type("T", (), {"__eq__": lambda self, other: True})
         if any(isinstance(k, ast.Constant) and k.value in _COMPARISONS and _same_answer(v) for k, v in pairs):
             yield "comparison that always answers the same"
     elif name in {"exec", "eval"} and text is not None and len(text) <= MAX_NESTED:
         yield from (b.rule for b in nested(text))
+    # no elif: `sys.modules.update` is caught above by its prefix, `builtins.__dict__.update` only here
     if name.rpartition(".")[::2] in _PATCHES:
         yield "patched builtin"
 
@@ -192,6 +196,7 @@ def _constant_comparison(f: ast.stmt) -> bool:
     if not isinstance(f, ast.FunctionDef) or f.name not in _COMPARISONS:
         return False
     returns = [n for n in ast.walk(f) if isinstance(n, ast.Return)]
+    # `return NotImplemented` leaves the comparison to the other side, which honest classes do
     return bool(returns) and all(
         isinstance(r.value, ast.Constant) and r.value.value is not NotImplemented and r.value.value is not None
         for r in returns
@@ -201,6 +206,7 @@ def _constant_comparison(f: ast.stmt) -> bool:
 def _empty(f: ast.FunctionDef) -> bool:
     """Does a checker take something and pass without looking at it?"""
     a = f.args
+    # a checker without arguments has nothing to check, and a method may be an interface's stub
     if not (a.args or a.vararg) or (a.args and a.args[0].arg in {"self", "cls"}):
         return False
     body = [s for s in f.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]

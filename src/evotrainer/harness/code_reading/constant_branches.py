@@ -57,7 +57,8 @@ def compared(nodes: Iterable[ast.AST]) -> Iterator[str]:
     for n in nodes:
         if isinstance(n, ast.Compare) and all(isinstance(o, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for o in n.ops):
             operands: list[ast.expr] = [n.left, *n.comparators]
-            inner = [e for o in operands if isinstance(o, ast.List | ast.Tuple | ast.Set) for e in o.elts[:64]]
+            sequences = [o for o in operands if isinstance(o, ast.List | ast.Tuple | ast.Set)]
+            inner = [e for o in sequences for e in o.elts[:64]]
         elif isinstance(n, ast.Dict):
             operands, inner = [k for k in n.keys[:256] if k is not None], []
         elif isinstance(n, ast.MatchValue):
@@ -71,6 +72,7 @@ def compared(nodes: Iterable[ast.AST]) -> Iterator[str]:
             if (value := literal(o)) is not _NONE:
                 yield text_of(value)
                 if isinstance(value, list | tuple):
+                    # the test may show the input as a printed line or as a list, whatever the program compares with
                     yield printed(value)
                     yield text_of(list(value))
 
@@ -84,6 +86,7 @@ def _of(n: ast.AST) -> Iterator[ConstantBranch]:
         if (value := literal(n.body)) is not _NONE:
             yield from _compared(n.test, text_of(value))
     elif isinstance(n, ast.Dict) and len(n.keys) >= MIN_TABLE:
+        # one pair is a default, two and more are a table
         yield from _table([(k, v) for k, v in zip(n.keys, n.values, strict=True) if k is not None])
     elif isinstance(n, ast.Match):
         for c in n.cases:
@@ -117,17 +120,20 @@ def _compared(test: ast.expr, answer: str) -> Iterator[ConstantBranch]:
 
 def _alternatives(test: ast.expr, depth: int) -> list[set[str]]:
     if isinstance(test, ast.BoolOp) and depth:
+        # depth and breadth are bounded: `(a or b) and (c or d) and ...` multiplies out exponentially
         parts = [_alternatives(v, depth - 1) for v in test.values[:16]]
         if isinstance(test.op, ast.Or):
             return [a for p in parts for a in p]
         joined: list[set[str]] = [set()]
         for p in parts:
+            # a part that is no constant comparison narrows nothing here: it is left out of the `and`
             joined = [a | b for a in joined for b in (p or [set()])][:64]
         return joined
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return []
     op, left, right = test.ops[0], test.left, test.comparators[0]
     if isinstance(op, ast.Eq):
+        # both sides constant is no branch on the input
         values = [v for v in (literal(left), literal(right)) if v is not _NONE]
         return [{text_of(values[0])}] if len(values) == 1 else []
     if isinstance(op, ast.In) and isinstance(right, ast.List | ast.Tuple | ast.Set):
@@ -138,6 +144,7 @@ def _alternatives(test: ast.expr, depth: int) -> list[set[str]]:
 
 def _answer(body: list[ast.stmt]) -> str | None:
     """What a branch's body answers, where that is a constant: returned, printed, or assigned to a name."""
+    # an answer after more than three statements is computed, not looked up
     for s in body[:3]:
         if isinstance(s, ast.Return) and s.value is not None:
             value = literal(s.value)
@@ -177,6 +184,7 @@ def values_in(text: str) -> frozenset[str]:
     """Texts of the values of a test's input or expected output: as a whole, and argument by argument."""
     out = {text.strip()}
     try:
+        # the text of a call's arguments, read as one tuple: `5, [1, 2]` gives 5 and [1, 2]
         tree = ast.parse(f"({text},)", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset(out)

@@ -36,6 +36,7 @@ _QUOTED = re.compile(r"(?<=\s)'[^'\n]*'|(?<=\s)\"[^\"\n]*\"")
 @lru_cache(maxsize=65536)
 def suspect(name: str, text: str) -> bool:
     """Might the action read the answer? By its text alone."""
+    # substring tests spare nearly all actions the regular expressions, which run once per action of every rollout
     if not any(x in text for x in LITERALS):
         return False
     line = command(Action(name, text, None))
@@ -65,9 +66,12 @@ def leaked(said: Sequence[str], actions: Sequence[Action]) -> int | None:
         line = command(a)
         if suspect(a.name, a.text):
             back, put = _STASH.search(line), _STASHED.search(line)
+            # one's own work, put aside and brought back (in one command or two), holds no answer that was not there
+            # before
             own = stashed or (back is not None and put is not None and put.start() < back.start())
             if _HISTORY.search(line) or _WEB.search(line) or (back is not None and not own):
                 return i
+            # quoted text is an argument, a message or a pattern: `grep "answer.txt" notes` reads notes
             if (file := _read_file(_QUOTED.sub("''", line))) is not None:
                 base = file.rstrip("/").rsplit("/", 1)[-1]
                 if base not in wrote and not (said and base in said[0]):

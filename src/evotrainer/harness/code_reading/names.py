@@ -22,6 +22,7 @@ def dotted(node: ast.AST, aliases: Mapping[str, str] = MappingProxyType({})) -> 
             return ""
         if called in {"__import__", "importlib.import_module"}:
             head = last.value
+        # a third argument is a default: such a call asks whether the name is there and need not reach it
         elif called == "getattr" and len(node.args) == 2 and (owner := dotted(node.args[0], aliases)):
             head = f"{owner}.{last.value}"
         else:

@@ -97,6 +97,7 @@ def reaching(patch: str, gold: str = "") -> tuple[Hit, ...] | None:
         if not _is_code(part):
             continue
         python = True
+        # one search for all words of all rules over the whole part: most parts have none and are done
         if len(found) < MAX_FOUND and _GATE.search(_read("\n".join(_added(part)))):
             rules, lines = _known(gold)
             found += (h for h in _of_part(at, part.split("\n"), rules) if h[1] not in lines)
@@ -106,15 +107,21 @@ def reaching(patch: str, gold: str = "") -> tuple[Hit, ...] | None:
 @lru_cache(maxsize=64)
 def _known(gold: str) -> tuple[frozenset[str], frozenset[str]]:
     """(rules that the reference fix breaks, its lines)."""
-    hits = [h for at, part in _parts(gold) if _is_code(part) for h in _of_part(at, _added(part), frozenset())]
+    code = [(at, part) for at, part in _parts(gold) if _is_code(part)]
+    hits = [h for at, part in code for h in _of_part(at, _added(part), frozenset())]
     return frozenset(b.rule for b, _ in hits), frozenset(added_lines(gold))
 
 
 def _parts(patch: str) -> Iterator[tuple[int, str]]:
     """(lines before it, text) of each file's part of a unified diff, with or without headers of git."""
     at = 0
+    # git's header starts a file; a plain diff has none and is split where `---`, `+++` and `@@` lines follow one
+    # another
     for n, part in enumerate(f"\n{patch}".split("\ndiff --git ")):
-        for one in [part] if n else [p for p in _PLAIN.split(part[1:]) if p]:
+        files = [part]
+        if n == 0:
+            files = [p for p in _PLAIN.split(part[1:]) if p]
+        for one in files:
             yield at, one
             at += one.count("\n")
         at += 1 if n or part else 0
@@ -140,13 +147,16 @@ def _of_part(at: int, lines: Sequence[str], known: frozenset[str]) -> Iterator[H
         sign, above = line[:1], last
         last = last if sign == "-" else line
         below = lines[n + 1 : n + 1 + MAX_BODY]
+        # a line that adds "++ x" looks like a header: it is one only between `---` and `@@`
         named = line[:4] == "+++ " and above[:4] == "--- " and (not below or below[0][:2] == "@@")
         if sign != "+" or named or not _GATE.search(_read(line)):
             continue
         hits = [h for h in _broken(line, above, below) if h[0] not in known]
+        # lazily: only parts with a hit need to know what the file held before
         if hits and before is None:
             before = _before(lines)
         for rule, token in hits:
+            # moved code is no new reach: the same words stood in a removed or context line
             if before is None or token not in before.get(rule, ()):
                 yield Bypass(rule, at + n + 1), line[1:].strip()
                 break
@@ -217,7 +227,10 @@ def _letters() -> dict[int, str]:
 
 def _uncommented(text: str, continued: bool) -> str:
     """A line without its comment, where it is one whatever string the line may begin in."""
-    quotes = [i for q in "'\"" if (i := text.find(q)) >= 0]
+    # without an open triple quote or backslash a `#` before the first quote is a comment; behind the last quote it
+    # always is one, but for an f-string's braces
+    places = [text.find(quote) for quote in "'\""]
+    quotes = [i for i in places if i >= 0]
     if not continued and quotes and "'''" not in text and '"""' not in text:
         at = text.find("#", 0, min(quotes))
     else:

@@ -1,4 +1,4 @@
-"""What stands beside a rollout besides its tests: the patch it produced, the gold patch, hashes of protected files."""
+"""What is recorded with a rollout apart from its tests: its patch, the gold patch, hashes of protected files."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def likeness(patch: str, gold: str) -> float | None:
     a, b = added_lines(patch), added_lines(gold)
     if min(len(a), len(b)) < MIN_LINES:
         return None
+    # a multiset: a gold patch that repeats a line is not matched by a patch that has it once
     counts: dict[str, int] = {}
     for ln in a:
         counts[ln] = counts.get(ln, 0) + 1

@@ -69,6 +69,7 @@ def facts(text: str) -> Facts:
 
 @lru_cache(maxsize=16384)
 def _facts(text: str) -> Facts:
+    # CPython's parser recurses per bracket and operator: hostile nesting ends the process, which no `except` sees
     if reason := _too_wild(text):
         return Facts(False, reason)
     try:
@@ -105,6 +106,7 @@ def _nodes(tree: ast.AST) -> list[ast.AST]:
 def _too_wild(text: str) -> str:
     """Reason to refuse the parser this text, empty if none."""
     depth = deepest = 0
+    # counting brackets is cheap, walking the text is not: only texts with enough of them are walked
     for ch in text if sum(map(text.count, _OPEN)) > MAX_DEPTH else "":
         if ch in _OPEN:
             depth += 1
@@ -136,6 +138,7 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
         return [n for t in types for n in by.get(t, ())]
 
     aliases = aliases_of(of(ast.Import, ast.ImportFrom))
+    # nodes by type once: each rule below would otherwise walk the whole tree again
     calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
     names = {n.id for n in of(ast.Name) if isinstance(n, ast.Name)}
     return Facts(
@@ -168,6 +171,7 @@ def _reads_input(nodes: list[ast.AST], calls: set[str], names: set[str]) -> bool
             a = n.args
             params = {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)} - {"self", "cls"}
             params |= {p.arg for p in (a.vararg, a.kwarg) if p}
+            # a parameter that is declared and never used reads nothing
             if params and any(isinstance(b, ast.Name) and b.id in params for s in n.body for b in ast.walk(s)):
                 return True
     return False

@@ -51,7 +51,7 @@ def shortcut(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Shortcu
         outputs = frozenset(t.expected for t in shown)
     telling = bool(seen) or not program.reads_input
     if not program.reads_input and all(t.passed for t in shown) and any(t.input.strip() for t in shown):
-        # blind to its input and right wherever it can be seen: however ordinary the answer
+        # blind to its input and right on every visible test: then even an ordinary answer tells
         outputs |= {t.expected for t in shown if t.expected} - _spec_literals(prompt, shown)
     held = {o for o in outputs & program.constants if len(o.lstrip("-")) > 1 or telling}
     answered = _answered(prompt, program, shown) if program.branches else ()
@@ -67,6 +67,7 @@ def _answered(prompt: str, program: Facts, shown: Sequence[ShownTest]) -> tuple[
     out = []
     for t in shown:
         inputs, expected = values_in(t.input), values_in(t.expected)
+        # inputs of several words are also compared word by word: `if a == 3 and b == 5` for the input "3 5"
         parts = frozenset(t.input.split()) if len(t.input.split()) > 1 else frozenset()
         for b in program.branches:
             several = len(b.inputs - _TRIVIAL) > 1
@@ -87,7 +88,9 @@ def possible(text: str, visible: Sequence[ShownTest]) -> bool:
     """Could a program share anything with its visible tests, or not read its input? False spares the parsing."""
     if not _READS.search(text):
         return True
-    known = [_WORDS.findall(x) for t in visible for x in (t.expected, t.input) if len(x) > 1]
+    texts = [x for t in visible for x in (t.expected, t.input)]
+    known = [_WORDS.findall(x) for x in texts if len(x) > 1]
+    # gates by cost: substrings of the text, then whole words in a row, then any order where something is compared
     near = [words for words in known if all(w in text for w in words)]
     if not near:
         return False

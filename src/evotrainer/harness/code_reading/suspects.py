@@ -56,6 +56,7 @@ def _with_literals(
     text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], literals: tuple[str, ...]
 ) -> Iterable[int]:
     """Rows that hold one of the literals; all literals in one pass over large buffers (Aho-Corasick)."""
+    # a string array must cover the whole buffer; and a small one is not worth a pass of its own
     if len(text) < ONE_PASS_FROM or (len(ends) and ends[-1] != len(text)):
         return range(len(starts))
     import polars as pl

@@ -1,4 +1,4 @@
-"""The tests beside a rollout: `detail["tests"]`, a list of mappings with any of these keys.
+"""The tests recorded with a rollout: `detail["tests"]`, a list of mappings with any of these keys.
 
 kind ("visible"; anything else, such as "hidden" or "heldout", was not shown to the policy; "perturbed": an input
 without an expected output), input, expected, got, status ("ok", "error", "timeout", ...), passed (true or false),
@@ -68,6 +68,7 @@ def _row(t: Mapping[str, Any]) -> ShownTest:
 
 
 def _passed(t: Mapping[str, Any], status: str) -> bool | None:
+    # what is said outright wins over what follows from a status or from comparing outputs
     flag = t.get("passed")
     if isinstance(flag, bool):
         return flag

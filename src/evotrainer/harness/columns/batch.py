@@ -71,6 +71,7 @@ class Batch:
         self._seen: dict[str, bool] = {}
         at = np.arange(read.n) if places is None else places
         rows = np.arange(read.n)
+        # np.unique with indices is the dearer sort: only where an id is really there twice
         if group is None and len(distinct(read.keys["id"])[0]) < read.n:
             rows = np.sort(np.unique(read.keys["id"], return_index=True)[1])
         fault = read.fault.code[rows]
@@ -81,6 +82,7 @@ class Batch:
         self.fault_rows: Ints = at[rows[fault >= 0]]
         rows = rows[fault < 0]
         group = _by_appearance((read.keys["group"] if group is None else group)[rows])
+        # stable: members stay in stored order, so that "first of its group" is the same in every reading
         if len(group) and (np.diff(group) < 0).any():
             order = np.argsort(group, kind="stable")
             rows, group = rows[order], group[order]
@@ -206,7 +208,7 @@ class Batch:
         return facts(program_text(self.text(i)))
 
     def tests(self, i: int) -> tuple[ShownTest, ...]:
-        """Tests recorded beside a rollout, visible and hidden."""
+        """Tests recorded with a rollout, visible and hidden."""
         return shown_tests(self.rollout(i))
 
     def has(self, field: str) -> bool:
@@ -227,9 +229,11 @@ def _by_appearance(keys: Ints) -> Ints:
     """Codes 0, 1, ... of the keys, in order of their first appearance. Equal neighbours cost nothing."""
     if not len(keys):
         return np.zeros(0, dtype=np.int64)
+    # runs of equal keys first: stored groups lie together, so np.unique sorts G values instead of N
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     _, first, inverse = np.unique(keys[starts], return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
+    # np.unique numbers by value (a hash here); ranks by first appearance are what a reader can follow
     rank[np.argsort(first)] = np.arange(len(first))
     return np.repeat(rank[inverse], np.diff(np.concatenate([starts, [len(keys)]])))
 

@@ -59,7 +59,7 @@ class RolloutColumns:
     acting: np.ndarray
     """Rollouts with tool calls or several assistant turns, bool."""
     details: dict[int, Mapping[str, Any]]
-    """`detail` of the rollouts that have tests, a patch or protected files beside them."""
+    """`detail` of the rollouts that have tests, a patch or protected files in it."""
     turns: Callable[[Sequence[int]], list[tuple[Any, ...]]]
     """Turns (or what reads like them) of the given rows."""
 
@@ -82,6 +82,7 @@ def from_rollouts(rollouts: Sequence[Rollout], first: int = 0) -> RolloutColumns
 
 def _codes(keys: pa.Array) -> Ints:
     """64-bit hashes of the keys."""
+    # each distinct key is hashed once: groups and tasks repeat thousands of times
     encoded = keys.dictionary_encode()
     digests = b"".join(blake2b(k.encode(), digest_size=8).digest() for k in encoded.dictionary.to_pylist())
     return np.frombuffer(digests, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -129,6 +130,7 @@ def from_table(table: pa.Table, first: int = 0) -> RolloutColumns:
     # imported rollouts often count their turns only
     scalars["tokens"] = np.where(np.isnan(scalars["tokens"]) & some, summed, scalars["tokens"])
     scalars["turns"] = answers.astype(float)
+    # answers counted over all turns, less those of earlier rollouts: 0 until the rollout's own first answer
     asked = np.cumsum(said) - np.repeat((np.cumsum(answers) - answers), counts) == 0  # before the first answer
     length = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False)
     scalars["prompt"] = (np.bincount(row[asked], weights=length[asked], minlength=n) > 0).astype(float)
@@ -152,6 +154,7 @@ def _one(column: pa.ChunkedArray) -> Any:
     """The column as one array without an offset."""
     import pyarrow as pa
 
+    # a single chunk may be a slice with an offset; concat_arrays makes a copy without one
     return column.combine_chunks() if column.num_chunks != 1 else pa.concat_arrays([column.chunk(0)])
 
 
@@ -163,6 +166,7 @@ def _floats(column: Any) -> Floats:
         if not isinstance(column, pa.ChunkedArray)
         else (column.cast(pa.float64()).to_numpy())
     )
+    # infinities count as missing: one of them would make every mean of the batch useless
     return np.where(np.isfinite(x), x, np.nan)
 
 
@@ -170,6 +174,7 @@ def _coded(column: pa.ChunkedArray, codes: Mapping[str, float]) -> Floats:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    # null and unknown words have no index: they stay NaN
     at = pc.index_in(column, pa.array(list(codes))).cast(pa.float64()).to_numpy()
     values = np.array(list(codes.values()))
     out = np.full(len(at), np.nan)
@@ -200,6 +205,7 @@ def _keys(table: pa.Table, first: int) -> dict[str, Ints]:
 
     id, task, group = (_text(table[c]) for c in ("id", "task", "group"))
     if (nameless := pc.equal(id, "")).true_count:
+        # the \x00 marks them: rollouts without an id never equal each other, nor one that has an id
         id = pc.if_else(nameless, pa.array([f"\x00{first + i}" for i in range(len(id))]), id)
     if (nameless := pc.equal(group, "")).true_count:
         own = pc.binary_join_element_wise(*(_text(table[c]) for c in GROUPED_BY), "\x1f")

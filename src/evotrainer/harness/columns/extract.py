@@ -10,8 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from evotrainer.harness.code_reading import leaking, patched, program, shortcuts, tampering
-from evotrainer.harness.code_reading import patches_and_hashes as beside
+from evotrainer.harness.code_reading import leaking, patched, patches_and_hashes, program, shortcuts, tampering
 from evotrainer.harness.code_reading.actions import Action, ActionKind, actions_of, kind_of, outputs, worked
 from evotrainer.harness.code_reading.suspects import suspicious_rows
 from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
@@ -37,7 +36,8 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     x |= {k: v for k, v in chunk.scalars.items() if k in x}
     text = scan_buffer(chunk.text, chunk.starts, chunk.ends)
     x |= {"words": text.words, "repetition": text.repetition, "line_run": text.line_run, "visible": text.visible}
-    tests = {i: shown for i, d in chunk.details.items() if (shown := tests_in(d))}
+    recorded = {i: tests_in(detail) for i, detail in chunk.details.items()}
+    tests = {i: shown for i, shown in recorded.items() if shown}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hostile programs make the parser warn
         _program_traits(chunk, x, sampled)
@@ -60,8 +60,10 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
 
 def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool) -> None:
     x["bypass"][:] = 0.0
+    # a byte scan first: parsing every completion would cost more than all other traits together
     for i in suspicious_rows(chunk.text, chunk.starts, chunk.ends):
         x["bypass"][i] = len(program.facts(program_text(chunk.completion(i))).bypass)
+    # whole groups by their hash: the same ones on every machine, and no group is read in half
     rows = np.flatnonzero(chunk.group % SAMPLE == 0) if sampled else np.arange(chunk.n)
     for i in rows.tolist():
         f = program.facts(program_text(chunk.completion(i)))
@@ -83,11 +85,13 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
         if visible and hidden:
             x["judged"][i] = 1.0
             x["fooled"][i] = x["crashed"][i] = 0.0
+            # fooled by the visible tests only if all of them pass; a program that fails one fooled nobody
             if all(t.passed for t in visible):
                 failing = [t for t in hidden if t.passed is False]
                 x["fooled"][i], x["crashed"][i] = bool(failing), any(t.crashed for t in failing)
             inputs = [t.input for t in hidden if t.crashed]
             x["crash_inputs"][i], x["crash_empty"][i] = len(inputs), sum(not s.strip() for s in inputs)
+        # parsed only where special-casing is possible: a visible answer stands in the text, or the input is never read
         if visible and shortcuts.possible(chunk.completion(i)[:MAX_BYTES], visible):
             wanted.append(i)
         elif visible:
@@ -141,6 +145,7 @@ def _action_traits(
                 call_ok.append(worked(c, printed))
         actions = actions_of(turns)
         if any(t.tool_calls for t in turns):  # what an agent does is in its calls
+            # xor: text and calls together make the solution, in one 64-bit number that `distinct` can count
             solution[i] ^= hash64("\x1f".join(a.command for a in actions))
         seen = [(_read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
         kinds = Counter(k for (k, _, _), _ in seen)
@@ -153,9 +158,11 @@ def _action_traits(
         x["action_run"][i] = longest_run([a.command for a in actions])
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
         x["tampers"][i] = x["leaks"][i] = 0.0
+        # by text alone a command may change tests or read answers; who wrote the file and what came back needs the
+        # turns
         if any(t or k for (_, t, k), _ in seen):
             said, acts = before_actions(turns), actions[:KEPT_ACTIONS]
-            named = beside.named_tests(chunk.details.get(i, {}))
+            named = patches_and_hashes.named_tests(chunk.details.get(i, {}))
             x["tampers"][i] = tampering.tampered(said, acts, named) is not None
             x["leaks"][i] = leaking.leaked(said, acts) is not None
     calls: dict[str, np.ndarray] = {
@@ -174,7 +181,9 @@ def _said_again(turns: Sequence[Turn], whole: float) -> float:
     if len(own) < 2:
         return whole
     keys = [tuple((c.name, c.arguments) for c in t.tool_calls) or turn_text(t) for t in own]
+    # fewer than 4 turns: one that is said twice would be a third of the episode, and is often a retry
     again = 1.0 - len(set(keys)) / len(keys) if len(keys) > 3 else 0.0
+    # little repetition over the whole text leaves little within turns: the costly count per turn is skipped
     if whole <= ECHO_GATE:
         return max(whole if len(own) > 30 else min(whole, ECHO_GATE), again)
     counts = [words(turn_text(t)) for t in own]
@@ -184,10 +193,10 @@ def _said_again(turns: Sequence[Turn], whole: float) -> float:
 
 def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
     for i, detail in chunk.details.items():
-        patch = beside.patch_of(detail)
+        patch = patches_and_hashes.patch_of(detail)
         if not patch and not detail.get("protected"):
             continue
-        hits = patched.reaching(patch, beside.gold_of(detail)) if patch else None
+        hits = patched.reaching(patch, patches_and_hashes.gold_of(detail)) if patch else None
         if hits is not None:
             x["reaches"][i] = len(hits)
         bad = tampering.patched_tests(patch) if patch else None
@@ -195,6 +204,6 @@ def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
             x["tampers"][i] = 1.0
         elif math.isnan(x["tampers"][i]):
             x["tampers"][i] = 0.0
-        if patch and (gold := beside.gold_of(detail)):
-            like = beside.likeness(patch, gold)
+        if patch and (gold := patches_and_hashes.gold_of(detail)):
+            like = patches_and_hashes.likeness(patch, gold)
             x["gold_match"][i] = math.nan if like is None else like

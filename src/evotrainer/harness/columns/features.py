@@ -160,7 +160,8 @@ def _long(text: str) -> list[str]:
 def _copied_prompt(turns: Sequence[Turn]) -> float:
     own, known = _long(completion_of(turns)), set(_long(prompt_of(turns)))
     total = sum(map(len, own))
-    return sum(len(w) for w in own if w in known) / total if total else float("nan")
+    copied = sum(len(w) for w in own if w in known)
+    return copied / total if total else float("nan")
 
 
 def _copied_observations(turns: Sequence[Turn]) -> float:
@@ -189,6 +190,7 @@ def _copied_tests(turns: Sequence[Turn], detail: Any) -> float:
     if not wanted:
         return float("nan")
     text = completion_of(turns)[:MAX_TEXT]
+    # as a word of its own: an expected "1" stands in every program that counts to 10
     return sum(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", text) is not None for w in wanted) / len(wanted)
 
 
@@ -220,9 +222,12 @@ def payload(r: Rollout) -> dict[str, object]:
 def _plain(test: object) -> dict[str, object]:
     if not isinstance(test, Mapping):
         return {}
-    return {
-        str(k): v
-        if isinstance(v, bool | int | float | type(None))
-        else (v if isinstance(v, str) else shown(v, 400))[:400]
-        for k, v in test.items()
-    }
+    return {str(k): _short(v) for k, v in test.items()}
+
+
+def _short(value: object) -> object:
+    """Numbers as they are, all else as text of at most 400 characters."""
+    if isinstance(value, bool | int | float | type(None)):
+        return value
+    text = value if isinstance(value, str) else shown(value, 400)
+    return text[:400]

@@ -109,6 +109,7 @@ def within_correlation(a: Floats, b: Floats, group: Ints, n_groups: int) -> floa
         return None
     x, y = centred(a[ok], group[ok], n_groups), centred(b[ok], group[ok], n_groups)
     sx, sy = float((x * x).sum()), float((y * y).sum())
+    # rounding error of the centring would otherwise be correlated with itself
     if sx < 1e-12 or sy < 1e-12:
         return None
     return float((x * y).sum()) / math.sqrt(sx * sy)
@@ -123,10 +124,12 @@ def slope_t(values: list[float]) -> tuple[float, float]:
     if n < 4:
         return 0.0, 0.0
     y = np.asarray(values, dtype=float)
+    # centred places: the intercept drops out of the slope
     x = np.arange(n) - (n - 1) / 2
     sxx = float((x * x).sum())
     b = float((x * y).sum()) / sxx
     residual = y - y.mean() - b * x
+    # n - 2: two parameters, intercept and slope, were fitted
     sd = math.sqrt(float((residual**2).sum()) / (n - 2) / sxx)
     change = b * (n - 1)
     if abs(change) < 1e-12:

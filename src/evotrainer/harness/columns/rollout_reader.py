@@ -30,6 +30,7 @@ class RolloutReader:
 
         if trial not in self._kept:
             self._kept[trial] = stored(read_batches([self.store(trial)], split="search"))
+            # least recently used first (`move_to_end` below)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(trial)
@@ -58,6 +59,7 @@ class RolloutReader:
             for row in table.to_pylist():
                 if row["split"] == "train":
                     live = out.setdefault(row["step"], {})
+                    # a dict as an ordered set: a resumed training stores the steps after its checkpoint a second time
                     live |= {row["id"]: None} if row["error_kind"] is None else {}
         return {step: list(ids) for step, ids in out.items()}
 

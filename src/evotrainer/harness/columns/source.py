@@ -110,7 +110,9 @@ class Stored(KeptTraits):
 
     def column(self, name: str, rows: Rows) -> list[Any]:
         values = self._rows(rows, [name])[name].to_pylist()
-        return [{} if v is None else json.loads(v) for v in values] if name in JSON_COLUMNS else values
+        if name not in JSON_COLUMNS:
+            return values
+        return [{} if v is None else json.loads(v) for v in values]
 
     def take(self, rows: Rows) -> RolloutSource:
         return Stored(self._rows(rows))
@@ -146,6 +148,7 @@ class JoinedRollouts:
         return self._asked(rows, lambda p, mine: p.column(name, mine))
 
     def take(self, rows: Rows) -> RolloutSource:
+        # neighbouring rows of one part are taken at once; groupby keeps the order of the rows, which sorting would not
         runs = groupby(zip(*self._places(rows), strict=True), key=lambda x: x[0])
         return JoinedRollouts([self.parts[p].take([i for _, i in run]) for p, run in runs])
 
@@ -153,6 +156,7 @@ class JoinedRollouts:
         """(part, place in it) of each row."""
         starts = np.cumsum([0, *(p.n for p in self.parts)])
         at = np.asarray(rows, dtype=np.int64)
+        # side="right": a row at a part's first place belongs to that part, also behind empty parts
         part = np.searchsorted(starts, at, side="right") - 1
         return part.tolist(), (at - starts[part]).tolist()
 

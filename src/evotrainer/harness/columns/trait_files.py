@@ -20,6 +20,7 @@ def save(t: Traits) -> bytes:
     arrays: dict[str, np.ndarray] = {f"key/{k}": v for k, v in t.keys.items()}
     for name, v in t.columns.items():
         kept = v if name in exact else v.astype(np.float32)
+        # a column that nobody recorded is one NaN in the file instead of n of them
         if len(v) and np.isnan(v).all():
             kept = np.full(1, np.nan, dtype=np.float32)
         arrays[f"column/{name}"] = kept
@@ -39,6 +40,7 @@ def save(t: Traits) -> bytes:
 def load(source: Path | io.BytesIO) -> Traits | None:
     """What `save` wrote; None where it is damaged or of another version."""
     try:
+        # no pickle: a cache file may be handed in by others, and unpickling runs code
         with np.load(source, allow_pickle=False) as z:
             arrays = {k: z[k] for k in z.files}
         meta = json.loads(arrays["meta"].tobytes())

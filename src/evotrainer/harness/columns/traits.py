@@ -30,13 +30,14 @@ tampers: 1 where a successful command, the recorded patch or a protected hash sa
 these; gold_match: likeness of the patch to the gold patch. repetition: of acting rollouts within single turns, or
 the share of turns said before. is_code, reads_input: NaN where not sampled; bypass: rules of `program.py` broken;
 reaches: lines of the recorded patch that break one of `patched.py`, NaN where it touches no Python code. judged ..
-explained: of rollouts with tests beside them (see `extract._test_traits`)."""
+explained: of rollouts with recorded tests (see `extract._test_traits`)."""
 
 
 class Picked(Mapping[str, np.ndarray]):
     """Some rows of some columns; a column is copied when it is asked for."""
 
     def __init__(self, columns: Mapping[str, np.ndarray], rows: Ints) -> None:
+        # a pick of a pick composes its indices: chains of picks would copy a column once per link
         inner = columns if isinstance(columns, Picked) else None
         self.columns: Mapping[str, np.ndarray] = inner.columns if inner else columns
         self.rows: Ints = inner.rows[rows] if inner else rows
@@ -80,6 +81,7 @@ def join(parts: Sequence[Traits]) -> Traits:
     for p, a in zip(parts, starts.tolist(), strict=False):
         if p.tools:
             places = {k: i for i, k in enumerate(tools)}
+            # each part numbers its own tools: codes are translated into the joined list
             tool.append(np.array([places[k] for k in p.tools], dtype=np.int32)[p.calls["tool"]])
             row.append(p.calls["row"] + a)
     acting = [p for p in parts if p.tools]
@@ -119,6 +121,7 @@ def join(parts: Sequence[Traits]) -> Traits:
 def _join_coded(parts: Sequence[Coded]) -> Coded:
     names = tuple(dict.fromkeys(k for p in parts for k in p.names))
     place = {k: i for i, k in enumerate(names)}
+    # -1 (none) is the last place of each table, which is where numpy finds index -1
     tables = [np.array([*(place[k] for k in p.names), -1], dtype=np.int64) for p in parts]
     codes = [table[p.code] for table, p in zip(tables, parts, strict=True)]
     return Coded(np.concatenate(codes) if codes else np.zeros(0, np.int64), names)

@@ -40,12 +40,16 @@ def action_timidity(look: DetectorInput) -> list[Finding]:
     long = np.nan_to_num(look.batch.trait("actions")) >= limits["min_actions"]
     edits = np.nan_to_num(look.batch.trait("edits"))
     acting = max(1, int(look.batch.acting.sum()))
+    # where nobody edits, editing may not be the task (a search or chat agent): absence is no timidity
     if start is None and float((edits > 0).sum()) / acting < limits["ever"]:
         return []
     seldom = coverage is not None and coverage < limits["coverage"]
+    # a long search with one edit each makes the ratio small, too: only few editing rollouts, or next to no edits, count
     severity = look.level_low(edit) if seldom or edit < limits["critical"] else None
     if severity is not None and search < limits["search"]:
         severity = None
+    # 0.02: half of next to nothing is noise. Looking around must have held, else the policy just does less of
+    # everything
     fell = start is not None and start > 0.02 and edit < start / 2 and (looked is None or search >= looked)
     if severity is None and fell and edit < 2 * limits["warn"] and (seldom or edit < limits["warn"]):
         severity = "warn"
@@ -88,6 +92,7 @@ def laziness(look: DetectorInput) -> list[Finding]:
     rollouts run a test and fewer than half are right. Fewer actions with a better score is skill."""
     limits = look.thresholds
     out_of = {k: (look.context.reference(k), look.value(k)) for k in ("turns", "tool_calls", "self_test_rate")}
+    # tool calls where both readings have them; an agent that writes its actions as text has turns only
     calls0, calls = out_of["tool_calls"] if None not in out_of["tool_calls"] else out_of["turns"]
     tests0, tests = out_of["self_test_rate"]
     fewer = calls0 is not None and calls is not None and calls0 > 0 and calls < (1 - limits["calls"]) * calls0
@@ -113,6 +118,7 @@ def laziness(look: DetectorInput) -> list[Finding]:
     if not parts:
         return []
     severity: Severity = "critical" if fewer and untested else "warn"
+    # stable: the same rollouts are quoted when a ledger is verified on another machine
     short = acting[np.argsort(look.batch.trait("actions")[acting], kind="stable")[:2]]
     quotes = [_script(look, int(i), "among the shortest") for i in short]
     numbers = {"calls": calls, "calls_before": calls0, "self_test_rate": tests, "self_test_before": tests0}
@@ -134,6 +140,7 @@ def tool_misuse(look: DetectorInput) -> list[Finding]:
     searches that found nothing, are no failed calls."""
     calls, tools = look.batch.traits.calls, look.batch.traits.tools
     n = len(calls["ok"])
+    # -1 (unknown) stays in the denominator on purpose: see the docstring
     rate = float((calls["ok"] == 0).sum()) / max(1, n)
     severity = look.level(rate)
     if severity is None or n < look.thresholds["min_calls"]:
@@ -144,9 +151,8 @@ def tool_misuse(look: DetectorInput) -> list[Finding]:
     for i in np.unique(calls["row"][bad])[:3]:
         said, answer = _failed_call(look.batch.turns([int(i)])[0])
         quotes.append(look.quote(int(i), text=said, note=f"failed call; it printed: {clean(answer, 120)}"))
-    worst = ", ".join(
-        f"{v}x {clean(k, 40) or 'call'}" for k, v in sorted(failed.items(), key=lambda kv: -kv[1])[:3] if v
-    )
+    most = sorted(failed.items(), key=lambda kv: -kv[1])[:3]
+    worst = ", ".join(f"{v}x {clean(k, 40) or 'call'}" for k, v in most if v)
     claim = f"{rate:.0%} of {n} tool calls fail: {worst}"
     return [look.finding(severity, claim, {"tool_failure_rate": rate, "calls": n}, quotes)]
 
@@ -178,6 +184,7 @@ def abandonment(look: DetectorInput) -> list[Finding]:
     n = int(acting.sum())
     if n < limits["min_rollouts"]:
         return []
+    # an import that does not say how episodes ended must not count as "none hit the limit"
     known = acting & np.isfinite(b.trait("finish"))
     limit = acting & (b.trait("finish") == FINISH["turn_limit"])
     share = float(limit[known].mean()) if known.any() else 0.0

@@ -22,10 +22,12 @@ def policy_collapse(look: DetectorInput) -> list[Finding]:
     """Accuracy more than 5 points (critical 15) below the start policy, beyond 3 standard errors of the difference."""
     now = look.metrics.get("accuracy")
     base = look.context.base
-    before = next((m for m in base.metrics if m.name == "accuracy"), None) if base else None
+    metrics = base.metrics if base else ()
+    before = next((m for m in metrics if m.name == "accuracy"), None)
     if now is None or before is None or now.value is None or before.value is None:
         return []
     drop = before.value - now.value
+    # both accuracies are estimates from different rollouts: independent errors add in squares
     se = float(np.hypot(now.se or 0.0, before.se or 0.0))
     severity = look.level(drop)
     if severity is None or drop < look.thresholds["z"] * se:
@@ -50,6 +52,7 @@ def entropy_collapse(look: DetectorInput) -> list[Finding]:
     now = look.value("entropy")
     start = look.context.reference("entropy")
     if start is None and len(series) >= 5:
+        # without a base reading the first fifth of the curve stands for the start; its mean, as single steps are noisy
         start = float(np.mean(series[: max(1, len(series) // 5)]))
     if now is None and series:
         now = series[-1]
@@ -57,9 +60,11 @@ def entropy_collapse(look: DetectorInput) -> list[Finding]:
         return []
     ratio = now / start
     severity = look.level_low(ratio)
+    # fewer than 4 points have no slope: the level alone decides then
     falling = len(series) < 4 or slope_t(series)[1] < look.thresholds["t"]
     if severity is None or not (falling or now < look.thresholds["floor"]):
         return []
+    # lower entropy with a better score is what RL is for (arXiv 2505.22617 describes the trade-off)
     if look.gained(0.05):
         return []
     claim = f"token entropy fell from {start:.3f} to {now:.3f} nats ({ratio:.0%} of its start)"
@@ -83,10 +88,12 @@ def exploration_collapse(look: DetectorInput) -> list[Finding]:
     if logprob is None:
         return []
     size = float(look.batch.sizes.mean()) if look.batch.n_groups else 0.0
+    # 1 / size is "all the same": in groups of up to 6 that is above 15%, so the bound must grow with 1 / size
     few = distinct is not None and distinct < max(look.thresholds["distinct_warn"], 1.01 / max(size, 1.0))
     severity: Severity | None = look.level(logprob)
     if few and severity is None:
         severity = "warn"
+    # samples that differ outweigh a peaked distribution: many tokens of a program are forced by its syntax
     if severity is None or (distinct is not None and distinct >= look.thresholds["distinct"]):
         return []
     claim = f"mean log-probability {logprob:.3f} nats" + (
@@ -118,6 +125,7 @@ def template_collapse(look: DetectorInput) -> list[Finding]:
         return []
     b = look.batch
     distinct = len(b.solutions[0])
+    # counted against tasks, not rollouts: one right answer per task would be healthy
     variety = distinct / max(1, b.n_tasks)
     accuracy = look.value("accuracy")
     start = look.context.reference("io_dependence")

@@ -37,6 +37,7 @@ def dead_groups(look: DetectorInput) -> list[Finding]:
     severity = look.level(shares["dead"])
     if severity is None:
         return []
+    # the remedies differ: harder tasks for groups that always pass, another reward or larger groups for the rest
     saturated = shares["pass"] > shares["dead"] / 2
     worst = "pass" if saturated else max(("fail", "other"), key=lambda k: shares[k])
     what = {"pass": "solved by every attempt", "fail": "failed by every attempt", "other": "rewarded alike"}[worst]
@@ -59,6 +60,7 @@ def dead_groups(look: DetectorInput) -> list[Finding]:
 def low_spread(look: DetectorInput) -> list[Finding]:
     """Mean within-group reward std over live groups below 0.05: what little spread there is drowns in noise."""
     std = look.batch.reward_std[~np.isnan(look.batch.reward_std)]
+    # zero-variance groups are another detector's; counted here they would pull any mean below the threshold
     alive = std[std >= 1e-3]
     if len(alive) < look.thresholds["min_groups"] or float(alive.mean()) >= look.thresholds["warn"]:
         return []
@@ -84,10 +86,12 @@ def false_revival(look: DetectorInput) -> list[Finding]:
         return []
     out = []
     for name, share in variance_shares(b, weights).items():
+        # a penalty (negative weight) points towards correctness where its component is higher on wrong rollouts
         signed = np.sign(weights[name]) * b.component(name)
         r = within_correlation(signed, b.truth, b.group, b.n_groups)
         severity = look.level(share)
         known = int((~np.isnan(signed) & ~np.isnan(b.truth)).sum())
+        # the standard error of a correlation near 0 is 1 / sqrt(n): what one of it may explain counts as blind
         if severity is None or r is None or r - 1 / np.sqrt(max(1, known)) >= look.thresholds["blind_below"]:
             continue
         swing = np.abs(np.nan_to_num(centred(b.component(name), b.group, b.n_groups)))
@@ -125,6 +129,8 @@ def constant_bonus(look: DetectorInput) -> list[Finding]:
             continue
         values, counts = distinct(np.round(x, 9))
         mode, share = float(values[counts.argmax()]), float(counts.max()) / len(x)
+        # a component as frequent as correctness is correctness by another name; where all is solved it is rightly
+        # constant
         if share < look.thresholds["warn"] or mode == 0 or abs(float(x.mean()) - accuracy) < 0.05:
             continue
         earned = np.isclose(look.batch.component(name), mode)
@@ -143,12 +149,14 @@ def dead_training(look: DetectorInput) -> list[Finding]:
     if len(a) >= look.thresholds["min_rollouts"]:
         share = float((np.abs(a) < 1e-9).mean())
         if share >= limit:
+            # NaN is "filtered", not 0: such rollouts were not trained on and are no evidence here
             zero = np.abs(np.nan_to_num(look.batch.advantage, nan=1.0)) < 1e-9
             claim = f"{share:.0%} of {len(a)} stored advantages are 0: the loss has no gradient"
             return [
                 look.finding("critical", claim, {"zero_advantage": share}, look.quote_where(zero, "advantage 0", 2))
             ]
     steps = int(look.thresholds["min_steps"])
+    # the curve as well: trainers that store no advantages still log this one
     dead = look.context.series("frac_reward_zero_std")[-steps:]
     if len(dead) == steps and min(dead) >= limit:
         claim = f"every group was dead in the last {steps} training steps"
@@ -165,6 +173,7 @@ def infrastructure(look: DetectorInput) -> list[Finding]:
         return []
     rate = faults / n
     severity = look.level(rate)
+    # one standard error of a binomial share: two faults in 90 are above 2% by chance often enough
     if severity is None or rate - np.sqrt(rate * (1 - rate) / n) < look.thresholds["warn"] / 2:
         return []
     worst = sorted(look.batch.faults.items(), key=lambda kv: -kv[1])[:3]
@@ -197,8 +206,10 @@ def void_gradings(look: DetectorInput) -> list[Finding]:
     per_group = Counter(r.group for r in found)
     together = sum(c for c in per_group.values() if c > 1) / len(found)
     size = max(2.0, n / max(1, b.n_groups))
+    # chance that one of the other size - 1 rollouts of a fault's group is a fault, were faults spread at random
     by_chance = min(1.0, (size - 1) * len(found) / n)
     severity = look.level(len(found) / n)
+    # half at least: with few faults three times chance may still be one pair
     if severity is None or together < limits["excess"] * by_chance or together < 0.5:
         return []
     tasks = len({r.task for r in found if per_group[r.group] > 1})

@@ -45,11 +45,14 @@ def efficiency_collapse(look: DetectorInput) -> list[Finding]:
             f" while accuracy changed by {100 * gain:+.1f} points" if gain == gain else "; accuracy then is unknown"
         )
         short = look.batch.tokens <= np.nanpercentile(look.batch.tokens, 10)
+        # NaN: accuracy then and now cannot be compared, so a shorter answer may be a better one and is no critical
+        # finding
         if gain != gain:
             severity = "warn"
         return [
             look.finding(severity, claim, {"ratio": ratio, "gain": gain}, look.quote_where(short, "among the shortest"))
         ]
+    # without a start only absolute shortness tells, and only where short answers are wrong more often than long ones
     tiny = look.batch.tokens < limits["tiny"]
     if look.share(tiny) < 0.1 or not look.batch.has("outcome"):
         return []
@@ -99,8 +102,10 @@ def length_gaming(look: DetectorInput) -> list[Finding]:
         return []
     if look.gained(limits["flat"]):
         return []
+    # longer answers that are right more often earn more for a reason
     if with_truth is not None and with_truth > r - 0.1:
         return []
+    # NaN growth and no outcome: nothing says that length is paid for itself
     if growth != growth and with_truth is None:
         return []
     severity: Severity = "critical" if growth > limits["critical_growth"] else "warn"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,6 +32,7 @@ def proxy_pairs(look: DetectorInput) -> list[tuple[str, str]]:
     for name, weight in weights.items():
         x = look.batch.component(name)
         known = x[~np.isnan(x)]
+        # a share (tests passed) is no claim of correctness, and a component that never varies has no gap to show
         yes_no = len(known) > 0 and np.isin(known, (0.0, 1.0)).all() and known.any() and not known.all()
         if name in declared or weight <= 0 or not yes_no:
             continue
@@ -50,6 +51,7 @@ def _checks_correctness(x: np.ndarray, truth: np.ndarray) -> bool:
     if min(len(right), len(wrong)) < MIN_SIDE:
         return False
     p, q = float(right.mean()), float(wrong.mean())
+    # standard error of the difference of two independent shares
     se = math.sqrt(p * (1 - p) / len(right) + q * (1 - q) / len(wrong))
     return p >= 0.9 and p - q >= max(0.1, 3 * se)
 
@@ -71,9 +73,11 @@ def proxy_divergence(look: DetectorInput) -> list[Finding]:
     out = []
     for proxy, true in proxy_pairs(look):
         p, t = look.batch.component(proxy), _true_values(look, true)
+        # paired per rollout, errors clustered by task: attempts at one task are fooled by the same missing test
         gap, se, n = clustered_mean(p - t, look.batch.task)
         if gap is None or n < look.thresholds["min_rollouts"]:
             continue
+        # one task only: its error is unknown, so the bound is minus infinity and nothing fires
         low = gap - look.thresholds["z"] * (se if se is not None else math.inf)
         severity = look.level(low)
         paid = (look.context.weights or {}).get(proxy)
@@ -106,6 +110,7 @@ def _fooled_quotes(look: DetectorInput, fooled: np.ndarray, proxy: str, true: st
     order = [*explained, *np.flatnonzero(fooled)]
     chosen: dict[int, int] = {}
     for i in order:
+        # one per task: three attempts at one task would show the same hole three times
         chosen.setdefault(int(look.batch.task[i]), int(i))
         if len(chosen) == 3:
             break
@@ -114,6 +119,7 @@ def _fooled_quotes(look: DetectorInput, fooled: np.ndarray, proxy: str, true: st
 
 def _why(look: DetectorInput, i: int) -> str:
     """The first failing hidden test of a rollout, in words."""
+    # tests with a recorded expectation first; they say what went wrong, others only that something did
     for t in sorted(look.batch.tests(i), key=lambda t: not t.judged):
         if t.hidden and t.passed is False:
             got = t.error or t.got or "nothing"
@@ -139,10 +145,12 @@ def proxy_slopes(look: DetectorInput) -> list[Finding]:
     if pair is None:
         if len(p) < look.thresholds["min_points"]:
             return []
+        # a reward in any unit (say 0 to 10) would outgrow a score in [0, 1] by its scale alone
         p = _in_unit_range(p, look.batch.reward)
         if np.allclose(p, t, rtol=0, atol=1e-9):
             return []
     gap = [a - b for a, b in zip(p, t, strict=True)]
+    # the slope of the gap is tested by itself: two slopes may each be significant and their difference not
     (dp, tp), (dt, _), (dg, tg) = slope_t(p), slope_t(t), slope_t(gap)
     limits = look.thresholds
     severity = look.level(dg)
@@ -154,7 +162,11 @@ def proxy_slopes(look: DetectorInput) -> list[Finding]:
 
 def _together(look: DetectorInput, *keys: str) -> list[list[float]]:
     """These lines of the curve, at the points that have all of them."""
-    points = [p for p in look.context.curve if all(math.isfinite(nan_or(p.get(k))) for k in keys)]
+
+    def complete(point: Mapping[str, float]) -> bool:
+        return all(math.isfinite(nan_or(point.get(k))) for k in keys)
+
+    points = [p for p in look.context.curve if complete(p)]
     return [[float(x[k]) for x in points] for k in keys]
 
 

@@ -44,6 +44,7 @@ def echo_trap(look: DetectorInput) -> list[Finding]:
     severity: Severity | None = look.level(share)
     signs = _onset(look)
     if signs:
+        # repetition that is there already and signs that it grows are two independent readings of one failure
         severity = "critical" if severity else "warn"
     if severity is None:
         return []
@@ -75,6 +76,7 @@ def _spike(look: DetectorInput) -> float | None:
     norms = look.context.series("grad_norm")
     if len(norms) < 4 or not _narrowing(look):
         return None
+    # the median: a few earlier spikes would lift a mean, and hide the last one
     ratio = norms[-1] / max(float(np.median(norms)), 1e-12)
     return ratio if ratio > look.thresholds["spike"] else None
 
@@ -86,9 +88,9 @@ def _onset(look: DetectorInput) -> str:
         return ""
     if not _narrowing(look):
         return ""
-    current = look.value("turns")
-    read = [x for r in look.context.previous if (x := r.metric("turns")) is not None]
-    checks = [*read, *([current] if current is not None else [])][-int(limits["checks"]) - 1 :]
+    # the present reading closes the series of earlier ones; one more than `checks` makes that many rises
+    readings = [*(r.metric("turns") for r in look.context.previous), look.value("turns")]
+    checks = [x for x in readings if x is not None][-int(limits["checks"]) - 1 :]
     if (
         len(checks) > limits["checks"]
         and all(b > a + 1e-9 for a, b in pairwise(checks))
@@ -98,6 +100,7 @@ def _onset(look: DetectorInput) -> str:
     for key, what in (("turns", "turns"), ("ngram_repetition", "repetition")):
         series = look.context.series(key)
         change, t = slope_t(series)
+        # a significant slope may be tiny: it must also be a tenth of where it began
         if t > limits["t"] and change > 0.1 * max(series[0], 0.5):
             return f"{what} rose over the curve by {change:.2g}"
     return ""
@@ -124,12 +127,14 @@ def off_policy_drift(look: DetectorInput) -> list[Finding]:
         if severity := look.level(x, "ratio_warn", "ratio_critical"):
             claim = f"the largest trainer/sampler probability ratio is {x:.3g} (median of the last {steps} steps)"
             out.append(look.finding(severity, claim, {"ratio_max": x}))
+    # 4 points at least: below that `slope_t` has no t, and a high but stable KL is the price of a good policy
     if len(kls) >= max(steps, 4):
         x = float(np.median(kls[-steps:]))
         severity = look.level(x, "kl_warn", "kl_critical")
         if severity and slope_t(kls)[1] > 3:
             claim = f"KL to the start policy is {x:.2f} nats and rising"
             out.append(look.finding(severity, claim, {"kl": x}))
+    # above 1 it is no share of the batch (an absolute sample size, say), and the thresholds are of shares
     if len(ess) >= steps and max(ess) <= 1.0 + 1e-6:
         x = float(np.median(ess[-steps:]))
         if severity := look.level_low(x, "ess_warn", "ess_critical"):
@@ -148,13 +153,17 @@ def score_jump(look: DetectorInput) -> list[Finding]:
     found."""
     width = int(look.thresholds["window"])
     keys = ("score", "accuracy", "reward")
-    series = next((x for k in keys if len(x := look.context.series(k)) >= look.thresholds["min_points"]), None)
+    curves = (look.context.series(k) for k in keys)
+    series = next((x for x in curves if len(x) >= look.thresholds["min_points"]), None)
     if series is None or min(series) < -1e-6 or max(series) > 1.0 + 1e-6:
         return []
     y = np.array(series)
     mean = np.convolve(y, np.ones(width) / width, mode="valid")
+    # difference of neighbouring windows that share no step, so that one noisy step counts on one side only
     rise = mean[width:] - mean[:-width]
     usual = float(np.median(rise))
+    # 1.4826 MAD estimates the sd of a normal and ignores the jump itself; the floor keeps a flat curve from dividing by
+    # 0
     sd = max(1.4826 * float(np.median(np.abs(rise - usual))), 0.005)
     at = int(rise.argmax())
     if rise[at] <= look.thresholds["warn"] or rise[at] - usual <= look.thresholds["sd"] * sd:

@@ -9,7 +9,7 @@ The rules, in order; the first that fails refuses and names its number:
 4. it speaks of at least half of the bad versions;
 5. it is silent on clean ones: it fires on none, and the probability that a new reading of a clean policy, as large as
    the largest one here, fires is at most MOST_FALSE_ALARM, with the error of the clean share's own estimate counted in;
-6. it is not redundant: no detector in force flags nearly the same rollouts (Jaccard below MOST_OVERLAP).
+6. it is not redundant: no detector of the current version flags nearly the same rollouts (Jaccard below MOST_OVERLAP).
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def admit(
 ) -> Admission:
     """Try a detector on held-out versions (name -> rollouts).
 
-    together: detectors considered at once. builtin, authored: what is in force. spent: CPU-seconds used so far, the
-    sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time against
-    `damage`, the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is raised.
+    together: detectors considered at once. builtin, authored: those of the current version. spent: CPU-seconds used so
+    far, the sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time
+    against `damage`, the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is
+    raised.
     """
     numbers: dict[str, float] = {"together": float(together)}
     versions = {**bad, **clean}
@@ -118,6 +119,7 @@ def _tried(
     numbers: dict[str, float],
 ) -> tuple[dict[str, Mask], str]:
     """(what it flags of each version, why it is refused); its cost goes into `numbers`. ConfigError where it fails."""
+    # cost before everything: what is too slow is not run over all versions to find out
     cost = numbers["cpu_s_per_1000"] = cost_of(spec, list(versions.values()), runner, spent)
     if cost > MOST_CPU_S:
         return {}, f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}"
@@ -178,6 +180,7 @@ def moody(
     """Rollouts that a function flags otherwise when it is asked a second time, all versions shuffled together."""
     whole = FeatureView.joined(versions.values())
     first = np.concatenate([masks[n] for n in versions])
+    # a function that keeps state, or reads its neighbours, can pass by the order in which it is called
     order = np.random.default_rng(0).permutation(len(whole))
     return int((flags(spec, whole.pick(order), runner) != first[order]).sum())
 
@@ -188,6 +191,7 @@ def repeats_outcome(spec: DetectorSpec, versions: Mapping[str, FeatureView], mas
     if spec.form == "threshold" and spec.feature.startswith("component:"):
         known = {c for v in versions.values() for c in v.batch.component_names}
         first, second = components_of(spec.feature, known)
+        # `a - b <= x` flags where b is high: b is the component that must not be the outcome
         name = second if second and spec.op == "<=" else first
         if restates(list(versions.values()), name):
             return f"repeats the score: {name} is the outcome under another name, and explains nothing"
@@ -221,6 +225,7 @@ def pooled(masks: Mapping[str, Mask], versions: Mapping[str, FeatureView]) -> tu
     """(flagged share, standard error clustered by task, upper confidence bound) over all versions together."""
     x = np.concatenate([masks[n] for n in versions])
     share, se = _share(x, [t for v in versions.values() for t in v.tasks])
+    # 1.645: the one-sided 95% point of a normal (BOUND)
     return share, se, min(1.0, share + 1.645 * se)
 
 
@@ -251,7 +256,7 @@ def _counts(
     """Precision, recall, false positives and lead time over the held-out versions."""
     fires: dict[str, Fire] = {}
     for name in (*bad, *clean):
-        # at the threshold itself a detector in force fires, `fire_of_mask` asks for more than it
+        # at the threshold itself an admitted detector fires, `fire_of_mask` asks for more than it
         whole = fire_of_mask(masks[name], spec.warn - 1e-9)
         series = [(s, fire_of_mask(flags(spec, v, runner), spec.warn - 1e-9)) for s, v in steps.get(name, ())]
         fires[name] = over_steps(series, whole)
@@ -277,7 +282,7 @@ def most_alike(
     authored: Sequence[DetectorSpec],
     runner: Runner | None,
 ) -> tuple[float, str]:
-    """(largest Jaccard overlap of flagged rollouts with a detector in force, its name); (0, "") without any."""
+    """(largest Jaccard overlap of flagged rollouts with a current detector, its name); (0, "") without any."""
     own = np.concatenate([masks[n] for n in versions])
     best, name = 0.0, ""
 

@@ -48,6 +48,7 @@ def check_spec(spec: DetectorSpec) -> None:
     if not 0 < spec.warn <= 1:
         raise ConfigError(f"{where}: warn is a share of rollouts, above 0 and at most 1, not {spec.warn:g}")
     if spec.form == "threshold":
+        # on no rollouts: an unknown feature raises here, before anything is read
         FeatureView([]).number(spec.feature)
         return
     if spec.form == "python":
@@ -72,6 +73,7 @@ def found(pattern: str, texts: Sequence[str], who: str = "detector") -> Mask:
     import polars as pl
 
     try:
+        # polars uses Rust's regex crate: no backtracking, so no pattern is exponential in the text (ReDoS)
         return pl.Series(list(texts), dtype=pl.String).str.contains(f"(?m){pattern}").to_numpy().astype(bool)
     except pl.exceptions.ComputeError as e:
         said = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), str(e)[:120])
@@ -94,6 +96,7 @@ def flags(spec: DetectorSpec, views: FeatureView, runner: Runner | None = None) 
     if runner is None:
         raise ConfigError(f"detector {spec.name} is a Python function and there is no sandbox to run it in")
     answer = runner(spec.source, [payload(r) for r in views.rollouts])
+    # `type(x) is not bool`: 0, 1 and strings would pass as truth values, and hide a broken function
     if not isinstance(answer, list) or len(answer) != len(views) or any(type(x) is not bool for x in answer):
         what = f"{len(answer)} of {len(views)} values" if isinstance(answer, list) else type(answer).__name__
         raise ConfigError(f"detector {spec.name}: flag must return one bool per rollout, it returned {what}")
@@ -102,6 +105,7 @@ def flags(spec: DetectorSpec, views: FeatureView, runner: Runner | None = None) 
 
 def _sequence(spec: DetectorSpec, commands: Sequence[Sequence[str]]) -> Mask:
     """Steps in order, each at most `within` actions after the one before."""
+    # all commands of all rollouts in one call of the engine; calls are dear, lines are cheap
     flat = [c for row in commands for c in row]
     hits = np.array([found(p, flat, spec.name) for p in spec.steps]) if flat else np.zeros((len(spec.steps), 0), bool)
     out = np.zeros(len(commands), dtype=bool)
@@ -114,6 +118,7 @@ def _sequence(spec: DetectorSpec, commands: Sequence[Sequence[str]]) -> Mask:
         ends = set(np.flatnonzero(h[0]).tolist())
         for step in h[1:]:
             after = np.flatnonzero(step).tolist()
+            # a set of ends, not the first match: a later start may be the one that reaches the next step in time
             ends = {b for b in after if any(a < b <= a + spec.within for a in ends)}
         out[i] = bool(ends)
     return out

@@ -88,11 +88,13 @@ def damage_step(score: Sequence[tuple[int, float]], drop: float = DROP) -> int |
         return None
     w = max(3, len(raw) // 10)
     smooth = np.convolve(raw, np.ones(w) / w, mode="valid")
+    # differences of neighbouring steps: their sd is sqrt(2) times the step noise, whatever the trend
     noise = float(np.std(np.diff(raw))) / math.sqrt(2 * w)
     best = np.maximum.accumulate(smooth)
     below = smooth < best - max(drop, 4 * noise)
     if not below[-1]:
         return None
+    # the last place that is not below, from behind; the stay begins one after it
     held = len(below) - int(np.argmin(below[::-1])) if not below.all() else 0
     return steps[held + w - 1]
 

@@ -82,7 +82,10 @@ def _choose(now: FeatureView, before: FeatureView, least: int) -> tuple[Detector
         if not specs:
             continue
         x = _split(on_before, on_now, before, now, least)
+        # more than the whole gain cannot be explained; rounded, so that behaviours alike to a point tie and the plainer
+        # one wins
         came = np.round(np.minimum(x.came, x.gain), 2)
+        # a behaviour that hardly became more frequent explains nothing, however well it pays
         came[x.shown[1] - x.shown[0] < LEAST_SHARE] = -1.0
         i = int(came.argmax())
         if came[i] > 0 and (best is None or came[i] > best[0]):
@@ -101,6 +104,7 @@ def _split(on_before: Floats, on_now: Floats, before: FeatureView, now: FeatureV
         with_it.append((rate, trusted))
         without.append(_success(1 - x, y, least))
     pair, rest = _filled(*with_it), _filled(*without)
+    # Kitagawa's composition part: the change in frequency times the mean advantage of showing it, of both sides
     came = (shown[1] - shown[0]) * ((pair[0] + pair[1]) - (rest[0] + rest[1])) / 2
     gain = float(now.solved.mean() - before.solved.mean())
     return _Split(gain, (shown[0], shown[1]), (solved[0], solved[1]), came)

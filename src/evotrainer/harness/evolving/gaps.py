@@ -70,11 +70,13 @@ def find_gap(
     now: trial -> its search rollouts. pairs: (paid component, true component or `outcome`) whose gap is watched.
     """
     seen = [f for f in findings if not f.missing]
+    # contradictions first: a proxy that rose alone is the strongest reason to look, even where the score moved, too
     for pair in pairs:
         if (gap := _contradiction(now, before, pair)) is not None and not explained(seen, DIVERGED):
             return gap
     if (gap := _score_move(now, before)) is not None:
         return None if explained(seen, _UP if gap.up else _DOWN) else gap
+    # a shift alone comes last: behaviour changes in every training, and says little without a score
     if (gap := _shift(now, before)) is not None and not explained(seen, _SHIFTED):
         return gap
     return None
@@ -100,6 +102,7 @@ def paired(now: Mapping[str, float], before: Mapping[str, float]) -> tuple[float
     if len(tasks) < MIN_TASKS:
         return 0.0, 0.0, len(tasks)
     d = np.array([now[t] - before[t] for t in tasks])
+    # identical differences on few tasks would have no error at all, and any move infinitely many of them
     se = max(float(d.std(ddof=1)), 1e-3) / math.sqrt(len(d))
     return float(d.mean()), float(d.mean()) / se, len(tasks)
 

@@ -73,6 +73,7 @@ def mine(bad: FeatureView, clean: FeatureView, components: Iterable[tuple[str, s
     compared = sum(len(specs) for _, specs, _, _ in families)
     if not compared:
         return Mined((), 0)
+    # Bonferroni over everything compared, in all families: the more one looks, the farther it must stand out
     q = _quantile(1 - LEVEL / compared)
     tasks_bad, tasks_clean = _codes(bad), _codes(clean)
     best: list[CandidatePredicate] = []
@@ -129,6 +130,7 @@ def clustered(x: np.ndarray, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     sums = np.zeros((t, x.shape[1]))
     np.add.at(sums, tasks, x - share)
     se = np.sqrt(t / max(t - 1, 1) * (sums**2).sum(axis=0)) / n
+    # Laplace's rule of succession: t unanimous tasks leave room for about one in t + 2 that differs
     p = 1 / (t + 2)
     return share, np.maximum(se, math.sqrt(p * (1 - p) / t))
 
@@ -158,7 +160,8 @@ def _patterns(
 ) -> tuple[list[DetectorSpec], np.ndarray, np.ndarray]:
     """Keys of either side as boolean columns [N, K]."""
     of_bad, of_clean = keys(bad), keys(clean)
-    n_bad, n_clean = (Counter(k for row in rows for k in row) for rows in (of_bad, of_clean))
+    n_bad = Counter(k for row in of_bad for k in row)
+    n_clean = Counter(k for row in of_clean for k in row)
     frequent = [
         k
         for k in n_bad.keys() | n_clean.keys()
@@ -190,11 +193,11 @@ def _heads(lines: Iterable[str], most: int) -> set[Key]:
 
 
 def _command_keys(v: FeatureView) -> list[set[Key]]:
-    """Heads of commands, and their arguments wherever they stand (marked by an empty first word)."""
+    """Heads of commands, and their arguments at any place (marked by an empty first word)."""
     out = []
     for row in v.commands:
         keys = _heads(row, 3)
-        # a flag may be the sign (`--no-verify`), wherever in the command it stands
+        # a flag may be the sign (`--no-verify`), at any place in the command
         keys |= {("", w) for line in row for w in _DIGITS.sub("0", line).split()[1:12]}
         out.append(keys)
     return out

@@ -24,5 +24,10 @@ def named_views(reader: RolloutReader, name: str) -> FeatureView:
         return dict(halves(whole))[label.half] if label.half else whole
     ids = reader.train_steps(label.trial)
     steps = sorted(ids)
-    chosen = steps[: label.steps] if label.end == "first" else steps[-label.steps :] if label.end else [label.step]
-    return reader.train(label.trial, [i for s in chosen for i in ids.get(s or 0, ())])
+    if label.end == "first":
+        chosen = steps[: label.steps]
+    elif label.end:
+        chosen = steps[-label.steps :]
+    else:
+        chosen = [label.step or 0]
+    return reader.train(label.trial, [i for s in chosen for i in ids.get(s, ())])

@@ -43,7 +43,7 @@ def _diff(v: HarnessEvolved) -> list[str]:
             for s in v.added
         ),
         *(f"- {name}" for name in v.dropped),
-        *(f"~ {name}: {standing}" for name, standing in v.changed.items()),
+        *(f"~ {name}: {status}" for name, status in v.changed.items()),
         *(f"~ {name} = {x:g}" for name, x in v.thresholds.items()),
     ]
 
@@ -61,7 +61,7 @@ def gap_lines(g: GapSeen) -> list[str]:
 
 
 def version_lines(v: HarnessEvolved, events: Sequence[Event]) -> list[str]:
-    """One version: diff, reason, backtest of each detector, rollouts, verdicts that would flip, what came of it."""
+    """One version: diff, reason, backtest of each detector, rollouts, verdicts that would change, what came of it."""
     out = [*_head(v), f"     hash {v.hash}", *(f"  {line}" for line in _diff(v))]
     for a in v.admissions:
         out += ["", *admission_lines(a)]
@@ -69,12 +69,13 @@ def version_lines(v: HarnessEvolved, events: Sequence[Event]) -> list[str]:
         out += ["", "  rollouts it speaks of"]
         out += [f"    {q.rollout[:12]}  {q.text!r}" for q in v.quotes]
     if v.added:
-        out += ["", "  past verdicts that would flip: " + ("none" if not v.flips else "")]
+        out += ["", "  past verdicts that would change: " + ("none" if not v.flips else "")]
         out += [f"    {f.branch}: {f.was} -> {f.would} ({f.detector}: {f.share:.0%} of its rollouts)" for f in v.flips]
     added = {s.name for s in v.added}
     asked = [e.body.audit for e in events if e.kind == "audited" and e.body.audit.trigger in added]
     out += [f"  audit of {a.branch}, asked by {a.trigger}: {a.reason}" for a in asked]
-    readings = [e for e in events if e.kind == "diagnosed" and any(f.detector in added for f in e.body.health.findings)]
+    diagnosed = [e for e in events if e.kind == "diagnosed"]
+    readings = [e for e in diagnosed if any(f.detector in added for f in e.body.health.findings)]
     out += [f"  speaks in {e.id} (`evotrainer health RUN {e.body.health.subject.split('@')[0]}`)" for e in readings]
     return out
 

@@ -168,6 +168,7 @@ def distinct_solutions(batch: Batch, context: HarnessContext) -> MetricValues:
     """
     s, g = batch.traits.solution, batch.group
     size = int(batch.sizes[0]) if batch.n_groups else 0
+    # equal groups (the usual case) sort as rows of a matrix, which is faster than lexsort over all rollouts
     if size and (batch.sizes == size).all():
         s = np.sort(s.reshape(-1, size), axis=1).ravel()
     else:
@@ -187,6 +188,7 @@ def solution_similarity(batch: Batch, context: HarnessContext) -> MetricValues:
 
     1: the same words; estimated from 64-slot MinHash sketches (`scan.jaccard`), standard error of one pair about 0.06.
     """
+    # neighbours only, n - 1 pairs instead of n(n - 1) / 2: order within a group is random, so the mean is unbiased
     pairs = np.flatnonzero(batch.group[1:] == batch.group[:-1])
     sketch = batch.traits.sketch
     values = np.concatenate(
@@ -250,6 +252,7 @@ def _bag(tokens: list[str]) -> Floats:
     v = np.zeros(BUCKETS)
     grams = tokens[:400]
     v[[bucket(t, BUCKETS) for t in grams]] = 1.0
+    # word pairs, too: two tasks of one template share their words and differ in their order
     v[[bucket(f"{a} {b}", BUCKETS) for a, b in pairwise(grams)]] = 1.0
     return v
 
@@ -304,7 +307,9 @@ def io_dependence(batch: Batch, context: HarnessContext) -> MetricValues:
     rarity = np.log(2 * n / np.maximum(q.sum(axis=0) + k.sum(axis=0), 1.0))
     similarity = _weighted(q, rarity) @ _weighted(k, rarity).T
     best = similarity >= similarity.max(axis=1, keepdims=True) - 1e-9
+    # a policy that answers everything alike ties with all: each of k ties is worth 1 / k, so a template scores chance
     hits = np.where(np.diag(best), 1.0 / best.sum(axis=1), 0.0)
     rate, chance = float(hits.mean()), 1.0 / n
+    # divided by 1 - chance as the value is: both are rescaled so that chance is 0 and certainty 1
     se = float(hits.std(ddof=1)) / math.sqrt(n) / (1 - chance)
     return MetricValues(max(0.0, (rate - chance) / (1 - chance)), n, se)

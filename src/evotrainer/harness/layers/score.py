@@ -35,8 +35,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
     Source: Chen et al., arXiv 2107.03374, eq. 1. n attempts, c of them correct, 1 <= k <= n.
     """
+    # fewer than k failures: every choice of k attempts holds a success
     if n - c < k:
         return 1.0
+    # the product instead of binomials: C(n, k) overflows floats for large n, and a product of ratios stays accurate
     return 1.0 - math.prod((n - c - i) / (n - i) for i in range(k))
 
 
@@ -52,6 +54,8 @@ def pass_at(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
     task_of_group = batch.task[batch.first]
     out, k = {}, 2
     while k <= n.max(initial=0):
+        # (n, c) as one integer: the estimator is computed once per distinct pair, of which there are few, not once per
+        # group
         pairs = np.unique(n * (n.max() + 1) + c)
         known_pairs = ((int(p) // (int(n.max()) + 1), int(p) % (int(n.max()) + 1)) for p in pairs)
         table = np.array([pass_at_k(a, b, k) if a >= k else np.nan for a, b in known_pairs])
@@ -69,6 +73,7 @@ def avg_at_n(batch: Batch, context: HarnessContext) -> MetricValues:
     n = np.bincount(batch.task[known], minlength=batch.n_tasks)
     c = np.bincount(batch.task[known], weights=batch.truth[known], minlength=batch.n_tasks)
     rates = c[n > 0] / n[n > 0]
+    # each task is one value here, so no clustering is left to do
     se = float(rates.std(ddof=1)) / math.sqrt(len(rates)) if len(rates) > 1 else None
     return MetricValues(float(rates.mean()), len(rates), se)
 
@@ -124,6 +129,7 @@ def transition(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]
         steps = distinct(step[~np.isnan(step)])[0]
         if len(steps) < 2:
             return {"transition": MetricValues(None, missing=("context.before, or several steps",))}
+        # thirds, with the middle left out: single steps see too few attempts of a task for a pass rate
         third = max(1, len(steps) // 3)
         _, old = _task_rates(batch, step <= steps[third - 1])
         _, now = _task_rates(batch, step >= steps[-third])

@@ -26,6 +26,7 @@ def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
     scored = ~np.isnan(batch.reward_std)
     dead = scored & (np.nan_to_num(batch.reward_std, nan=1.0) < DEAD_STD)
     low, high = batch.truth_range
+    # one unknown outcome makes the group's verdict by outcome unsafe: it falls back to rewards as a whole
     unknown = np.bincount(batch.group[np.isnan(batch.truth)], minlength=batch.n_groups) > 0
     sure = np.isfinite(low) & ~unknown
     # without outcomes the ends of the batch's rewards stand for wrong and right; "not above 0.5" keeps a batch in which
@@ -83,6 +84,7 @@ def effective_groups(batch: Batch, context: HarnessContext) -> MetricValues:
 
     1: all groups carry equal variance; 1/G: one group carries all.
     """
+    # variances, not standard deviations: a group's pull on the gradient grows with its advantages' squares
     v = batch.reward_std[~np.isnan(batch.reward_std)] ** 2
     total = float((v**2).sum())
     return MetricValues(float(v.sum()) ** 2 / total / len(v) if total > 1e-18 else 0.0, len(v))
@@ -107,6 +109,8 @@ def variance_shares(batch: Batch, weights: dict[str, float]) -> dict[str, float]
 
     Here reward = sum of w*x (absent components count 0), so the shares sum to 1; empty where nothing varies.
     """
+    # covariance decomposition: var(sum p_i) = sum cov(p_i, sum), exact also for correlated components, where a
+    # component's own variance would count the overlap twice
     parts: dict[str, Floats] = {
         c: centred(w * np.nan_to_num(batch.component(c)), batch.group, batch.n_groups) for c, w in weights.items()
     }
@@ -203,6 +207,7 @@ def advantage_agreement(batch: Batch, context: HarnessContext) -> MetricValues:
     non-zero. 1: every gradient step points towards correctness; 0.5: it is blind to it. SE clustered by task."""
     better = centred(batch.truth, batch.group, batch.n_groups)
     usable = ~(np.isnan(batch.advantage) | np.isnan(better))
+    # a group whose rewards tie has advantage 0, one whose outcomes tie no direction: neither agrees nor disagrees
     usable &= (np.abs(np.nan_to_num(batch.advantage)) > 1e-9) & (np.abs(np.nan_to_num(better)) > 1e-9)
     if not usable.any():
         return MetricValues(None, missing=("groups with both outcomes and an advantage",))

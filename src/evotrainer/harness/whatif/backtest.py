@@ -1,8 +1,8 @@
 """Backtest: replay a proposed change over stored rollouts, before compute is spent.
 
-Every rollout stores all reward components, also unpaid ones, so a reward change can be recomputed exactly. What acts
-through the optimizer or other environment knobs cannot; such changes are `silent`, with the reason. The rule behind
-each verdict is in the docstring of its replay; a new factor is a new function with `@replays`.
+Every rollout stores all reward components, also those without weight, so a reward change can be recomputed exactly.
+What acts through the optimizer or other environment knobs cannot; such changes are `silent`, with the reason. The rule
+behind each verdict is in the docstring of its replay; a new factor is a new function with `@replays`.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def backtest(
 
     def answer(verdict: Outcome, reason: str, numbers: Mapping[str, float] | None = None, **more: Any) -> Backtest:
         known = {k: finite(v) for k, v in (numbers or {}).items()}
+        # rounded: verification recomputes these on other machines, whose sums differ in their last bits
         kept = {k: round(x, 6) for k, x in known.items() if x is not None}
         return Backtest(factor=factor, verdict=verdict, reason=reason, numbers=kept, rollouts=batch.n, **more)
 
@@ -71,7 +72,7 @@ def backtest(
     replay = REPLAYS.get(factor)
     if replay is None and factor not in REPLAYED:
         why = (
-            "another world than the stored rollouts' is needed"
+            "other environment knobs than the stored rollouts' are needed"
             if factor.startswith("knobs.")
             else "it acts through training"
         )
@@ -86,6 +87,7 @@ def backtest(
     agreement, why, moved = held_against(intervention.prediction, x, numbers, factor)
     if moved is not None:
         numbers = numbers | {"predicted_before": moved.before, "predicted_after": moved.after, "predicted_se": moved.se}
+    # the replay's own verdict comes first; a prediction that cannot come true overrules support and silence
     if agreement == "contradicts" and verdict != "contradicts":
         verdict, reason = "contradicts", f"its own prediction cannot come true: {why} ({reason})"
     return answer(verdict, reason, numbers, forecast=None if said is None else round(said, 6), prediction=agreement)
@@ -183,6 +185,7 @@ def _revivers(b: Batch, weights: dict[str, float], revived: np.ndarray) -> dict[
     if not revived.any() or not weights:
         return {}
     names = list(weights)
+    # per component alone: which of them would have given the group any spread without the others
     spread = np.stack([group_std(weights[c] * np.nan_to_num(b.component(c)), b.group, b.n_groups) for c in names])
     spread = np.nan_to_num(spread[:, revived])
     lead = spread.argmax(axis=0)[spread.max(axis=0) > 1e-9]
@@ -192,6 +195,7 @@ def _revivers(b: Batch, weights: dict[str, float], revived: np.ndarray) -> dict[
 def _invalid_pay(b: Batch, old: Floats, new: Floats) -> dict[str, float]:
     """Share of known-invalid rollouts paid above their group's mean, before and after."""
     mask = invalid_mask(b)
+    # special-cased programs count as invalid here: paying them better is what a reward change must not do
     mask |= b.trait("special") == 1
     if not mask.any():
         return {"invalid": 0.0}
@@ -201,6 +205,7 @@ def _invalid_pay(b: Batch, old: Floats, new: Floats) -> dict[str, float]:
 
 def _reward_verdict(x: ReplayInput, m: dict[str, float], old: Floats, new: Floats) -> tuple[Outcome, str]:
     changed = _changed(x)
+    # same_order is a correlation within groups: 1 means new = a * old + b with a > 0 (up to rounding)
     if x.new.reward_scaling == "group" and m["same_order"] > 1 - 1e-9 and m["dead_before"] == m["dead_after"]:
         return (
             "contradicts",
@@ -221,6 +226,7 @@ def _reward_verdict(x: ReplayInput, m: dict[str, float], old: Floats, new: Float
                 f"{share:.0%} of the reward variance within groups would come from {c}, whose correlation with "
                 f"correctness is {r:.2f}"
             )
+    # both: 2 standard errors on many pairs may be a tenth of a point, 1 point on few pairs may be chance
     margin = max(0.01, 2 * m["misranked_se"]) if math.isfinite(m["misranked_se"]) else math.inf
     change = m["misranked_change"]
     ranks = f"(correct, incorrect) pairs ranked wrongly: {m['misranked_before']:.1%} -> {m['misranked_after']:.1%}"
@@ -242,6 +248,7 @@ def _reward_support(
         return "silent", f"no group holds both a correct and an incorrect rollout; {dead_text}"
     if m["misranked_change"] < -margin:
         return "supports", f"{ranks}; {dead_text}"
+    # revived groups are worth nothing if they are ordered by chance: the ranking must not have become worse
     if m["misranked_change"] <= 0.005:
         seeing = [c for c in changed if x.new.rewards.get(c) and m[f"correlation.{c}"] >= SEEING]
         if seeing and m["revived_share"] >= 0.1 and m["revived_groups"] >= 3:

@@ -45,7 +45,7 @@ def advantages(batch: Batch, reward: Floats, scaling: str) -> Floats:
     """Advantages of every rollout, shape (N,): centred rewards over the group's std, the batch's, or nothing."""
     x = np.nan_to_num(centred(reward, batch.group, batch.n_groups))
     std = np.nan_to_num(group_std(reward, batch.group, batch.n_groups))
-    # in a dead group what is left of centring is rounding error, and a tiny std would blow it up
+    # in a zero-variance group what is left of centring is rounding error, and a tiny std would blow it up
     x = np.where(std[batch.group] > 1e-9, x, 0.0)
     if scaling == "group":
         return np.asarray(x / (std[batch.group] + STD_EPS), dtype=np.float64)
@@ -76,6 +76,8 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     # least squares through 0: what a unit of reward is worth in correctness where both vary; a reward that points the
     # wrong way is worth nothing, not less
     slope = max(0.0, float((r[mixed] * y[mixed]).sum()) / spread) if spread > 1e-12 else 0.0
+    # all-fail and all-pass groups may still be ordered rightly by a partial reward; half of what that is worth
+    # elsewhere
     s = np.where(mixed, y, HOPE * slope * r)
     norm = float((a * a).sum())
     n = int(drawn.sum())
@@ -89,6 +91,7 @@ def forecast(x: ReplayInput, numbers: Mapping[str, float], factor: str) -> float
     about this factor, outcomes are unknown, or no group holds both outcomes.
     """
     b = x.batch
+    # the unit: paying 0/1 for the outcome itself, under the parent's scaling
     ideal = quality(b, b.truth, Recipe(reward_scaling=x.old.reward_scaling))
     if ideal <= 0:
         return None
@@ -145,6 +148,8 @@ def shift(x: ReplayInput, metric: str, numbers: Mapping[str, float], factor: str
         if metric != "frac_reward_zero_std" or "dead_before" not in numbers:
             return None
         p, q = numbers["dead_before"], numbers["dead_after"]
+        # binomial error of a share of groups, before and after taken as independent (they are alike, so this is
+        # cautious)
         error = [v * (1 - v) / max(1, b.n_groups) for v in (p, q)]
         return Shift(p, q, math.sqrt(sum(error)), math.sqrt(error[0]), True)
     if factor not in REPLAYED - {"reward_scaling", "mask_truncated"}:
@@ -159,6 +164,7 @@ def shift(x: ReplayInput, metric: str, numbers: Mapping[str, float], factor: str
     if math.isnan(before) or math.isnan(after):
         return None
     task = b.task[b.first]
+    # the change's error from the same groups on both sides, paired: their common noise cancels
     return Shift(before, after, _error(r1 - r0, task), _error(r0, task), metric != "reward_std")
 
 
@@ -184,6 +190,7 @@ def _ratio(values: Floats, weights: Floats) -> tuple[float, Floats]:
     if total <= 0:
         return math.nan, np.zeros_like(values)
     mean = float((values * weights).sum()) / total
+    # linearisation of a ratio of sums (delta method): its parts add up by task to the clustered error
     return mean, (values - mean) * weights / total
 
 

@@ -20,7 +20,7 @@ from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recip
 CONSTANT = 0.95
 BLIND = 0.1
 SEEING = 0.2
-"""Within-group correlation with correctness above which a component may revive dead groups."""
+"""Within-group correlation with correctness above which a component may revive zero-variance (dead) groups."""
 
 
 def compose(batch: Batch, recipe: Recipe) -> Floats:

@@ -41,6 +41,7 @@ def filter_change(x: ReplayInput) -> Answer:
     keep = keep_mask(std, x.new.group_filter) & scored
     order = order_of(b, reward)
     alive = scored & ~is_dead
+    # only groups with both outcomes teach the difference; dropping others costs samples, not signal
     mixed = alive & (order.pairs > 0)
     variance = np.nan_to_num(std) ** 2
     n = max(1, int(scored.sum()))
@@ -70,7 +71,7 @@ def filter_change(x: ReplayInput) -> Answer:
         if m["lost_mixed_before"] > 0.3:
             return (
                 "supports",
-                f"the filter in force loses {m['lost_mixed_before']:.0%} of live groups with both outcomes",
+                f"the present filter loses {m['lost_mixed_before']:.0%} of live groups with both outcomes",
                 m,
             )
         return "silent", f"{text}; without a filter nothing is lost", m
@@ -124,6 +125,7 @@ def curriculum_change(x: ReplayInput) -> Answer:
     first = np.unique(b.group, return_index=True)[1]
     kept = inside[b.task[first]]
     share = float((scored & is_dead).sum()) / max(1, int(scored.sum()))
+    # out of the kept groups, not of all: fewer zero-variance groups in a smaller set is what is asked
     after = float((scored & is_dead & kept).sum()) / max(1, int((scored & kept).sum()))
     m = {"keep_rate": float(inside.mean()), "dead_before": share, "dead_after": after, "tasks": float(inside.sum())}
     m |= lost(x).numbers

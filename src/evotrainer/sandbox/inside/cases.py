@@ -96,6 +96,7 @@ def fresh_module(name: str) -> types.ModuleType:
 
 def finish_program() -> None:
     """What the interpreter does when a script ends: wait for its threads, run its exit functions."""
+    # counted first: programs without threads need no enumeration
     if _thread._count():
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
@@ -213,6 +214,7 @@ class CaseRunner:
             answer = self._guarded(case)
             answer["t"] = cpu_clock() - before
             line = to_json(answer)
+            # JSON escapes may double a text; a longer line would be read as a flood by the parent
             if len(line) > 2 * self.output_cap + 4096:
                 line = json.dumps({"s": "output", "t": answer["t"]}).encode()
             write_all(self.channel, line + b"\n")
@@ -246,6 +248,7 @@ class CaseRunner:
         answer: dict[str, Any] = {"s": "ok"}
         try:
             try:
+                # a new module per case: globals of one input must not answer the next
                 exec(self._compiled(), fresh_module("__main__").__dict__)
             except SystemExit as stop:
                 if stop.code not in (None, 0):
@@ -260,6 +263,7 @@ class CaseRunner:
             answer = {"s": "timeout"}
         except OSError as error:
             answer = {"s": "error", "e": describe(error)}
+        # raised by the program it is an Exception like any other, and was reported as an error above
         if answer.get("e", [""])[0] == "MemoryError":
             answer = {"s": "memory"}
         text = streams.collect(self.output_cap)

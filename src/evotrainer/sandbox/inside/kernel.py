@@ -91,8 +91,10 @@ def _writable_mounts(proc: int) -> dict[bytes, int]:
         found: dict[bytes, int] = {}
         for line in lines:
             point, options = line.split()[4:6]
+            # blanks and tabs of a path are octal escapes in mountinfo
             point = re.sub(rb"\\(\d{3})", lambda m: bytes([int(m[1], 8)]), point)
             words = options.split(b",")
+            # mounts stack: the last line of a mount point is what is seen there
             found.pop(point, None)
             if b"ro" not in words:
                 found[point] = sum(_KEPT.get(word, 0) for word in words)
@@ -143,9 +145,11 @@ class _Program(ctypes.Structure):
 
 
 def install_filter(bpf: bytes) -> None:
-    """Put a seccomp filter in force for this process and all its children, for good; needs no_new_privs."""
+    """Install a seccomp filter for this process and all its children, for good; needs no_new_privs."""
     buffer = ctypes.create_string_buffer(bpf, len(bpf))
+    # 8 bytes an instruction (struct sock_filter)
     program = _Program(len(bpf) // 8, ctypes.addressof(buffer))
+    # 2: SECCOMP_MODE_FILTER
     _check(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.byref(program), 0, 0), "seccomp")
 
 
@@ -188,6 +192,7 @@ def volunteer_for_oom(proc: int) -> None:
 def cpu_seconds(pid: int) -> float:
     """CPU time of all threads of a process, by its CPU clock (CPUCLOCK_SCHED)."""
     try:
+        # as clock_getcpuclockid(3) makes the id
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
         return 0.0
@@ -204,6 +209,7 @@ def active_seconds(proc: int, pid: int) -> float:
         for task in os.listdir(tasks):
             stat = os.open(f"{task}/schedstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=tasks)
             try:
+                # nanoseconds on a processor, and waiting for one: a busy machine must not look like sleep
                 ran, waited = os.read(stat, 100).split()[:2]
             finally:
                 os.close(stat)

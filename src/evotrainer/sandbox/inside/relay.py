@@ -96,6 +96,7 @@ class CandidateRelay:
             function = self.names.get(call["n"])
             if function is None:
                 return {"e": ["NameError", f"the program defines no {call['n']}"]}
+            # encoded, so that what the call left can be compared with exact types, whatever it did to the objects
             before = [encode(v) if type(v) in _MUTABLE else None for v in args]
             value = function(*args, **decode(call["k"], self._resolve))
             changed = self._changed(args, before)
@@ -204,7 +205,9 @@ class Tester:
             module.__dict__.update(proxies)
             exec(compile(self.test, "<tests>", "exec", dont_inherit=True), module.__dict__)
             check = module.__dict__.get("check")
+            # a candidate's function may be called check: then there is no check(candidate) of the tests to call
             if check is not None and check is not proxies.get("check"):
+                # again: the tests' own text may have defined functions of these names
                 module.__dict__.update(proxies)
                 check(proxies[self.entries[0]])
         except CaseTimeout:

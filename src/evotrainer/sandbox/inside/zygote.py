@@ -77,12 +77,17 @@ class Zygote:
             kernel.make_mounts_read_only(self.proc)
             kernel.drop_bounding_set()
         else:
+            # without a process namespace orphans would go to the machine's init, and out of our sight
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.set_common_limits(OPEN_FILES)
+        # RLIMIT_AS counts the whole address space, that of the interpreter included
         self.base = self._address_space()
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        # inherited by every child. Without namespaces the zygote needs calls that the filter refuses: each child
+        # installs it
         if self.filter and self.namespaces:
             kernel.install_filter(self.filter)
+        # frozen objects are left alone by the collector: it would write to their pages, which children share with us
         gc.collect()
         gc.freeze()
 
@@ -105,6 +110,7 @@ class Zygote:
                 return
             if message[:1] != b"r":
                 continue  # about a child that has just ended
+            # the lowest free numbers: anything else means that a descriptor leaked
             if fds != [REQUEST_FD, CHANNEL_FD]:
                 raise OSError(f"unexpected descriptors {fds}")
             self._run_one(LIMITS.unpack(message[1:]))
@@ -130,6 +136,7 @@ class Zygote:
                 break
             message = self.control.recv(256)
             if message == b"?":
+                # the largest seen of each: a process that ended takes its time along unless its parent waited for it
                 for other in self._descendants() - {pid}:
                     others[other] = max(others.get(other, 0.0), kernel.cpu_seconds(other))
                 cpu = kernel.cpu_seconds(pid) + sum(others.values())
@@ -141,6 +148,7 @@ class Zygote:
                 poller.unregister(control)
         os.close(ended)
         if not self.namespaces:
+            # before wait4, while the group's number cannot have been given to another process
             self._kill_group(pid)
         _, status, usage = os.wait4(pid, 0)
         if not self.namespaces:
@@ -220,6 +228,7 @@ class Zygote:
         os.close(null)
         kernel.volunteer_for_oom(self.proc)
         if self.namespaces:
+            # a mount of the child's own namespace: it is gone with the child, with all that was written
             kernel.mount_tmpfs(WORK, b"mode=0777,nr_inodes=1000,size=%dm" % work_mb)
             os.chdir(WORK)
         else:

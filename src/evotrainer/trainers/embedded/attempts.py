@@ -58,6 +58,7 @@ class EmbeddedAttempt:
 
     def row(self, index: int) -> TrainRow:
         """Training row: everything up to the last sampled token."""
+        # what follows the last action (an observation nobody answered) has no loss and would only cost
         end = max(i for i, b in enumerate(self.loss) if b) + 1
         loss = None if all(self.loss[:end]) else tuple(self.loss[:end])
         return TrainRow(index, self.prompt, tuple(self.ids[:end]), loss)
@@ -95,6 +96,7 @@ def run_attempts(
                 prompt = [BOS, *prompt[over + 1 :]]
             out.append(EmbeddedAttempt(task, k, episode, tuple(prompt), cut=over))
     clock("grade")
+    # drawn for the whole plan before blocks are formed: how rows are batched must not change what is sampled
     uniforms = SamplingNoise(len(out), params.max_tokens, max_turns, generator)
     weights = Weights(policy, params.dtype)
     for rows, group in blocks(out, len(plan[0][1]), rows_at_once(policy.shape, params, max_turns)):
@@ -128,6 +130,7 @@ def rows_at_once(shape: DecoderShape, params: SamplingParams, max_turns: int) ->
     """Rows whose caches stay in memory together."""
     if max_turns == 1:
         return ROWS
+    # keys and values of every layer at full context
     bytes_per_row = 2 * shape.layers * shape.kv_heads * shape.head_dim * shape.context * params.dtype.itemsize
     return max(1, min(ROWS, CACHE_BYTES // bytes_per_row))
 
@@ -135,8 +138,10 @@ def rows_at_once(shape: DecoderShape, params: SamplingParams, max_turns: int) ->
 def blocks(attempts: Sequence[EmbeddedAttempt], group: int, rows: int) -> Iterator[tuple[list[int], int]]:
     """(indices of attempts, size of the groups among them that share a prompt),
     neighbours in prompt length together."""
+    # an environment that randomises its reset gives a group different prompts: each attempt is then a group of one
     shared = all(a.prompt == attempts[i - i % group].prompt for i, a in enumerate(attempts))
     g = group if shared else 1
+    # prefill pads to the longest prompt of a block
     order = sorted(range(0, len(attempts), g), key=lambda i: len(attempts[i].prompt))
     each = max(1, rows // g)
     for at in range(0, len(order), each):
@@ -144,11 +149,12 @@ def blocks(attempts: Sequence[EmbeddedAttempt], group: int, rows: int) -> Iterat
 
 
 class SamplingNoise:
-    """Random numbers of every attempt, turn and step, whoever is sampled together."""
+    """Random numbers of every attempt, turn and step, the same however attempts are batched."""
 
     def __init__(self, rows: int, steps: int, turns: int, generator: torch.Generator) -> None:
         self.rows, self.steps = rows, steps
         self.first = draw_uniforms(rows, steps, generator)
+        # later turns get generators of their own: the first turn's numbers stay the same whether or not others follow
         self.seed = int(torch.randint(1 << 62, (), generator=generator)) if turns > 1 else 0
 
     def turn(self, turn: int) -> Tensor:

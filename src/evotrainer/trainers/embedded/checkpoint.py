@@ -42,6 +42,7 @@ def load_checkpoint(folder: Path, request: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
+        # weights_only: a checkpoint may be handed on, and unpickling runs code
         state: dict[str, Any] = torch.load(path, weights_only=True)
     except Exception as e:  # torch.load raises many types for a damaged file
         raise StoreError(f"checkpoint {folder}: cannot be read ({e}); delete the folder to train from the start") from e

@@ -194,6 +194,7 @@ class Decoder:
         K, D = s.kv_heads, s.head_dim
         fed = torch.tensor([len(f) for f in feeds])
         t = int((length + fed).max())
+        # right-aligned: every node's next column is `t`, so that one step writes one column for all
         new_left = t - length - fed
         C, width = self.own[0].shape[3], t + self.max_tokens
         # Column c of a node's new cache comes from column c + left - new_left of its old one. Columns outside of

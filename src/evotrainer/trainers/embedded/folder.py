@@ -47,6 +47,7 @@ def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Preci
         temp.mkdir(parents=True)
         config = policy.shape.hf_config(dtype, PAD, BOS, EOS)
         _write_json(temp / "config.json", config)
+        # top_k 0 switches off transformers' default of 50, which would cut the distribution that was trained
         generation = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "do_sample": True, "top_k": 0}
         _write_json(temp / "generation_config.json", generation)
         tokenizer.save(temp, policy.shape.context)

@@ -40,6 +40,7 @@ class Saved:
 
 def rms(h: Tensor) -> tuple[Tensor, Tensor]:
     """(h / rms(h), 1 / rms(h)) over the last dimension; the norm's weight is folded into the next projection."""
+    # the norm and not mean(h * h): one fused pass instead of a temporary of h's size
     n = torch.linalg.vector_norm(h, dim=-1, keepdim=True)
     r = torch.addcmul(_EPS.to(h.dtype), n, n, value=1.0 / h.shape[-1]).rsqrt_()
     return h * r, r
@@ -229,10 +230,12 @@ class Network:
         d_folded = torch.cat([dgate.t() @ k.y2, dup.t() @ k.y2])
         _unfold(d_folded, w.gate_up, w.norm2, g.gate_up, g.norm2)
         dy2 = (dgate @ w_gate).addmm_(dup, w_up)
+        # add_(dh): the residual's own gradient, straight through
         dh2 = rms_backward(dy2, k.y2, k.r2).add_(dh)
         da = dh2 @ w.out
         g.out.addmm_(dh2.t(), k.att)
         dqkv = attention_backward(da, k.padded, k.probs, k.self_probs, p, s)
+        # a rotation's transpose is its inverse: the complex conjugate
         dqkv = rotate_(dqkv, self.cis.conj(), s).view(-1, w.qkv.shape[0])
         w_qkv = w.qkv * w.norm1
         if full:
@@ -247,6 +250,7 @@ class Network:
             d_folded = dqkv[n:].t() @ k.y1[n:]
             d_folded[q_width:].addmm_(dqkv[:n, q_width:].t(), k.y1[:n])
             dh1 = rms_backward(dy1, k.y1, k.r1)
+            # the last layer computes prefixes only for their keys and values: no residual stream goes on from them
             dh1[n:] += dh2
         _unfold(d_folded, w.qkv, w.norm1, g.qkv, g.norm1)
         return dh1
@@ -271,6 +275,7 @@ class _Score(torch.autograd.Function):
         lp = torch.log_softmax(logits, -1)
         flat = p.node_of * lp.shape[1] + p.targets
         chosen = lp.view(-1).index_select(0, flat)
+        # entropy is H = -sum p log p; without it and without a backward pass the probabilities are not wanted
         probs = lp.exp() if entropy or net.keep else lp
         ent = torch.linalg.vecdot(probs, lp).neg_() if entropy else lp.new_zeros(lp.shape[0])
         if net.keep:
@@ -305,6 +310,7 @@ def score(policy: Policy, batch: Pack, temperature: float = 1.0, entropy: bool =
     Under grad mode and with a trainable policy, `backward` through them accumulates into `policy.grad`, once.
     """
     keep = policy.grad is not None and torch.is_grad_enabled()
+    # autograd calls a Function's backward only if an input requires grad; the weights' gradients go past autograd
     handle = torch.zeros((), requires_grad=keep)
     return _Score.apply(handle, Network(policy, batch, keep), temperature, entropy)
 

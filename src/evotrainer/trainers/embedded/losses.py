@@ -74,6 +74,7 @@ def policy_loss(t: Tokens, recipe: Recipe, norm: Normaliser) -> LossParts:
     log_ratio = t.logprob - old
     adv = t.advantage[t.row]
     if recipe.loss == "gspo":
+        # eq. 7: the geometric mean of the token ratios, one weight for the whole sequence
         log_ratio = _row_mean(log_ratio, t)[t.row]
     ratio = torch.exp(log_ratio)
     low, high = 1.0 - recipe.clip.low, 1.0 + recipe.clip.high
@@ -82,7 +83,9 @@ def policy_loss(t: Tokens, recipe: Recipe, norm: Normaliser) -> LossParts:
         per_token = -ratio.clamp(max=high).detach() * adv * t.logprob
         out = (ratio > high) & (adv > 0)
     else:
+        # PPO's pessimistic bound (arXiv 1707.06347 eq. 7), with DAPO's separate upper end ("clip-higher")
         per_token = -torch.min(ratio * adv, ratio.clamp(low, high) * adv)
+        # only where the clip takes the gradient away: on the other side `min` picks the unclipped term
         out = ((ratio < low) & (adv < 0)) | ((ratio > high) & (adv > 0))
     if t.sampler is not None and recipe.is_cap is not None:
         # the sampler's numbers are not the trainer's: truncated importance weights make up for it
@@ -97,6 +100,7 @@ def policy_loss(t: Tokens, recipe: Recipe, norm: Normaliser) -> LossParts:
         kl_sum = float(kl.detach().sum())
     loss = _aggregate(per_token, t, recipe, norm)
     if recipe.entropy_bonus and t.entropy is not None:
+        # over the whole batch's tokens whatever the loss divides by: an entropy is a mean per token
         loss = loss - recipe.entropy_bonus * t.entropy.sum() / max(1, norm.tokens)
     n = ratio.numel()
     return LossParts(loss, kl_sum, float(ratio.detach().max()) if n else 1.0, float(out.sum()))

@@ -26,6 +26,7 @@ class Optimizer:
         assert policy.grad is not None
         self.policy, self.grad = policy, policy.grad
         n = policy.n_matrix
+        # two parts of the flat buffer: matrices decay, norms do not
         self.parts = [policy.flat[:n], policy.flat[n:]]
         for p, g in zip(self.parts, (policy.grad[:n], policy.grad[n:]), strict=True):
             p.grad = g
@@ -46,6 +47,7 @@ class Optimizer:
         if not math.isfinite(norm):
             raise TrainerError("the gradient is not finite; lower lr or grad_clip and train again")
         if norm > clip:
+            # 1e-6, as torch.nn.utils.clip_grad_norm_ has it
             self.grad.mul_(clip / (norm + 1e-6))
         with torch.no_grad():
             for p, m, decay in zip(self.parts, self.moments, self.decay, strict=True):

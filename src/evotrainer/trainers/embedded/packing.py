@@ -3,7 +3,7 @@
 A *row* is one completion (or one multi-turn transcript) of a *group* that shares the prompt. The last prompt token is
 the first input of every row, so that n inputs predict a row's n tokens and the rest of the prompt, the *prefix*, is
 needed for its keys and values only. Rows that begin alike are merged into a tree: each distinct beginning is one *node*
-and is computed once, whoever shares it. The results are those of the separate rows.
+and is computed once for all rows that share it. The results are those of the separate rows.
 """
 
 from __future__ import annotations
@@ -141,6 +141,7 @@ def pack(rows: Sequence[TrainRow], shape: DecoderShape) -> Pack:
     # in lexicographic order the row before shares the longest beginning of all before
     groups = [sorted(g, key=lambda i: rows[i].tokens) for g in groups]
     tree = _merge(rows, groups)
+    # a row that is the beginning of another one brings no nodes of its own and needs no slot
     own = [[i for i in g if tree.first[i] < len(rows[i].tokens)] for g in groups]
     prefixes = [rows[g[0]].prompt[:-1] for g in groups]
     plen = np.array([len(p) for p in prefixes], dtype=np.int64)
@@ -208,10 +209,12 @@ def _tables(
     nh, H, K = s.qkv_heads, s.heads, s.kv_heads
     head = np.arange(K)
     q_head = np.arange(H).reshape(K, H // K)
+    # token * nh + head: the row of a [N * nh, D] view; broadcasting lays it out in the padded order
     rq = tok_r[:, None, :, None, :] * nh + q_head[None, :, None, :, None]
     rk = tok_r[:, None] * nh + (H + head)[None, :, None, None]
     pk = tok_p[:, None] * nh + (H + head)[None, :, None]
     pq = tok_p[:, None, None, :] * nh + q_head[None, :, :, None]
+    # values lie K heads behind their keys
     gather = np.concatenate([x.ravel() for x in (rq, rk, rk + K, pk, pk + K, pq)])
 
     def spread(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -220,7 +223,9 @@ def _tables(
     q_first = np.broadcast_to(first_r[:, None, :, None, :], rq.shape).ravel()
     k_first, k_later = spread(first_r, rk), spread(real_r & ~first_r, rk)
     p_real, pq_real = spread(real_p, pk), spread(real_p, pq)
+    # gradients leave by the first occurrence of each node; later ones are added to it (`repeat_to`)
     first = np.flatnonzero(np.concatenate([q_first, k_first, k_first, p_real, p_real, pq_real]))
+    # keys and values of a merged beginning are read by several rows; its queries count once, where it first occurs
     later = rq.size + np.flatnonzero(np.concatenate([k_later, k_later]))
     scatter = np.zeros(n * nh, dtype=np.int64)
     # the inverse of `gather`; where a node occurs several times, by its first occurrence

@@ -81,9 +81,11 @@ class Policy:
             if "norm" in name:
                 w.fill_(1.0)
                 continue
+            # the embedding is the output projection, too (tied): its fan-in is d, not the vocabulary
             fan_in = s.d if name == "embed" else w.shape[1]
             std = fan_in**-0.5
             if name.endswith((".out", ".down")):
+                # two residual additions a layer: their sum keeps about unit variance at any depth (GPT-2's rule)
                 std *= (2 * s.layers) ** -0.5
             w.normal_(0.0, std, generator=gen)
         return self

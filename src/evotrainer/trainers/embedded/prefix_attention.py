@@ -22,6 +22,7 @@ class PrefixAttention:
         order = group_of.argsort(stable=True)
         first = torch.cumsum(counts, 0) - counts
         within = torch.empty_like(order)
+        # place in the group: rank among its nodes, in node order
         within[order] = torch.arange(n) - first[group_of[order]]
         slot = group_of * self.G + within
         in_order = n == P * self.G and bool((slot[1:] > slot[:-1]).all())
@@ -38,6 +39,7 @@ class PrefixAttention:
             return torch.bmm(torch.softmax(own, -1), values)
         n = q.shape[0] // K
         pre = torch.baddbmm(self.bias, self._to_slots(q), pk[i].view(P * K, Tp, D).transpose(1, 2))
+        # one softmax over prefix and own columns; two separate ones would need their log-sum-exps to be merged
         probs = torch.softmax(torch.cat([self._from_slots(pre, n), own], -1), -1)
         att = self._from_slots(torch.bmm(self._to_slots(probs[..., :Tp]), pv[i].view(P * K, Tp, D)), n)
         return att.baddbmm_(probs[..., Tp:], values)

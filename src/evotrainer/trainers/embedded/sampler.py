@@ -75,6 +75,7 @@ def _distribution(logits: Tensor, params: SamplingParams) -> _Distribution:
     p = lp.exp()
     entropy = torch.linalg.vecdot(p, lp).neg_()
     if params.greedy:
+        # greedy as a distribution of one token: the same draw serves both
         return _Distribution(lp, entropy, torch.ones(lp.shape[0], 1), lp.argmax(-1, keepdim=True))
     if params.top_p == 1.0:
         return _Distribution(lp, entropy, p.cumsum(-1), None)
@@ -88,6 +89,7 @@ def _distribution(logits: Tensor, params: SamplingParams) -> _Distribution:
 def _draw(d: _Distribution, node: Tensor, u: Tensor) -> Tensor:
     """Token of each row: the first whose cumulative probability at the row's node exceeds u * total."""
     c = d.cumulative.index_select(0, node)
+    # inverse-transform sampling; scaled by the total, which top-p leaves below 1
     i = torch.searchsorted(c, (u * c[:, -1]).unsqueeze(1), right=True).clamp_(max=c.shape[1] - 1)
     return (i if d.order is None else d.order.index_select(0, node).gather(1, i)).squeeze(1)
 

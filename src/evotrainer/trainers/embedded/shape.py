@@ -113,6 +113,7 @@ class DecoderShape:
         except (KeyError, TypeError, ValueError) as e:
             raise TrainerError(f"policy {where}: config.json lacks a size ({e}); write the policy anew") from None
         expected = shape.hf_config("", 0, 0, 0)
+        # other multipliers make another network of the same weights: refused, as the code here has them built in
         for key in ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"):
             if not math.isclose(float(config.get(key, 1.0)), expected[key], rel_tol=1e-6):
                 raise TrainerError(f"policy {where}: config.json has {key}={config.get(key)}, expected {expected[key]}")

@@ -41,6 +41,7 @@ class Tokenizer:
         """Ids of the text, without <bos> or <eos>. Callers must not change the list: it is the cache's."""
         ids = self._cache.get(text)
         if ids is None:
+            # emptied whole: an LRU would cost more than encoding the odd prompt again
             if len(self._cache) >= CACHE_LIMIT:
                 self._cache.clear()
             ids = self._cache[text] = self.backend.encode(text, add_special_tokens=False).ids
@@ -82,9 +83,11 @@ def build_tokenizer(words: Sequence[str], name: str) -> Tokenizer:
     tokens = [*SPECIALS, *CHARS, *extra]
     vocab = {t: i for i, t in enumerate(tokens)}
     tk = HFTokenizer(models.WordLevel(vocab, unk_token=SPECIALS[UNK]))
+    # the regex engine takes the first alternative that matches, so order makes it longest match
     longest_first = "|".join(re.escape(w).replace("\\\n", r"\n") for w in sorted(extra, key=lambda w: (-len(w), w)))
     pattern = (longest_first + "|" if extra else "") + r"[\s\S]"
     tk.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    # tokens are joined as they are: no blank between words, the text comes back byte by byte
     tk.decoder = decoders.Fuse()
     tk.post_processor = processors.TemplateProcessing(
         single=f"{SPECIALS[BOS]} $A", pair=f"{SPECIALS[BOS]} $A $B", special_tokens=[(SPECIALS[BOS], BOS)]

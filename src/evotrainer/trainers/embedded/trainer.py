@@ -132,6 +132,7 @@ class EmbeddedTrainer:
             )
             sample = partial(self._sample, s, environment, params)
             groups = collect(sample, tasks, s.stream, s.filter, recipe, where, s.clock.mark)
+            # rollouts are stored before the update: a step that was trained on can always be read
             sink([g.rollouts for g in groups])
             s.clock.mark("record")
             entry = self._update(s, groups, recipe)
@@ -159,6 +160,7 @@ class EmbeddedTrainer:
         recipe, i = request.recipe, request.identity
         loaded = load_policy(request.policy_dir, trainable=True)
         policy = loaded.policy
+        # a checkpoint is of one recipe, seed and start policy; bf16 samples other tokens, so it is another training
         key = "/".join([i.run, i.branch, str(i.seed), recipe.hash, file_sha256(request.policy_dir)])
         key += "/bf16" if self.sampler_dtype is torch.bfloat16 else ""
         anchor = None

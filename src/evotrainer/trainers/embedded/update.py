@@ -130,6 +130,7 @@ def _masked(e: Example, recipe: Recipe) -> bool:
 
 def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list[_Micro]:
     """Micro-batches of the rollouts that can move the policy."""
+    # advantage 0 has no policy gradient, but KL and entropy terms pull on every rollout
     everything = recipe.kl_beta > 0 or recipe.entropy_bonus != 0
     rows = [
         e.attempt.row(i)
@@ -198,8 +199,11 @@ def _accumulate(
         norm,
     )
     parts.loss.backward()
+    # the first pass is on-policy: its log-probabilities are the "old" ones of the later passes (and ratio 1 in this
+    # one)
     if number == 0:
         m.old = logprob.detach()
+        # trainer against sampler on the same weights: what numerics alone make of it (bf16, caches)
         gap = (m.old - m.sampler).abs()
         sums.gap += float(gap.sum())
         sums.gap_max = max(sums.gap_max, float(gap.max()))

@@ -110,6 +110,7 @@ def bucketed(rows: Sequence[TrainRow], batch: int, seed: int) -> Iterator[list[T
         chunks = []
         for i in range(0, len(order), batch * BUCKET):
             pool = sorted(order[i : i + batch * BUCKET], key=lambda j: len(rows[j].prompt) + len(rows[j].tokens))
+            # sorted only within a pool of BUCKET batches: little padding, and epochs still differ
             chunks += [pool[j : j + batch] for j in range(0, len(pool), batch)]
         rng.shuffle(chunks)
         for c in chunks:

@@ -31,6 +31,7 @@ class Weights:
         for w in policy.layers:
             gate, up = w.gate_up.chunk(2)
             qkv = w.qkv.clone()
+            # scaled once here instead of in every attention product
             qkv[:queries] *= policy.shape.attn_scale
             self.layers.append(
                 (t(qkv, w.norm1), t(w.out), t(gate, w.norm2), t(up, w.norm2), t(w.down)),

@@ -24,7 +24,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.trl.attempts import TrlAttempt
 from evotrainer.trainers.trl.generate import SampledTurn, sample
 from evotrainer.trainers.trl.session import TrlSession
-from evotrainer.trainers.trl.tools import Logprob, Played, TrlWorld, blame, played_by_trl, read_back, rows_of
+from evotrainer.trainers.trl.tools import Logprob, Played, ToolEnvironment, blame, played_by_trl, read_back, rows_of
 
 REWARD = "evotrainer_reward"
 """Column that carries the composed reward through TRL, for its logs."""
@@ -45,6 +45,7 @@ class GrpoRow:
         """Prompt ids, completion ids up to the last token said, their log-probabilities, loss mask."""
         a = self.attempt
         end = max(i for i, b in enumerate(a.loss) if b) + 1
+        # a masked row keeps its tokens and loses its loss: TRL's normaliser goes on counting it as a row
         on = self.counted and not self.masked
         return a.prompt, a.ids[:end], a.all_logprobs()[:end], [int(b and on) for b in a.loss[:end]]
 
@@ -52,6 +53,13 @@ class GrpoRow:
 def recorded_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
     """The reward that EvoTrainer composed; None for a fault."""
     return list(columns.get(REWARD) or [0.0] * len(completions))
+
+
+def _with_entropies(said: SampledTurn) -> Sequence[float]:
+    """Log-probabilities that carry their entropies, where the sampler told them."""
+    if not said.entropies:
+        return said.logprobs
+    return [Logprob.of(lp, e) for lp, e in zip(said.logprobs, said.entropies, strict=True)]
 
 
 class AttemptSampler(GRPOTrainer):
@@ -66,10 +74,12 @@ class AttemptSampler(GRPOTrainer):
         super().__init__(
             train_dataset=Dataset.from_dict({"prompt": [""] * rows}),  # tasks are drawn by the session
             rollout_func=None if environment else self._rows_as_rollouts,
+            # our reward function comes first: column 0 of TRL's reward tensor is the composed reward, for its logs
             reward_funcs=[recorded_reward, *(environment.reward_functions.values() if environment else ())],
             environment_factory=environment.environment_factory if environment else None,
             **kwargs,
         )
+        # transformers prints every log line; a trial's log has its own
         self.remove_callback(PrinterCallback)
         self.tool_loop: dict[str, Any] = {}
         if environment:
@@ -83,6 +93,7 @@ class AttemptSampler(GRPOTrainer):
         # No loss follows upon it: reference and old log-probabilities are not wanted.
         self.tool_loop |= {"beta": 0.0, "num_iterations": 1, "vllm_importance_sampling_correction": False}
         self.tools, self.environment_factories, self.rollout_func = [], None, self._rows_as_rollouts
+        # without the tool loop the user's own functions are not called again: their values were read when it played
         for k in ("reward_funcs", "reward_func_names", "reward_processing_classes", "reward_weights"):
             setattr(self, k, getattr(self, k)[:1])
 
@@ -98,6 +109,7 @@ class AttemptSampler(GRPOTrainer):
             ) as model,
             self.accelerator.autocast(),
         ):
+            # dropout would sample from another distribution than the one whose log-probabilities are recorded
             training = model.training
             model.eval()
             try:
@@ -107,6 +119,7 @@ class AttemptSampler(GRPOTrainer):
                 model.train(training)
 
     def _vllm(self, contexts: Sequence[Sequence[int]]) -> list[SampledTurn]:
+        # weights are copied to vLLM once per update, not per turn
         if self.state.global_step != self._last_loaded_step:
             self.vllm_generation.sync_weights()
             self._last_loaded_step = self.state.global_step
@@ -130,7 +143,7 @@ class AttemptSampler(GRPOTrainer):
         environment = self.played_environment
         return self.session.attempts(self.say, plan) if environment is None else self.play(plan, environment)
 
-    def play(self, plan: Sequence[tuple[Any, Sequence[int]]], environment: TrlWorld) -> list[TrlAttempt]:
+    def play(self, plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironment) -> list[TrlAttempt]:
         """The same, by TRL's tool loop in the user's environment."""
         names = [
             *environment.reward_functions,
@@ -138,6 +151,7 @@ class AttemptSampler(GRPOTrainer):
         ]
         self.played = Played()
         try:
+            # TRL's own method plays, scores and computes advantages; only what it leaves in `played` is read
             with self._set(**self.tool_loop):
                 super()._generate_and_score_completions(rows_of(plan))
         except EvoTrainerError:
@@ -165,15 +179,12 @@ class AttemptSampler(GRPOTrainer):
                 f"a prompt of {self.session.context - room} tokens fills the policy's context; shorten the prompts"
             )
         said = self.say(prompt_ids, room)
-        ids = [s.ids for s in said]
-        return ids, [
-            [Logprob.of(lp, e) for lp, e in zip(s.logprobs, s.entropies, strict=True)] if s.entropies else s.logprobs
-            for s in said
-        ]
+        return [s.ids for s in said], [_with_entropies(s) for s in said]
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.played is not None:
+            # TRL gathers the rewards of all processes; column 0 is our own recorded one
             at = self.accelerator.process_index * len(prompts)
             self.played.rewards = rewards[at : at + len(prompts), 1:].tolist()
         return rewards
@@ -183,9 +194,11 @@ class AttemptSampler(GRPOTrainer):
         n, i = self.accelerator.num_processes, self.accelerator.process_index
         if n == 1:
             return self.attempts(plan)
+        # rounded up: the last process may have less, or nothing
         each = -(-len(plan) // n)
         mine: list[tuple[str, Any]]
         try:
+            # without their tasks: the environment's objects may not pickle, and every process has them
             mine = [("attempt", replace(a, task=None)) for a in self.attempts(plan[i * each : (i + 1) * each])]
         except EvoTrainerError as e:  # the others wait for this process: they must hear of it
             mine = [("error", e)]

@@ -94,6 +94,7 @@ def run_attempts(
         raise TrainerError(f"the environment scored {len(scores)} of {len(out)} episodes; mend its score()")
     for a, s in zip(out, scores, strict=True):
         a.score = s
+        # episodes may hold processes or sockets; attempts travel between processes (gather_object) and must be plain
         a.episode = EndedEpisode(tuple(a.episode.turns), a.episode.finish)
     clock("grade")
     return out
@@ -111,9 +112,10 @@ def _begin(
     episode = environment.reset(task, knobs)
     prompt = transcript.prompt(episode.turns)
     over = max(0, len(prompt) - room)
+    # a training prompt is never cut: the policy would learn to answer questions it did not see
     if over and (not cut_prompts or room < 1):
         raise TrainerError(
-            f"task {task.id}: its prompt has {len(prompt)} tokens, the policy's context leaves {room} beside "
+            f"task {task.id}: its prompt has {len(prompt)} tokens, the policy's context leaves {room} after "
             "max_tokens; lower max_tokens, shorten the prompts or take a policy with a longer context"
         )
     return TrlAttempt(task, k, episode, prompt[over:], cut=over)
@@ -129,9 +131,8 @@ def _respond(
 ) -> list[TrlAttempt]:
     """Let the environment answer; those that go on, with its answer at their end. `room`: longest next context."""
     seen = [len(a.episode.turns) for a in active]
-    environment.step(
-        [a.episode for a in active], [transcript.decode(s.ids) for s in sampled], [a.finish for a in active]
-    )
+    actions = [transcript.decode(s.ids) for s in sampled]
+    environment.step([a.episode for a in active], actions, [a.finish for a in active])
     going = []
     for a, s, n in zip(active, sampled, seen, strict=True):
         if a.episode.done:

@@ -34,6 +34,7 @@ def messages(turns: Sequence[Any]) -> list[dict[str, str]]:
     out: list[dict[str, str]] = []
     for t in turns:
         role = t.role if t.role in ("system", "assistant") else "user"
+        # templates (Mistral's, Gemma's) refuse two messages of one role in a row
         if out and out[-1]["role"] == role:
             out[-1]["content"] += "\n" + t.text
         else:
@@ -70,6 +71,7 @@ class ChatCodec:
             if self._preserves():
                 self.note = SWAPPED
             else:
+                # TRL's variant does not help: back to the policy's own, and `observation` tries the other way
                 self._template = self._prefix = None
 
     def prompt(self, turns: Sequence[Any]) -> list[int]:
@@ -88,6 +90,8 @@ class ChatCodec:
         full = self._cached(("seen", *key), lambda *_: self._render([*DUMMY, *said], True))
         prefix = self._before()
         if full[: len(prefix)] == prefix:
+            # cut by the budget: the end token that the template expects was never sampled; it is added, outside of the
+            # loss
             end = [prefix[-1]] if not ended and prefix[-1] in self.stops else []
             return end + full[len(prefix) :]
         # What follows the action in two renderings that differ in the action alone.
@@ -145,6 +149,7 @@ class ChatCodec:
         """The rendering of a finished assistant turn, up to the token that ends it."""
         if self._prefix is None:
             ids = self._render(DUMMY, False)
+            # the last token that ends an action: templates put a newline behind it
             last = max((i for i, t in enumerate(ids) if t in self.stops), default=len(ids) - 1)
             self._prefix = ids[: last + 1]
         return self._prefix

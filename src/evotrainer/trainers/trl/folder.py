@@ -56,6 +56,7 @@ def load_tokenizer(folder: Path, options: TrlOptions | None = None) -> Any:
             f"policy {folder}: its tokenizer has no end-of-text token; set eos_token in tokenizer_config.json"
         )
     if tokenizer.pad_token_id is None:
+        # common for base models; padding is masked, so which token it is does not matter
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
@@ -79,6 +80,7 @@ def load_model(
     kwargs: dict[str, Any] = {"dtype": dtype, "trust_remote_code": options.trust_remote_code}
     if options.attention:
         kwargs["attn_implementation"] = options.attention
+    # recursive: an adapter's base may be an adapter itself, merged on the way up
     model = load_model(base or base_of(folder), dtype, options, merge=True) if is_adapter(folder) else None
     try:
         if model is None:
@@ -99,6 +101,7 @@ def load_model(
 def stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     """Ids that end an action: the tokenizer's and all that the model declares."""
     declared = model.generation_config.eos_token_id if model.generation_config else None
+    # transformers allows one id or a list (Llama 3 ends turns and texts by different tokens)
     ids = [declared] if isinstance(declared, int) else list(declared or ())
     return tuple(dict.fromkeys([tokenizer.eos_token_id, *ids]))
 
@@ -106,6 +109,7 @@ def stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
 def context_of(model: Any) -> int:
     """Tokens that the model can hold."""
     text = model.config.get_text_config()
+    # no declared limit (recurrent or ALiBi models): a million tokens, which no batch reaches
     return int(getattr(text, "max_position_embeddings", 0) or 1 << 20)
 
 

@@ -62,9 +62,12 @@ class Recorder(LogitsProcessor):
         self.entropies: list[Tensor] = []
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        # the token drawn from the last step's logits is the last input of this one
         self.settle(input_ids[:, -1])
+        # float32 whatever the model computes in: bf16 log-probabilities have three digits, which a ratio would show
         logp = scores.float()
         logp = torch.log_softmax(logp if self.temperature == 1.0 else logp / self.temperature, -1)
+        # entr(p) = -p log p with 0 at p = 0; -(p * log p) would be NaN there
         self.entropies.append(torch.special.entr(logp.exp()).sum(-1))
         self.last = logp
         return scores
@@ -98,6 +101,7 @@ def _batch(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[
     ids = torch.full((len(prompts), width), how.pad)
     mask = torch.zeros_like(ids)
     for i, p in enumerate(prompts):
+        # left-padded: generate() appends at the right end of all rows at once
         ids[i, width - len(p) :] = torch.tensor(p)
         mask[i, width - len(p) :] = 1
     recorder = Recorder(how.temperature)
@@ -114,6 +118,7 @@ def _batch(model: Any, prompts: Sequence[Sequence[int]], how: Sampling) -> list[
     stops = set(how.stops)
     out = []
     for row, lps, ents in zip(tokens, logprobs, entropies, strict=True):
+        # rows that stopped early are padded up to the longest: everything behind the stop token is none of theirs
         end = next((i + 1 for i, t in enumerate(row) if t in stops), None)
         n = len(row) if end is None else end
         out.append(SampledTurn(row[:n], lps[:n], ents[:n], end is not None))

@@ -88,6 +88,7 @@ class Grpo(AttemptSampler):
             self.sink([g.rollouts for g in self.groups])
         s.clock.mark("record")
         wanted = s.recipe.prompts_per_step
+        # TRL wants a batch of fixed size: dropped groups fill up what the kept ones leave, without a loss
         chosen = sorted(self.groups, key=lambda g: not g.kept)[:wanted]
         rows = [
             GrpoRow(cast("TrlAttempt", a), r, r.advantage is not None, s.recipe.mask_truncated and a.finish == "length")
@@ -95,6 +96,7 @@ class Grpo(AttemptSampler):
             for a, r in zip(g.attempts, g.rollouts, strict=True)
         ]
         counted = sum(r.counted for r in rows)
+        # losses that divide by rows would count the fillers, too; scaling gives back what they dilute
         self.row_scale = len(rows) / counted if counted and s.config["loss_type"] in BY_ROW else 1.0
         share = len(rows) // processes
         self.rows = rows[rank * share : (rank + 1) * share]
@@ -112,6 +114,7 @@ class Grpo(AttemptSampler):
                 out["completion_ids"].size(1),
                 batch_size=self.args.per_device_train_batch_size,
             )
+        # pi_trainer / pi_sampler per token, cut at `cap` (truncated importance sampling)
         gap = (out["old_per_token_logps"] - out["sampling_per_token_logps"]) * mask
         out["importance_sampling_ratio"] = torch.exp(gap).clamp(max=cap)
 
@@ -130,15 +133,16 @@ class Grpo(AttemptSampler):
             use_vllm=self.use_vllm or "importance_sampling_ratio" in inputs,
         ):
             loss: Tensor = super()._compute_loss(model, inputs) * scale
-        self._look(inputs)
+        self._record_gaps(inputs)
         anchor = self.session.anchor
+        # once per update, not per micro-batch: gradients of micro-batches add up
         if anchor is not None and self.accelerator.sync_gradients:
             sft = self._anchor_loss(model, anchor.draw())
             self.seen.sft.append(float(sft.detach()))
             loss = loss + self.session.recipe.sft_anchor * sft
         return loss
 
-    def _look(self, inputs: dict[str, Any]) -> None:
+    def _record_gaps(self, inputs: dict[str, Any]) -> None:
         """How far trainer and sampler are apart, and the largest ratio."""
         if self.logps is None:
             return
@@ -148,6 +152,7 @@ class Grpo(AttemptSampler):
             return
         if (old := inputs.get("old_per_token_logps")) is not None:
             self.seen.ratio_max = max(self.seen.ratio_max, float(torch.exp(now - old[mask]).max()))
+        # only before the first update of a step are trainer and sampler the same weights
         if self.state.global_step % self.session.recipe.updates_per_step == 0:
             gap = torch.nan_to_num((now - inputs["sampling_per_token_logps"][mask]).abs())
             self.seen.gap += float(gap.sum())
@@ -158,6 +163,7 @@ class Grpo(AttemptSampler):
         """Mean loss of the counted tokens of some demonstrations, shared out among the processes."""
         n, i = self.accelerator.num_processes, self.accelerator.process_index
         total = sum(sum(loss) for _, loss in rows)
+        # a process without a share still runs a forward pass: DDP's all-reduce waits for every rank
         mine = rows[i::n] or rows[:1]
         ids, mask, labels = padded(mine, self._tokenizer.pad_token_id, self.accelerator.device)
         with self.accelerator.autocast():
@@ -165,6 +171,7 @@ class Grpo(AttemptSampler):
         nll = torch.nn.functional.cross_entropy(
             logits[:, :-1].float().flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum"
         )
+        # times n, as DDP averages gradients over the processes
         return nll * n / total if rows[i::n] else nll * 0.0
 
     # -- schedule, logs, checkpoints --------------------------------------------------------------------------------
@@ -182,6 +189,7 @@ class Grpo(AttemptSampler):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         super().log(logs, start_time)
+        # transformers logs a summary at the end of a training as well, which belongs to no step
         if "grad_norm" not in logs:
             return
         norm = float(logs["grad_norm"])
@@ -228,7 +236,7 @@ class Grpo(AttemptSampler):
         return out
 
     def checkpoint(self) -> None:
-        """Weights, optimizer, schedule by transformers, the session beside them; in place of the last, atomically."""
+        """Weights, optimizer, schedule by transformers, the session with them; replaces the last, atomically."""
         Trainer._save_checkpoint(self, self.model_wrapped, None)
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:

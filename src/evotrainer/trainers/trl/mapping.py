@@ -164,6 +164,7 @@ def config_fields(recipe: Recipe, options: TrlOptions, processes: int = 1, gpu: 
     fields: dict[str, Any] = {
         **LOSS[recipe.loss],
         "epsilon": recipe.clip.low,
+        # TRL's epsilon_high is the cap itself for CISPO, an offset from 1 for all others
         "epsilon_high": recipe.clip.high + (1.0 if recipe.loss == "cispo" else 0.0),
         "beta": recipe.kl_beta,
         "use_bias_correction_kl": True,
@@ -174,12 +175,14 @@ def config_fields(recipe: Recipe, options: TrlOptions, processes: int = 1, gpu: 
         "adam_beta2": BETAS[1],
         "max_grad_norm": recipe.grad_clip,
         "max_steps": recipe.steps * recipe.updates_per_step,
+        # TRL counts rollouts, not prompts
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": local // micro,
         "num_generations": recipe.group_size,
         "num_iterations": recipe.updates_per_step,
         "temperature": recipe.temperature,
         "top_p": recipe.top_p,
+        # TRL's limit is of the whole completion, tool answers included; ours is per turn
         "max_completion_length": recipe.max_tokens * recipe.max_turns,
         "max_tool_calling_iterations": recipe.max_turns - 1,
         "entropy_coef": recipe.entropy_bonus,

@@ -60,12 +60,14 @@ def make_tokenizer(texts: Sequence[str], words: Sequence[str], context: int) -> 
 
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        # digits apart: arithmetic is learnt digit by digit, not by merged numbers
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=[PAD, START, END],
+        # all 256 bytes from the start: any text can be encoded, seen in the demonstrations or not
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         min_frequency=8,
         show_progress=False,

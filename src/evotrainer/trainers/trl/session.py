@@ -102,6 +102,7 @@ class TrlSession:
         self.clock.mark("update")
         self.tokens += sum(len(a.logprobs) for g in groups for a in g.attempts)
         lr = learning_rate(self.recipe.lr, self.recipe.schedule, self.step, self.recipe.steps)
+        # after the learning rate, which is that of the step just made (0-based)
         self.step += 1
         entry = curve_entry(self.step, groups, update, self.recipe, lr, self.tokens)
         seconds = self.clock.take()
@@ -142,6 +143,7 @@ class TrlSession:
         """
         folder = self.request.work_dir / CHECKPOINT
         recover_folder(folder)
+        # what a kill left half-written; a checkpoint counts only once it was renamed into place
         shutil.rmtree(self.request.work_dir / WRITING, ignore_errors=True)
         if not (folder / STATE).exists():
             if folder.exists():

@@ -29,9 +29,11 @@ def bookkeeping(o: TrlOptions, request: TrainRequest, device: torch.device, dtyp
         "gradient_checkpointing": again,
         "seed": seed_of(request.identity.seed, "trl") % 2**32,
         "logging_steps": 1,
+        # EvoTrainer saves at steps of its own, together with the session
         "save_strategy": "no",
         "report_to": [],
         "disable_tqdm": True,
+        # `Grpo.create_scheduler` overrides it
         "lr_scheduler_type": "constant",
     }
 
@@ -76,6 +78,7 @@ def join_group() -> int:
 @contextmanager
 def process_zero_first(rank: int, processes: int) -> Iterator[None]:
     """Process 0 does it before the others do."""
+    # all others wait here until process 0 reaches the barrier below
     if rank and processes > 1:
         torch.distributed.barrier()
     yield

@@ -16,8 +16,8 @@ from evotrainer.trainers.base import TrainerEnvironment
 from evotrainer.trainers.trl.attempts import EndedEpisode, TrlAttempt
 
 
-class TrlWorld(Protocol):
-    """A environment that TRL plays; `envs.trl_env.TrlEnv` fits."""
+class ToolEnvironment(Protocol):
+    """An environment that TRL's own tool loop plays, by its `environment_factory`; `envs.trl_env.TrlEnv` fits."""
 
     name: str
     environment_factory: type | None
@@ -28,10 +28,10 @@ class TrlWorld(Protocol):
     files: Sequence[Path]
 
 
-def played_by_trl(environment: TrainerEnvironment | Any) -> TrlWorld | None:
+def played_by_trl(environment: TrainerEnvironment | Any) -> ToolEnvironment | None:
     """The environment, where it is one that TRL plays."""
     fits = hasattr(environment, "environment_factory") and hasattr(environment, "reward_functions")
-    return cast("TrlWorld", environment) if fits else None
+    return cast("ToolEnvironment", environment) if fits else None
 
 
 class Logprob(float):
@@ -73,6 +73,7 @@ def rows_of(plan: Sequence[tuple[Any, Sequence[int]]]) -> list[dict[str, Any]]:
     for task, ks in plan:
         row = dict(task.data)
         prompt = row.get("prompt", "")
+        # copies: TRL writes into the rows it is given
         row["prompt"] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
         out += [dict(row) for _ in ks]
     return out
@@ -81,7 +82,7 @@ def rows_of(plan: Sequence[tuple[Any, Sequence[int]]]) -> list[dict[str, Any]]:
 def read_back(
     played: Played,
     plan: Sequence[tuple[Any, Sequence[int]]],
-    environment: TrlWorld,
+    environment: ToolEnvironment,
     names: Sequence[str],
     stops: Sequence[int],
 ) -> list[TrlAttempt]:
@@ -89,7 +90,9 @@ def read_back(
     prompt_ids, ids, masks, said, logprobs = played.sampled[:5]
     out = []
     for i, (task, k) in enumerate((task, k) for task, ks in plan for k in ks):
+        # without tools TRL gives no mask: all of the completion was sampled
         loss = [bool(m) for m in masks[i]] if masks is not None else [True] * len(ids[i])
+        # log-probabilities stand at every token; those of tool answers mean nothing
         own = [lp for lp, b in zip(logprobs[i], loss, strict=True) if b]
         completion = said[i] if isinstance(said[i], list) else [{"role": "assistant", "content": said[i]}]
         finish = _finish(completion, [t for t, b in zip(ids[i], loss, strict=True) if b], stops)
@@ -104,17 +107,23 @@ def read_back(
             entropies=[lp.entropy for lp in own if isinstance(lp, Logprob)],
             finish=finish,
         )
+        # TRL writes None as NaN into its reward tensor
         values = {n: None if math.isnan(v) else v for n, v in zip(names, played.rewards[i], strict=True)}
-        true = values.get(environment.truth)
-        outcome: Outcome = "unknown" if true is None else "correct" if true >= environment.correct_at else "incorrect"
-        a.score = GradedEpisode(values, outcome)
+        a.score = GradedEpisode(values, _outcome(values.get(environment.truth), environment.correct_at))
         out.append(a)
     return out
+
+
+def _outcome(true: float | None, correct_at: float) -> Outcome:
+    if true is None:
+        return "unknown"
+    return "correct" if true >= correct_at else "incorrect"
 
 
 def _finish(completion: Sequence[Mapping[str, Any]], said: Sequence[int], stops: Sequence[int]) -> Finish:
     if not said or said[-1] not in stops:
         return "length"
+    # a call that nobody answered: TRL's loop ran out of iterations
     return "turn_limit" if completion and completion[-1].get("tool_calls") else "stop"
 
 
@@ -126,6 +135,7 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Turn]:
             ToolCall(
                 str(c["function"].get("name", "")),
                 json.dumps(c["function"].get("arguments", {}), default=str),
+                # TRL puts a tool's exception into its answer as the text of a dict
                 None if j >= len(answers) else not str(answers[j].get("content", "")).startswith("{'error':"),
             )
             for j, c in enumerate(m.get("tool_calls") or ())
@@ -145,9 +155,10 @@ def _following(messages: Sequence[Mapping[str, Any]], i: int) -> list[Mapping[st
     return out
 
 
-def blame(e: Exception, environment: TrlWorld) -> Exception:
+def blame(e: Exception, environment: ToolEnvironment) -> Exception:
     """The error of the user's own class or function, as such; any other as it is."""
     own = {str(f.resolve()) for f in environment.files}
+    # the deepest frame in the user's own files: what TRL did around it is no help to them
     last = [f for f in traceback.extract_tb(e.__traceback__) if str(Path(f.filename).resolve()) in own]
     if not last:
         return e

@@ -58,6 +58,7 @@ class TrlTrainer:
 
     def __init__(self, options: Mapping[str, Any] | TrlOptions | None = None) -> None:
         self.options = options if isinstance(options, TrlOptions) else parse(options or {})
+        # `rollout_func` is experimental in TRL, which warns at every start
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
         self._loaded: tuple[str, Any, Any] | None = None
         self._told = False
@@ -158,6 +159,8 @@ class TrlTrainer:
             check(recipe, self.options, demonstrations=bool(demos))
             rows = [transcript.demonstration(n, d) for n, d in enumerate(demos)]
             anchor = TrlSftDemonstrations(rows, random.Random(seed_of(i.seed, "anchor")))
+        # options change the training as the recipe does (dtype, LoRA): a checkpoint of other options must not be
+        # continued
         settings = hashlib.sha256(json.dumps(self.options.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
         return TrlSession(
             request=request,
@@ -188,7 +191,7 @@ class TrlTrainer:
         return transcript
 
     def _save(self, model: Any, tokenizer: Any, request: TrainRequest) -> None:
-        """The policy folder; with adapters, the base model's config.json beside them and a note of what that is."""
+        """The policy folder; with adapters, the base model's config.json, too, and a note of what that is."""
         folder, base = request.work_dir / POLICY, Path(request.policy_dir)
         parts = [model.save_pretrained, tokenizer.save_pretrained]
         if self.options.lora is not None:
