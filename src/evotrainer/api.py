@@ -60,7 +60,7 @@ class Run:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Budget limits in force: the task file's, with what later resumes changed."""
+        """Current budget limits: the task file's, with what later resumes changed."""
         overrides = [o for e in self.events() if e.kind == "resumed" for o in e.body.overrides]
         return resolve(apply_overrides(self.task.model_dump(mode="json"), overrides)).budget.limits()
 
@@ -88,7 +88,7 @@ class Run:
 
     @property
     def caveats(self) -> dict[str, tuple[Caveat, ...]]:
-        """Certified branch -> what stands beside its certificate: gains that nothing explained. Empty: nothing does."""
+        """Certified branch -> its caveats: gains that nothing explained. Empty: none."""
         from evotrainer.projections.caveats import caveats
 
         return caveats(self.events())

@@ -19,7 +19,7 @@ FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm")
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the catalogue's preconditions may look at."""
+    """What the catalogue's preconditions may read."""
 
     recipe: Recipe
     start: Recipe

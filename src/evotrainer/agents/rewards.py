@@ -103,7 +103,8 @@ def _measured(
         notes.append(f"{c} correlates {ev.correlation(c):+.2f}")
     why = (
         f"on {ev.rollouts} stored rollouts its advantages point to the correct attempts with alignment "
-        f"{after.aligned:.2f} against {before.aligned:.2f} now, dead groups {after.dead:.0%} against {before.dead:.0%}"
+        f"{after.aligned:.2f} against {before.aligned:.2f} now, "
+        f"zero-variance groups {after.dead:.0%} against {before.dead:.0%}"
     )
     gain = max(-0.2, min(0.2, unit * worth))
     return gain, 0.01 + unit * se + DOUBT * abs(gain), "; ".join([why, *notes])

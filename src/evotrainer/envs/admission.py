@@ -82,7 +82,7 @@ class Cache:
         return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
 
     def put(self, key: str, verdict: AdmissionVerdict, beside: Mapping[str, Any] | None = None) -> None:
-        """Kept, with what a domain wants to keep beside it, where the folder can be written;
+        """Kept, with what a domain wants to keep with it, where the folder can be written;
         a cache that cannot is no error."""
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)

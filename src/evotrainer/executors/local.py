@@ -70,7 +70,7 @@ class LocalExecutor:
     def prepare(self, spec: TrialSpec, *, durable: bool = True) -> Path:
         """Write the trial's folder; a checkpoint that is there already is continued, under the limits of today.
 
-        Not `durable`: whoever starts the trial's process prepares again.
+        Not `durable`: the process that starts the trial prepares it again.
         """
         folder = trial_dir(self.run_dir, spec.trial)
         try:

@@ -280,7 +280,7 @@ def whole(folder: Path) -> None:
 def guarded(folder: Path, act: Callable[[Path], None]) -> int:
     """0 where `act` did its work or result.json is there; else an EvoTrainerError's code with `error` telling why.
 
-    A disk that takes no more is a StoreError wherever it shows, also in the code of others. What no EvoTrainerError
+    A full disk is a StoreError, also where it shows in the code of others. What no EvoTrainerError
     tells is raised: the traceback goes to the log.
     """
     try:

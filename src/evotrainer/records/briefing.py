@@ -58,7 +58,7 @@ class Case(Frozen):
     forecast: Forecast | None = None
     prediction: Prediction
     kind: str = ""
-    """Verdict; empty where there is none yet. A branch that lost its standing later is `invalid`."""
+    """Verdict; empty where there is none yet. `invalid` also for a branch that was invalidated after its verdict."""
     effect: Effect | None = None
     came_true: bool | None = None
     """Did the predicted metric move as predicted? None: not measured."""

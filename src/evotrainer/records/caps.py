@@ -63,7 +63,7 @@ VALUES = Cap("EVOTRAINER_CAP_JSON_VALUES", 32_000_000)
 """Values of one JSON document, and of one data set: as Python objects each takes 60 to 200 bytes,
 whatever its text takes."""
 SQL_MB = Cap("EVOTRAINER_CAP_SQL_MB", 4096)
-"""MiB that a query of `audit --sql` may take beside its tables."""
+"""MiB that a query of `audit --sql` may take in addition to its tables."""
 SQL_SECONDS = Cap("EVOTRAINER_CAP_SQL_SECONDS", 120)
 """Seconds that it may take."""
 BATCH = 256 * MIB

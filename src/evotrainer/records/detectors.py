@@ -52,7 +52,7 @@ class Admission(Frozen):
     numbers: dict[str, float] = {}
     """share_bad, share_clean, their bounds, p, false_alarm, overlap, cpu_s_per_1000, precision, recall, ..."""
     overlaps: str = ""
-    """Detector in force whose flagged rollouts are most alike."""
+    """Detector of the current harness whose flagged rollouts overlap most."""
 
 
 class HarnessEdit(Frozen):

@@ -30,7 +30,7 @@ class Condition(Frozen):
 
 
 class Proof(Frozen):
-    """The ledger row that decided the trial, whole: its hash can be recomputed wherever the skill travels."""
+    """The ledger row that decided the trial, whole: so that a copied skill can still be checked."""
 
     seq: int
     id: str
@@ -46,7 +46,7 @@ class SkillTrial(Frozen):
     """One judged branch as evidence for or against a skill."""
 
     run: str
-    """Hash of the run's first event: names the run wherever its folder lies."""
+    """Hash of the run's first event: names the run even if its folder is moved."""
     name: str
     """Name of the run folder."""
     domain: str

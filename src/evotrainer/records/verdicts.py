@@ -44,9 +44,9 @@ class Verdict(Frozen):
     effect: Effect | None = None
     gates: tuple[GateResult, ...] = ()
     alpha: float | None = None
-    """Error probability spent on this look."""
+    """Error probability spent on this interim analysis."""
     look: int = 0
-    """1-based number of this look within the run."""
+    """1-based number of this interim analysis within the run; 0: none was made."""
 
 
 class Capability(Frozen):
@@ -96,7 +96,7 @@ class ShortcutAudit(Frozen):
     reference_closed: float
     excess: float
     low: float
-    """One-sided lower bound of the excess at `confidence`, corrected for looking at every seed as well."""
+    """One-sided lower bound of the excess at `confidence`, corrected for testing every seed as well."""
     high: float
     confidence: float
     tasks: int

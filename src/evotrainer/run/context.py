@@ -38,7 +38,7 @@ NEEDED = ("base", "noise", "confirm", "certify", "audit")
 """Purposes of trials that a run cannot do without: their failure is not recorded as a result,
 a resume tries them again."""
 BUDGET_EVERY_S = 2.0
-"""Seconds between two looks at the budget while trials run."""
+"""Seconds between two checks of the budget while trials run."""
 
 Ask = Callable[[str, str], tuple[str, str]]
 """(where, what is to be decided) -> (APPROVE | REVISE | ABORT, feedback)."""
@@ -123,7 +123,7 @@ class RunContext:
 
     @property
     def harness(self) -> Harness:
-        """The version in force."""
+        """The current version."""
         from evotrainer.harness import Harness
 
         body = self.state.harness

@@ -37,7 +37,7 @@ def settled_before(ctx: RunContext, n: int, key: str) -> bool:
 
 
 def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
-    """(detector -> new standing, detector -> why) of suspects whose branches were audited."""
+    """(detector -> new status, detector -> why) of suspects whose branches were audited."""
     changed: dict[str, str] = {}
     why: dict[str, str] = {}
     for spec in ctx.harness.authored:
@@ -94,7 +94,7 @@ def silent(ctx: RunContext, n: int) -> dict[str, str]:
 
 
 def versions_with(ctx: RunContext, name: str) -> set[str]:
-    """Harness versions in which an authored detector is in force."""
+    """Harness versions that contain an authored detector."""
     return {
         e.body.version
         for e in ctx.ledger.events("harness")

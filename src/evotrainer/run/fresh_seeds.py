@@ -56,7 +56,7 @@ def reestimate(ctx: RunContext, name: str) -> None:
 
 
 def measure(ctx: RunContext, name: str) -> Reestimated:
-    """Fresh branch against its control, both with scores under the environment knobs in force now."""
+    """Fresh branch against its control, both with scores under the current environment knobs."""
     b = ctx.branches[name]
     control, start = ctx.branches[b.parent or START], ctx.branches[START]
     others = fresh_trainings(ctx, control)

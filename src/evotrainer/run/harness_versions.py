@@ -47,7 +47,7 @@ def evolve(
     quoted: Callable[[], tuple[Quote, ...]] = tuple,
     **more: Any,
 ) -> None:
-    """The next version, recorded once under `harness/<at>`, and in force from here on."""
+    """The next version, recorded once under `harness/<at>`, and used from here on."""
 
     def made() -> HarnessEvolved:
         old = ctx.harness

@@ -167,7 +167,7 @@ def settle(ctx: RunContext, audits: Sequence[ShortcutAudit]) -> bool:
 
 
 def invalidate(ctx: RunContext, audit: ShortcutAudit) -> None:
-    """The branch and its descendants lose their standing; the last valid version is champion again.
+    """The branch and its descendants become invalid; the last valid version is champion again.
 
     From here on every evaluation of the run has closed what was confirmed.
     """

@@ -1,4 +1,4 @@
-"""What a check of a run may look at, and what checks say: shared by `verify` and `why`."""
+"""What a check of a run reads, and what it reports: shared by `verify` and `why`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Record:
-    """What a check may look at: the run folder and all events, whose chain holds."""
+    """What a check reads: the run folder and all events, whose chain holds."""
 
     folder: Path
     events: list[Event]

@@ -38,7 +38,8 @@ class Link:
     version: str
     kind: str
     """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped,
-    cleared (what an audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
+    cleared (what an audit said that a detector asked for), settled (the branch's audit changed a detector's status),
+    flips (a detector would change the branch's verdict)."""
     text: str
 
 
@@ -49,7 +50,7 @@ class StoryStep:
     lane: str
     """policy, harness or round (a heading)."""
     kind: str
-    """Standing for the mark: promote, reject, invalid, ..., start, open."""
+    """Status that picks the mark: promote, reject, invalid, ..., start, open."""
     title: str
     href: str
     text: str
@@ -77,12 +78,12 @@ class HarnessVersionView:
 
     @property
     def builtin(self) -> int:
-        """Built-in detectors in force."""
+        """Built-in detectors of this version."""
         return len(self.body.harness.get("detectors", ()))
 
     @property
     def own(self) -> list[dict[str, Any]]:
-        """Specifications of authored detectors in force."""
+        """Specifications of this version's authored detectors."""
         return list(self.body.harness.get("authored", ()))
 
     @property
@@ -139,7 +140,7 @@ class Coevolution:
 
     @property
     def current(self) -> HarnessVersionView | None:
-        """The version in force."""
+        """The current version."""
         return self.versions[-1] if self.versions else None
 
     def of_branch(self, branch: str) -> list[Link]:
@@ -281,7 +282,7 @@ def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[StorySte
                 "invalid",
                 fallen,
                 f"#{b.branch}",
-                f"no standing any more; {b.capability or 'the shortcut'} stays closed, champion {b.champion}",
+                f"invalid since; {b.capability or 'the shortcut'} stays closed, champion {b.champion}",
             )
         elif isinstance(b, ev.Certified):
             yield StoryStep("policy", "start", "certified", "#summary", f"champion {b.champion}")

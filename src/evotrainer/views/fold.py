@@ -210,7 +210,7 @@ class _Fold:
         self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
         for b in self.view.branches.values():
             b.readings = readings(b.trials) + b.readings
-            # what was read during training is beside the learning curves
+            # what was read during training is shown with the learning curves
             b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)
             b.findings, b.blind = finding_rows(b.readings), blind_rows(b.readings)
         for b in self.view.branches.values():

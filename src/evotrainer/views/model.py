@@ -76,9 +76,9 @@ class BranchView:
     intervention: Intervention | None = None
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
-    """The last look's, which counts."""
+    """The last one's, which counts."""
     looks: list[Verdict] = field(default_factory=list)
-    """Every look's verdict, in order."""
+    """The verdict of every interim analysis, in order."""
     topups: list[ev.ToppedUp] = field(default_factory=list)
     fresh: ev.Reestimated | None = None
     """Measured again on fresh seeds."""
@@ -93,7 +93,7 @@ class BranchView:
     metrics: list[MetricRow] = field(default_factory=list)
     findings: list[FindingRow] = field(default_factory=list)
     blind: list[tuple[str, Finding]] = field(default_factory=list)
-    """Detectors that could not look, and where."""
+    """Detectors that lacked input, and where."""
     outcome: PredictionOutcome | None = None
     """What became of the prediction."""
     recipe_diff: dict[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class RunView:
     invalidated: list[ev.Invalidated] = field(default_factory=list)
     certified: ev.Certified | None = None
     caveats: dict[str, tuple[Caveat, ...]] = field(default_factory=dict)
-    """Certified branch -> what stands beside its certificate."""
+    """Certified branch -> the caveats of its certificate."""
     closed: ev.RunClosed | None = None
     champion: str = ""
     """Branch name of the current champion."""
@@ -191,7 +191,7 @@ class RunView:
 
     @property
     def caveat(self) -> str:
-        """What stands beside the champion's certificate, in one line; empty where nothing does."""
+        """The caveats of the champion's certificate in one line; empty where there are none."""
         return told(self.caveats.get(self.champion, ()))
 
     @property
@@ -207,7 +207,7 @@ class RunView:
         return None if a is None or b is None else a - b
 
     def verdict_counts(self) -> dict[str, int]:
-        """Branches by standing, only those with a verdict."""
+        """How many branches have each status, only those with a verdict."""
         order = ("promote", "withheld", "reject", "invalid", "inconclusive", "failed", "open")
         seen = Counter(b.standing for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}

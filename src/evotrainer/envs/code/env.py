@@ -180,7 +180,7 @@ class CodeEnv:
 
 
 def _plan(a: CodeRewardInput) -> list[tuple[str, Any, Any]]:
-    """(kind, input, expected) of every test to run, by the knobs in force."""
+    """(kind, input, expected) of every test to run, by the current knobs."""
     data = a.task.data
     visible = data.get("fresh", ()) if a.knobs.get("visible_tests") == "fresh" else data.get("visible", ())
     plan = [("visible", x, y) for x, y in visible]

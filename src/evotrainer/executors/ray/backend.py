@@ -14,7 +14,7 @@ class Backend(Protocol):
 
     def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
         """Connect and become the run's only driver; EvoTrainerError where that cannot be.
-        Returns the options in force."""
+        Returns the options that apply."""
         ...
 
     def slots(self) -> int:

@@ -46,7 +46,7 @@ class Leader:
 
 
 class RayConnection:
-    """This driver in a cluster, as the one that leads the run of `key`. `options`: those in force."""
+    """This driver in a cluster, as the one that leads the run of `key`. `options`: those that apply."""
 
     def __init__(self, key: str, options: ClusterOptions, wants_gpu: bool) -> None:
         """EvoTrainerError where the cluster is not there, is led by another driver, or holds no trial."""

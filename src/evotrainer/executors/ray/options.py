@@ -33,7 +33,7 @@ class ClusterOptions(Frozen):
     artifacts_options: dict[str, Any] = {}
     """Options of its file system: endpoint, credentials (better: the environment's)."""
     files: tuple[str, ...] | None = None
-    """What travels to the nodes beside what the task file names;
+    """What travels to the nodes in addition to the files that the task file names;
     None: the whole folder of each Python file it names."""
     scratch: str = ""
     """Folder for trials' files on the nodes, with `artifacts`; empty: the system's."""

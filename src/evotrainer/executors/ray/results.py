@@ -20,7 +20,7 @@ from evotrainer.records.events import FailureLabel, TrialFinished
 VISIBLE_S = 90.0
 """A file that a node wrote on a shared file system must be seen here within so many seconds (attribute caches)."""
 LOOK_S = 0.2
-"""Seconds between two looks for a file that a node wrote."""
+"""Seconds between two checks for a file that a node wrote."""
 
 
 @dataclass(frozen=True, slots=True)

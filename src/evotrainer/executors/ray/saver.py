@@ -26,7 +26,7 @@ Saved = Callable[[int, int], None]
 
 
 class Saver:
-    """Uploads a trial's files after each new checkpoint, beside the training."""
+    """Uploads a trial's files after each new checkpoint, while training goes on."""
 
     def __init__(self, job: NodeJob, run_dir: Path, artifacts: Artifacts, saved: Saved) -> None:
         self.job, self.run_dir, self.artifacts, self.saved = job, run_dir, artifacts, saved

@@ -27,7 +27,7 @@ from evotrainer.executors.ray.saver import Saver, owned, sweep
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 
 LOOK_S = 0.2
-"""Seconds between two looks at the trial's process."""
+"""Seconds between two checks of the trial's process."""
 
 
 class Lease:

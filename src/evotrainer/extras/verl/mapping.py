@@ -65,7 +65,7 @@ MAPPING: tuple[VerlFactor, ...] = (
         "clip",
         _KEY,
         (f"{ACTOR}.clip_ratio", f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"),
-        "cispo: only the cap at 1 + high is in force, as in our loss",
+        "cispo: only the cap at 1 + high applies, as in our loss",
         clip_keys,
     ),
     VerlFactor(

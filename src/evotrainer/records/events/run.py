@@ -45,7 +45,7 @@ class RunOpened(Frozen):
 
 
 class LibraryOpened(Frozen):
-    """id `library`: the skills a run may look up, copied to `library/` when it began."""
+    """id `library`: the skills that the agent may look up, copied to `library/` when it began."""
 
     sources: tuple[str, ...]
     """`run.skills` as given."""

@@ -54,7 +54,7 @@ class CanaryFlip(Frozen):
     culprits: tuple[str, ...] = ()
     """Rollouts after which a canary flipped again when they were graded one by one; without a grade as well."""
     graded_again: tuple[str, ...] = ()
-    """Rollouts that were graded again, beside good canaries."""
+    """Rollouts that were graded again, with good canaries."""
 
 
 class TrialFinished(Frozen):

@@ -39,7 +39,7 @@ class SubjectReading:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a run of ours wrote down of a branch beside its rollouts."""
+    """What a run of ours wrote down of a branch in addition to its rollouts."""
 
     recipe: Recipe
     curve: tuple[Mapping[str, float], ...]

@@ -78,7 +78,7 @@ def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int |
 
 
 def truth_of(tree: RunState, name: str) -> bool | None:
-    """Invalid for a reason of its own: bad. Judged, or promoted, and standing: good.
+    """Bad: invalid for a reason of its own. Good: judged or promoted, and still valid.
     Else unknown, heirs of a bad one too."""
     b = tree.branches[name]
     if b.invalid is not None:
