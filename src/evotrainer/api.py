@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evotrainer.verify import VerifyReport
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "executor.", "tracking.")
-"""Overrides that a resume may change: what a run may spend and where it runs and is shown, not what it finds."""
+"""Sections that a resume may override: budget, executor, display; nothing that changes results."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Run:
         return next((e.body for e in self.events() if e.kind == "closed"), None)
 
     def verify(self, head: str = "") -> VerifyReport:
-        """Hash chain, files, every claim that can be computed again;
+        """Check the hash chain, files, and every claim that can be computed again;
         `head`: hash of an event that was noted earlier."""
         from evotrainer.verify import verify
         from evotrainer.views.report import check_report
@@ -203,7 +203,7 @@ def resume(
     ask: Ask | None = None,
     executor: MakeExecutor | None = None,
 ) -> Run:
-    """Go on with a run that was interrupted; a closed run is returned as it is."""
+    """Resume a run that was interrupted; a closed run is returned as it is."""
     p = Path(folder)
     open_run(p)
     for o in overrides:
@@ -227,7 +227,7 @@ def resume(
 
 
 def refuse_results(folder: Path) -> None:
-    """IntegrityError where a folder without a recorded event holds results: a run begun there would build over them."""
+    """IntegrityError where a folder without a recorded event holds results: a new run would overwrite them."""
     found = [d for d in ("trials", "rollouts", "sealed") if (folder / d).is_dir() and any((folder / d).iterdir())]
     if found:
         raise IntegrityError(
@@ -260,7 +260,7 @@ def audit_branch(
     view: Observer | None = None,
     executor: MakeExecutor | None = None,
 ) -> tuple[list[ShortcutAudit], RunState]:
-    """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
+    """Audit a branch of a run that is not running; `capabilities` empty: every shortcut its evaluations left open.
 
     Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.
     """

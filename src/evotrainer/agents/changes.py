@@ -23,7 +23,7 @@ def changed(recipe: Recipe, factor: str, new: Any) -> Recipe | None:
 
 
 def tried(briefing: Briefing) -> set[str]:
-    """Hashes of every recipe the run has trained: training one again would buy nothing new."""
+    """Hashes of every recipe the run has trained: training one again would show nothing new."""
     return {b.recipe.hash for b in briefing.branches} | {briefing.champion.recipe.hash}
 
 

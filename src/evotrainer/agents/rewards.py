@@ -42,7 +42,7 @@ DOUBT = 0.4
 how far training follows it.
 """
 HOPE = 0.15
-"""Worth of giving spread to groups that all failed or all passed, where that spread pointed right elsewhere."""
+"""Worth of giving spread to groups that all failed or all passed, where it points to correct attempts elsewhere."""
 CONSTANT = 0.95
 PENALTY = -0.15
 """Within-group correlation with the outcome below which a component is offered as a penalty."""

@@ -1,4 +1,4 @@
-"""What a briefing says is wrong: bottlenecks by one name each, metrics, and what the rollouts say about rewards."""
+"""Symptoms in a briefing: bottlenecks by one name each, metrics, and what the rollouts say about rewards."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Case(Frozen):
 
 
 class PromotionThreshold(Frozen):
-    """What the judge will ask of the next branches, as far as it can be known: score units of the gate split."""
+    """What the judge will require of the next branches, as far as it is known; score units of the gate split."""
 
     gain: float
     """Observed gain that would be promoted."""
@@ -103,7 +103,7 @@ class Briefing(Frozen):
     skills: tuple[SkillAdvice, ...] = ()
     """Skills of the run's library whose trigger is diagnosed now."""
     cases: tuple[Case, ...] = ()
-    """What this run tried so far, with what came of it."""
+    """What this run tried so far, and the outcome."""
     promotion_threshold: PromotionThreshold | None = None
     reopenable: dict[str, tuple[str, ...]] = {}
     """Branch -> assumptions that changed since it was proposed: what `reopens` and `changed` may cite."""

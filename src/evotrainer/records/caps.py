@@ -27,12 +27,12 @@ MIB = 2**20
 
 
 class TooLargeError(ValueError):
-    """What a file expands to is over a cap."""
+    """A file expands to more than a cap allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """A number that an environment variable replaces."""
+    """A limit that an environment variable can change."""
 
     variable: str
     default: int

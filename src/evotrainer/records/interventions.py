@@ -65,7 +65,7 @@ class Backtest(Frozen):
 
 
 class Considered(Frozen):
-    """A change an agent thought of and what it made of it."""
+    """A change that an agent considered, with its estimate."""
 
     factor: str
     new: Any

@@ -244,7 +244,7 @@ class Ledger:
         return problems
 
     def blind_spots(self) -> list[str]:
-        """What `verify` cannot see in this ledger as it lies there."""
+        """What `verify` cannot check in this ledger."""
         out = []
         if read_head(self.path) is None:
             out.append("no ledger.head: events cut off its end would not be noticed")
@@ -253,7 +253,7 @@ class Ledger:
         return out
 
     def close(self) -> None:
-        """Close the file, note its checksum, and give the writer's lock back."""
+        """Close the file, note its checksum, and release the writer's lock."""
         with self._mutex:
             self._db.close()
             if self._lock is not None:

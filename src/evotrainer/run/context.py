@@ -41,7 +41,7 @@ BUDGET_EVERY_S = 2.0
 """Seconds between two checks of the budget while trials run."""
 
 Ask = Callable[[str, str], tuple[str, str]]
-"""(where, what is to be decided) -> (APPROVE | REVISE | ABORT, feedback)."""
+"""(which gate, what is to be decided) -> (APPROVE | REVISE | ABORT, feedback)."""
 
 
 def no_human(where: str, text: str) -> tuple[str, str]:
@@ -53,7 +53,7 @@ def no_human(where: str, text: str) -> tuple[str, str]:
 
 @dataclass
 class RunContext:
-    """One run that goes on. Steps are functions of it; `record` is the only way in which they change `state`."""
+    """One run in progress. Steps are functions of it; `record` is the only way in which they change `state`."""
 
     folder: Path
     task: TaskFile
@@ -100,7 +100,7 @@ class RunContext:
         return self.ledger.get(key)
 
     def take_up(self) -> None:
-        """Walk to the last event: also what was recorded while the run stood still."""
+        """Take up all events to the last, also those recorded while the run was not running."""
         if events := self.ledger.events(after=self._walked):
             self._walk_to(events[-1])
 

@@ -70,7 +70,7 @@ def search_branch(ctx: RunContext, n: int, b: Branch) -> None:
 
 
 def over(ctx: RunContext, b: Branch) -> bool:
-    """Was the branch judged, or given its version, before gaps were looked for? History is not looked at anew."""
+    """Was the branch judged, or given its version, before gaps were looked for? Such a branch is left alone."""
     promoted = any(e.body.branch == b.name for e in ctx.ledger.events("promoted"))
     return promoted or ctx.recorded(keys.judged(b.name, 1)) is not None
 

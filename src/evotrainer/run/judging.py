@@ -96,7 +96,7 @@ def may_stand(ctx: RunContext, name: str) -> bool:
 
 
 def promote(ctx: RunContext, name: str, previous: str | None) -> None:
-    """Give a branch its version, or take up the one it was given; numbers go up whatever became invalid since."""
+    """Give a branch its version, or take up the one it was given; numbers only go up."""
     given = [e.body for e in ctx.ledger.events("promoted")]
     version = next((p.version for p in given if p.branch == name), f"v{len(given)}")
     body = ctx.record(version, Promoted, lambda: Promoted(version=version, branch=name, previous=previous))

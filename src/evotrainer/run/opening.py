@@ -1,4 +1,4 @@
-"""What must hold before a run begins, and a run folder opened for its steps."""
+"""Checks before a run begins, and opening a run folder for its steps."""
 
 from __future__ import annotations
 

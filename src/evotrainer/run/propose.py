@@ -1,4 +1,4 @@
-"""Steps 5 to 7: what an agent is told and proposes, what replays say of it, which branches a round opens."""
+"""Steps 5 to 7: briefing, proposal, backtest, and the branches that a round opens."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from evotrainer.records.rollout import Rollout
 
 MAX_REVISIONS = 3
-"""So many times a human may send one step back."""
+"""How often a human may send one step back."""
 
 
 @dataclass(frozen=True)
 class BacktestedProposal:
-    """A round's proposal, and what of it stood its backtest: (place in the proposal, intervention)."""
+    """A round's proposal, and the part that its backtest did not contradict: (place in the proposal, intervention)."""
 
     proposal: Proposal
     candidates: tuple[tuple[int, Intervention], ...] = ()
@@ -167,7 +167,7 @@ class AgentTools:
 def backtest(
     ctx: RunContext, n: int, k: int, proposal: Proposal, tools: AgentTools
 ) -> Iterable[tuple[int, Intervention]]:
-    """Replay every intervention on stored rollouts; a contradicted hypothesis costs no compute."""
+    """Replay every intervention on stored rollouts; a contradicted one is not trained."""
     ctx.observer.step("7 backtest")
     for i, iv in enumerate(proposal.interventions):
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evotrainer.executors.spec import TrialSpec
 
 JUMP = "score_jump"
-"""Detector whose finding asks for an explanation, whatever it may be: everything that can be closed is."""
+"""Detector whose finding names no kind of shortcut: every shortcut that can be closed is audited."""
 SPLITS = ("search", "gate")
 """Evaluated with the shortcut closed: gate decides, search can be read."""
 

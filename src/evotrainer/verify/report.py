@@ -99,11 +99,11 @@ class VerifyReport:
     head: str = ""
     """Hash of the last event: noted elsewhere, it proves later that no event was cut off the end."""
     notes: tuple[str, ...] = ()
-    """What could not be seen, and what outside the run folder changed."""
+    """What could not be checked, and what changed outside the run folder."""
     chain_only: tuple[str, ...] = ()
-    """Kinds in this ledger that nothing but the chain can vouch for."""
+    """Kinds of event that only the chain protects."""
     unchecked: tuple[str, ...] = ()
-    """Kinds in this ledger that have no check at all."""
+    """Kinds of event that no check knows."""
 
     @property
     def ok(self) -> bool:

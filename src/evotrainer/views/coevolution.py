@@ -1,4 +1,4 @@
-"""The harness's lineage beside the policy's: which branch made which detector,
+"""The harness's lineage and the policy's, side by side: which branch made which detector,
 which detector stopped or steered which branch.
 
 Everything here is read from ledger events; the report draws it as two lanes, `why` and `status` tell it in lines.
@@ -27,12 +27,12 @@ TRIGGERS = {
 }
 """Why a version came about, in words."""
 WORDS = {"promote": "passes", "reject": "rejected"}
-"""Verdicts that are named otherwise than by their kind."""
+"""Names of verdicts that differ from their kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a branch and a harness version had to do with one another."""
+    """A link between a branch and a harness version."""
 
     branch: str
     version: str
@@ -144,7 +144,7 @@ class Coevolution:
         return self.versions[-1] if self.versions else None
 
     def of_branch(self, branch: str) -> list[Link]:
-        """What the harness had to do with a branch."""
+        """The links of a branch to harness versions."""
         return [x for x in self.links if x.branch == branch]
 
     def line(self) -> str:

@@ -1,4 +1,4 @@
-"""Health reports of several seeds side by side, and predictions held against what happened."""
+"""Health reports of several seeds side by side, and predictions compared with what happened."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class _Fold:
         b.trials.sort(key=lambda t: (t.purpose not in TRAININGS, t.seed, t.id))
 
     def conclude(self) -> None:
-        """What can only be said once every event is in."""
+        """Complete what needs all events."""
         self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
         for b in self.view.branches.values():
             b.readings = readings(b.trials) + b.readings

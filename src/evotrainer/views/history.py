@@ -38,9 +38,9 @@ class Recall:
     scores: list[Scores]
     skills: list[SkillLine]
     taught: list[tuple[str, str, str]]
-    """(skill, branch, what it was) of each skill event, in order."""
+    """(skill, branch, kind of trial) of each skill event, in order."""
     library: dict[str, str]
-    """Skills that could be looked up -> content hash."""
+    """Skills of the library -> content hash."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Recall:

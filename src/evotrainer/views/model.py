@@ -1,4 +1,4 @@
-"""What a run folder says, arranged for readers: the one source of the report, the terminal views and `show`.
+"""A run folder's contents for readers: the one source of the report, the terminal views and `show`.
 
 Built from ledger events, heartbeats of unfinished trials and selected train/search rollouts. Gate and cert rollouts are
 never opened here; of those splits only means and the judge's effects appear.
@@ -66,7 +66,7 @@ class TrialView:
 
 @dataclass(slots=True)
 class BranchView:
-    """A branch with everything that was written down about it."""
+    """A branch with everything that was recorded about it."""
 
     name: str
     parent: str | None
@@ -95,7 +95,7 @@ class BranchView:
     blind: list[tuple[str, Finding]] = field(default_factory=list)
     """Detectors that lacked input, and where."""
     outcome: PredictionOutcome | None = None
-    """What became of the prediction."""
+    """How the prediction turned out."""
     recipe_diff: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     samples: list[tuple[str, str]] = field(default_factory=list)
     """(rollout id, why it was picked)"""

@@ -22,7 +22,7 @@ from evotrainer.envs.code.task_list import ListSource
 from evotrainer.errors import SandboxError, TaskSetError
 
 VERSION = 2
-"""Goes up when an attempt or the grading changes: kept verdicts are then void."""
+"""To be increased when an attempt or the grading changes: kept verdicts are then void."""
 BATCH = 64
 """Tasks per call of the sandbox."""
 NOTHING = "pass\n"

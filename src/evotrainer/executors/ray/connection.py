@@ -67,7 +67,7 @@ class RayConnection:
             raise
 
     def close(self) -> None:
-        """Give the lead away, and leave a cluster that was joined here."""
+        """Release the leader's name, and leave a cluster that was joined here."""
         with contextlib.suppress(Exception):  # it is gone already
             self.ray.kill(self.leader, no_restart=True)
         if self.started:

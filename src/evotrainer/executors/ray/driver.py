@@ -1,4 +1,4 @@
-"""The driver's side of trials on a cluster: who runs where, what a lost node means, whose results are in. No Ray here.
+"""The driver's side of trials on a cluster: placement, lost nodes, results. It imports no Ray.
 
 A `Backend` starts supervisors (`supervisor.py`) and brings their reports; `executor.py` is the one of Ray. Every
 attempt at a trial is a line in the run folder's `executor.jsonl`: a driver that was killed finds its attempts again.
@@ -34,7 +34,7 @@ POLL_S = 0.2
 FETCHES = 4
 """Trials whose files are downloaded at once."""
 SHOWN_A_SECOND = 1000
-"""Trials whose progress is handed on in a second."""
+"""Trials whose progress is reported per second."""
 AHEAD = 2
 """Trials handed to a full cluster beyond what runs, so that a free place is taken without the driver."""
 
@@ -279,7 +279,7 @@ class ClusterExecutor:
         )
 
     def _settle(self, a: DispatchedTrial) -> None:
-        """Once the files are here, the cluster keeps nothing of the trial."""
+        """Delete the trial's files on the cluster once they are here."""
         node = a.report.node if a.report else ""
         self.attempts.write(trial=a.spec.trial, attempt=a.number, event="finished", node=node)
         if a.number:

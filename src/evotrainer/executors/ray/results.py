@@ -18,7 +18,7 @@ from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import FailureLabel, TrialFinished
 
 VISIBLE_S = 90.0
-"""A file that a node wrote on a shared file system must be seen here within so many seconds (attribute caches)."""
+"""A file that a node wrote on a shared file system must be seen here within this many seconds (attribute caches)."""
 LOOK_S = 0.2
 """Seconds between two checks for a file that a node wrote."""
 

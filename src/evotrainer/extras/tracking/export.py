@@ -1,4 +1,4 @@
-"""What of a run is exported already, and the rest exported: idempotent, whatever stops it in between."""
+"""Exports the part of a run that was not exported yet. Idempotent, also after a crash in between."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evotrainer.records.ledger import Ledger
 
 @dataclass(slots=True)
 class Note:
-    """What a target holds: `tracking/<target>-<where>.json` in the run folder."""
+    """What a target already holds: `tracking/<target>-<where>.json` in the run folder."""
 
     path: Path
     trials: dict[str, int] = field(default_factory=dict)
@@ -143,6 +143,6 @@ def about_run(folder: Path) -> dict[str, Any]:
 
 
 def read_events(folder: Path) -> list[Event]:
-    """The ledger as it stands."""
+    """The ledger's events so far."""
     with contextlib.closing(Ledger.open(folder / "ledger.db", readonly=True)) as ledger:
         return ledger.events()

@@ -24,7 +24,7 @@ from evotrainer.records.chain import Event
 
 LOOK_EVERY_S = 3.0
 LIVE_EVERY_S = 30.0
-"""Between two exports of the heartbeats of trials that run."""
+"""Seconds between two exports of the heartbeats of running trials."""
 
 
 def main() -> None:

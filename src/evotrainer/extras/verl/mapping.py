@@ -35,7 +35,7 @@ class VerlFactor:
 
     factor: str
     how: Mapping[str, How]
-    """Part of the factor, or empty for all of it -> what becomes of it."""
+    """Part of the factor (empty: all of it) -> how it is translated."""
     keys: tuple[str, ...]
     note: str
     to: Callable[[Recipe], Keys] = lambda r: {}

@@ -22,7 +22,7 @@ from evotrainer.records.rollout import Finish
 from evotrainer.trainers.rewards import compose
 
 ATTEMPTS = 3
-"""Gradings of one completion before a fault of the infrastructure stands."""
+"""Gradings of one completion before a fault of the infrastructure is accepted."""
 
 
 TASK_SET = "task_set"

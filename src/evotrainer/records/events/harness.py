@@ -22,7 +22,7 @@ class GapSeen(Frozen):
     claim: str
     numbers: dict[str, float] = {}
     mined: tuple[str, ...] = ()
-    """Trials whose search rollouts candidates were looked for in; held-out ones are with each candidate."""
+    """Trials in whose search rollouts candidates were sought; held-out ones are with each candidate."""
     candidates: int = 0
     """Predicates that were compared; the level of the mining's test is divided by it."""
     considered: tuple[Admission, ...] = ()

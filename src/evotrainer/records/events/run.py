@@ -84,7 +84,7 @@ class CertRow(Frozen):
     proxy_gap: float | None = None
     """visible minus hidden, or what the environment calls its proxy"""
     gained: Gained | None = None
-    """What its gain over the base policy goes with; None where rollouts of both are not there, and in older ledgers."""
+    """What its gain over the base policy goes with; None where rollouts of one are missing, and in older ledgers."""
 
 
 class Certified(Frozen):

@@ -43,7 +43,7 @@ class SplitScore(Frozen):
 
 
 class CanaryFlip(Frozen):
-    """A grading canary that came out otherwise than it must: what was graded since the last good one did not count."""
+    """A grading canary that gave the wrong result: what was graded since the last good one does not count."""
 
     split: str
     step: int

@@ -1,4 +1,4 @@
-"""Reading a source's traits: subject by subject, and where rollouts of several steps are there, what the end became."""
+"""Reading a source's traits: subject by subject, and with several steps also the end against the start."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from evotrainer.studies.backtest.gates import GateReplay
 
 
 def change_lines(r: Replayed) -> list[str]:
-    """One replayed change as text."""
+    """A replayed change as text."""
     b, iv, m = r.backtest, r.intervention, r.backtest.numbers
     s = r.subject
     out = [

@@ -79,7 +79,7 @@ def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int |
 
 def truth_of(tree: RunState, name: str) -> bool | None:
     """Bad: invalid for a reason of its own. Good: judged or promoted, and still valid.
-    Else unknown, heirs of a bad one too."""
+    Else unknown, also descendants of a bad one."""
     b = tree.branches[name]
     if b.invalid is not None:
         return None if b.invalid.startswith("descends from ") else True
