@@ -37,8 +37,8 @@ def calibrate(
     as_json: AsJson = False,
     plain: Plain = False,
 ) -> None:
-    """How often would a run's gate promote what is worth nothing, and which effects does it find? From the run's own
-    noise.
+    """How often would a run's gate promote a useless change, and which effects does it detect? Simulated with the run's
+    own noise.
 
     False promotions over whole simulated runs and in real A/A comparisons, power by effect, seeds and attempts that
     reach 80% at judge.worthwhile, and their cost.

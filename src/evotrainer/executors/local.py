@@ -195,7 +195,7 @@ class LocalExecutor:
         if code == SandboxError.exit_code:
             raise SandboxError(f"trial {r.spec.trial}: {why}")
         if code == FaultsError.exit_code:
-            raise FaultsError(f"{why}; mend the cause and `evotrainer resume` tries it again")
+            raise FaultsError(f"{why}; fix the cause and `evotrainer resume` tries it again")
         if code < 0:
             return self.failed(
                 r, "crash", f"killed by signal {-code} {self.restarts + 1} times (out of memory?): {why}"

@@ -170,7 +170,7 @@ class RunContext:
                 self.executor.forget(result.trial)
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; "
-                    f"the run cannot do without it: mend the cause and `evotrainer resume {self.folder}` tries it "
+                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it "
                     "again; where it lies in the task file (trainer, policy, environment), start a new run"
                 )
             event = self.ledger.append("finished", keys.finished(result.trial), result)

@@ -176,7 +176,7 @@ def collect(sources: Sequence[str]) -> dict[str, Skill]:
             if problems:
                 raise IntegrityError(
                     f"skill {folder}: {problems[0]}; `evotrainer skills validate {source}` shows all, "
-                    "leave it out or mend it"
+                    "leave it out or correct it"
                 )
             found.append(read_skill(folder))
     return merge(found)

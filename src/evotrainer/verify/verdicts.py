@@ -103,7 +103,7 @@ def look_then(record: Record, event: Event) -> InterimAnalysis:
         names = [e.body.branch for e in asked if not e.body.refused]
     together = [s for s, k_ in turns.items() if (record.events[s - 1].body.round, k_) == (n, k)]
     if branch not in names or len(together) >= len(names):
-        raise IntegrityError(f"{event.id}: round {n} did not look at {branch} a time number {k}, but at {names}")
+        raise IntegrityError(f"{event.id}: analysis {k} of round {n} was of {names}, not of {branch}")
     earlier = [e.body.verdict for e in before if e.kind == "judged" and e.seq not in together]
     return next_looks(earlier, record.task.judge.alpha, len(names))[len(together)]
 

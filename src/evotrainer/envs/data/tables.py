@@ -207,7 +207,7 @@ def _plan(o: DataOptions, parts: Mapping[str, Sequence[Row]], domain: str) -> di
         known |= {"train": {"train": 1.0}, held_out: OF_VALIDATION}
     if strange := [n for n in parts if n not in known]:
         raise TaskSetError(
-            f"{o.source} has the splits {', '.join(parts)}, and what {strange[0]!r} is for is not said; set "
+            f"{o.source} has the splits {', '.join(parts)}, and {strange[0]!r} is assigned to none of ours; set "
             'environment.parts, such as {train = {train = 0.9, search = 0.05, gate = 0.05}, test = "cert"}'
         )
     return {n: check_shares(known[n]) for n in parts}

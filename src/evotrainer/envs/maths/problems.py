@@ -1,4 +1,4 @@
-"""What a generator yields, and what it promises."""
+"""Problems, and the contract of their generators."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ last.main(request)
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """What ran across the boundary."""
+    """Results of tests that ran across the boundary."""
 
     results: Mapping[str, bool]
     """Test id -> passed; empty where the tests' process did not come to its own end."""
@@ -84,7 +84,7 @@ class CheckoutParts:
     roots: frozenset[str] = field(default=frozenset())
     """Top-level names that the solution serves."""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """Package -> its folder beside the tests."""
+    """Package -> its folder next to the tests."""
 
 
 def parted(

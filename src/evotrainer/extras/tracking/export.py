@@ -20,7 +20,7 @@ from evotrainer.records.ledger import Ledger
 
 
 @dataclass(slots=True)
-class Note:
+class ExportState:
     """What a target already holds: `tracking/<target>-<where>.json` in the run folder."""
 
     path: Path
@@ -35,7 +35,7 @@ class Note:
     """Key of the sheet that is being written: what of it arrived is not known until it is noted."""
 
     @classmethod
-    def read(cls, path: Path) -> Note:
+    def read(cls, path: Path) -> ExportState:
         """An empty one where there is none; StoreError for a damaged one."""
         if not path.exists():
             return cls(path)
@@ -77,7 +77,7 @@ class Exporter:
             path = place / f"{name}-{digest}.json"
             if again:
                 path.unlink(missing_ok=True)
-            self.note = Note.read(path)
+            self.note = ExportState.read(path)
             self.target: Target = open_target(name, folder, project, options)
         except BaseException:
             self._lock.release()

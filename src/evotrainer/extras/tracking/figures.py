@@ -149,7 +149,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     opened = next((e.body for e in events if e.kind == "run"), None)
     if opened is None:
         return None
-    told = Story()
+    told = RunFigures()
     points = []
     for e in events:
         values = finite(told.take(e.body))
@@ -179,7 +179,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     )
 
 
-class Story:
+class RunFigures:
     """Accumulates a run's events. `take` gives the figures of one event."""
 
     def __init__(self) -> None:

@@ -14,8 +14,8 @@ from typing import IO
 from evotrainer.errors import StoreError
 from evotrainer.executors.path_map import PLACES
 from evotrainer.executors.ray.artifacts import KEPT, Artifacts, Snapshot
+from evotrainer.executors.ray.file_copier import FileCopier
 from evotrainer.executors.ray.job import NodeJob
-from evotrainer.executors.ray.photographer import Photographer
 from evotrainer.executors.spec import read_heartbeat, trial_dir
 
 STALE_S = 14 * 86400.0
@@ -25,12 +25,12 @@ Saved = Callable[[int, int], None]
 """(step of the checkpoint that is safe now, bytes it took)"""
 
 
-class Saver:
+class Uploader:
     """Uploads a trial's files after each new checkpoint, while training goes on."""
 
     def __init__(self, job: NodeJob, run_dir: Path, artifacts: Artifacts, saved: Saved) -> None:
         self.job, self.run_dir, self.artifacts, self.saved = job, run_dir, artifacts, saved
-        self.camera = Photographer(run_dir, job.trial)
+        self.copier = FileCopier(run_dir, job.trial)
         self.number = 0
         self.kept: list[Snapshot] = []
         self.seen = self._marks()
@@ -43,11 +43,11 @@ class Saver:
         own = f"trials/{self.job.trial}/"
         return frozenset(
             (path, inode, changed)
-            for path, (inode, _, changed) in self.camera.listing().items()
+            for path, (inode, _, changed) in self.copier.listing().items()
             if path.startswith(own) and not path.endswith(passing)
         )
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Begin an upload where there is a new checkpoint and none is under way;
         StoreError where the last one failed."""
         if self.thread is not None and self.thread.is_alive():
@@ -70,10 +70,10 @@ class Saver:
         """Upload one snapshot; older ones of this attempt go."""
         staged = self.run_dir.parent / "staged"
         beat = read_heartbeat(trial_dir(self.run_dir, self.job.trial))
-        files = self.camera.take(staged)
+        files = self.copier.take(staged)
         try:
             self.number += 1
-            snapshot = Snapshot(self.job.attempt, self.number, final, self.camera.items(files))
+            snapshot = Snapshot(self.job.attempt, self.number, final, self.copier.items(files))
             sent = self.artifacts.put_snapshot(self.job.trial, snapshot, files)
         finally:
             shutil.rmtree(staged, ignore_errors=True)

@@ -23,7 +23,7 @@ PASSING = ("lock", LOCK, "places.json", "probe.tmp")
 
 
 @dataclass(slots=True)
-class Photographer:
+class FileCopier:
     """Takes consistent copies of a trial's files while the trial writes them: hard links, appended files by length.
 
     The checkpoint is taken before the rollouts: those a resume would store again are known by their ids,
