@@ -171,7 +171,7 @@ def start(
     until then stays and `resume` goes on.
     """
     from evotrainer.executors.spec import write_atomic
-    from evotrainer.run.observer import Quiet
+    from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
@@ -184,7 +184,7 @@ def start(
     refuse_results(folder)
     resolved = with_pinned_data(resolved)
     for note in preflight(resolved, new=True):
-        (view or Quiet()).note(note)
+        (view or SilentObserver()).note(note)
     resolved = with_absolute_base(resolved)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -285,14 +285,14 @@ def _go(
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.loop import run
-    from evotrainer.run.observer import Quiet
+    from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", f"resumed/{n}", Resumed(n=n, overrides=tuple(overrides)))
-        with following(folder, task.tracking, view or Quiet()) as watched:
+        with following(folder, task.tracking, view or SilentObserver()) as watched:
             with open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash
             ) as ctx:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from evotrainer.agents.changes import changed, reward_changes
 from evotrainer.agents.moves import CandidateMove, Direction, Move, Situation, Variant, relevance
-from evotrainer.agents.symptoms import Fit
+from evotrainer.agents.symptoms import RewardFit
 
 ASKING = {
     "proxy_gap": 0.9,
@@ -85,7 +85,7 @@ def _blind(fit: float) -> tuple[float, float, str]:
 
 
 def _measured(
-    s: Situation, before: Fit, old: Mapping[str, float], new: Mapping[str, float]
+    s: Situation, before: RewardFit, old: Mapping[str, float], new: Mapping[str, float]
 ) -> tuple[float, float, str]:
     """(expected gain, its standard deviation, the numbers in words)."""
     ev = s.evidence

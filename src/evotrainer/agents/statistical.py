@@ -24,7 +24,7 @@ from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.interventions import Backtest, Considered, Forecast, Intervention
+from evotrainer.records.interventions import Backtest, ConsideredChange, Forecast, Intervention
 from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
@@ -130,7 +130,7 @@ class StatisticalAgent:
 
     def _considered(
         self, ranked: Sequence[Ranked], chosen: Sequence[Ranked], kept: Sequence[Ranked], vetoed: Sequence[Ranked]
-    ) -> tuple[Considered, ...]:
+    ) -> tuple[ConsideredChange, ...]:
         """The changes looked at most closely: all that were replayed, and of the rest the best."""
         replayed = {r.candidate.name: r for r in (*kept, *vetoed)}
         taken = {r.candidate.name for r in chosen}
@@ -147,7 +147,7 @@ class StatisticalAgent:
                     f"too small a chance of {100 * self.options.min_effect:g} points" if poor else "others drew better"
                 )
             out.append(
-                Considered(
+                ConsideredChange(
                     factor=r.candidate.factor,
                     new=r.candidate.variant.value,
                     move=name,

@@ -62,7 +62,7 @@ class TrialProcess:
         self.score: float | None = None
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
-        """Tell the supervisor where we are."""
+        """Report progress to the supervisor."""
         self.phase = phase or self.phase
         self.step = self.step if step is None else step
         self.score = self.score if score is None else score
@@ -163,7 +163,7 @@ class TrialProcess:
         return out
 
     def train_only(self) -> None:
-        """The training without what comes after it: checkpoint and rollouts are there,
+        """Only the training, without the evaluations after it: checkpoint and rollouts are there,
         an ordinary start goes on from them."""
         from evotrainer.envs import open_environment
         from evotrainer.records.store import RolloutStore

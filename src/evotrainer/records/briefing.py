@@ -7,7 +7,7 @@ from typing import Any
 from evotrainer.records.detectors import HarnessEdit
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.interventions import Considered, Forecast, Intervention, Prediction
+from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.skills import SkillAdvice
 from evotrainer.records.verdicts import Effect, Verdict
@@ -38,7 +38,7 @@ class Proposal(Frozen):
     """Non-empty: the agent advises to end the run, and why."""
     harness_edits: tuple[HarnessEdit, ...] = ()
     """Detectors to admit or to retire."""
-    considered: tuple[Considered, ...] = ()
+    considered: tuple[ConsideredChange, ...] = ()
     """The changes it looked at most closely, best first."""
 
 

@@ -64,7 +64,7 @@ class Backtest(Frozen):
     """The intervention's own prediction against what is replayed; empty: the replay does not see its metric."""
 
 
-class Considered(Frozen):
+class ConsideredChange(Frozen):
     """A change that an agent considered, with its estimate."""
 
     factor: str

@@ -1,4 +1,4 @@
-"""What reaches a terminal: the one place where text is made harmless before it is written.
+"""Output to a terminal: the one place where text is made harmless before it is written.
 
 Names and texts of rollouts, logs, run folders and ledgers may hold control sequences that move the cursor, set the
 title or the clipboard, or hide and reorder the text around them. Every module that prints imports `print` from here,

@@ -67,7 +67,7 @@ class Capability(Frozen):
 
 
 OWN_TRIGGERS = ("promotion", "certification", "asked")
-"""Who asks for an audit without a detector: the loop before it trusts a branch, a person."""
+"""Triggers of audits that no detector asked for: the loop's own, and a person."""
 
 
 class ShortcutAudit(Frozen):

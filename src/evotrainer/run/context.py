@@ -23,7 +23,7 @@ from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.rules.judge_input import env_knobs
-from evotrainer.run.observer import Observer, Quiet, Running
+from evotrainer.run.observer import Observer, Running, SilentObserver
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -61,7 +61,7 @@ class RunContext:
     ledger: Ledger
     executor: Executor
     agent: Agent
-    observer: Observer = field(default_factory=Quiet)
+    observer: Observer = field(default_factory=SilentObserver)
     ask: Ask = no_human
     state: RunState = field(default_factory=RunState)
     """After the events walked so far; after all of the ledger's from the first new one on."""

@@ -24,7 +24,7 @@ class Observer(Protocol):
     def note(self, text: str) -> None: ...
 
 
-class Quiet:
+class SilentObserver:
     """An observer that says nothing."""
 
     def round(self, n: int, champion: str) -> None: ...

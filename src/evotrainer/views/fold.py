@@ -27,7 +27,7 @@ from evotrainer.views.evidence import (
     subject_branch,
 )
 from evotrainer.views.heartbeats import read_heartbeats
-from evotrainer.views.history import Recall
+from evotrainer.views.history import RunMemory
 from evotrainer.views.model import TRAININGS, BranchView, ProposalLine, RoundView, RunView, TrialView
 from evotrainer.views.rollout_samples import attach_rollouts
 
@@ -56,7 +56,7 @@ def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]]
     fold.conclude()
     view = fold.view
     view.caveats = caveats(seen)
-    view.recall = Recall.of(seen)
+    view.recall = RunMemory.of(seen)
     view.coevolution = Coevolution.of(seen)
     view.spent = dict(Budget.from_events(seen, {}).spent)
     return view

@@ -29,7 +29,7 @@ class SkillLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class RunMemory:
     """What the report shows of a run's memory."""
 
     cases: list[Case]
@@ -43,7 +43,7 @@ class Recall:
     """Skills of the library -> content hash."""
 
     @classmethod
-    def of(cls, events: Sequence[Event]) -> Recall:
+    def of(cls, events: Sequence[Event]) -> RunMemory:
         rows = forecasts(events)
         return cls(
             cases=cases(events),

@@ -26,7 +26,7 @@ from evotrainer.views.evidence import (
     MetricRow,
     PredictionOutcome,
 )
-from evotrainer.views.history import Recall
+from evotrainer.views.history import RunMemory
 from evotrainer.views.rounds import ProposalLine as ProposalLine
 from evotrainer.views.rounds import RoundView as RoundView
 
@@ -157,15 +157,15 @@ class RunView:
     """Branch name of the current champion."""
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
-    """What could not be read, in words."""
+    """What could not be read, as text."""
     spent: dict[str, float] = field(default_factory=dict)
     """Kind of budget -> amount, as `records.budget` counts it."""
     first_time: Any = None
     last_time: Any = None
-    recall: Recall | None = None
+    recall: RunMemory | None = None
     """Cases, trace, forecasts, skills."""
     coevolution: Coevolution = field(default_factory=Coevolution)
-    """The harness's lineage, and what it had to do with branches."""
+    """The harness's lineage, and its links to branches."""
     event_count: int = 0
     head: str = ""
     """Hash of the last event."""

@@ -17,7 +17,7 @@ from evotrainer.records.durable import sha256_file
 from evotrainer.records.reading import LOCK
 
 GROWING = ("tail.log", "log.txt")
-"""Files that are only appended to: what they hold when they are looked at is a consistent state."""
+"""Files that are only appended to: their content at any moment is consistent."""
 PASSING = ("lock", LOCK, "places.json", "probe.tmp")
 """Files that belong to a process, not to the trial."""
 

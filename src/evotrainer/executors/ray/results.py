@@ -25,7 +25,7 @@ CHECK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ResultCollector:
-    """Brings home what ended. `artifacts`: None where the nodes share the run folder's file system."""
+    """Collects results and files of attempts. `artifacts`: None where the nodes share the run folder's file system."""
 
     run_dir: Path
     local: LocalExecutor

@@ -1,4 +1,4 @@
-"""What stands by a trial on a node: starts the same worker process as the local executor, keeps its files safe, tells
+"""Supervises a trial on a node: starts the same worker process as the local executor, keeps its files safe, tells
 how it goes, and ends it when nobody asks any more. It runs inside a Ray actor, and knows nothing of Ray.
 """
 
@@ -31,7 +31,7 @@ CHECK_S = 0.2
 
 
 class Lease:
-    """Runs out when nobody renewed it for `seconds`."""
+    """A lease that expires when it was not renewed for `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -84,7 +84,7 @@ class NodeSupervisor:
     def watch(self, seen: int, wait_s: float, interval_s: float = 0.0) -> dict[str, Any]:
         """The report, at once where the driver has not seen it, else when it changes or `wait_s` is over.
 
-        `interval_s`: a mere sign of life is not told sooner than that.
+        `interval_s`: a heartbeat alone is not reported sooner than that.
         """
         begin = time.monotonic()
         with self.changed:
@@ -110,7 +110,7 @@ class NodeSupervisor:
             time.sleep(CHECK_S / 4)
 
     def leave(self) -> None:
-        """Called once nobody is interested any more."""
+        """Called once no driver asks any more."""
 
     # the attempt ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A trial's files on their way to the artifacts, and its scratch folder on the node."""
+"""Uploads a trial's files to the artifacts, and manages its scratch folder on the node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Uploader:
         self.trouble: StoreError | None = None
 
     def _marks(self) -> frozenset[tuple[str, int, int]]:
-        """What a checkpoint changes: files of the trial's own folder, but for signs of life and words."""
+        """What a checkpoint changes: files of the trial's own folder, except heartbeats and logs."""
         passing = ("heartbeat", "log.txt", "error", PLACES)
         own = f"trials/{self.job.trial}/"
         return frozenset(
@@ -67,7 +67,7 @@ class Uploader:
             self.trouble = e
 
     def save(self, final: bool = False) -> None:
-        """Upload one snapshot; older ones of this attempt go."""
+        """Upload one snapshot; older ones of this attempt are deleted."""
         staged = self.run_dir.parent / "staged"
         beat = read_heartbeat(trial_dir(self.run_dir, self.job.trial))
         files = self.copier.take(staged)
