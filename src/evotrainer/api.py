@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from evotrainer.verify import VerifyReport
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "executor.", "tracking.")
-"""Overrides that a resume may change: what a run may spend and where it runs and is shown, not what it finds."""
+"""Sections that a resume may override: budget, executor, display; nothing that changes results."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Budget limits in force: the task file's, with what later resumes changed."""
+        """Current budget limits: the task file's, with what later resumes changed."""
         overrides = [o for e in self.events() if e.kind == "resumed" for o in e.body.overrides]
         return resolve(apply_overrides(self.task.model_dump(mode="json"), overrides)).budget.limits()
 
@@ -89,7 +89,7 @@ class Run:
 
     @property
     def caveats(self) -> dict[str, tuple[Caveat, ...]]:
-        """Certified branch -> what stands beside its certificate: gains that nothing explained. Empty: nothing does."""
+        """Certified branch -> its caveats: gains that nothing explained. Empty: none."""
         from evotrainer.projections.caveats import caveats
 
         return caveats(self.events())
@@ -100,7 +100,7 @@ class Run:
         return next((e.body for e in self.events() if e.kind == "closed"), None)
 
     def verify(self, head: str = "") -> VerifyReport:
-        """Hash chain, files, every claim that can be computed again;
+        """Check the hash chain, files, and every claim that can be computed again;
         `head`: hash of an event that was noted earlier."""
         from evotrainer.verify import verify
         from evotrainer.views.report import check_report
@@ -172,7 +172,7 @@ def start(
     until then stays and `resume` goes on.
     """
     from evotrainer.executors.spec import write_atomic
-    from evotrainer.run.observer import Quiet
+    from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
@@ -185,7 +185,7 @@ def start(
     refuse_results(folder)
     resolved = with_pinned_data(resolved)
     for note in preflight(resolved, new=True):
-        (view or Quiet()).note(note)
+        (view or SilentObserver()).note(note)
     resolved = with_absolute_base(resolved)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ def resume(
     ask: Ask | None = None,
     executor: MakeExecutor | None = None,
 ) -> Run:
-    """Go on with a run that was interrupted; a closed run is returned as it is."""
+    """Resume a run that was interrupted; a closed run is returned as it is."""
     p = Path(folder)
     open_run(p)
     for o in overrides:
@@ -228,7 +228,7 @@ def resume(
 
 
 def refuse_results(folder: Path) -> None:
-    """IntegrityError where a folder without a recorded event holds results: a run begun there would build over them."""
+    """IntegrityError where a folder without a recorded event holds results: a new run would overwrite them."""
     found = [d for d in ("trials", "rollouts", "sealed") if (folder / d).is_dir() and any((folder / d).iterdir())]
     if found:
         raise IntegrityError(
@@ -261,7 +261,7 @@ def audit_branch(
     view: Observer | None = None,
     executor: MakeExecutor | None = None,
 ) -> tuple[list[ShortcutAudit], RunState]:
-    """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
+    """Audit a branch of a run that is not running; `capabilities` empty: every shortcut its evaluations left open.
 
     Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.
     """
@@ -286,14 +286,14 @@ def _go(
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.loop import run
-    from evotrainer.run.observer import Quiet
+    from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides)))
-        with following(folder, task.tracking, view or Quiet()) as watched:
+        with following(folder, task.tracking, view or SilentObserver()) as watched:
             with open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash
             ) as ctx:

@@ -10,7 +10,7 @@ class EvoTrainerError(Exception):
 
 
 class ConfigError(EvoTrainerError):
-    """The task file, an override or a recipe is not usable as it stands."""
+    """The task file, an override or a recipe cannot be used."""
 
     exit_code = 2
 
@@ -52,7 +52,7 @@ class MissingDependencyError(TrainerError):
 
 
 class FaultsError(EvoTrainerError):
-    """Most attempts were lost to infrastructure faults: what is left proves nothing, so nothing is recorded of it."""
+    """Most attempts were lost to infrastructure faults: the rest proves nothing, so nothing is recorded."""
 
     exit_code = 10
 
@@ -64,12 +64,12 @@ class TaskSetError(EvoTrainerError):
 
 
 class AgentError(EvoTrainerError):
-    """The agent answered nothing usable."""
+    """The agent gave no usable answer."""
 
     exit_code = 8
 
 
 class AbortedError(EvoTrainerError):
-    """A human gate answered ABORT, or the run was interrupted; `evotrainer resume` goes on."""
+    """A human gate answered ABORT, or the run was interrupted; `evotrainer resume` continues it."""
 
     exit_code = 9

@@ -62,7 +62,7 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_a_reward_change_says_what_it_would_do(rows: Path, say: Say) -> None:
     code, out = say(rows, "rewards.truth=1", "rewards.tests=0", "--paid", "tests=1")
     assert code == 0
-    assert "SUPPORTS" in out and "dead groups" in out and "25.0%" in out
+    assert "SUPPORTS" in out and "zero-variance groups" in out and "25.0%" in out
     assert "forecast    +" in out and "wrongly ranked pairs" in out
 
 

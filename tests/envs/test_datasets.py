@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evotrainer.envs.code.admission import grade_gold
+from evotrainer.envs.code.admission import admit_code
 from evotrainer.envs.code.env import CodeEnv
 from evotrainer.envs.code.functions import dataset_source, preamble_of
 from evotrainer.envs.code.jsonl import jsonl_source
@@ -57,10 +57,10 @@ def test_gold_solutions_of_the_real_sets_pass(
     box: Sandbox, kind: str, parts: tuple[str, ...], failing: set[str]
 ) -> None:
     """The first 60; the whole count is in docs/domains/mbpp-humaneval.md."""
-    report = grade_gold(kind, str(shared_data(*parts)), limit=60, sandbox=lambda: box)
-    assert report.total == 60
-    assert {i for i, _, _ in report.failures} == failing
-    assert report.passed == 60 - len(failing)
+    world = CodeEnv(dataset_source(kind, str(shared_data(*parts))), open_sandbox=lambda: box)
+    report = admit_code(world, world.tasks("cert")[:60])
+    assert len(report.verdicts) == 60
+    assert {v.task for v in report.refused} == failing
 
 
 def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_path: Path) -> None:
@@ -90,9 +90,8 @@ def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_
 
 def test_mbpps_own_columns_are_read_too(box: Sandbox, tmp_path: Path) -> None:
     path = write(tmp_path / "m.jsonl", MBPP, {**MBPP, "task_id": 8, "text": "Same."})
-    report = grade_gold("mbpp", path, sandbox=lambda: box)
-    assert (report.total, report.passed) == (2, 2)
     world = CodeEnv(dataset_source("mbpp", path, visible=2), open_sandbox=lambda: box)
+    assert len(admit_code(world, world.tasks("cert")).admitted) == 2
     t = world.tasks("cert")[0]
     assert t.data["entry_point"] == "double"
     assert t.prompt.startswith("# assert double(2) == 4\n# assert double(-1) == -2\nWrite a function")
@@ -107,10 +106,10 @@ def test_a_failing_gold_solution_is_reported_with_its_cause(box: Sandbox, tmp_pa
         "prompt": COMPLETION["prompt"] + "\n",
         "canonical_solution": "    return n / 0\n",
     }
-    report = grade_gold("humaneval", write(tmp_path / "h.jsonl", COMPLETION, bad), sandbox=lambda: box)
-    ((task, status, error),) = report.failures
-    assert (report.passed, task, status) == (1, "T/2", "error")
-    assert error.startswith("ZeroDivisionError")
+    world = CodeEnv(dataset_source("humaneval", write(tmp_path / "h.jsonl", COMPLETION, bad)), open_sandbox=lambda: box)
+    (refused,) = admit_code(world, world.tasks("cert")).refused
+    assert refused.task == "T/2"
+    assert refused.reasons[0].startswith("its own solution does not pass: test 1 ends in error (ZeroDivisionError")
 
 
 def test_a_hugging_face_data_set_loads_like_a_file(
@@ -203,11 +202,8 @@ def test_a_users_own_stdin_tasks_train_and_grade(box: Sandbox, tmp_path: Path) -
 
 
 def test_perturbed_inputs_are_opt_in_for_a_users_tasks(box: Sandbox, tmp_path: Path) -> None:
-    world = CodeEnv.from_jsonl(write(tmp_path / "mine.jsonl", *stdin_rows(40)))
-    t = world.tasks("train")[0]
-    world.grader.close()
-    world = CodeEnv(jsonl_source(tmp_path / "mine.jsonl"), open_sandbox=lambda: box)
-    (s,) = grade(world, [t], ["print(int(input()) + 1)"])
+    world = CodeEnv(jsonl_source(write(tmp_path / "mine.jsonl", *stdin_rows(40))), open_sandbox=lambda: box)
+    (s,) = grade(world, [world.tasks("train")[0]], ["print(int(input()) + 1)"])
     assert s.components["robust"] is None
     assert s.components["heldout"] is None
 

@@ -179,7 +179,7 @@ def test_a_data_sets_own_splits_become_ours(tmp_path: Path) -> None:
     assert world.describe()["splits"]["train"] == 30
     assert {t.tags["part"] for s in ("search", "gate") for t in world.tasks(s)} == {"validation"}
     jsonl(tmp_path / "s" / "extra.jsonl", [{"problem": "What is 7 plus 7?", "answer": "14"}])
-    with pytest.raises(TaskSetError, match=r"what 'extra' is for is not said; set environment.parts"):
+    with pytest.raises(TaskSetError, match=r"'extra' is assigned to none of ours; set environment.parts"):
         math(tmp_path / "s")
     world = math(tmp_path / "s", parts={"train": {"train": 0.5, "gate": 0.5}, "extra": "cert"})
     sizes = world.describe()["splits"]

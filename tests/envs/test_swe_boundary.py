@@ -18,7 +18,7 @@ from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.across import twins
 from evotrainer.envs.swe.across.session import BoundaryError, SolutionSession
 from evotrainer.envs.swe.across.wire import Wire
-from evotrainer.envs.swe.boundary import Crossing, cross, parted
+from evotrainer.envs.swe.boundary import BoundaryRun, cross, parted
 from evotrainer.envs.swe.decoys import eligible, plant, run_with_decoys
 from evotrainer.envs.swe.instance_world import LIMITS
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
@@ -50,7 +50,7 @@ class Runner:
 
     def across(
         self, code: Mapping[str, str], tests: Mapping[str, str], places: frozenset[str] | None, kind: str = "pytest"
-    ) -> Crossing:
+    ) -> BoundaryRun:
         code_entries, test_entries = entries(code), entries(tests)
         names = [p for p in tests if p.rpartition("/")[2].startswith("test_")]
         sides = parted({**code_entries, **test_entries}, code_entries, code, lambda p: p in tests, names)
@@ -351,11 +351,11 @@ REVIEWED_AT = {
 
 
 @pytest.fixture(scope="module")
-def reviewed(runner: Runner) -> Crossing:
+def reviewed(runner: Runner) -> BoundaryRun:
     return runner.across({"m.py": REVIEWED_RIGHT}, {TEST: REVIEWED}, None)
 
 
-def test_a_right_solution_passes_what_a_reviewer_asked(runner: Runner, reviewed: Crossing) -> None:
+def test_a_right_solution_passes_what_a_reviewer_asked(runner: Runner, reviewed: BoundaryRun) -> None:
     bad = [i for i, good in reviewed.results.items() if not good]
     assert bad in ([], [f"{TEST}::test_type"]), "who is handed `type` is graded in the process"
     again = runner.across({"m.py": REVIEWED_RIGHT}, {TEST: REVIEWED}, reviewed.places).results
@@ -363,7 +363,7 @@ def test_a_right_solution_passes_what_a_reviewer_asked(runner: Runner, reviewed:
 
 
 @pytest.mark.parametrize("name", REVIEWED_LIES)
-def test_what_a_reviewer_found_gets_through_no_more(name: str, runner: Runner, reviewed: Crossing) -> None:
+def test_what_a_reviewer_found_gets_through_no_more(name: str, runner: Runner, reviewed: BoundaryRun) -> None:
     lie = {"m.py": REVIEWED_RIGHT + REVIEWED_LIES[name]}
     aims = REVIEWED_AT.get(name, ["test_half"])
     if name == "equal to what is asked first":  # it guesses which question is the real one: now and then it is right

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from evotrainer.envs.base import Drilled
+from evotrainer.envs.base import EnvironmentWithDrills
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.compositions import prompt_split
 from evotrainer.envs.swe.env import SweConfig, SweEnv
@@ -107,7 +107,7 @@ def test_prompts_of_demonstrations_belong_to_train(demos: list[Demo]) -> None:
 
 
 def test_drills_are_right(swe: SweEnv) -> None:
-    assert isinstance(swe, Drilled)
+    assert isinstance(swe, EnvironmentWithDrills)
     drills = swe.drills(300, 1)
     mended = applied = 0
     for d in drills:

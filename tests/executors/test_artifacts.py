@@ -12,7 +12,7 @@ import pytest
 
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot, _below
-from evotrainer.executors.ray.photographer import Photographer
+from evotrainer.executors.ray.file_copier import FileCopier
 
 TRIAL = "b0-s1"
 
@@ -35,9 +35,9 @@ def trial_files(run_dir: Path, step: int) -> None:
 
 
 def put(store: Artifacts, run_dir: Path, staged: Path, number: int, attempt: int = 1) -> Snapshot:
-    camera = Photographer(run_dir, TRIAL)
-    files = camera.take(staged)
-    snapshot = Snapshot(attempt, number, False, camera.items(files))
+    copier = FileCopier(run_dir, TRIAL)
+    files = copier.take(staged)
+    snapshot = Snapshot(attempt, number, False, copier.items(files))
     store.put_snapshot(TRIAL, snapshot, files)
     return snapshot
 
@@ -118,22 +118,22 @@ def test_copies_of_a_training_at_work_are_consistent(tmp_path: Path) -> None:
 
     def look() -> None:
         while not over.is_set():
-            Photographer(run, TRIAL).listing()  # folders come and go under it
+            FileCopier(run, TRIAL).listing()  # folders come and go under it
 
     with ThreadPoolExecutor(2) as pool:
         busy = [pool.submit(work), pool.submit(look)]
-        taken = photographs(run, tmp_path / "s", over)
+        taken = copies_while_it_grows(run, tmp_path / "s", over)
     for b in busy:
         b.result()
     assert taken
 
 
-def photographs(run: Path, staged: Path, over: threading.Event) -> int:
+def copies_while_it_grows(run: Path, staged: Path, over: threading.Event) -> int:
     """Copies taken and found consistent."""
-    camera, taken = Photographer(run, TRIAL), 0
+    copier, taken = FileCopier(run, TRIAL), 0
     try:
         while not over.is_set() and taken < 8:
-            files = camera.take(staged)
+            files = copier.take(staged)
             state = files["trials/b0-s1/checkpoint/state.pt"].read_bytes()
             rng = files["trials/b0-s1/checkpoint/rng.bin"].read_bytes()
             assert set(state) == set(rng), "two checkpoints were mixed"

@@ -19,9 +19,9 @@ from evotrainer.executors.ray import driver as cluster
 from evotrainer.executors.ray import results
 from evotrainer.executors.ray.backend import SupervisorLost
 from evotrainer.executors.ray.driver import ClusterExecutor
+from evotrainer.executors.ray.file_copier import PASSING
 from evotrainer.executors.ray.job import NodeJob, Report, versions
 from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options, with_gpus
-from evotrainer.executors.ray.photographer import PASSING
 from evotrainer.executors.ray.supervisor import NodeSupervisor
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir, write_atomic
 from evotrainer.records.events import TrialFinished
@@ -97,7 +97,7 @@ class Scripted:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "POLL_S", 0.002)
     monkeypatch.setattr(cluster, "AHEAD", 0)
-    monkeypatch.setattr(results, "LOOK_S", 0.002)
+    monkeypatch.setattr(results, "CHECK_S", 0.002)
 
 
 def executor(

@@ -22,7 +22,7 @@ from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.records.durable import disk_trouble
 from evotrainer.records.faults import VARIABLE
 from evotrainer.records.rollout import Rollout, Turn
-from evotrainer.run.observer import Quiet
+from evotrainer.run.observer import SilentObserver
 
 from .conftest import TINY
 
@@ -52,7 +52,7 @@ def test_a_full_disk_is_known_however_deep_it_lies() -> None:
     assert disk_trouble(ValueError("x")) is None
 
 
-class FillsUp(Quiet):
+class FillsUp(SilentObserver):
     """From the first round on, the disk of every trial is full."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:

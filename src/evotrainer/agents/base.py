@@ -29,5 +29,5 @@ class Agent(Protocol):
     name: str
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
-        """Interventions for this round, best first; AgentError where nothing usable comes out."""
+        """Interventions for this round, best first; AgentError where the agent answers nothing usable."""
         ...

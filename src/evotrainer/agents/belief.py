@@ -1,4 +1,4 @@
-"""What verdicts taught about moves: normal posteriors of each candidate's gain.
+"""What verdicts say about moves: normal posteriors of each candidate's gain.
 
 The judge states the standard error of every effect, so the conjugate update is normal with known variance. An
 observation is worth less the farther it is from the candidate: another value of the move, another move of the factor,
@@ -21,11 +21,11 @@ SAME_VALUE, SAME_MOVE, SAME_FACTOR = 0.01, 0.03, 0.08
 """Standard deviations (score units) by which an effect may differ between a tried change and a like one."""
 OTHER_CHAMPION, OTHER_BOTTLENECK = 0.02, 0.02
 OTHER_DOMAIN, OTHER_BASE, EXPIRED = 0.04, 0.015, 0.03
-"""The same for skills: evidence of other domains, other base policies, or older than it says it is good for."""
+"""The same for skills: evidence of other domains, other base policies, or an expired skill."""
 SURPRISE = 2.0
-"""Standard deviations from the prior's mean beyond which the prior, not the skill's trials, is what is wrong."""
+"""Standard deviations from the prior's mean beyond which the prior is taken to be wrong, not the skill's trials."""
 VERDICTS_WITHOUT_EFFECT = {"invalid": -0.05, "failed": -0.03}
-"""What an invalid or crashed branch counts as, score units."""
+"""Gain that an invalid or failed branch counts as, score units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def informed(
 def _weigh(
     c: CandidateMove, skill: str, mean: float, var: float, doubts: Sequence[str]
 ) -> tuple[CandidateMove, SkillUse]:
-    """One conjugate step. Evidence that the prior would call all but impossible widens the prior first."""
+    """One conjugate step. Evidence that the prior makes nearly impossible widens the prior first."""
     prior = max(c.sd**2, (mean - c.mean) ** 2 / SURPRISE**2 - var)
     if prior > c.sd**2:
         doubts = (*doubts, "surprises the prior, which is widened")

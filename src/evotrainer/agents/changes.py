@@ -23,7 +23,7 @@ def changed(recipe: Recipe, factor: str, new: Any) -> Recipe | None:
 
 
 def tried(briefing: Briefing) -> set[str]:
-    """Hashes of every recipe the run has trained: training one again would buy nothing new."""
+    """Hashes of every recipe the run has trained: training one again would show nothing new."""
     return {b.recipe.hash for b in briefing.branches} | {briefing.champion.recipe.hash}
 
 
@@ -65,7 +65,7 @@ def _literal(text: str) -> Any:
 
 
 def knob_changes(recipe: Recipe, knobs: Mapping[str, str]) -> dict[str, list[Any]]:
-    """`knobs.<name>` -> allowed values other than the one in force (the default stands first)."""
+    """`knobs.<name>` -> allowed values other than the current one (the default is first)."""
     out: dict[str, list[Any]] = {}
     for name, text in sorted(knobs.items()):
         values = knob_values(text)

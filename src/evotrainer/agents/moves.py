@@ -19,7 +19,7 @@ FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm")
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the catalogue's preconditions may look at."""
+    """What the catalogue's preconditions may read."""
 
     recipe: Recipe
     start: Recipe
@@ -67,7 +67,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One remedy: when it applies, what it changes, what it should do, what it costs."""
+    """One remedy: when it applies, what it changes, what effect it should have, what it costs."""
 
     name: str
     factor: str
@@ -84,13 +84,13 @@ class Move:
     gain: float = 0.06
     """Prior mean gain where the remedy answers a bottleneck of severity 1 fully, score units."""
     base: float = -0.005
-    """Prior mean gain where nothing calls for it: an arbitrary change to a sane recipe costs a little."""
+    """Prior mean gain where no bottleneck asks for it: an arbitrary change to a sane recipe costs a little."""
     sd: float = 0.02
-    """Doubt about the gain where the remedy answers a bottleneck fully."""
+    """Standard deviation of the gain where the remedy answers a bottleneck fully."""
     idle_sd: float = 0.01
-    """Doubt where nothing calls for it: smaller, or the luckiest of many idle moves would crowd out the remedies."""
+    """The same where no bottleneck asks for it: smaller, so that no lucky draw outranks the remedies."""
     subtracts: bool = False
-    """Takes something away rather than adding it."""
+    """It removes something instead of adding it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class CandidateMove:
         return f"{self.move.name} {self.variant.detail}".strip()
 
     def intervention(self, situation: Situation, min_effect: float, champion: str, **more: Any) -> Intervention:
-        """The falsifiable form that trains; `more`: its forecast, the skills behind it, what it reopens."""
+        """The falsifiable intervention that is trained; `more`: its forecast, the skills behind it, what it reopens."""
         m = self.move
         old = situation.recipe.factors().get(self.factor)
         why = self.variant.why or m.why

@@ -1,4 +1,4 @@
-"""A control agent: uniformly random valid single-factor changes. What an agent must beat."""
+"""A control agent: uniformly random valid single-factor changes. The baseline that other agents must beat."""
 
 from __future__ import annotations
 

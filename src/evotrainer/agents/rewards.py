@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from evotrainer.agents.changes import changed, reward_changes
 from evotrainer.agents.moves import CandidateMove, Direction, Move, Situation, Variant, relevance
-from evotrainer.agents.symptoms import Fit
+from evotrainer.agents.symptoms import RewardFit
 
 ASKING = {
     "proxy_gap": 0.9,
@@ -42,7 +42,7 @@ DOUBT = 0.4
 how far training follows it.
 """
 HOPE = 0.15
-"""Worth of giving spread to groups that all failed or all passed, where that spread pointed right elsewhere."""
+"""Worth of giving spread to groups that all failed or all passed, where it points to correct attempts elsewhere."""
 CONSTANT = 0.95
 PENALTY = -0.15
 """Within-group correlation with the outcome below which a component is offered as a penalty."""
@@ -85,7 +85,7 @@ def _blind(fit: float) -> tuple[float, float, str]:
 
 
 def _measured(
-    s: Situation, before: Fit, old: Mapping[str, float], new: Mapping[str, float]
+    s: Situation, before: RewardFit, old: Mapping[str, float], new: Mapping[str, float]
 ) -> tuple[float, float, str]:
     """(expected gain, its standard deviation, the numbers in words)."""
     ev = s.evidence
@@ -103,7 +103,8 @@ def _measured(
         notes.append(f"{c} correlates {ev.correlation(c):+.2f}")
     why = (
         f"on {ev.rollouts} stored rollouts its advantages point to the correct attempts with alignment "
-        f"{after.aligned:.2f} against {before.aligned:.2f} now, dead groups {after.dead:.0%} against {before.dead:.0%}"
+        f"{after.aligned:.2f} against {before.aligned:.2f} now, "
+        f"zero-variance groups {after.dead:.0%} against {before.dead:.0%}"
     )
     gain = max(-0.2, min(0.2, unit * worth))
     return gain, 0.01 + unit * se + DOUBT * abs(gain), "; ".join([why, *notes])

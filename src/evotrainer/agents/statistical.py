@@ -24,7 +24,7 @@ from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.interventions import Backtest, Considered, Forecast, Intervention
+from evotrainer.records.interventions import Backtest, ConsideredChange, Forecast, Intervention
 from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
@@ -32,7 +32,7 @@ SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
 BACKTEST_WORTH = {"supports": 0.02, "silent": 0.0, "contradicts": 0.0}
 """What a backtest adds to the drawn gain, score units; a contradiction drops the change altogether."""
 CONSIDERED = 30
-"""At most so many changes are written down as considered, unless more were replayed."""
+"""At most this many changes are recorded as considered, unless more were replayed."""
 
 
 class Options(Frozen):
@@ -41,9 +41,9 @@ class Options(Frozen):
     min_effect: float = Field(0.01, ge=0)
     """Gains below this are not worth a branch, score units."""
     ceiling: float = Field(0.97, gt=0, le=1)
-    """Search score at which nothing worthwhile is left."""
+    """Search score above which no worthwhile gain is left."""
     spare: int = Field(2, ge=0)
-    """Further proposals beyond the branches wanted, should the loop refuse one."""
+    """Proposals beyond the number of branches, in case the loop refuses one."""
     max_backtests: int = Field(24, ge=1)
     rollouts: int = Field(3000, ge=0)
     """Stored rollouts to read."""
@@ -57,7 +57,7 @@ class Options(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A candidate with what is believed, drawn and replayed about it."""
+    """A candidate with its posterior, the gain drawn from it, and its backtest."""
 
     candidate: CandidateMove
     mean: float
@@ -71,7 +71,7 @@ class Ranked:
 
     @property
     def value(self) -> float:
-        """Drawn gain per unit of compute; losses are not made smaller by being expensive."""
+        """Drawn gain per unit of compute; a loss is not divided, or an expensive one would look smaller."""
         worth = BACKTEST_WORTH[self.backtest.verdict] if self.backtest else 0.0
         gain = self.drawn + worth
         return gain / self.candidate.cost if gain > 0 else gain * self.candidate.cost
@@ -111,7 +111,7 @@ class StatisticalAgent:
         )
 
     def _interventions(self, chosen: Sequence[Ranked], s: Situation, briefing: Briefing) -> tuple[Intervention, ...]:
-        """What is proposed, each with its forecast, the skills behind it and what it reopens."""
+        """The proposed interventions, each with its forecast, the skills behind it and what it reopens."""
         chances = promotion_chances(
             [(r.mean, r.sd) for r in chosen], briefing.promotion_threshold, briefing.branches_wanted
         )
@@ -130,7 +130,7 @@ class StatisticalAgent:
 
     def _considered(
         self, ranked: Sequence[Ranked], chosen: Sequence[Ranked], kept: Sequence[Ranked], vetoed: Sequence[Ranked]
-    ) -> tuple[Considered, ...]:
+    ) -> tuple[ConsideredChange, ...]:
         """The changes looked at most closely: all that were replayed, and of the rest the best."""
         replayed = {r.candidate.name: r for r in (*kept, *vetoed)}
         taken = {r.candidate.name for r in chosen}
@@ -147,7 +147,7 @@ class StatisticalAgent:
                     f"too small a chance of {100 * self.options.min_effect:g} points" if poor else "others drew better"
                 )
             out.append(
-                Considered(
+                ConsideredChange(
                     factor=r.candidate.factor,
                     new=r.candidate.variant.value,
                     move=name,
@@ -210,7 +210,7 @@ class StatisticalAgent:
     def _replay(
         self, ranked: Sequence[Ranked], s: Situation, briefing: Briefing, tools: Tools
     ) -> tuple[list[Ranked], list[Ranked]]:
-        """(kept, vetoed): backtests from the best value down, until enough varied candidates stand."""
+        """(kept, vetoed): backtest from the best value down, until enough varied candidates are kept."""
         kept: list[Ranked] = []
         vetoed: list[Ranked] = []
         first = _escalated(ranked, briefing)
@@ -275,7 +275,7 @@ def layer_of(factor: str) -> Family:
 
 
 def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
-    """After failures, the best of the next layer (and of the subtractions): they are tried even at poor odds."""
+    """After failures, the best of the next layer (and of the subtractions): tried even where a gain is unlikely."""
     first: list[Ranked] = []
     if briefing.failures_in_a_row >= SWITCH_AFTER:
         layer = next_layer(briefing)
@@ -317,7 +317,7 @@ def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[Candidate
 
 
 def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoed: Sequence[Ranked]) -> str:
-    """Why these, in lines a human reads."""
+    """Why these were proposed, as lines for a human."""
     worst = sorted(s.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
     lines = ["Diagnosis: " + (", ".join(f"{k} {v:.2f}" for k, v in worst) or "nothing stands out") + "."]
     if s.evidence:

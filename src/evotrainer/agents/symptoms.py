@@ -1,4 +1,4 @@
-"""What a briefing says is wrong: bottlenecks by one name each, metrics, and what the rollouts say about rewards."""
+"""Symptoms in a briefing: bottlenecks by one name each, metrics, and what the rollouts say about rewards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def search_score(briefing: Briefing) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class RewardFit:
     """How well a reward composition pushes towards correct rollouts."""
 
     aligned: float
@@ -95,16 +95,16 @@ class RewardEvidence:
         """True where some rollout carries a value of the component."""
         return bool(self._known_GNK[:, :, self.components.index(component)].any())
 
-    def fit(self, rewards: Mapping[str, float]) -> Fit:
+    def fit(self, rewards: Mapping[str, float]) -> RewardFit:
         """Alignment of a composition's group-normalised advantages with the outcome."""
         if not self.rollouts:
-            return Fit(0.0, 0.0, 0.0)
+            return RewardFit(0.0, 0.0, 0.0)
         a_GN = self._advantages(rewards)
         alive_G = np.abs(a_GN).max(axis=1) > 0
         paid_K = np.array([bool(rewards.get(c)) for c in self.components])
         varies_GK = self._varies_GK & paid_K
         trust_G = (varies_GK * np.maximum(self._corr_K, 0.0)).sum(axis=1) / np.maximum(varies_GK.sum(axis=1), 1)
-        return Fit(
+        return RewardFit(
             aligned=float(self._aligned(a_GN).sum()) / self._ceiling if self._ceiling > 0 else 0.0,
             dead=float((~alive_G).mean()),
             hopeful=float((trust_G * (alive_G & ~self._mixed_G)).mean()),

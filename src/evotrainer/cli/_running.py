@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def live_view(folder: Path, plain: bool) -> Iterator[Any]:
-    """The view of a run that plays; Ctrl-C ends its trials and says how to go on."""
+    """The view of a run in progress; Ctrl-C ends its trials and prints how to resume."""
     from evotrainer.views.terminal import LiveView
 
     try:
@@ -67,7 +67,7 @@ def parse_answer(answer: str) -> tuple[str, str] | None:
 
 
 def finish(done: Run, open_report: bool) -> None:
-    """Report, certification and where to go from here."""
+    """Print the report's path, the certification and the next commands."""
     from evotrainer.views.terminal import print_summary
 
     path = done.report()

@@ -1,4 +1,4 @@
-"""`evotrainer audit`: anybody's rollouts, read and judged."""
+"""`evotrainer audit`: reads anybody's rollouts and says what is wrong with them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def audit(
     *,
     format: Format = None,
     proxy: Proxy = None,
-    full: Annotated[bool, typer.Option("--full", help="Every metric of every subject.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show every metric of every subject.")] = False,
     as_json: AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Write a report to this file.")] = None,
     fail_on: FailOn = None,
     sql: Sql = None,
     cache: Cache = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no cache.")] = False,
     workers: Workers = None,
 ) -> None:
     """Read anybody's rollouts and say what is wrong with them: no configuration, any common format.

@@ -46,7 +46,7 @@ def audit_branch(
         print(f"{branch} is invalid" + (f", and with it {', '.join(fallen)}" if fallen else ""))
         print(f"champion: {tree.champion}")
     else:
-        print(f"{branch} stands")
+        print(f"{branch} stays valid")
     run = api.open_run(folder)
     if run.closed:
         print(f"report: {run.report()}")

@@ -30,13 +30,15 @@ Gate = Annotated[
     typer.Option("--gate", help="Backtest a gate: alpha=0.01, min_effect=0.03, drop=proxy, rule=score-only."),
 ]
 Paid = Annotated[
-    str | None, typer.Option(help="What others' rewards are made of, e.g. visible=1,format=0.1; default: inferred.")
+    str | None,
+    typer.Option(help="Weights in the reward of foreign rollouts, e.g. visible=1,format=0.1; default: inferred."),
 ]
 Bad = Annotated[str | None, typer.Option(help="Versions that are bad, for --detector: b1,b3; default: the ledger's.")]
 Seen = Annotated[str | None, typer.Option(help="Versions looked at when the detector was made; default: the ledger's.")]
 Label = Annotated[str | None, typer.Option(help="Bad rollouts by a field or key of their detail: KEY or KEY=VALUE.")]
 FailOn = Annotated[
-    str | None, typer.Option(help="contradicts or flips: exit with 10 where that is the answer, for CI.")
+    str | None,
+    typer.Option(help="contradicts (a change) or flips (a gate changes a verdict): exit with 10 then, for CI."),
 ]
 
 
@@ -88,7 +90,7 @@ def backtest(
 
 
 def split_items(items: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """(paths, settings): what has a `=` and is no file is a setting."""
+    """(paths, settings): a setting has a `=` and is no file."""
     settings = [i for i in items if "=" in i and not Path(i).exists()]
     return [Path(i) for i in items if i not in settings], settings
 
@@ -101,7 +103,7 @@ def _check(
     intervention: Path | None,
     fail_on: str | None,
 ) -> None:
-    """ConfigError where it is not said what is to be replayed, or two things are."""
+    """ConfigError where the arguments name nothing to replay, or two things."""
     if not paths:
         raise ConfigError("give a run folder or rollouts first: evotrainer backtest RUN rewards.hidden=1")
     if fail_on not in (None, "contradicts", "flips"):
@@ -148,7 +150,7 @@ def _detector(name: str, settings: Sequence[str], paths: Sequence[Path], as_json
 
 
 def _gates(paths: Sequence[Path], settings: Sequence[str], as_json: bool) -> bool:
-    """Says what the gate would have said; does any verdict flip?"""
+    """Print what another gate would have said. True where a verdict changes."""
     from evotrainer.studies.backtest import replay_gate
     from evotrainer.studies.backtest.text import gate_json, gate_lines, total_line
 

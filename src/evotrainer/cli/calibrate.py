@@ -1,4 +1,4 @@
-"""`evotrainer calibrate`: the error and the power of a run's own gate, from its own trials."""
+"""`evotrainer calibrate`: error rate and power of a run's own gate, from its own trials."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def calibrate(
         typer.Option("--also", help="Further runs whose repeated trainings are compared, repeatable."),
     ] = None,
     trials: Annotated[
-        int, typer.Option(min=0, help="Train the starting recipe on so many further seeds first (RUN/calibration).")
+        int, typer.Option(min=0, help="First train the starting recipe on this many more seeds (in RUN/calibration).")
     ] = 0,
     runs: Annotated[int, typer.Option(min=20, help="Simulated runs per figure.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     as_json: AsJson = False,
     plain: Plain = False,
 ) -> None:
-    """How often would a run's gate promote what is worth nothing, and which effects does it find? From the run's own
-    noise.
+    """How often would a run's gate promote a useless change, and which effects does it detect? Simulated with the run's
+    own noise.
 
     False promotions over whole simulated runs and in real A/A comparisons, power by effect, seeds and attempts that
     reach 80% at judge.worthwhile, and their cost.
@@ -76,7 +76,7 @@ def _lines(c: Calibration) -> Iterator[str]:
     yield f"  the same, single tasks moved all the same    {_share(c.false_promotions_moving)}"
     r = c.real
     if r.comparisons:
-        yield f"  real A/A comparisons, first look's level     {_share(r.promoted)}; called harmful {r.harmful}"
+        yield f"  real A/A comparisons, level of the first     {_share(r.promoted)}; called harmful {r.harmful}"
         yield f"  the same at 5% each, nothing spent           {_share(r.promoted_plain)}"
         named = ", ".join(f"{k} {n}" for k, n in r.groups.items())
         yield (

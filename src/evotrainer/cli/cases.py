@@ -17,11 +17,13 @@ def cases(
     *,
     trace: Annotated[
         bool,
-        typer.Option("--trace", help="Every proposal: vetoed, refused, trained or only considered, with the reason."),
+        typer.Option(
+            "--trace", help="Show every proposal: vetoed, refused, trained or only considered, with the reason."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Case memory: what was seen, tried, expected and what happened; with --trace the whole search.
+    """Show what was diagnosed, tried and expected, and what happened; with --trace the whole search.
 
     Example: evotrainer cases runs/mine --trace
     """

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def doctor(
     *,
-    accept_tier_e: Annotated[bool, typer.Option("--accept-tier-e", help="Do not fail where nothing isolates.")] = False,
+    accept_tier_e: Annotated[
+        bool, typer.Option("--accept-tier-e", help="Do not fail where the sandbox can isolate nothing (tier E).")
+    ] = False,
     attack: Annotated[
         bool, typer.Option("--attack", help="Try every attack that ships on the sandbox; about a minute.")
     ] = False,
@@ -58,7 +60,7 @@ def _trainer() -> list[EvoTrainerError]:
 
 
 def _sandbox(accept_tier_e: bool, attack: bool) -> list[EvoTrainerError]:
-    """What is wrong with the sandbox; with `attack` everything that ships is tried on it."""
+    """What is wrong with the sandbox; `attack`: try every attack that ships."""
     from evotrainer.sandbox import Sandbox
 
     try:

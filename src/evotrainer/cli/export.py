@@ -1,4 +1,4 @@
-"""`evotrainer export`: a run's champion as a Hugging Face folder."""
+"""`evotrainer export`: writes a run's champion as a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
     *,
     branch: Annotated[str | None, typer.Option(help="Branch (b1) or version (v1); default: the champion.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The training with this seed; default: see the page.")] = None,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Also an invalid branch; the card says so.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Export the training with this seed; default: the middle one by search score.")
+    ] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Export an invalid branch, too; the card says so.")] = False,
 ) -> None:
-    """The champion as a Hugging Face folder that transformers loads, with a model card: recipe, lineage, certification.
+    """Write the champion as a Hugging Face folder, with a model card: recipe, lineage, certification.
 
     Example: evotrainer export runs/mine my-model
     """
@@ -33,8 +35,8 @@ def export(
     run.export(out, branch, seed, anyway)
     caveat = told(run.caveats.get(chosen.branch, ()))
     certified = "certified with a caveat" if caveat else "certified"
-    standing = "INVALID" if chosen.invalid else certified if chosen.certified else "not certified"
-    print(f"wrote {out}: branch {chosen.branch} ({standing}), trial {chosen.trial.trial}, {chosen.rule}")
+    status = "INVALID" if chosen.invalid else certified if chosen.certified else "not certified"
+    print(f"wrote {out}: branch {chosen.branch} ({status}), trial {chosen.trial.trial}, {chosen.rule}")
     if caveat:
         print(f"caveat: {one_line(caveat, 1000)}")
     print(f"load it: AutoModelForCausalLM.from_pretrained({str(out)!r}); the card is {out / 'README.md'}")

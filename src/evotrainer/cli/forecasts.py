@@ -17,7 +17,7 @@ def forecasts(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """How good each agent's forecasts were: interval coverage, calibration of promotion chances, proper scores.
+    """Score each agent's forecasts: interval coverage, calibration of promotion chances, proper scoring rules.
 
     Example: evotrainer forecasts runs/*
     """

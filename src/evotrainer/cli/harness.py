@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 def harness(
     folder: RunFolder,
-    version: Annotated[str | None, typer.Argument(help="Version in detail, e.g. h1; default: all of them.")] = None,
+    version: Annotated[
+        str | None, typer.Argument(help="Show this version in detail, e.g. h1; default: list all.")
+    ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """How the harness of a run evolved: each version with its diff, reason, evidence, backtests and verdicts that would
-    flip.
+    """Show how a run's harness evolved: each version's diff, reason, evidence and backtests, and the past verdicts that
+    it would change.
 
     Example: evotrainer harness runs/mine h1
     """
@@ -46,7 +48,7 @@ def harness(
 
 
 def _history_json(events: Sequence[Event]) -> dict[str, Any]:
-    """Versions and gaps as plain data; of each version its diff and what led to it, not the whole."""
+    """Versions and gaps as plain data: of each version its diff and what led to it, not its full content."""
     versions = [e.body for e in events if e.kind == "harness"]
     return {
         "versions": [v.model_dump(mode="json", exclude={"harness"}) for v in versions],

@@ -19,11 +19,11 @@ def health(
     folder: RunFolder,
     what: Annotated[str | None, typer.Argument(help="Branch (b1) or trial (b1-s1); default: the champion.")] = None,
     *,
-    step: Annotated[int | None, typer.Option(help="The reading at this step of a trial's training.")] = None,
-    trend: Annotated[bool, typer.Option("--trend", help="How the readings change over the training.")] = False,
+    step: Annotated[int | None, typer.Option(help="Show the reading at this step of a trial's training.")] = None,
+    trend: Annotated[bool, typer.Option("--trend", help="Show how the readings change over training.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What the harness read of a branch or trial: three layers of metrics, findings, ranked bottlenecks.
+    """Show what the harness read in a branch's or a trial's rollouts: metrics, findings, ranked bottlenecks.
 
     Example: evotrainer health runs/mine b1 --trend
     """
@@ -37,7 +37,7 @@ def health(
     chosen = readings_of(run, name)
     if not chosen:
         known = ", ".join(sorted({h.subject.split("@")[0] for h in readings_of(run, None)})) or "none"
-        raise ConfigError(f"nothing was read of {name!r} in {folder}; there are readings of: {known}")
+        raise ConfigError(f"{folder} holds no reading of {name!r}; it holds readings of: {known}")
     if trend:
         trials = {e.body.trial for e in run.events() if e.kind == "finished"}
         every = chosen if name in trials else readings_of(run, None)
@@ -48,7 +48,7 @@ def health(
         at = [h for h in chosen if f"@{step} " in h.subject]
         if not at:
             steps = ", ".join(sorted({h.subject.partition("@")[2] for h in chosen}))
-            raise ConfigError(f"nothing was read of {name} at step {step}; there are: {steps}")
+            raise ConfigError(f"{name} was not read at step {step}; it was read at: {steps}")
         chosen = at
     print(chosen[-1].model_dump_json(indent=1) if as_json else render_text(chosen[-1]))
 

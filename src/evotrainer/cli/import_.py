@@ -10,7 +10,7 @@ from evotrainer.records.output import print
 
 
 def import_(paths: RolloutPaths, *, out: StoreOut, format: Format = None, workers: Workers = None) -> None:
-    """Copy anybody's rollouts into a rollout store, for audits of grown logs and for backtests.
+    """Copy anybody's rollouts into a rollout store, for backtests and for audits of logs that grow.
 
     Example: evotrainer import logs/step-*.jsonl --out store/
     """

@@ -1,4 +1,4 @@
-"""`evotrainer resume`: an interrupted run, played on to its end."""
+"""`evotrainer resume`: runs an interrupted run to its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evotrainer.cli._running import ask, finish, live_view
 def resume(
     folder: RunFolder, overrides: Overrides = None, *, open_report: OpenReport = False, plain: Plain = False
 ) -> None:
-    """Go on with an interrupted run: nothing lost, nothing finished paid for twice.
+    """Resume an interrupted run. Nothing is lost, and no finished trial runs again.
 
     Example: evotrainer resume runs/mine budget.cpu_s=5000
     """

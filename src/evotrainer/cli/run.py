@@ -1,4 +1,4 @@
-"""`evotrainer run`: a task file played from the base policy to the report."""
+"""`evotrainer run`: runs a task file from the base policy to the report."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def run(
     skills: Annotated[
         list[str] | None,
         typer.Option(
-            help="Skill library the agent may look up (folder, run folder or builtin), repeatable; as run.skills."
+            help="Library of skills for the agent: a folder, a run folder or builtin. Repeatable; sets run.skills."
         ),
     ] = None,
     harness: Annotated[
         str | None,
-        typer.Option(help="The harness it begins with: default, or minimal (score layer only); as run.harness."),
+        typer.Option(help="Harness to begin with: default, or minimal (score layer only); sets run.harness."),
     ] = None,
     open_report: OpenReport = False,
     plain: Plain = False,
 ) -> None:
-    """Train, evolve and certify a policy; ends with a report.
+    """Train, evolve and certify a policy, and write a report.
 
     Example: evotrainer run tasks/code.toml recipe.lr=1e-4 run.rounds=2 --out runs/mine
     """

@@ -16,7 +16,9 @@ from evotrainer.records.output import print
 def skills_validate(
     source: SkillSource,
     *,
-    run: Annotated[list[Path] | None, typer.Option(help="Run folder whose ledger is at hand, repeatable.")] = None,
+    run: Annotated[
+        list[Path] | None, typer.Option(help="Run folder whose ledger the trials are compared with, repeatable.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check format and evidence: every claim must follow from its trials, every trial from its ledger row.

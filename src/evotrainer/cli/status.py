@@ -61,7 +61,7 @@ def status_json(run: Run) -> dict[str, Any]:
 
 
 def effects_json(events: Sequence[Any]) -> dict[str, Any]:
-    """Branch -> its effect on gate (on fresh seeds where it was measured again), the one at selection, its looks."""
+    """Branch -> its effect on gate (on fresh seeds where it was measured again), and how often it was analysed."""
     out: dict[str, Any] = {}
     for e in events:
         if e.kind == "judged" and (v := e.body.verdict).effect:

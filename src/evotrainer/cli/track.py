@@ -62,7 +62,7 @@ def _export(folder: Path, names: Sequence[str], project: str, settled: dict[str,
         except Exception as e:  # clients raise what they like
             cause = f"{type(e).__name__}: {str(e).strip().split(chr(10))[0][:300]}"
             raise TrainerError(
-                f"tracking to {name} failed: {cause}; nothing is lost: mend the cause and run it again"
+                f"tracking to {name} failed: {cause}; nothing is lost: fix the cause and run it again"
             ) from e
         what = f"{written} tracker runs written" if written else "nothing new"
         print(f"{name}: {what}; {where}")

@@ -1,4 +1,4 @@
-"""`evotrainer verify`: a run's ledger and files, checked and computed again."""
+"""`evotrainer verify`: checks a run's ledger and files, and recomputes its numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def verify(
     folder: RunFolder,
     *,
     head: Annotated[
-        str, typer.Option(help="Hash of the last event as it was printed and noted earlier: the ledger must hold it.")
+        str, typer.Option(help="Hash of a last event that was noted earlier; the ledger must contain it.")
     ] = "",
 ) -> None:
     """Check the ledger's hash chain and all files it names, and compute scores, verdicts and audits again.
@@ -29,9 +29,9 @@ def verify(
     noted = ", and the noted one is in it" if head and not any(p.area == "head" for p in result.problems) else ""
     print(f"head {result.checked['events']} {result.head}{noted}")
     if result.chain_only:
-        print("vouched for by the chain alone: " + ", ".join(result.chain_only))
+        print("protected by the hash chain alone: " + ", ".join(result.chain_only))
     if result.unchecked:
-        print("without a check of its own: " + ", ".join(result.unchecked))
+        print("no check knows these kinds of event: " + ", ".join(result.unchecked))
     for text in result.notes:
         print(f"note: {line(text)}")
     for p in result.problems:

@@ -11,7 +11,7 @@ from evotrainer.records.output import print
 
 
 def verl_checkpoints(folder: VerlFolder, *, venv: VerlVenv = None, as_json: AsJson = False) -> None:
-    """Saved steps with sizes, which one a launch resumes from, and the command that makes a Hugging Face folder.
+    """List saved steps with sizes, the one that a launch resumes from, and the command that exports a step.
 
     Example: evotrainer verl checkpoints runs/verl
     """

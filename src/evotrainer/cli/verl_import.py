@@ -8,7 +8,7 @@ from evotrainer.errors import ConfigError
 
 
 def verl_import(folder: VerlFolder, *, out: StoreOut, workers: Workers = None) -> None:
-    """Rollouts of training and validation, with all reward components, into a rollout store for `audit` and `backtest`.
+    """Copy rollouts of training and validation, all reward components included, into a rollout store.
 
     Example: evotrainer verl import runs/verl --out store/
     """

@@ -19,10 +19,10 @@ def verl_launch(
         str | None,
         typer.Option(envvar="RAY_ADDRESS", help="Ray cluster to train on, e.g. 10.0.0.1:6379; default: this machine."),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where it was not validated.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the training ends.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Launch even if it was not validated.")] = False,
 ) -> None:
-    """Train, or resume from the last checkpoint. Needs GPUs; verl goes on without this command.
+    """Train, or resume from the last checkpoint. Needs GPUs; verl keeps running when this command ends.
 
     Example: evotrainer verl launch runs/verl --ray-address 10.0.0.1:6379
     """

@@ -25,7 +25,7 @@ Attention = Annotated[
 LoraRank = Annotated[int | None, typer.Option(min=0, help="LoRA instead of full training; default 0: full.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Further verl setting key=value, repeatable; none that a factor owns."),
+    typer.Option("--set", help="Further verl setting key=value, repeatable; not one that a recipe factor sets."),
 ]
 
 
@@ -69,7 +69,7 @@ def verl_render(
 def _render(
     task: Path, overrides: list[str], out: Path, model: str | None, settings: list[str], chosen: dict[str, Any]
 ) -> None:
-    """Write the folder; says what came out and what is next."""
+    """Write the folder; print what was written and what to do next."""
     from evotrainer.config.load import load_task
     from evotrainer.extras.verl.configuration import Machine, parse_setting
     from evotrainer.extras.verl.render import model_of, render

@@ -15,7 +15,9 @@ from evotrainer.records.output import print
 def verl_setup(
     *,
     venv: Annotated[Path | None, typer.Option(help="Environment to make or complete; default: .venv-verl.")] = None,
-    gpu: Annotated[bool, typer.Option("--gpu", help="What training needs too: vLLM, and its own PyTorch.")] = False,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Install what training needs, too: vLLM and its own PyTorch.")
+    ] = False,
     python: Annotated[
         Path | None, typer.Option(help="Python to make it with (3.11 or 3.12); default: this one.")
     ] = None,

@@ -14,10 +14,10 @@ from evotrainer.records.output import print
 def verl_tail(
     folder: VerlFolder,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the training ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the training ends.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a step.")] = False,
 ) -> None:
-    """Metrics step by step; fails where a resumed training did not go on where it was.
+    """Print metrics step by step; fails if a resumed training did not continue at its last step.
 
     Example: evotrainer verl tail runs/verl --follow
     """

@@ -1,4 +1,4 @@
-"""`evotrainer why`: a branch, a harness version or a skill of a run, told and computed again from the ledger."""
+"""`evotrainer why`: explains a branch, a harness version or a skill of a run, and recomputes it from the ledger."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def why(
     folder: RunFolder,
     what: Annotated[str, typer.Argument(help="Branch (b1), harness version (h1) or skill (its name).")],
 ) -> None:
-    """Why a branch was promoted or not, why the harness changed, what a skill rests on: told and computed again.
+    """Explain why a branch was promoted or not, why the harness changed, what a skill rests on; and recompute it.
 
     Example: evotrainer why runs/mine b1
     """
@@ -49,7 +49,7 @@ def why(
 
 
 def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
-    """The last line: the same again, or what differs."""
+    """Print the last line: the recomputation agrees, or what differs."""
     if not wrong:
         print(f"recomputed from the ledger: {same}")
         return
@@ -62,7 +62,7 @@ def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
 
 
 def _judged(record: Record, branch: str) -> None:
-    """A branch with its verdict, its looks, audits and what followed."""
+    """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
     again = rejudge(record, verdict_on(record, branch))
@@ -75,7 +75,7 @@ def _judged(record: Record, branch: str) -> None:
     for g in v.gates:
         mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
         print(f"  [{mark}] {g.gate}: {g.message}")
-    wrong = [*again.differences, *_looks(record, branch)]
+    wrong = [*again.differences, *_analyses(record, branch)]
     if sent_back := _sent_back(record, branch):
         print(f"  withheld   a human sent the promotion back: {sent_back}")
     wrong += _audits(record, branch)
@@ -84,16 +84,16 @@ def _judged(record: Record, branch: str) -> None:
         if e.body.branch == branch:
             print(f"  taught     {e.body.skill} (`evotrainer why RUN {e.body.skill}`)")
     if v.look:
-        print(f"  look {v.look} of the run spent an error probability of {v.alpha:.3g}")
+        print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
     _settle(record, f"the verdict on {branch}", wrong, "the same verdict, every number")
 
 
 def _unjudged(record: Record, branch: str) -> None:
-    """A branch without a verdict: a starting recipe, which is judged against nothing, or one that is not judged yet."""
+    """Print a branch without a verdict: a starting recipe, which has no control, or one that is not judged yet."""
     from evotrainer.verify import checks
 
     b = record.state.branches[branch]
-    print(f"{branch}: {'not judged yet' if b.parent else 'a starting recipe, judged against nothing'}")
+    print(f"{branch}: {'not judged yet' if b.parent else 'a starting recipe, which has no control'}")
     if b.intervention:
         _change(b.intervention)
     if b.version:
@@ -124,7 +124,7 @@ def _change(iv: Intervention) -> None:
 
 def _beside(record: Record, branch: str) -> None:
     """Tell the grading canaries that flipped in its trials, the detectors that were made from it or that questioned it,
-    and the caveats beside its certificate."""
+    and the caveats on its certificate."""
     from evotrainer.projections.caveats import caveats
     from evotrainer.records.canaries import flip_line
     from evotrainer.views.coevolution import Coevolution
@@ -150,8 +150,8 @@ def _of(event: Event) -> str:
     return str(event.body.audit.branch if event.kind == "audited" else event.body.branch)
 
 
-def _looks(record: Record, branch: str) -> list[str]:
-    """Tell the looks before the last one, what was asked for and given, and the effect on fresh seeds; what differs."""
+def _analyses(record: Record, branch: str) -> list[str]:
+    """Print earlier interim analyses, added seeds and the effect on fresh seeds; return what differs."""
     from evotrainer.records.events import Judged, Reestimated, ToppedUp
     from evotrainer.verify.effects import again as estimate
     from evotrainer.verify.verdicts import rejudge, verdict_on
@@ -171,9 +171,9 @@ def _looks(record: Record, branch: str) -> list[str]:
             k += 1
             if k < last:
                 v = b.verdict
-                spent = f" (look {v.look} of the run, error probability {v.alpha:.3g})" if v.look else ""
-                print(f"  look {k}     {v.kind}: {v.reason}{spent}")
-                wrong += [f"look {k}: {d}" for d in rejudge(record, verdict_on(record, branch, k)).differences]
+                spent = f" (interim analysis {v.look} of the run, error probability {v.alpha:.3g})" if v.look else ""
+                print(f"  analysis {k} {v.kind}: {v.reason}{spent}")
+                wrong += [f"analysis {k}: {d}" for d in rejudge(record, verdict_on(record, branch, k)).differences]
         elif isinstance(b, ToppedUp):
             given = f"{branch} + {list(b.seeds)}, {b.control} + {list(b.control_seeds)}"
             print(f"  more seeds {b.wanted} asked for: {b.refused or given}")
@@ -186,7 +186,7 @@ def _looks(record: Record, branch: str) -> list[str]:
 
 
 def _audits(record: Record, branch: str) -> list[str]:
-    """Tell each audit and what followed from it; what differs when they are computed again."""
+    """Print each audit and what followed from it; return what differs when they are computed again."""
     from evotrainer.verify.effects import audit_differences
     from evotrainer.views.summary import audit_lines
 
@@ -216,7 +216,7 @@ def _sent_back(record: Record, branch: str) -> str:
 
 
 def _version(record: Record, version: str) -> None:
-    """Why a version came about; its content, and the admission test of its detectors, computed again."""
+    """Print why a version was made; compute its content and the admission test of its detectors again."""
     from evotrainer.harness.evolving.render import gap_lines, version_lines
     from evotrainer.verify import checks
     from evotrainer.verify.harness import admissions_again
@@ -245,7 +245,7 @@ def _version(record: Record, version: str) -> None:
 
 
 def _skill(record: Record, name: str) -> None:
-    """What a skill claims and rests on; its effect pooled again from its trials, each against the ledger."""
+    """Print what a skill claims and rests on; pool its effect again, and compare each trial with the ledger."""
     from evotrainer.projections.skill_evidence import distilled_skills
     from evotrainer.skills import read_skill
     from evotrainer.skills.text import description, effect_text

@@ -1,4 +1,4 @@
-"""A task file read, overridden, validated and linted."""
+"""Reading a task file: overrides, validation, lint."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def base_identity(base: str, policy: Path | None) -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """What the run ran on."""
+    """The machine that the run ran on."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),

@@ -21,7 +21,7 @@ LATER = (
     ("run", "harness"),
     ("run", "evolve_harness"),
 )
-"""Options that joined after 0.1.0's first runs: at their default they leave a task file's hash as it was."""
+"""Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
 """Whole sections of that kind."""
 
@@ -81,7 +81,7 @@ class PolicyConfig(Frozen):
 
 
 class Evaluation(Frozen):
-    """What is sampled to read a policy; tasks None: the whole split."""
+    """How many attempts an evaluation samples; tasks None: the whole split."""
 
     search_tasks: int | None = Field(None, ge=1)
     search_attempts: int = Field(4, ge=1)
@@ -99,11 +99,11 @@ class Judgement(Frozen):
     min_effect: float = Field(0.01, ge=0, lt=1)
     """Smallest improvement of the gate score that is worth a promotion, in score units."""
     worthwhile: float = Field(0.05, gt=0, lt=1)
-    """Effect that the judge should find: as long as it is not excluded, an undecided branch is given more seeds.
+    """Effect that the judge should find: while it is not excluded, an undecided branch gets more seeds.
     `evotrainer calibrate` tells the power at it."""
     min_seeds: int = Field(3, ge=2)
     max_seeds: int = Field(8, ge=2)
-    """An undecided branch, and its control, are given further seeds up to so many; as many as run.seeds: none."""
+    """An undecided branch, and its control, get further seeds up to this many; with as many as run.seeds: none."""
     reestimate: Literal["champion", "promotions"] = "champion"
     """Whose effect is measured again on fresh seeds (run.certify_seeds). champion: at the end, from the trainings that
     certification takes anyway. promotions: every promoted branch and its control, both trained again."""
@@ -123,7 +123,7 @@ class RunConfig(Frozen):
     """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
     promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
     rounds: int = Field(3, ge=0)
-    """At most so many rounds; the agent may advise to stop earlier. 0: noise floor and certification only."""
+    """At most this many rounds; the agent may advise to stop earlier. 0: noise floor and certification only."""
     branches: int = Field(3, ge=1)
     """Branches trained per round."""
     seeds: tuple[int, ...] = (1, 2, 3)
@@ -135,15 +135,15 @@ class RunConfig(Frozen):
     checkpoint_every: int = Field(5, ge=1)
     """Steps between two checkpoints of a trial."""
     health_every: int = Field(5, ge=0)
-    """The harness reads a training every so many steps (the last two of them), and every search evaluation; 0: only the
-    branch as a whole is read, once it is trained."""
+    """Steps between two readings of a training by the harness (each of its last two steps); every search evaluation is
+    read as well. 0: only the branch as a whole is read, once it is trained."""
     harness: Literal["default", "minimal"] = "default"
     """h0, what interprets training from the start. default: all built-in detectors. minimal: the score layer only."""
     evolve_harness: bool = True
     """New detectors are mined where something moves and no finding says why, and admitted, confirmed or retired by
     rule; false: h0 stays as it is."""
     restarts: int = Field(2, ge=0)
-    """A trial process that was killed is started again so often; it continues from its checkpoint."""
+    """How often a trial process that was killed is started again; it continues from its checkpoint."""
     sampler_dtype: Literal["fp32", "bf16", "auto"] = "fp32"
     """Numbers that sampling computes in; the update always recomputes in fp32. `auto`: bf16 where the processor
     multiplies it natively, decided once, when the run begins. Only fp32 gives the same run on processors that
@@ -152,7 +152,7 @@ class RunConfig(Frozen):
     """Refuse interventions whose backtest contradicts them. false: train them all the same, as a control arm that shows
     what the veto is worth (`python -m bench.backtest.forecast`)."""
     skills: tuple[str, ...] = ()
-    """Skill libraries the agent may look up: folders of skills, run folders, or `builtin`. Copied into the run when it
+    """Skill libraries for the agent: folders of skills, run folders, or `builtin`. Copied into the run when it
     begins."""
     evaluate_only: bool = False
     """Only evaluate the base policy on the splits; train nothing."""
@@ -181,7 +181,7 @@ class BudgetConfig(Frozen):
     """Reserved for a trial before its cost is known; a trial that passes twice this is stopped as an overrun."""
 
     def limits(self) -> dict[str, float]:
-        """Named limits that are set."""
+        """The limits that are set, by name."""
         d = {"cpu_s": self.cpu_s, "wall_s": self.wall_s, "trials": self.trials}
         return {k: float(v) for k, v in d.items() if v is not None}
 
@@ -205,7 +205,7 @@ class ExecutorConfig(Frozen):
 
 
 class TrackingConfig(Frozen):
-    """Where a run's figures are exported to as well; the ledger stays the truth."""
+    """Trackers that a run's figures are also exported to; the ledger stays authoritative."""
 
     to: tuple[Literal["trackio", "wandb", "mlflow", "tensorboard"], ...] = ()
     project: str = "evotrainer"

@@ -1,4 +1,4 @@
-"""What admission of a domain's tasks comes to: verdicts, their report, and a cache of them by content."""
+"""Results of admission: a verdict per task, their report, and a cache of verdicts by content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evotrainer.sandbox.interpreter import cache_root
 
 @dataclass(frozen=True, slots=True)
 class AdmissionVerdict:
-    """What became of one task. `reasons`: why it was refused; empty when it is admitted."""
+    """The verdict on one task. `reasons`: why it was refused; empty when it is admitted."""
 
     task: str
     admitted: bool
@@ -82,8 +82,8 @@ class Cache:
         return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
 
     def put(self, key: str, verdict: AdmissionVerdict, beside: Mapping[str, Any] | None = None) -> None:
-        """Kept, with what a domain wants to keep beside it, where the folder can be written;
-        a cache that cannot is no error."""
+        """Kept, with what a domain wants to keep with it, where the folder can be written;
+        a folder that cannot be written is no error."""
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             fd, name = tempfile.mkstemp(dir=self.folder)

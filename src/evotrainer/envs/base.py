@@ -100,7 +100,7 @@ class Environment(Protocol):
 
 
 @runtime_checkable
-class Drilled(Protocol):
+class EnvironmentWithDrills(Protocol):
     """An environment that also has skill drills: facts a policy must know before transcripts make sense."""
 
     def drills(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Options of an environment: what `[environment]` of a task file says, validated by a model."""
+"""Options of an environment: `[environment]` of a task file, validated by a model."""
 
 from __future__ import annotations
 

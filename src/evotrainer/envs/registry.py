@@ -1,4 +1,4 @@
-"""Environments by name: what `[environment]` of a task file may say."""
+"""Environments by name, as `[environment]` of a task file gives it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release what it holds."""
         ...
 
 
@@ -67,7 +67,7 @@ def wants_gpu(task: TaskFile) -> bool:
 
 
 def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
-    """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library lacks.
+    """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library is missing.
 
     `children`: recipes of branches that are known already.
     Imports no library but, for `artifacts`, its fsspec file system.

@@ -22,12 +22,12 @@ from evotrainer.records.reading import LOCK
 
 POLL_S = 0.1
 STALE_S = 600.0
-"""A trial that for so long gives no heartbeat, and hardly uses the processor, is stopped as hung."""
+"""A trial without a heartbeat for this long that hardly uses the processor is stopped as hung."""
 BUSY_SHARE = 0.05
-"""Share of one core above which a silent trial counts as at work."""
+"""Share of one core above which a trial without a heartbeat counts as working."""
 
 FULL_BYTES = 512 << 10
-"""Free space below which an unexplained end of a trial is laid to the disk: a trial's small files need this much."""
+"""Free space below which an unexplained end of a trial is blamed on the disk: a trial's small files need this much."""
 
 
 DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -70,7 +70,7 @@ class LocalExecutor:
     def prepare(self, spec: TrialSpec, *, durable: bool = True) -> Path:
         """Write the trial's folder; a checkpoint that is there already is continued, under the limits of today.
 
-        Not `durable`: whoever starts the trial's process prepares again.
+        Not `durable`: the process that starts the trial prepares it again.
         """
         folder = trial_dir(self.run_dir, spec.trial)
         try:
@@ -81,7 +81,7 @@ class LocalExecutor:
         return folder
 
     def close(self) -> None:
-        """Nothing outlives `run`."""
+        """Does nothing: no process outlives `run`."""
 
     def forget(self, trial: str) -> None:
         """Take back the result of a failed trial that nothing recorded, so that a resume tries it again."""
@@ -195,7 +195,7 @@ class LocalExecutor:
         if code == SandboxError.exit_code:
             raise SandboxError(f"trial {r.spec.trial}: {why}")
         if code == FaultsError.exit_code:
-            raise FaultsError(f"{why}; mend the cause and `evotrainer resume` tries it again")
+            raise FaultsError(f"{why}; fix the cause and `evotrainer resume` tries it again")
         if code < 0:
             return self.failed(
                 r, "crash", f"killed by signal {-code} {self.restarts + 1} times (out of memory?): {why}"
@@ -248,7 +248,7 @@ class LocalExecutor:
 
 
 def disk_full(folder: Path) -> str:
-    """What a folder's disk says to a few hundred KB more, as `the disk ...`; empty where it takes them."""
+    """Why a folder's disk takes no few hundred KB more, as `the disk ...`; empty where it does."""
     probe = folder / "probe.tmp"
     try:
         free = shutil.disk_usage(folder).free

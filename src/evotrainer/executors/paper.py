@@ -64,10 +64,10 @@ class PaperExecutor:
                 store.seal()
 
     def forget(self, trial: str) -> None:
-        """Nothing is kept."""
+        """Does nothing: no result is kept."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: it holds no resources."""
 
 
 def draw_result(

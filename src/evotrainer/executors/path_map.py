@@ -11,13 +11,13 @@ from typing import Any
 from evotrainer.executors.spec import TrialSpec
 
 SCHEME = re.compile(r"^[a-z]+:(?=/(?!/))")
-"""What may stand before a path: `python:/...`, `trl:/...`; no URL."""
+"""Prefixes of a path: `python:/...`, `trl:/...`; not those of a URL."""
 PLACES = "places.json"
 """In a trial's folder, where files lie elsewhere than the specification says: {"path it says": "path here"}."""
 
 
 def read_places(folder: Path) -> dict[str, str]:
-    """Where the files of a trial's specification lie on this machine; empty where they lie where it says."""
+    """Where the files of a trial's specification are on this machine; empty where its own paths hold."""
     p = folder / PLACES
     return dict(json.loads(p.read_text(encoding="utf-8"))) if p.is_file() else {}
 

@@ -1,4 +1,4 @@
-"""What a supervised process does about its parent, its folder and its CPU time."""
+"""Helpers of a supervised process: it dies with its parent, locks its folder, counts its CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial is to do, and what it leaves behind: files in its folder, so that anything can run it."""
+"""The specification and the results of a trial, as files in its folder, so that any executor can run it."""
 
 from __future__ import annotations
 

@@ -104,9 +104,9 @@ class _Phase:
 
 def drills(environment: Environment, options: WarmStart) -> Sequence[tuple[str, ...]]:
     """The environment's drills; ConfigError where it has none."""
-    from evotrainer.envs.base import Drilled
+    from evotrainer.envs.base import EnvironmentWithDrills
 
-    texts = environment.drills(options.drills, options.seed) if isinstance(environment, Drilled) else []
+    texts = environment.drills(options.drills, options.seed) if isinstance(environment, EnvironmentWithDrills) else []
     if not texts:
         raise ConfigError(
             f"environment {environment.name} offers no drills; set policy.warm_start.drill_steps = 0, "

@@ -62,7 +62,7 @@ class TrialProcess:
         self.score: float | None = None
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
-        """Tell the supervisor where we are."""
+        """Report progress to the supervisor."""
         self.phase = phase or self.phase
         self.step = self.step if step is None else step
         self.score = self.score if score is None else score
@@ -163,7 +163,7 @@ class TrialProcess:
         return out
 
     def train_only(self) -> None:
-        """The training without what comes after it: checkpoint and rollouts are there,
+        """Only the training, without the evaluations after it: checkpoint and rollouts are there,
         an ordinary start goes on from them."""
         from evotrainer.envs import open_environment
         from evotrainer.records.store import RolloutStore
@@ -280,7 +280,7 @@ def whole(folder: Path) -> None:
 def guarded(folder: Path, act: Callable[[Path], None]) -> int:
     """0 where `act` did its work or result.json is there; else an EvoTrainerError's code with `error` telling why.
 
-    A disk that takes no more is a StoreError wherever it shows, also in the code of others. What no EvoTrainerError
+    A full disk is a StoreError, also where it shows in the code of others. What no EvoTrainerError
     tells is raised: the traceback goes to the log.
     """
     try:

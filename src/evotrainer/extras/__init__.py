@@ -1,1 +1,1 @@
-"""Rooms that only cli and api enter, and only when asked: export to Hugging Face, trackers, verl."""
+"""Packages that only cli and api import, and only when needed: export to Hugging Face, trackers, verl."""

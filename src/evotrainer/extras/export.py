@@ -25,7 +25,7 @@ EVIDENCE = "evotrainer.json"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is exported."""
+    """The training that is exported."""
 
     branch: str
     """`base` for the base policy."""
@@ -36,7 +36,7 @@ class Chosen:
     invalid: str
     """Why it is invalid; empty where it is not."""
     rule: str
-    """Why this training of the branch."""
+    """Why this training of the branch was chosen."""
 
 
 def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int | None, anyway: bool) -> Chosen:
@@ -100,7 +100,7 @@ def _middle(
 
 
 def write_model(run: Path, chosen: Chosen, out: Path, finish: Callable[[Path, str], None]) -> None:
-    """The policy's folder at `out`, whole or not at all. `finish(folder, base)`: adds what belongs to it, the card say.
+    """The policy's folder at `out`, whole or not at all. `finish(folder, base)`: adds further files, such as the card.
 
     ConfigError where `out` is not new or empty, IntegrityError where the policy is not what the ledger says.
     """
@@ -151,6 +151,6 @@ def check_policy(run: Path, chosen: Chosen) -> None:
 
 
 def write_evidence(folder: Path, body: dict[str, Any]) -> None:
-    """`evotrainer.json`: what the card says, for machines."""
+    """`evotrainer.json`: the card's contents as JSON."""
     with os_errors(f"cannot write {folder / EVIDENCE}"):
         (folder / EVIDENCE).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", "utf-8")

@@ -52,11 +52,11 @@ class Branch:
     recipe_hash: str
     intervention: Intervention | None = None
     verdicts: tuple[Verdict, ...] = ()
-    """One per look, in order; the last one counts."""
+    """One per interim analysis, in order; the last one counts."""
     version: str | None = None
     trials: tuple[Trial, ...] = ()
     invalid: str | None = None
-    """Why the branch lost its standing, its own shortcut or an ancestor's; None: valid."""
+    """Why the branch is invalid: its own shortcut, or an ancestor's; None: valid."""
     health: HealthReport | None = None
     """The last reading of its search rollouts."""
 

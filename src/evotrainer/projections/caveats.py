@@ -1,4 +1,4 @@
-"""What stands beside a certificate: a gain that nothing has explained.
+"""Caveats of a certificate: a gain that nothing has explained.
 Read from the ledger's events and from nothing else.
 
 A gain is settled where the environment declares what can be used as a shortcut, and each of these was closed in the

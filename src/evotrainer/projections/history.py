@@ -244,7 +244,7 @@ def changed_since(events: Iterable[Event], branch: str, now: Now, factor: str = 
 def _reads_otherwise(events: Sequence[Event], branch: str, then: str, now: str) -> bool:
     """Was a detector added or dropped since a branch was read, that questions validity or that fired on the branch?
 
-    `then`: the version in force when the branch's round opened, where no reading says otherwise.
+    `then`: the version at the opening of the branch's round, where no reading says otherwise.
     """
     read = [e.body.health for e in events if isinstance(e.body, Diagnosed) and keys.branch_read(e.id) == branch]
     then = read[-1].harness if read else then
@@ -260,7 +260,7 @@ def _reads_otherwise(events: Sequence[Event], branch: str, then: str, now: str) 
 
 
 def _standings(harness: Mapping[str, Any]) -> dict[str, str]:
-    """Detector in force -> its standing; built-in ones, of which no agent retires those of validity, only inform."""
+    """Detector -> its status. Built-in ones are informational; no agent retires those of validity."""
     own = {s["name"]: s["standing"] for s in harness.get("authored", ())}
     return {**dict.fromkeys(harness.get("detectors", ()), "informational"), **own}
 

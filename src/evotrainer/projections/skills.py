@@ -225,7 +225,7 @@ def pool(trials: Sequence[SkillTrial]) -> Pooled | None:
 
 
 def claim_of(trials: Sequence[SkillTrial]) -> Claim:
-    """What trials settle, by their pooled effect; `invalid` where every one of them ended without standing."""
+    """What trials settle, by their pooled effect; `invalid` where all of them ended invalid."""
     p = pool(trials)
     if p is None:
         return "invalid" if trials and all(t.kind == "invalid" for t in trials) else "unsettled"

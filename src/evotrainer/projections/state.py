@@ -122,7 +122,7 @@ class RunState:
 
     @property
     def invalid(self) -> dict[str, str]:
-        """Branches without standing: name -> reason."""
+        """Invalid branches: name -> reason."""
         return {b.branch: b.invalid for b in self.branches.values() if b.invalid is not None}
 
     def audits_of(self, branch: str) -> list[ShortcutAudit]:

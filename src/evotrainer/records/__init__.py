@@ -1,1 +1,1 @@
-"""What is written down: rollouts, recipes, events, ledger, stores. Imports nothing of ours but errors."""
+"""What is written down: rollouts, recipes, events, ledger, stores. It imports `errors` and nothing else of ours."""

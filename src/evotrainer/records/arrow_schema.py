@@ -1,4 +1,4 @@
-"""The published Arrow schema of rollouts, and the way of a `Rollout` into it and back.
+"""The published Arrow schema of rollouts, and the conversion of a `Rollout` into it and back.
 
 Nested values that every reader wants are native: `turns` is a list of structs, `components` a list of
 {name, value} (a Parquet map reads as this in Polars anyway, and a list of structs keeps the order). Free-form

@@ -7,7 +7,7 @@ from typing import Any
 from evotrainer.records.detectors import HarnessEdit
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.interventions import Considered, Forecast, Intervention, Prediction
+from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.skills import SkillAdvice
 from evotrainer.records.verdicts import Effect, Verdict
@@ -38,7 +38,7 @@ class Proposal(Frozen):
     """Non-empty: the agent advises to end the run, and why."""
     harness_edits: tuple[HarnessEdit, ...] = ()
     """Detectors to admit or to retire."""
-    considered: tuple[Considered, ...] = ()
+    considered: tuple[ConsideredChange, ...] = ()
     """The changes it looked at most closely, best first."""
 
 
@@ -58,7 +58,7 @@ class Case(Frozen):
     forecast: Forecast | None = None
     prediction: Prediction
     kind: str = ""
-    """Verdict; empty where there is none yet. A branch that lost its standing later is `invalid`."""
+    """Verdict; empty where there is none yet. `invalid` also for a branch that was invalidated after its verdict."""
     effect: Effect | None = None
     came_true: bool | None = None
     """Did the predicted metric move as predicted? None: not measured."""
@@ -70,7 +70,7 @@ class Case(Frozen):
 
 
 class PromotionThreshold(Frozen):
-    """What the judge will ask of the next branches, as far as it can be known: score units of the gate split."""
+    """What the judge will require of the next branches, as far as it is known; score units of the gate split."""
 
     gain: float
     """Observed gain that would be promoted."""
@@ -103,7 +103,7 @@ class Briefing(Frozen):
     skills: tuple[SkillAdvice, ...] = ()
     """Skills of the run's library whose trigger is diagnosed now."""
     cases: tuple[Case, ...] = ()
-    """What this run tried so far, with what came of it."""
+    """What this run tried so far, and the outcome."""
     promotion_threshold: PromotionThreshold | None = None
     reopenable: dict[str, tuple[str, ...]] = {}
     """Branch -> assumptions that changed since it was proposed: what `reopens` and `changed` may cite."""

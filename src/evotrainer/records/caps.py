@@ -27,12 +27,12 @@ MIB = 2**20
 
 
 class TooLargeError(ValueError):
-    """What a file expands to is over a cap."""
+    """A file expands to more than a cap allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """A number that an environment variable replaces."""
+    """A limit that an environment variable can change."""
 
     variable: str
     default: int
@@ -63,7 +63,7 @@ VALUES = Cap("EVOTRAINER_CAP_JSON_VALUES", 32_000_000)
 """Values of one JSON document, and of one data set: as Python objects each takes 60 to 200 bytes,
 whatever its text takes."""
 SQL_MB = Cap("EVOTRAINER_CAP_SQL_MB", 4096)
-"""MiB that a query of `audit --sql` may take beside its tables."""
+"""MiB that a query of `audit --sql` may take in addition to its tables."""
 SQL_SECONDS = Cap("EVOTRAINER_CAP_SQL_SECONDS", 120)
 """Seconds that it may take."""
 BATCH = 256 * MIB

@@ -39,7 +39,7 @@ class DetectorSpec(Frozen):
 
 
 class Admission(Frozen):
-    """What became of a proposed detector: its numbers on history that was not used to find it."""
+    """The decision on a proposed detector, with its numbers on rollouts that were not used to find it."""
 
     detector: DetectorSpec
     admitted: bool
@@ -52,7 +52,7 @@ class Admission(Frozen):
     numbers: dict[str, float] = {}
     """share_bad, share_clean, their bounds, p, false_alarm, overlap, cpu_s_per_1000, precision, recall, ..."""
     overlaps: str = ""
-    """Detector in force whose flagged rollouts are most alike."""
+    """Detector of the current harness whose flagged rollouts overlap most."""
 
 
 class HarnessEdit(Frozen):
@@ -86,7 +86,7 @@ class Gained(Frozen):
     gain: float
     """Share of correct attempts now minus before, on the measured half of the tasks."""
     compared: int
-    """Behaviours that were looked at."""
+    """Number of behaviours that were compared."""
     detector: DetectorSpec | None = None
     """The behaviour; None where none became more frequent."""
     share: float = 0.0
@@ -121,7 +121,7 @@ class DetectorCase(Frozen):
     version: str
     bad: bool
     seen: bool
-    """Was the version looked at when the detector was made?"""
+    """Was the version used to make the detector?"""
     fired: bool
     severity: Severity | None = None
     share: float | None = None
@@ -163,9 +163,9 @@ class DetectorTest(Frozen):
     detector: str
     whole: DetectorCounts
     seen: DetectorCounts
-    """Over versions looked at when it was made ..."""
+    """Over versions that were used to make it ..."""
     unseen: DetectorCounts
-    """... and over the others, which alone say what it is worth."""
+    """... and over the others, which alone measure its quality."""
     rollouts: DetectorCounts | None = None
     """Over single rollouts, where these carry labels."""
     cases: tuple[DetectorCase, ...] = ()

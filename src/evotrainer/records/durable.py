@@ -62,7 +62,7 @@ def write_trouble(what: str, e: Exception, folder: Path) -> StoreError:
 
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-"""What a disk answers that takes no more, and no fault of the program that wrote."""
+"""Errors of a full disk or quota, which are no fault of the program that wrote."""
 
 
 def disk_trouble(e: BaseException | None) -> OSError | None:
@@ -118,7 +118,7 @@ class WriterLock:
         return self._fd >= 0
 
     def release(self) -> None:
-        """Give the lock up; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._fd >= 0:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             self.forget()

@@ -1,4 +1,4 @@
-"""The base of all records, and what is told of values that are none."""
+"""The base class of all records, and messages about values that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a ledger reached, noted beside it: what makes a ledger that was cut short, or put back, recognisable.
+"""How far a ledger reached, noted in a file next to it, so that a ledger that was cut short or put back is recognised.
 
 A hash chain proves that nothing inside it was changed, and says nothing about what was cut off its end.
 Two small files do:
@@ -126,6 +126,6 @@ def seal_bytes(ledger: Path) -> None:
 def unseal_bytes(ledger: Path) -> None:
     """Take the note away before the file changes."""
     if note_path(ledger).exists():
-        with os_errors(f"cannot write beside {ledger}"):
+        with os_errors(f"cannot write next to {ledger}"):
             note_path(ledger).unlink()
             fsync(ledger.parent)

@@ -64,8 +64,8 @@ class Backtest(Frozen):
     """The intervention's own prediction against what is replayed; empty: the replay does not see its metric."""
 
 
-class Considered(Frozen):
-    """A change an agent thought of and what it made of it."""
+class ConsideredChange(Frozen):
+    """A change that an agent considered, with its estimate."""
 
     factor: str
     new: Any

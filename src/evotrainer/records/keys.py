@@ -44,12 +44,12 @@ def opened(branch: str) -> str:
 
 
 def nth(look: int) -> str:
-    """What the keys of a branch's look number `look`, from 1, end with; nothing for the first."""
+    """Suffix of the keys of a branch's interim analysis number `look`, from 1; empty for the first."""
     return f"/{look}" if look > 1 else ""
 
 
 def reading(branch: str, look: int = 1, harness: str = "") -> str:
-    """A branch's search rollouts are read before its look; `harness`: the version that they are read again with."""
+    """Search rollouts are read before interim analysis `look`; `harness`: the version they are read again with."""
     return f"{branch}/read{nth(look)}" + (f"/{harness}" if harness else "")
 
 
@@ -82,7 +82,7 @@ def judged(branch: str, look: int) -> str:
 
 
 def topup(branch: str, look: int) -> str:
-    """More seeds, asked for before look number `look`."""
+    """Seeds added before interim analysis number `look`."""
     return f"{branch}/topup/{look}"
 
 
@@ -92,7 +92,7 @@ def audited(branch: str, capability: str, time: int) -> str:
 
 
 def invalidated(branch: str) -> str:
-    """A branch loses its standing."""
+    """A branch is invalidated."""
     return f"{branch}/invalidated"
 
 

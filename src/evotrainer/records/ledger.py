@@ -1,6 +1,6 @@
 """The ledger: everything decided, append-only and hash-chained, in one SQLite file; and the journal over it.
 
-One writer (a lock file beside it), any number of readers while it writes (WAL). An event is acknowledged only
+One writer (a lock file next to it), any number of readers while it writes (WAL). An event is acknowledged only
 when it is on disk (synchronous=FULL). Everything else a run knows is rebuilt from here or named in here.
 """
 
@@ -193,7 +193,7 @@ class Ledger:
             return len(self._events), self._head
 
     def _refresh(self) -> None:
-        """Read, check and parse what was appended since the last look; earlier events are immutable and kept."""
+        """Read, check and parse what was appended since the last call; earlier events are immutable and kept."""
         for row in self._rows(after=len(self._events)):
             if problem := broken(row, len(self._events) + 1, self._head):
                 raise IntegrityError(f"ledger {self.path}: {problem}; run `evotrainer verify` and restore a copy")
@@ -244,7 +244,7 @@ class Ledger:
         return problems
 
     def blind_spots(self) -> list[str]:
-        """What `verify` cannot see in this ledger as it lies there."""
+        """What `verify` cannot check in this ledger."""
         out = []
         if read_head(self.path) is None:
             out.append("no ledger.head: events cut off its end would not be noticed")
@@ -253,7 +253,7 @@ class Ledger:
         return out
 
     def close(self) -> None:
-        """Close the file, note its checksum, and give the writer's lock back."""
+        """Close the file, note its checksum, and release the writer's lock."""
         with self._mutex:
             self._db.close()
             if self._lock is not None:

@@ -1,7 +1,7 @@
-"""What reaches a terminal: the one place where text is made harmless before it is written.
+"""Output to a terminal: the one place where text is made harmless before it is written.
 
 Names and texts of rollouts, logs, run folders and ledgers may hold control sequences that move the cursor, set the
-title or the clipboard, or hide and reorder what stands beside them. Every module that prints imports `print` from here,
+title or the clipboard, or hide and reorder the text around them. Every module that prints imports `print` from here,
 and every rich console is `records.console.Console`; `tests/test_architecture.py` finds those that do not.
 """
 

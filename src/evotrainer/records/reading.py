@@ -38,7 +38,7 @@ def is_store(folder: Path) -> bool:
 
 
 def read_checksum(part: Path) -> str | None:
-    """SHA-256 noted beside a part, None where the note is missing or unreadable."""
+    """SHA-256 noted in the file next to a part; None where that is missing or unreadable."""
     try:
         words = part.with_name(part.name + ".sha256").read_text().split()
     except (OSError, UnicodeDecodeError):
@@ -83,7 +83,7 @@ def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | Non
 
 
 def _check_size(path: Path) -> None:
-    """StoreError for a part that holds more than a file of its size may; damage is left to whoever reads it."""
+    """StoreError for a part that holds more than a file of its size may; damage is left to the reader to find."""
     try:
         caps.check_parquet(path)
     except caps.TooLargeError as e:

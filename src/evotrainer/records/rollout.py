@@ -82,13 +82,13 @@ class Rollout:
     logprobs: tuple[float, ...] | None = None
     sandbox_tier: str | None = None
     knobs: Mapping[str, Any] = field(default_factory=dict)
-    """Environment knobs in force."""
+    """Environment knobs it was made under."""
     env_hash: str = ""
     error: str | None = None
     error_kind: str | None = None
     """Class of an infrastructure fault (timeout of the infrastructure, sandbox fault, ...); None: no fault."""
     detail: Mapping[str, Any] = field(default_factory=dict)
-    """What a reader wants to see beside it: per-test results, the visible tests, ... JSON-able."""
+    """What a reader wants to see with it: per-test results, the visible tests, ... JSON-able."""
 
     @property
     def completion(self) -> str:

@@ -23,14 +23,14 @@ class Condition(Frozen):
     relation: Literal[">=", "<="]
     threshold: float
     value: float
-    """What was seen."""
+    """The value at the time."""
 
     def text(self) -> str:
         return f"{self.detector}: {self.number} {self.relation} {self.threshold:g}"
 
 
 class Proof(Frozen):
-    """The ledger row that decided the trial, whole: its hash can be recomputed wherever the skill travels."""
+    """The ledger row that decided the trial, whole, so that a copied skill can still be checked."""
 
     seq: int
     id: str
@@ -46,7 +46,7 @@ class SkillTrial(Frozen):
     """One judged branch as evidence for or against a skill."""
 
     run: str
-    """Hash of the run's first event: names the run wherever its folder lies."""
+    """Hash of the run's first event: names the run even if its folder is moved."""
     name: str
     """Name of the run folder."""
     domain: str
@@ -71,7 +71,7 @@ class SkillTrial(Frozen):
     seeds: int = 0
     tasks: int = 0
     severity: float = 0.0
-    """Of the bottleneck when the change was tried."""
+    """Severity of the bottleneck when the change was tried."""
     conditions: tuple[Condition, ...] = ()
     harness: str = ""
     version: str = ""

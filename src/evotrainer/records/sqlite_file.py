@@ -64,7 +64,7 @@ def missing(path: Path) -> StoreError:
 def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
     mode = "ro" if readonly else "rwc"
     if readonly and not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
-        mode = "ro&immutable=1"  # no writer can be there, and WAL's index cannot be created beside it
+        mode = "ro&immutable=1"  # no writer can be there, and WAL's index cannot be created next to it
     uri = path.absolute().as_uri() + f"?mode={mode}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
 

@@ -267,7 +267,7 @@ class RolloutStore:
             )
 
     def close(self) -> None:
-        """Close the tail and give the lock back; nothing is pending, `append` is durable by itself."""
+        """Close the tail and release the lock; nothing is pending, `append` is durable by itself."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -44,9 +44,9 @@ class Verdict(Frozen):
     effect: Effect | None = None
     gates: tuple[GateResult, ...] = ()
     alpha: float | None = None
-    """Error probability spent on this look."""
+    """Error probability spent on this interim analysis."""
     look: int = 0
-    """1-based number of this look within the run."""
+    """1-based number of this interim analysis within the run; 0: none was made."""
 
 
 class Capability(Frozen):
@@ -67,7 +67,7 @@ class Capability(Frozen):
 
 
 OWN_TRIGGERS = ("promotion", "certification", "asked")
-"""Who asks for an audit without a detector: the loop before it trusts a branch, a person."""
+"""Triggers of audits that no detector asked for: the loop's own, and a person."""
 
 
 class ShortcutAudit(Frozen):
@@ -96,7 +96,7 @@ class ShortcutAudit(Frozen):
     reference_closed: float
     excess: float
     low: float
-    """One-sided lower bound of the excess at `confidence`, corrected for looking at every seed as well."""
+    """One-sided lower bound of the excess at `confidence`, corrected for testing every seed as well."""
     high: float
     confidence: float
     tasks: int

@@ -1,4 +1,4 @@
-"""What a branch's rollouts are read beside, in a run and when `verify` replays a backtest."""
+"""The context in which a branch's rollouts are read, in a run and when `verify` replays a backtest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any = None) -> HarnessContext:
-    """What a branch's rollouts are read beside: its recipe, earlier readings, scores and curves,
+    """The context in which a branch's rollouts are read: its recipe, earlier readings, scores and curves,
     as far as they are known.
 
     `branch`: `base` for the base policy. `verify` calls it with the state of then.

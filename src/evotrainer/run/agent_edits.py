@@ -63,7 +63,7 @@ def tried(ctx: RunContext, n: int, edit: HarnessEdit) -> GapSeen:
 
 
 def unshown(a: Admission, left_out: Mapping[str, Sequence[str]]) -> Admission:
-    """The same; where a side has no held-out trial because the agent was shown them, its reason says so."""
+    """The admission; where a side has no held-out trial because the agent was shown them, its reason says so."""
     side = a.reason.removeprefix("no held-out ").partition(" ")[0]
     if not (gone := left_out.get(side)):
         return a

@@ -1,4 +1,4 @@
-"""Gates at which a human approves a step, where the task file asks for it."""
+"""Gates at which a human approves a step, if the task file asks for it."""
 
 from __future__ import annotations
 

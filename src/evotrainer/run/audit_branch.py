@@ -1,4 +1,4 @@
-"""Counterfactual audits on request, of a run that stands still."""
+"""Counterfactual audits on request, of a run that is not running."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def audit_branch(
     view: Observer | None = None,
     executor: MakeExecutor | None = None,
 ) -> tuple[list[ShortcutAudit], RunState]:
-    """Audit a branch of a run that stands still; `capabilities` empty: every shortcut that its evaluations leave open.
+    """Audit a branch of a run that is not running; `capabilities` empty: every shortcut its evaluations left open.
 
     Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.
     """

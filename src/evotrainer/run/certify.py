@@ -62,7 +62,7 @@ def certify(ctx: RunContext) -> Certified:
 
 
 def audit_champion(ctx: RunContext) -> None:
-    """The champion's last test before certification: every shortcut closed, down to a version that stands."""
+    """The champion's last test before certification: every shortcut closed, down to a version that stays valid."""
     ctx.take_up()
     while ctx.champion != BASE:
         b = ctx.branches[ctx.champion]

@@ -23,7 +23,7 @@ from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.rules.recipes import env_knobs
-from evotrainer.run.observer import Observer, Quiet, Running
+from evotrainer.run.observer import Observer, Running, SilentObserver
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -38,10 +38,10 @@ NEEDED = ("base", "noise", "confirm", "certify", "audit")
 """Purposes of trials that a run cannot do without: their failure is not recorded as a result,
 a resume tries them again."""
 BUDGET_EVERY_S = 2.0
-"""Seconds between two looks at the budget while trials run."""
+"""Seconds between two checks of the budget while trials run."""
 
 Ask = Callable[[str, str], tuple[str, str]]
-"""(where, what is to be decided) -> (APPROVE | REVISE | ABORT, feedback)."""
+"""(which gate, what is to be decided) -> (APPROVE | REVISE | ABORT, feedback)."""
 
 
 def no_human(where: str, text: str) -> tuple[str, str]:
@@ -53,7 +53,7 @@ def no_human(where: str, text: str) -> tuple[str, str]:
 
 @dataclass
 class RunContext:
-    """One run that goes on. Steps are functions of it; `record` is the only way in which they change `state`."""
+    """One run in progress. Steps are functions of it; `record` is the only way in which they change `state`."""
 
     folder: Path
     task: TaskFile
@@ -61,7 +61,7 @@ class RunContext:
     ledger: Ledger
     executor: Executor
     agent: Agent
-    observer: Observer = field(default_factory=Quiet)
+    observer: Observer = field(default_factory=SilentObserver)
     ask: Ask = no_human
     state: RunState = field(default_factory=RunState)
     """After the events walked so far; after all of the ledger's from the first new one on."""
@@ -100,7 +100,7 @@ class RunContext:
         return self.ledger.get(key)
 
     def take_up(self) -> None:
-        """Walk to the last event: also what was recorded while the run stood still."""
+        """Take up all events to the last, also those recorded while the run was not running."""
         if events := self.ledger.events(after=self._walked):
             self._walk_to(events[-1])
 
@@ -123,7 +123,7 @@ class RunContext:
 
     @property
     def harness(self) -> Harness:
-        """The version in force."""
+        """The current version."""
         from evotrainer.harness import Harness
 
         body = self.state.harness
@@ -170,7 +170,7 @@ class RunContext:
                 self.executor.forget(result.trial)
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; "
-                    f"the run cannot do without it: mend the cause and `evotrainer resume {self.folder}` tries it "
+                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it "
                     "again; where it lies in the task file (trainer, policy, environment), start a new run"
                 )
             event = self.ledger.append("finished", keys.finished(result.trial), result)

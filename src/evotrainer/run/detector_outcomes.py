@@ -1,4 +1,4 @@
-"""What came of the detectors: audits confirm or clear them, those that say nothing are retired."""
+"""Outcomes of detectors: audits confirm or clear them, and those that never tell branches apart are retired."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def settled_before(ctx: RunContext, n: int, key: str) -> bool:
 
 
 def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
-    """(detector -> new standing, detector -> why) of suspects whose branches were audited."""
+    """(detector -> new status, detector -> why) of suspects whose branches were audited."""
     changed: dict[str, str] = {}
     why: dict[str, str] = {}
     for spec in ctx.harness.authored:
@@ -72,7 +72,7 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
 
 def silent(ctx: RunContext, n: int) -> dict[str, str]:
     """Detectors that fired in none, or in all, of the last SILENT_ROUNDS rounds' readings;
-    confirmed ones stay on guard."""
+    confirmed ones are kept."""
     born: dict[str, int] = {}
     for e in ctx.ledger.events("harness"):
         born.update({s.name: e.body.round for s in e.body.added})
@@ -94,7 +94,7 @@ def silent(ctx: RunContext, n: int) -> dict[str, str]:
 
 
 def versions_with(ctx: RunContext, name: str) -> set[str]:
-    """Harness versions in which an authored detector is in force."""
+    """Harness versions that contain an authored detector."""
     return {
         e.body.version
         for e in ctx.ledger.events("harness")

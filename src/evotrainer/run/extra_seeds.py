@@ -1,4 +1,4 @@
-"""More seeds for undecided branches: which, for whom, whether the budget holds them; then they are looked at again."""
+"""More seeds for undecided branches: which, for which branch, whether the budget pays; then they are judged again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from evotrainer.run.reserves import certification_trials
 
 
 def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[str]:
-    """Train what the round's last verdicts ask for; the branches to be looked at again, none where nothing is asked for
-    or can be given. `before`: the champion when the round was judged first.
-    """
+    """Train the seeds that the round's last verdicts ask for. Returns the branches to be judged
+    again. `before`: the champion when the round was judged first."""
     given: list[ToppedUp] = []
     for name in names:
         b = ctx.branches[name]

@@ -1,4 +1,4 @@
-"""The winner measured again: a promoted branch's gate effect on fresh seeds, which is the effect that is reported.
+"""A promoted branch's gate effect on fresh seeds, which is the effect that is reported.
 
 A branch is promoted because its seeds did well (and its control's perhaps badly), so its effect as selected is too
 large on average. Fresh trainings of the same recipe know nothing of that.
@@ -33,7 +33,7 @@ def certification_specs(ctx: RunContext, b: Branch, cert: EvalPlan) -> list[Tria
 
 
 def after_promotion(ctx: RunContext, name: str) -> None:
-    """Right after a promotion, where the task file asks for it: branch and control trained on fresh seeds."""
+    """Right after a promotion, if the task file asks for it: train branch and control on fresh seeds."""
     b = ctx.branches[name]
     if ctx.task.judge.reestimate != "promotions" or b.parent is None:
         return
@@ -56,7 +56,7 @@ def reestimate(ctx: RunContext, name: str) -> None:
 
 
 def measure(ctx: RunContext, name: str) -> Reestimated:
-    """Fresh branch against its control, both with scores under the environment knobs in force now."""
+    """Fresh branch against its control, both with scores under the current environment knobs."""
     b = ctx.branches[name]
     control, start = ctx.branches[b.parent or START], ctx.branches[START]
     others = fresh_trainings(ctx, control)

@@ -34,14 +34,14 @@ def review(ctx: RunContext, n: int, names: Sequence[str]) -> None:
         return
     branches = [b for name in names if (b := ctx.branches[name]).complete and b.health]
     for b in branches:
-        look(ctx, n, b)
+        search_branch(ctx, n, b)
     version = ctx.harness.version
     for b in branches:
         if b.health and b.health.harness != version:
             readings.read_branch(ctx, n, b.branch, version)
 
 
-def look(ctx: RunContext, n: int, b: Branch) -> None:
+def search_branch(ctx: RunContext, n: int, b: Branch) -> None:
     """One branch: its gap, if it has one, what was mined for it, and the version that followed."""
     key = keys.gap(b.branch)
     seen = None
@@ -70,7 +70,7 @@ def look(ctx: RunContext, n: int, b: Branch) -> None:
 
 
 def over(ctx: RunContext, b: Branch) -> bool:
-    """Was the branch judged, or given its version, before gaps were looked for? History is not looked at anew."""
+    """Was the branch judged, or given its version, before gaps were looked for? Such a branch is left alone."""
     promoted = any(e.body.branch == b.branch for e in ctx.ledger.events("promoted"))
     return promoted or ctx.recorded(keys.judged(b.branch, 1)) is not None
 
@@ -124,7 +124,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
 def admission(
     ctx: RunContext, spec: DetectorSpec, sides: ContrastSides, together: int, admitted: Sequence[DetectorSpec] = ()
 ) -> Admission:
-    """A detector's trial on the held-out sides, beside those in force and those admitted just now."""
+    """A detector's test on the held-out sides, next to the current ones and those admitted just now."""
     from evotrainer.harness.evolving.admission import admit
 
     if len(admitted) >= MOST_ADMITTED:

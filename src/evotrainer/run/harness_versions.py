@@ -1,4 +1,4 @@
-"""Versions of the harness in a run. A version is never taken back: the next one drops what did not hold.
+"""Versions of the harness in a run. A version is never withdrawn: the next one drops what did not hold.
 
 What leads to one: a gap that was mined (`gaps.py`), what an agent wants (`agent_edits.py`), what an audit said of a
 detector (`detector_outcomes.py`).
@@ -47,7 +47,7 @@ def evolve(
     quoted: Callable[[], tuple[Quote, ...]] = tuple,
     **more: Any,
 ) -> None:
-    """The next version, recorded once under `harness/<at>`, and in force from here on."""
+    """The next version, recorded once under `harness/<at>`, and used from here on."""
 
     def made() -> HarnessEvolved:
         old = ctx.harness

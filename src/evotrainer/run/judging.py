@@ -1,4 +1,4 @@
-"""Step 9: looks at a round's branches, verdicts, promotions.
+"""Step 9: interim analyses of a round's branches, verdicts, promotions.
 `verify` and `why` put the judge's input together by the same function."""
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from evotrainer.run.noise import widen_noise
 
 
 def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
-    """Read, judge, record; what stays undecided is given the seeds that would decide, and looked at again."""
+    """Read, judge, record. An undecided branch gets the seeds that would decide it and is judged again."""
     before = ctx.champion
-    look(ctx, n, names)
+    analyse(ctx, n, names)
     while more := grant(ctx, n, names, before):
-        look(ctx, n, more)
+        analyse(ctx, n, more)
     detector_outcomes.settle(ctx, n)
     skills.distil(ctx, best_first(ctx, names))
 
@@ -36,19 +36,19 @@ def best_first(ctx: RunContext, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda x: (-gate_mean(ctx.branches[x].complete), x))
 
 
-def look(ctx: RunContext, n: int, names: Sequence[str]) -> None:
-    """One look at some of a round's branches. Best first; what remains is judged against the new champion."""
+def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
+    """One interim analysis of some of a round's branches, best first."""
     ctx.observer.step("9 verify")
     for name in names:
         if ctx.branches[name].complete:
             readings.read_branch(ctx, n, name)
     gaps.review(ctx, n, names)
     widen_noise(ctx, names)
-    # The looks of a round share their level, so that judging the best first costs nothing (docs/judge.md).
+    # The analyses of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.
-    looks = next_looks(ctx.state.verdicts, ctx.task.judge.alpha, len(names))
-    for name, its_look in zip(best_first(ctx, names), looks, strict=True):
-        verdict = judge_branch(ctx, n, name, its_look)
+    analyses = next_looks(ctx.state.verdicts, ctx.task.judge.alpha, len(names))
+    for name, analysis in zip(best_first(ctx, names), analyses, strict=True):
+        verdict = judge_branch(ctx, n, name, analysis)
         ctx.observer.verdict(verdict)
         if verdict.kind == "invalid" and shortcut_audits.settle(ctx, ctx.state.audits_of(name)):
             continue
@@ -61,29 +61,29 @@ def look(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             fresh_seeds.after_promotion(ctx, name)
 
 
-def judge_branch(ctx: RunContext, n: int, name: str, look: InterimAnalysis) -> Verdict:
-    """The recorded verdict on a branch at its next look, made first where there is none."""
+def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Verdict:
+    """The recorded verdict of a branch's next interim analysis; made now where there is none."""
 
     def judged() -> Judged:
         audits = shortcut_audits.examine(ctx, n, name)
-        said = give_verdict(ctx, n, name, look)
+        said = give_verdict(ctx, n, name, analysis)
         if said.verdict.kind == "promote" and shortcut_audits.everything(ctx, n, name, "promotion") != audits:
-            said = give_verdict(ctx, n, name, look)
+            said = give_verdict(ctx, n, name, analysis)
         return said
 
     return ctx.record(keys.judged(name, ctx.branches[name].looks + 1), Judged, judged).verdict
 
 
-def give_verdict(ctx: RunContext, n: int, name: str, look: InterimAnalysis) -> Judged:
+def give_verdict(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Judged:
     """The judge's answer, both sides with gate scores under the same environment knobs: what was audited is closed."""
     b = ctx.branches[name]
-    control = ctx.branches[b.parent or START]  # the one factor's effect, whoever was promoted meanwhile
+    control = ctx.branches[b.parent or START]  # the one factor's effect, even after another promotion
     audits = ctx.state.audits_of(name)
     used: list[TrialFinished] = []
     if not any(a.confirmed for a in audits):
         knobs = ctx.env_knobs | {a.knob: a.closed for a in audits}
         used = [t for x in (b, control) for t in shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)]
-    verdict = judge_input(ctx.task, ctx.state, name, control.branch, used).verdict(look)
+    verdict = judge_input(ctx.task, ctx.state, name, control.branch, used).verdict(analysis)
     seen = [t.trial for x in (b, control) for t in x.finished]
     return Judged(round=n, verdict=verdict, evaluations=tuple(t.trial for t in used), trials=tuple(seen))
 
@@ -96,7 +96,7 @@ def may_stand(ctx: RunContext, name: str) -> bool:
 
 
 def promote(ctx: RunContext, name: str, previous: str | None) -> None:
-    """Give a branch its version, or take up the one it was given; numbers go up whatever became invalid since."""
+    """Give a branch its version, or take up the one it was given; numbers only go up."""
     given = [e.body for e in ctx.ledger.events("promoted")]
     version = next((p.version for p in given if p.branch == name), f"v{len(given)}")
     body = ctx.record(version, Promoted, lambda: Promoted(version=version, branch=name, previous=previous))

@@ -1,6 +1,6 @@
 """A run, and the nine steps of a round.
 
-Everything decided is one event in the ledger, written under a key of its own. A run that was killed is resumed by
+Each decision is one event in the ledger, under a key of its own. A run that was killed is resumed by
 walking the same path again: what is recorded is read, what is not is done. So this file has no resume code.
 """
 

@@ -1,4 +1,4 @@
-"""The noise floor: how far the same recipe's scores lie apart from seed to seed."""
+"""The noise floor: how much the same recipe's scores differ from seed to seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What wants to know how a run goes."""
+"""Observers: told of every step of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Running = list[tuple[TrialSpec, Heartbeat | None]]
 
 
 class Observer(Protocol):
-    """Views implement it; what they do changes nothing."""
+    """Views implement it; they cannot change the run."""
 
     def round(self, n: int, champion: str) -> None: ...
     def step(self, name: str) -> None: ...
@@ -24,7 +24,7 @@ class Observer(Protocol):
     def note(self, text: str) -> None: ...
 
 
-class Quiet:
+class SilentObserver:
     """An observer that says nothing."""
 
     def round(self, n: int, champion: str) -> None: ...

@@ -1,4 +1,4 @@
-"""What must hold before a run begins, and a run folder opened for its steps."""
+"""Checks before a run begins, and opening a run folder for its steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evotrainer.config.preflight import check_recipe, weights_sha256
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.run.context import Ask, RunContext, no_human
-from evotrainer.run.observer import Observer, Quiet
+from evotrainer.run.observer import Observer, SilentObserver
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -142,7 +142,7 @@ def open_context(
         ledger=ledger,
         executor=(executor or make_executor)(folder, task),
         agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
-        observer=view or Quiet(),
+        observer=view or SilentObserver(),
         ask=ask or no_human,
     )
     with contextlib.closing(ctx.executor):

@@ -1,4 +1,4 @@
-"""Steps 5 to 7: what an agent is told and proposes, what replays say of it, which branches a round opens."""
+"""Steps 5 to 7: briefing, proposal, backtest, and the branches that a round opens."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from evotrainer.records.rollout import Rollout
 
 MAX_REVISIONS = 3
-"""So many times a human may send one step back."""
+"""How often a human may send one step back."""
 
 
 @dataclass(frozen=True)
 class BacktestedProposal:
-    """A round's proposal, and what of it stood its backtest: (place in the proposal, intervention)."""
+    """A round's proposal, and the part that its backtest did not contradict: (place in the proposal, intervention)."""
 
     proposal: Proposal
     candidates: tuple[tuple[int, Intervention], ...] = ()
@@ -101,7 +101,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
 
 
 def told_to_agent(ctx: RunContext, n: int, health: HealthReport) -> str:
-    """The briefing as markdown, for whoever decides in the agent's place or approves what it will be told."""
+    """The briefing as markdown, for a human who decides in the agent's place or approves what it is told."""
     from evotrainer.agents.briefing import render
 
     return render(briefing(ctx, n, health))
@@ -118,7 +118,7 @@ def opened_now(ctx: RunContext) -> Now:
 
 
 def promotion_threshold(ctx: RunContext) -> PromotionThreshold | None:
-    """Observed gain that the judge would promote at the next look, and its expected standard error."""
+    """Observed gain that the judge would promote at the next interim analysis, and its expected standard error."""
     from evotrainer.judge.stats import t_quantile
 
     noise, judge = ctx.state.noise, ctx.task.judge
@@ -167,7 +167,7 @@ class AgentTools:
 def backtest(
     ctx: RunContext, n: int, k: int, proposal: Proposal, tools: AgentTools
 ) -> Iterable[tuple[int, Intervention]]:
-    """Replay every intervention on stored rollouts; a contradicted hypothesis costs no compute."""
+    """Replay every intervention on stored rollouts; a contradicted one is not trained."""
     ctx.observer.step("7 backtest")
     for i, iv in enumerate(proposal.interventions):
 
@@ -249,7 +249,7 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
 
 
 def too_dear(ctx: RunContext, chosen: int) -> str:
-    """Why the budget does not hold one more branch beside certification; empty where it does."""
+    """Why the budget does not pay for one more branch and certification; empty where it does."""
     seeds, fresh = len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
     need = (chosen + 1) * seeds + certification_trials(ctx)
     try:

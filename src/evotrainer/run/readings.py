@@ -1,4 +1,4 @@
-"""Steps 1 to 4: a branch's stored search rollouts, read by the harness in force."""
+"""Steps 1 to 4: a branch's stored search rollouts, read by the current harness."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(ctx: RunContext, key: str, n: int, branch: str) -> HealthReport:
 
 
 def read_branch(ctx: RunContext, n: int, branch: str, harness: str = "") -> HealthReport:
-    """The reading before a branch's next look; harness: the version that it is read again with."""
+    """The reading before a branch's next interim analysis; harness: the version that it is read again with."""
     return read(ctx, keys.reading(branch, ctx.branches[branch].looks + 1, harness), n, branch)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evotrainer.executors.spec import TrialSpec
 
 JUMP = "score_jump"
-"""Detector whose finding asks for an explanation, whatever it may be: everything that can be closed is."""
+"""Detector whose finding names no kind of shortcut: every shortcut that can be closed is audited."""
 SPLITS = ("search", "gate")
 """Evaluated with the shortcut closed: gate decides, search can be read."""
 
@@ -167,7 +167,7 @@ def settle(ctx: RunContext, audits: Sequence[ShortcutAudit]) -> bool:
 
 
 def invalidate(ctx: RunContext, audit: ShortcutAudit) -> None:
-    """The branch and its descendants lose their standing; the last valid version is champion again.
+    """The branch and its descendants become invalid; the last valid version is champion again.
 
     From here on every evaluation of the run has closed what was confirmed.
     """

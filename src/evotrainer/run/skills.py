@@ -1,4 +1,4 @@
-"""Skills in a run: the library it may look up, what its verdicts teach, and what a briefing offers.
+"""Skills in a run: the library that it was given, what its verdicts teach, and what a briefing offers.
 
 A run's own skills are a projection of its ledger: `skills/` can be written again from the events, and is, whenever a
 walk over them finds a file missing. The library it looks things up in is copied into the run when it begins.
@@ -63,7 +63,7 @@ def open_library(ctx: RunContext) -> None:
 
 
 def library(ctx: RunContext) -> dict[str, Skill]:
-    """Skills the run may look up, without anything it taught itself."""
+    """Skills that the run was given, without anything it taught itself."""
     if ctx.recorded(keys.LIBRARY) is None or not (ctx.folder / "library").is_dir():
         return {}
     own = run_id(ctx.ledger.events())
@@ -93,7 +93,7 @@ def advice(ctx: RunContext, health: HealthReport) -> tuple[SkillAdvice, ...]:
 
 
 def escalation(ctx: RunContext) -> list[str]:
-    """What escalation adds to the look-up, in words."""
+    """What escalation adds to the search for skills, in words."""
     if ctx.state.failures < OTHERS_AFTER or not library(ctx):
         return []
     return ["skills of other domains are looked up, too"]
@@ -109,7 +109,7 @@ def distil(ctx: RunContext, branches: Sequence[str]) -> None:
 
 
 def follow(ctx: RunContext) -> None:
-    """Bring what branches taught up to what became of them since: one that lost its standing speaks against its skill,
+    """Update what branches taught: one that became invalid since is evidence against its skill,
     a winner's effect on fresh seeds takes the place of the one it was chosen by.
     """
     for name, taught in list(ctx.state.taught.items()):
@@ -176,7 +176,7 @@ def collect(sources: Sequence[str]) -> dict[str, Skill]:
             if problems:
                 raise IntegrityError(
                     f"skill {folder}: {problems[0]}; `evotrainer skills validate {source}` shows all, "
-                    "leave it out or mend it"
+                    "leave it out or correct it"
                 )
             found.append(read_skill(folder))
     return merge(found)

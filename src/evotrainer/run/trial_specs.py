@@ -1,4 +1,4 @@
-"""Specifications of a run's trials: trainings, evaluations of stored policies, and the protocol they all share."""
+"""Specifications of a run's trials: trainings, evaluations of stored policies, and their common protocol."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def base_dir(ctx: RunContext) -> str:
 def spec_of(
     ctx: RunContext, trial: str, b: Branch | None, seed: int, purpose: str, *, train: bool = False, **more: Any
 ) -> TrialSpec:
-    """What every trial of the run is told; `more`: what this one is told besides."""
+    """The specification shared by all trials of the run, and `more`, which is this one's."""
     recipe = b.recipe if b else ctx.task.recipe
     sampler: Literal["fp32", "bf16"] = "fp32"
     if ctx.state.opened and ctx.state.opened.machine.get("sampler_dtype") == "bf16":

@@ -58,7 +58,7 @@ def write_skill(skill: Skill, library: Path) -> Path:
 def find_skills(path: Path) -> list[Path]:
     """Skill folders in a library, in a run folder (its `skills/`), or the one skill folder given; sorted by name.
 
-    `builtin`: what ships with the package. StoreError where the path is nothing of the kind.
+    `builtin`: what ships with the package. StoreError where the path is none of these.
     """
     if str(path) == BUILTIN:
         path = Path(__file__).parents[1] / "assets" / "skills"

@@ -35,7 +35,7 @@ START = "b0"
 
 
 GATE = ("judge.", "run.seeds", "run.rounds", "run.branches")
-"""What overrides may change: how a run judges, not what was measured."""
+"""Settings that overrides may change: how a run judges, not what was measured."""
 
 
 def calibrate_run(
@@ -82,7 +82,7 @@ def calibrate_run(
 
 
 def shape_of(task: TaskFile) -> GateShape:
-    """What the gate of a task file's runs sees."""
+    """The gate of a task file, as the simulation needs it."""
     return GateShape(
         rounds=max(1, task.run.rounds),
         branches=task.run.branches,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NoTools:
-    """Tools that have seen nothing: every backtest is silent, there are no rollouts."""
+    """Tools without data: every backtest says nothing, there are no rollouts."""
 
     def backtest(self, intervention: Intervention) -> Backtest:
         return Backtest(factor=intervention.factor, verdict="silent", reason="nothing stored")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from evotrainer.envs.base import SPLITS, Drilled, Environment
+from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills
 
 
 def check_environment(environment: Environment, sample: int = 4) -> None:
@@ -74,7 +74,7 @@ def _check_demonstrations(environment: Environment) -> None:
     """Demonstrations and drills follow from their seed, have an action to each prompt and show no held-out task."""
     held_out = {t.prompt for s in SPLITS if s != "train" for t in environment.tasks(s)}
     sources = {"demonstration": environment.demonstrations}
-    if isinstance(environment, Drilled):
+    if isinstance(environment, EnvironmentWithDrills):
         sources["drill"] = environment.drills
     for what, source in sources.items():
         demos = source(8, seed=1)

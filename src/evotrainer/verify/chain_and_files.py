@@ -219,4 +219,4 @@ CHAIN_ONLY: dict[str, str] = {
     "escalated": "what was tried after failures",
     "diagnosed": "what the harness read; `evotrainer health` shows it, `why` quotes it",
 }
-"""Kind -> what it is, where nothing but the chain can vouch for it."""
+"""Kind -> what it is, where only the chain protects it."""

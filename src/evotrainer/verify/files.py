@@ -1,7 +1,7 @@
 """What lies on the disk against what the ledger vouches for: task file, policies, trials' files, rollouts.
 
 Every check yields the sentences of what does not hold. Files that the ledger does not name, where it names all there
-should be, are found as well: rollouts put beside the recorded ones would be read like them.
+should be, are found as well: rollouts added to the recorded ones would be read like them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def parts(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterator[str
             yield f"trial {t.trial}: part {part} is missing"
         else:
             checked["parts"] += 1
-            # The note beside the part is compared with its content elsewhere; here with what the ledger chains.
+            # The note next to the part is compared with its content elsewhere; here with what the ledger chains.
             if i < len(t.parts_sha256) and read_checksum(path) != t.parts_sha256[i]:
                 yield f"trial {t.trial}: part {part} has another checksum than the ledger recorded"
     for store in (folder / kind / t.trial for kind in STORES):

@@ -28,14 +28,14 @@ def version_of(body: HarnessEvolved) -> Harness:
 
 
 def gap(record: Record, event: Event) -> Iterator[Problem]:
-    """A gap names branches and trials there were, under the harness in force, and admits no name twice."""
+    """A gap names branches and trials there were, under the harness of its time, and admits no name twice."""
     g, before = event.body, record.before(event)
     known = {BASE, "", *(e.body.branch for e in before if e.kind == "branch")}
     for name in {g.branch, g.against} - known:
         yield Problem("gap", f"{event.id}: branch {name} was never opened")
     in_force = [e.body.version for e in before if e.kind == "harness"]
     if in_force and g.harness != in_force[-1]:
-        yield Problem("gap", f"{event.id}: names harness {g.harness}; in force was {in_force[-1]}")
+        yield Problem("gap", f"{event.id}: names harness {g.harness}; the current one was {in_force[-1]}")
     finished = {e.body.trial for e in before if e.kind == "finished"}
     named = [x for a in g.considered for x in (*a.bad, *a.clean)]
     for text in sorted({*g.mined, *named}):
@@ -63,7 +63,7 @@ def harness(record: Record, event: Event) -> Iterator[Problem]:
         return
     parent = version_of(earlier[-1].body)
     if h.parent != parent.version:
-        yield Problem("harness", f"{h.version} follows {h.parent}; in force was {parent.version}")
+        yield Problem("harness", f"{h.version} follows {h.parent}; the current one was {parent.version}")
         return
     named = {s.name: s for s in parent.authored}
     if gone := sorted(h.changed.keys() - named.keys()):

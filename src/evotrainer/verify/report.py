@@ -1,4 +1,4 @@
-"""What a check of a run may look at, and what checks say: shared by `verify` and `why`."""
+"""What a check of a run reads, and what it reports: shared by `verify` and `why`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Record:
-    """What a check may look at: the run folder and all events, whose chain holds."""
+    """What a check reads: the run folder and all events, whose chain holds."""
 
     folder: Path
     events: list[Event]
@@ -99,11 +99,11 @@ class VerifyReport:
     head: str = ""
     """Hash of the last event: noted elsewhere, it proves later that no event was cut off the end."""
     notes: tuple[str, ...] = ()
-    """What could not be seen, and what outside the run folder changed."""
+    """What could not be checked, and what changed outside the run folder."""
     chain_only: tuple[str, ...] = ()
-    """Kinds in this ledger that nothing but the chain can vouch for."""
+    """Kinds of event that only the chain protects."""
     unchecked: tuple[str, ...] = ()
-    """Kinds in this ledger that have no check at all."""
+    """Kinds of event that no check knows."""
 
     @property
     def ok(self) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def due(record: Record, branch: str, before: Event) -> list[str]:
-    """Trials that a branch is judged by at an event: those of `run.seeds`, then those that top-ups gave."""
+    """Trials that a branch is judged by at an event: those of `run.seeds`, then the added seeds'."""
     seeds = list(record.task.run.seeds)
     for e in record.before(before, "topup"):
         seeds += e.body.seeds if e.body.branch == branch else ()
@@ -64,20 +64,20 @@ def input_of(record: Record, event: Event) -> JudgeInput:
     finished = {t.trial: t.finished for t in state.trials.values() if t.finished}
     evaluations = [finished[t] for t in body.evaluations if t in finished]
     given = judge_input(record.task, state, body.verdict.branch, body.verdict.control, evaluations)
-    if not body.trials:  # a ledger that knew one look, and no effect worth more seeds
+    if not body.trials:  # a ledger of a version that compared once and added no seeds
         once = {"worthwhile": None, "max_seeds": JudgeConfig().max_seeds}
         given = replace(given, config=given.config.model_copy(update=once))
     return given
 
 
 def rejudge(record: Record, event: Event) -> Recomputed:
-    """A recorded verdict beside the one that the ledger's bodies of that time give now,
-    at the look that it was owed."""
+    """A recorded verdict, compared with the one that the ledger's bodies of that time give now,
+    at the interim analysis that was due."""
     return input_of(record, event).compare(event.body.verdict, look_then(record, event))
 
 
 def verdict_on(record: Record, branch: str, look: int = 0) -> Event:
-    """The verdict of a branch's look, from 1; 0: of the last one, which counts. ConfigError where there is none."""
+    """A branch's verdict by number, from 1; 0: the last one, which counts. ConfigError where there is none."""
     looks = [e for e in record.of("judged") if e.body.verdict.branch == branch]
     if not looks:
         known = ", ".join(sorted({e.body.verdict.branch for e in record.of("judged")})) or "none yet"
@@ -86,7 +86,7 @@ def verdict_on(record: Record, branch: str, look: int = 0) -> Event:
 
 
 def look_then(record: Record, event: Event) -> InterimAnalysis:
-    """The look that a verdict was owed, as the run's error budget gives it: from the verdicts before those it was
+    """The interim analysis that was due, as the run's error budget gives it: from the verdicts before those it was
     looked at together with, and the number of these branches. IntegrityError where the ledger does not tell which look
     it is.
     """
@@ -104,7 +104,7 @@ def look_then(record: Record, event: Event) -> InterimAnalysis:
         names = [e.body.branch for e in asked if not e.body.refused]
     together = [s for s, k_ in turns.items() if (record.events[s - 1].body.round, k_) == (n, k)]
     if branch not in names or len(together) >= len(names):
-        raise IntegrityError(f"{event.id}: round {n} did not look at {branch} a time number {k}, but at {names}")
+        raise IntegrityError(f"{event.id}: analysis {k} of round {n} was of {names}, not of {branch}")
     earlier = [e.body.verdict for e in before if e.kind == "judged" and e.seq not in together]
     return next_looks(earlier, record.task.judge.alpha, len(names))[len(together)]
 
@@ -129,7 +129,7 @@ def noise(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def judged(record: Record, event: Event) -> Iterator[Problem]:
-    """A verdict looks at all trials there had to be, and says what the judge says of them."""
+    """A verdict rests on all trials there had to be, and says what the judge says of them."""
     v = event.body.verdict
     finished = {e.body.trial for e in record.before(event, "finished")}
     if gone := sorted({*event.body.trials, *event.body.evaluations} - finished):
@@ -140,13 +140,13 @@ def judged(record: Record, event: Event) -> Iterator[Problem]:
         yield from named("judged", event, "trials", event.body.trials, both_sides)
     for x in (v.branch, v.control):
         if more := unexplained(record, x, event):
-            yield Problem("judged", f"{event.id}: {more[0]} was trained as well, and no top-up gave its seed")
+            yield Problem("judged", f"{event.id}: {more[0]} was trained as well, and no event added its seed")
     for d in rejudge(record, event).differences:
         yield Problem("judged", f"{event.id} ({v.kind}): {d}")
 
 
 def topup(record: Record, event: Event) -> Iterator[Problem]:
-    """A top-up answers a verdict that asked for so many seeds."""
+    """Seeds are added only where a verdict asked for so many."""
     t, b = event.body, record.state_before(event).branches.get(event.body.branch)
     if b is None or b.verdict is None or seeds_wanted(b.verdict) != t.wanted:
         yield Problem("topup", f"{event.id}: no verdict on {t.branch} asks for {t.wanted} seeds")

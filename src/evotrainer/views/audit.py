@@ -1,4 +1,4 @@
-"""The report of an audit: one HTML file of the run report's look, for rollouts that anybody wrote."""
+"""The report of an audit: one HTML file in the style of the run report, for rollouts that anybody wrote."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CURVES = (
 """Curves drawn, in order; `*`: each reward component. Others can be chosen."""
 COMPONENT_CURVES = 3
 """Those of a proxy pair first, then paid ones."""
-WORDS = ("rollout", "group", "dead group", "proxy gap", "layers of evidence", "finding")
+WORDS = ("rollout", "group", "zero-variance group", "proxy gap", "layers of evidence", "finding")
 Fetch = Callable[[int, Sequence[str]], Mapping[str, Rollout]]
 """(index of the source, names as quoted) -> those of the rollouts that are there, by name."""
 

@@ -42,7 +42,7 @@ class Read(Protocol):
 
 
 class AuditedSource(Protocol):
-    """What was read of one source."""
+    """One source, as it was read."""
 
     @property
     def source(self) -> str: ...

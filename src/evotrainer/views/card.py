@@ -297,7 +297,7 @@ def _place(path: Any) -> str:
 
 
 def _md(text: Any, most: int = 600) -> str:
-    """One line of at most so many characters in which nothing is markup of a table or of HTML or links anywhere."""
+    """One line of limited length without markup of tables, HTML or links."""
     line = one_line(text, most).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
     return line.replace("](", "]\\(")
 

@@ -1,4 +1,4 @@
-"""The harness's lineage beside the policy's: which branch made which detector,
+"""The harness's lineage and the policy's, side by side: which branch made which detector,
 which detector stopped or steered which branch.
 
 Everything here is read from ledger events; the report draws it as two lanes, `why` and `status` tell it in lines.
@@ -29,18 +29,19 @@ TRIGGERS = {
 }
 """Why a version came about, in words."""
 WORDS = {"promote": "passes", "reject": "rejected"}
-"""Verdicts that are named otherwise than by their kind."""
+"""Names of verdicts that differ from their kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a branch and a harness version had to do with one another."""
+    """A link between a branch and a harness version."""
 
     branch: str
     version: str
     kind: str
     """made (the branch's evidence made the version), steered (a diagnosis was answered by the branch), stopped,
-    cleared (what an audit said that a detector asked for), settled (the branch's audit changed standings), flips."""
+    cleared (what an audit said that a detector asked for), settled (the branch's audit changed a detector's status),
+    flips (a detector would change the branch's verdict)."""
     text: str
 
 
@@ -51,7 +52,7 @@ class StoryStep:
     lane: str
     """policy, harness or round (a heading)."""
     kind: str
-    """Standing for the mark: promote, reject, invalid, ..., start, open."""
+    """Status that picks the mark: promote, reject, invalid, ..., start, open."""
     title: str
     href: str
     text: str
@@ -79,12 +80,12 @@ class HarnessVersionView:
 
     @property
     def builtin(self) -> int:
-        """Built-in detectors in force."""
+        """Built-in detectors of this version."""
         return len(self.body.harness.get("detectors", ()))
 
     @property
     def own(self) -> list[dict[str, Any]]:
-        """Specifications of authored detectors in force."""
+        """Specifications of this version's authored detectors."""
         return list(self.body.harness.get("authored", ()))
 
     @property
@@ -141,11 +142,11 @@ class Coevolution:
 
     @property
     def current(self) -> HarnessVersionView | None:
-        """The version in force."""
+        """The current version."""
         return self.versions[-1] if self.versions else None
 
     def of_branch(self, branch: str) -> list[Link]:
-        """What the harness had to do with a branch."""
+        """The links of a branch to harness versions."""
         return [x for x in self.links if x.branch == branch]
 
     def line(self) -> str:
@@ -283,7 +284,7 @@ def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[StorySte
                 "invalid",
                 fallen,
                 f"#{b.branch}",
-                f"no standing any more; {b.capability or 'the shortcut'} stays closed, champion {b.champion}",
+                f"invalid since; {b.capability or 'the shortcut'} stays closed, champion {b.champion}",
             )
         elif isinstance(b, ev.Certified):
             yield StoryStep("policy", "start", "certified", "#summary", f"champion {b.champion}")

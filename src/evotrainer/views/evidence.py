@@ -1,4 +1,4 @@
-"""Health reports of several seeds side by side, and predictions held against what happened."""
+"""Health reports of several seeds side by side, and predictions compared with what happened."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def finding_rows(items: Sequence[HealthReading]) -> list[FindingRow]:
 
 
 def blind_rows(items: Sequence[HealthReading]) -> list[tuple[str, Finding]]:
-    """(where, finding) of the detectors that could not look."""
+    """(where, finding) of the detectors that lacked input."""
     return [(where, f) for where, f in _findings(latest(items)) if f.missing]
 
 

@@ -29,7 +29,7 @@ from evotrainer.views.evidence import (
     subject_branch,
 )
 from evotrainer.views.heartbeats import read_heartbeats
-from evotrainer.views.history import Recall
+from evotrainer.views.history import RunMemory
 from evotrainer.views.model import TRAININGS, BranchView, ProposalLine, RoundView, RunView, TrialView
 from evotrainer.views.rollout_samples import attach_rollouts
 
@@ -59,7 +59,7 @@ def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]]
     view.state = RunState.of(seen)
     fold.conclude()
     view.caveats = caveats(seen)
-    view.recall = Recall.of(seen)
+    view.recall = RunMemory.of(seen)
     view.coevolution = Coevolution.of(seen)
     view.spent = dict(Budget.from_events(seen, {}).spent)
     return view
@@ -201,12 +201,12 @@ class _Fold:
         b.trials.sort(key=lambda t: (t.purpose not in TRAININGS, t.seed, t.id))
 
     def conclude(self) -> None:
-        """What can only be said once every event is in."""
+        """Complete what needs all events."""
         self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
         for b in self.view.branches.values():
             b.invalid = self.view.state.invalid.get(b.name)
             b.readings = readings(b.trials) + b.readings
-            # what was read during training is beside the learning curves
+            # what was read during training is shown with the learning curves
             b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)
             b.findings, b.blind = finding_rows(b.readings), blind_rows(b.readings)
         for b in self.view.branches.values():

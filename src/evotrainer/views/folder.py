@@ -169,7 +169,7 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
     if b.verdict:
         for k, v in enumerate(b.looks[:-1], 1):
-            out.append((f"look {k}", f"{BRIEF[v.kind]}: {v.reason}"))
+            out.append((f"analysis {k}", f"{BRIEF[v.kind]}: {v.reason}"))
         out += [("more seeds", text) for text in summary.topup_lines(b)]
         out.append(("verdict", f"{BRIEF[b.verdict.kind]}: {b.verdict.reason}"))
     if b.withheld:

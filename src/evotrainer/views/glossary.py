@@ -12,7 +12,7 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ("version, champion", "A promoted branch (v0, v1, …), and the current best one."),
     ("rollout", "One recorded attempt at one task."),
     ("group", "The rollouts of one task by one policy; only differences inside a group give a training signal."),
-    ("dead group", "A group in which every rollout has the same reward: all failed or all solved."),
+    ("zero-variance group", "A group in which every rollout has the same reward: all failed or all solved."),
     (
         "splits",
         "train: learnt from. search: read to diagnose. gate: read by the judge only. cert: read once, at the end.",

@@ -1,4 +1,4 @@
-"""Signs of life of unfinished trials."""
+"""Heartbeats of unfinished trials."""
 
 from __future__ import annotations
 

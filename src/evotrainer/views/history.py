@@ -29,7 +29,7 @@ class SkillLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class RunMemory:
     """What the report shows of a run's memory."""
 
     cases: list[Case]
@@ -38,12 +38,12 @@ class Recall:
     scores: list[Scores]
     skills: list[SkillLine]
     taught: list[tuple[str, str, str]]
-    """(skill, branch, what it was) of each skill event, in order."""
+    """(skill, branch, kind of trial) of each skill event, in order."""
     library: dict[str, str]
-    """Skills that could be looked up -> content hash."""
+    """Skills of the library -> content hash."""
 
     @classmethod
-    def of(cls, events: Sequence[Event]) -> Recall:
+    def of(cls, events: Sequence[Event]) -> RunMemory:
         rows = forecasts(events)
         return cls(
             cases=cases(events),

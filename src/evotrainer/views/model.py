@@ -1,4 +1,4 @@
-"""What a run folder says, arranged for readers: the one source of the report, the terminal views and `show`.
+"""A run folder's contents for readers: the one source of the report, the terminal views and `show`.
 
 Built from ledger events, heartbeats of unfinished trials and selected train/search rollouts. Gate and cert rollouts are
 never opened here; of those splits only means and the judge's effects appear.
@@ -27,7 +27,7 @@ from evotrainer.views.evidence import (
     MetricRow,
     PredictionOutcome,
 )
-from evotrainer.views.history import Recall
+from evotrainer.views.history import RunMemory
 from evotrainer.views.rounds import ProposalLine as ProposalLine
 from evotrainer.views.rounds import RoundView as RoundView
 
@@ -67,7 +67,7 @@ class TrialView:
 
 @dataclass(slots=True)
 class BranchView:
-    """A branch with everything that was written down about it."""
+    """A branch with everything that was recorded about it."""
 
     name: str
     parent: str | None
@@ -77,9 +77,9 @@ class BranchView:
     intervention: Intervention | None = None
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
-    """The last look's, which counts."""
+    """The last one's, which counts."""
     looks: list[Verdict] = field(default_factory=list)
-    """Every look's verdict, in order."""
+    """The verdict of every interim analysis, in order."""
     topups: list[ev.ToppedUp] = field(default_factory=list)
     fresh: ev.Reestimated | None = None
     """Measured again on fresh seeds."""
@@ -95,9 +95,9 @@ class BranchView:
     metrics: list[MetricRow] = field(default_factory=list)
     findings: list[FindingRow] = field(default_factory=list)
     blind: list[tuple[str, Finding]] = field(default_factory=list)
-    """Detectors that could not look, and where."""
+    """Detectors that lacked input, and where."""
     outcome: PredictionOutcome | None = None
-    """What became of the prediction."""
+    """How the prediction turned out."""
     recipe_diff: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     samples: list[tuple[str, str]] = field(default_factory=list)
     """(rollout id, why it was picked)"""
@@ -155,19 +155,19 @@ class RunView:
     invalidated: list[ev.Invalidated] = field(default_factory=list)
     certified: ev.Certified | None = None
     caveats: dict[str, tuple[Caveat, ...]] = field(default_factory=dict)
-    """Certified branch -> what stands beside its certificate."""
+    """Certified branch -> the caveats of its certificate."""
     closed: ev.RunClosed | None = None
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
-    """What could not be read, in words."""
+    """What could not be read, as text."""
     spent: dict[str, float] = field(default_factory=dict)
     """Kind of budget -> amount, as `records.budget` counts it."""
     first_time: Any = None
     last_time: Any = None
-    recall: Recall | None = None
+    recall: RunMemory | None = None
     """Cases, trace, forecasts, skills."""
     coevolution: Coevolution = field(default_factory=Coevolution)
-    """The harness's lineage, and what it had to do with branches."""
+    """The harness's lineage, and its links to branches."""
     event_count: int = 0
     head: str = ""
     """Hash of the last event."""
@@ -193,7 +193,7 @@ class RunView:
 
     @property
     def caveat(self) -> str:
-        """What stands beside the champion's certificate, in one line; empty where nothing does."""
+        """The caveats of the champion's certificate in one line; empty where there are none."""
         return told(self.caveats.get(self.champion, ()))
 
     @property
@@ -209,7 +209,7 @@ class RunView:
         return None if a is None or b is None else a - b
 
     def verdict_counts(self) -> dict[str, int]:
-        """Branches by standing, only those with a verdict."""
+        """How many branches have each status, only those with a verdict."""
         order = ("promote", "withheld", "reject", "invalid", "inconclusive", "failed", "open")
         seen = Counter(b.standing for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}

@@ -221,7 +221,7 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
                 else f"search {text.percent(score)}"
                 if score is not None
                 else "",
-                "about": text.one_line(f"{b.name}: {summary.change_of(b)}. Standing: {b.standing}", 300),
+                "about": text.one_line(f"{b.name}: {summary.change_of(b)}. Status: {b.standing}", 300),
                 "on_path": b.name in path,
                 "champion": b.name == view.champion,
             }

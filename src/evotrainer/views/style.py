@@ -1,4 +1,4 @@
-"""How standings look in a terminal: a mark, a colour and a word, never colour alone."""
+"""How statuses are shown in a terminal: by a mark, a colour and a word, never by colour alone."""
 
 MARK = {
     "promote": "✓",

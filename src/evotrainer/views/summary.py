@@ -14,7 +14,7 @@ MIN_SEEDS = 3
 
 
 def headline(view: RunView) -> str:
-    """The result, no stronger than the numbers: with the caveat that stands beside the certificate."""
+    """The result, no stronger than the numbers: with the certificate's caveat."""
     return f"{result(view)}. Caveat: {view.caveat}" if view.caveat else result(view)
 
 
@@ -226,7 +226,7 @@ def _blind_detectors(view: RunView) -> list[str]:
     blind: dict[str, dict[str, None]] = {}
     for b in view.branches.values():
         for _, f in b.blind:
-            blind.setdefault(f"{f.detector} could not look ({', '.join(f.missing)} missing)", {})[b.name] = None
+            blind.setdefault(f"{f.detector} found no input ({', '.join(f.missing)} missing)", {})[b.name] = None
     return [f"Detector {what} in {_branches(view, names)}." for what, names in blind.items()]
 
 

@@ -37,7 +37,7 @@ def test_the_reward_is_the_recipes(tmp_path: Path) -> None:
     assert graded.reward == pytest.approx(compose(g.recipe, {"right": 1.0, "digits": 1.0}, ids, 8)[0])
     assert graded.reward == pytest.approx(1.5 - 0.07 - 0.2 * 0.5) and graded.score.outcome == "correct"
     empty = g.grade("train-2", "", [0], "stop", PLACE)
-    assert empty.unpaid == ("digits",) and empty.score.components == {"right": 0.0, "digits": None}
+    assert empty.missing == ("digits",) and empty.score.components == {"right": 0.0, "digits": None}
     first, second = evidence(tmp_path / "v")
     assert (first["task"], first["reward"], first["components"]) == (
         "train-2",

@@ -46,7 +46,7 @@ def reverts(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
             layers.get(factor, "data"),
             {},
             lambda _: (),
-            "an earlier change may have stopped paying since later ones came",
+            "an earlier change may be worth nothing since later ones came",
             subtracts=True,
             base=-0.01,
         )

@@ -8,7 +8,7 @@ from evotrainer.records.recipe import Recipe
 
 
 def many_passes(r: Recipe) -> bool:
-    """Only then does the ratio leave 1, and only then do clip range and ratio level matter."""
+    """With one pass per step the ratio stays 1, so that clip range and ratio level do nothing."""
     return r.updates_per_step > 1
 
 

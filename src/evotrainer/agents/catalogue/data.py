@@ -12,7 +12,7 @@ NO_BAND = {"kind": "none", "low": 0.05, "high": 0.95}
 
 
 def band(s: Situation) -> Iterator[Variant]:
-    """A band that drops the side on which the dead groups lie."""
+    """A pass-rate band that drops the side on which the zero-variance groups lie."""
     if s.recipe.curriculum.kind != "none" or not s.revisits:
         return
     fail, passed = s.metric("dead_fail"), s.metric("dead_pass")

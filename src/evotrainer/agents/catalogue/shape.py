@@ -1,4 +1,4 @@
-"""Moves that shape the reward by length and repetition. Reward components: see `agents/rewards.py`."""
+"""Moves that shape the reward by length and repetition. For reward components see `agents/rewards.py`."""
 
 from __future__ import annotations
 

@@ -13,21 +13,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evotrainer.envs.admission import AdmissionReport, AdmissionVerdict, Cache
 from evotrainer.envs.base import Task
 from evotrainer.envs.code.env import CodeEnv
-from evotrainer.envs.code.functions import dataset_source
 from evotrainer.envs.code.task_list import ListSource
 from evotrainer.errors import SandboxError, TaskSetError
 
-if TYPE_CHECKING:
-    from evotrainer.sandbox import Sandbox
-
 VERSION = 2
-"""Goes up when an attempt or the grading changes: kept verdicts are then void."""
+"""To be increased when an attempt or the grading changes: kept verdicts are then void."""
 BATCH = 64
 """Tasks per call of the sandbox."""
 NOTHING = "pass\n"
@@ -160,33 +155,3 @@ def _told(total: int, name: str) -> Iterator[Callable[[AdmissionVerdict], None]]
             )
 
     yield tell
-
-
-@dataclass(frozen=True, slots=True)
-class GoldReport:
-    """How a data set's own solutions fare in the sandbox. `failures`: (task id, status, error)."""
-
-    total: int
-    passed: int
-    failures: tuple[tuple[str, str, str], ...]
-
-
-def grade_gold(
-    kind: str, path: str, *, limit: int | None = None, sandbox: Callable[[], Sandbox] | None = None
-) -> GoldReport:
-    """Grade the gold solutions of MBPP or HumanEval by their own tests, in the sandbox;
-    `limit`: the first rows only."""
-    environment = CodeEnv(dataset_source(kind, path), open_sandbox=sandbox)
-    try:
-        tasks = list(environment.tasks("cert"))[:limit]
-        episodes = [environment.reset(t, {}) for t in tasks]
-        environment.step(episodes, [str(t.data["gold"]) for t in tasks], ["stop"] * len(tasks))
-        scores = environment.score(episodes)
-    finally:
-        environment.close()
-    failures = []
-    for t, s in zip(tasks, scores, strict=True):
-        if s.outcome != "correct":
-            last = s.detail["tests"][-1] if s.detail.get("tests") else {}
-            failures.append((t.id, str(s.error_kind or last.get("status")), str(s.error or last.get("error", ""))))
-    return GoldReport(len(tasks), len(tasks) - len(failures), tuple(failures))

@@ -1,4 +1,4 @@
-"""A policy's answer: the program in it, what runs of it, and whether what it gives is what was expected."""
+"""A policy's answer: extracting the program, assembling what runs, comparing outputs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _KEY_CHARS = 1000
 
 
 def _name(key: Any) -> str:
-    """A returned key as JSON names it."""
+    """A returned key in JSON's spelling."""
     if isinstance(key, str):
         return key
     return json.dumps(key) if isinstance(key, float) or key is True or key is False else shown(key, _KEY_CHARS)

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered
 from evotrainer.envs.code.answers import assemble, extract_program, same_output
-from evotrainer.envs.code.functions import dataset_source
 from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
-from evotrainer.envs.code.jsonl import jsonl_source
 from evotrainer.envs.code.rewards import (
     COMPONENTS,
     PARSE_LIMIT,
@@ -104,16 +101,6 @@ class CodeEnv:
         limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
         self.grader = ProgramGrader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
-    @classmethod
-    def from_dataset(cls, kind: str, path: str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
-        """MBPP or HumanEval from a local file or a Hugging Face id; options: see `functions.dataset_source`."""
-        return cls(dataset_source(kind, path, **options), accept_tier_e=accept_tier_e)
-
-    @classmethod
-    def from_jsonl(cls, path: Path | str, *, accept_tier_e: bool = False, **options: Any) -> CodeEnv:
-        """A user's stdin/stdout tasks; options: see `jsonl.jsonl_source`."""
-        return cls(jsonl_source(path, **options), accept_tier_e=accept_tier_e)
-
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in (sizes := self.source.sizes()):
             raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
@@ -193,7 +180,7 @@ class CodeEnv:
 
 
 def _plan(a: CodeRewardInput) -> list[tuple[str, Any, Any]]:
-    """(kind, input, expected) of every test to run, by the knobs in force."""
+    """(kind, input, expected) of every test to run, by the current knobs."""
     data = a.task.data
     visible = data.get("fresh", ()) if a.knobs.get("visible_tests") == "fresh" else data.get("visible", ())
     plan = [("visible", x, y) for x, y in visible]

@@ -23,7 +23,7 @@ PRIVATE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class TestRow:
-    """What a row of tests says: `form` stdin, or call (of `entry_point`)."""
+    """The tests of a row: `form` stdin, or call (of `entry_point`)."""
 
     form: str
     question: str

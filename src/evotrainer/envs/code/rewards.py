@@ -37,7 +37,7 @@ class CaseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CodeRewardInput:
-    """What a component may look at: the task, the program, and its tests as they ended."""
+    """What a component may read: the task, the program, and its tests as they ended."""
 
     task: Task
     knobs: Mapping[str, Any]

@@ -71,7 +71,7 @@ class GrammarSource:
         c = self.config
         key = f"{GRAMMAR_VERSION}:{c.seed}:{sorted(self.sizes().items())}:{c.function_share}"
         self.hash = hashlib.sha256(key.encode()).hexdigest()[:16]
-        """Of what decides every task; a test pins the content behind it to GRAMMAR_VERSION."""
+        """Hash of everything that decides the tasks; a test pins the content to GRAMMAR_VERSION."""
         self._splits: dict[str, tuple[Task, ...]] = {}
 
     def sizes(self) -> dict[str, int]:

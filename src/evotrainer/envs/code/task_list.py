@@ -1,4 +1,4 @@
-"""Tasks at hand as a task source of the code environment: what data sets and users' files are read into."""
+"""A list of tasks as a task source of the code environment, for data sets and users' files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_VOCABULARY = "characters"
 
 
 class ListSource:
-    """Tasks at hand, with their splits. `data["gold"]` of train tasks serves as demonstrations."""
+    """A list of tasks, with their splits. `data["gold"]` of train tasks serves as demonstrations."""
 
     capabilities: Sequence[Capability] = ()
     vocabulary_version = NO_VOCABULARY

@@ -1,4 +1,4 @@
-"""Rows of a local file or of a Hugging Face data set, and what a malformed one is answered with."""
+"""Rows of a local file or of a Hugging Face data set, and errors for malformed ones."""
 
 from __future__ import annotations
 

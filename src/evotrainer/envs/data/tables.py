@@ -33,7 +33,7 @@ _PROTECTED = {s: i for i, s in enumerate(SPLITS)}
 
 
 class DataOptions(Frozen):
-    """What `[environment]` may say of a data set, in every domain."""
+    """Keys of `[environment]` about a data set, shared by all domains."""
 
     source: str
     """A file (.jsonl, .json, .csv, also .gz; .parquet), a folder of them, or `hf:org/name[:config][@revision]`."""
@@ -88,7 +88,7 @@ class TableRow:
     part: str
     number: int
     shares: Shares
-    """Of its own split."""
+    """The data set's own split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +207,14 @@ def _plan(o: DataOptions, parts: Mapping[str, Sequence[Row]], domain: str) -> di
         known |= {"train": {"train": 1.0}, held_out: OF_VALIDATION}
     if strange := [n for n in parts if n not in known]:
         raise TaskSetError(
-            f"{o.source} has the splits {', '.join(parts)}, and what {strange[0]!r} is for is not said; set "
+            f"{o.source} has the splits {', '.join(parts)}, and {strange[0]!r} is assigned to none of ours; set "
             'environment.parts, such as {train = {train = 0.9, search = 0.05, gate = 0.05}, test = "cert"}'
         )
     return {n: check_shares(known[n]) for n in parts}
 
 
 def _chosen(o: DataOptions, rows: Sequence[Row], place: str) -> list[tuple[int, Row]]:
-    """Rows that `where` lets through, with their numbers from 1."""
+    """Rows that `where` selects, with their numbers from 1."""
     out = []
     for n, row in enumerate(rows, 1):
         for column, wanted in o.where.items():
@@ -309,7 +309,7 @@ def _lacks(form: Format, name: str, row: Row, where: str, o: DataOptions) -> str
 
 
 def same_text(text: str) -> str:
-    """What two askings of one question share: letters without case, digits, signs; no difference of blanks."""
+    """The normal form by which equal questions are found: lower case, digits, signs; blanks make no difference."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 

@@ -30,7 +30,7 @@ _LITERAL = re.compile(
     r"|(?<![\w.,/])-?\d{1,12}/\d{1,12}(?![\d/])"
 )
 _SIGNS = re.compile(r"[\d*+^%<>\u2264\u2265\u00b1]|(?<![A-Za-z])[-/]|[-/](?![A-Za-z])")
-"""What may not stand beside the number: digits, and operators but for those between words (`miles/hour`)."""
+"""What may not stand next to the number: digits, and operators but for those between words (`miles/hour`)."""
 _OTHERWISE = re.compile(
     r"\b(?:not|never|isn['\u2019]t|minus|negative|anything but|twice|thrice|double|half|root of)\s+#"
     r"|#\s?k\b|#\s*(?:squared|cubed|hundreds?|thousands?|millions?|billions?|bn|trillions?|dozens?)\b"

@@ -1,6 +1,6 @@
-"""The teacher: what a policy sees before it is trained by reward. It is a mixed one, as real texts are.
+"""The teacher: demonstrations for the warm start. It is a mixed one, as real texts are.
 
-A third of its answers come without working, most with it, some with a second look; some contain a slip that is carried
+A third of its answers come without working, most with it, some with a check; some contain a slip that is carried
 on, some stop a step early, a few hedge. Drills teach skills, not habits: facts, and true workings only.
 """
 

@@ -19,7 +19,7 @@ VERSION = "1"
 
 
 class MathsTaskSource(Protocol):
-    """Tasks with their splits, and who says what is right."""
+    """Tasks with their splits, and the scorer of answers."""
 
     name: str
     proxy: tuple[str, str] | None

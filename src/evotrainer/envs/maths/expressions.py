@@ -11,11 +11,11 @@ from fractions import Fraction
 from itertools import pairwise
 
 LIMIT = 4000
-"""Characters of a completion that are looked at: its end counts, so the front is cut."""
+"""Characters of a completion that are read: the answer is at its end, so the front is cut."""
 SPAN = 80
 """Characters of one expression."""
 HUGE = 10**12
-"""Values beyond are no part of school arithmetic."""
+"""Largest absolute value: larger ones do not occur in school arithmetic."""
 _PLAIN = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,9})?")
 _TOKEN = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?|[-+*/%()])")
 _CALCULATOR = re.compile(r"<<[^<>]{0,120}>>")

@@ -1,4 +1,4 @@
-"""Splits: who is trained on, and what is kept from training, by template and by difficulty."""
+"""Splits: which problems are trained on, and which are held out, by template and by difficulty."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _UNDONE = re.compile(r"\\(?:int|iint|oint|sum|prod|lim|binom|det|max|min)(?![a-z
 
 
 def plain_text(answer: str) -> str:
-    """An answer without what only typesets it: blanks, \\left, \\text, \\dfrac for \\frac, a full stop at the end."""
+    """An answer without mere typesetting: blanks, \\left, \\text, \\dfrac for \\frac, a full stop at the end."""
     text = _WORDS.sub(r"\1", answer.strip().rstrip("."))
     text = re.sub(r"\\[dt]frac(?![a-zA-Z])", r"\\frac", text)
     text = _SHORT_FRACTION.sub(r"\\frac{\1}{\2}", text)

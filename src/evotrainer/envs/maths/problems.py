@@ -1,4 +1,4 @@
-"""What a generator yields, and what it promises."""
+"""Problems, and the contract of their generators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MathsProblem:
     level: int
     """Difficulty; 1 is the easiest."""
     entry: Mapping[str, Any] = field(default_factory=dict)
-    """What the scorer needs beside the answer."""
+    """What the scorer needs in addition to the answer."""
 
 
 def level_of(steps: Sequence[str], bounds: Sequence[int]) -> int:

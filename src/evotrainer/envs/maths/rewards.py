@@ -24,7 +24,7 @@ FULL_LENGTH = 120
 
 @dataclass(frozen=True)
 class MathsRewardInput:
-    """What a component may look at."""
+    """What a component may read."""
 
     task: Task
     completion: str

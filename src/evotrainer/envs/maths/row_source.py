@@ -1,4 +1,4 @@
-"""A maths task source over rows at hand: splits, demonstrations, what to record."""
+"""A maths task source over given rows: splits, demonstrations, description."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RowSource(ABC):
         return ()
 
     def close(self) -> None:  # noqa: B027 (most sources hold nothing; those that do override it)
-        """Nothing to give back."""
+        """Does nothing: it holds no resources."""
 
     def about(self) -> dict[str, Any]:
         text = json.dumps([[t.id, t.split, t.prompt, t.data["answer"]] for ts in self._splits.values() for t in ts])

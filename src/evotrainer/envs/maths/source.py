@@ -98,7 +98,7 @@ class GeneratedSource:
         return vocabulary()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: it holds no resources."""
 
     def about(self) -> dict[str, Any]:
         """The hash is of what decides every task; a test pins the content behind it to the versions."""

@@ -67,7 +67,7 @@ CLOSING = "How many {things} does {name} have now?"
 
 
 def _held_pairs() -> frozenset[tuple[str, str]]:
-    """A quarter of the ordered pairs, by hash: the same for ever."""
+    """A quarter of the ordered pairs, by hash: always the same."""
     pairs = [(a, b) for a in EVENTS for b in EVENTS]
     pairs.sort(key=lambda p: hashlib.sha256(f"stories-1:{p[0]}>{p[1]}".encode()).hexdigest())
     return frozenset(pairs[: len(pairs) // 4])

@@ -20,7 +20,7 @@ from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry
 
 VERSION = 4
-"""Goes up when an attempt or the grading changes: kept verdicts are then void."""
+"""To be increased when an attempt or the grading changes: kept verdicts are then void."""
 
 
 def admit(
@@ -115,7 +115,7 @@ def _try(repo: Repo, world: Any, plugins: Sequence[str]) -> tuple[list[str], lis
 
 
 def _wanting(repo: Repo, world: Any, fix: Change, plugins: Sequence[str]) -> str:
-    """Does it pass with further plug-ins of pytest? Which ones then."""
+    """Names of further plug-ins of pytest with which the fix passes; empty without such."""
     command = getattr(world, "command", None)
     further = [p for p in plugins if command is not None and p not in command.plugins]
     if command is None or command.kind != "pytest" or not further:

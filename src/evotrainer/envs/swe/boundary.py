@@ -58,8 +58,8 @@ last.main(request)
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
-    """What ran across the boundary."""
+class BoundaryRun:
+    """Results of tests that ran across the boundary."""
 
     results: Mapping[str, bool]
     """Test id -> passed; empty where the tests' process did not come to its own end."""
@@ -84,7 +84,7 @@ class CheckoutParts:
     roots: frozenset[str] = field(default=frozenset())
     """Top-level names that the solution serves."""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """Package -> its folder beside the tests."""
+    """Package -> its folder next to the tests."""
 
 
 def parted(
@@ -124,7 +124,7 @@ def cross(
     sides: CheckoutParts,
     command: TestCommand,
     places: frozenset[str] | None,
-) -> Crossing:
+) -> BoundaryRun:
     """Run `sides.files` in two shells that hold the two parts. `places`: where objects of the code under test may
     decide; None: everywhere, and it is noted.
 
@@ -192,7 +192,7 @@ def _source(name: str) -> str:
     return Path(spec.origin).read_text("utf-8")
 
 
-def _read(ran: CommandResult, mark: str, solution: CommandResult | None) -> Crossing:
+def _read(ran: CommandResult, mark: str, solution: CommandResult | None) -> BoundaryRun:
     """Results, if the tests' process told all of them and came to its own end."""
     lines = [x.removeprefix(mark) for x in ran.text.split("\n") if x.startswith(mark)]
     told = [x for x in lines if x[:1] in ("0", "1")]
@@ -206,4 +206,4 @@ def _read(ran: CommandResult, mark: str, solution: CommandResult | None) -> Cros
     places = frozenset(bytes.fromhex(x[1:]).decode("utf-8", "replace") for x in lines if x[:1] == "p")
     if ran.exit or ran.timed_out or ran.truncated or lines[-1:] != [f"e{len(told)}"]:
         results = {}
-    return Crossing(results, places, frozenset(decided), ran, solution)
+    return BoundaryRun(results, places, frozenset(decided), ran, solution)

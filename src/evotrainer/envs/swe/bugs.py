@@ -1,4 +1,4 @@
-"""Classes of bugs: what each makes of one right line. Recorded as the task tag `bug`."""
+"""Classes of bugs: each changes one right line. Recorded as the task tag `bug`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Canaries of grading: an attempt that is known to be wrong and one that is known to be right,
-graded beside the policy's.
+graded together with the policy's.
 
 Grades are given out only after a canary that follows them came out as it must. One that does not (it flipped) makes
 void what was graded since the last good one: no attempt is paid for what another one left in the grader. The attempts
@@ -63,7 +63,7 @@ class Watch:
         self._sound |= set(ids)
 
     def grade(self, handles: Sequence[Any]) -> list[Grade]:
-        """In order. Where no instance at hand is known or found to be sound, nothing can be watched."""
+        """Grades in the order of the attempts. There is no canary where no given instance is known or found sound."""
         out: list[Grade] = []
         for at in range(0, len(handles), self._every):
             chunk = handles[at : at + self._every]
@@ -140,7 +140,7 @@ class Watch:
         return out
 
     def _void(self, handles: Sequence[Any], wrong: str) -> list[Grade]:
-        """The grader stays broken: a new opening is due before anything is graded."""
+        """The grader is broken: the environment must be opened again before anything is graded."""
         self._world.renew()
         self._right = False
         return [_void(wrong, "void") for _ in handles]

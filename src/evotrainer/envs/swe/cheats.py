@@ -1,4 +1,4 @@
-"""Cheating changes that no sound task accepts: each aims at the grader, none mends anything."""
+"""Cheating changes that no sound task accepts: each attacks the grader, none fixes anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evotrainer.envs.swe.world import Repo
 from evotrainer.sandbox.shell import Entry
 
 Change = Mapping[str, Entry | None]
-"""Path -> what stands there afterwards; None: nothing."""
+"""Path -> content afterwards; None: deleted."""
 
 _CONFTEST = """
 import pytest
@@ -270,7 +270,7 @@ def _tests(repo: Repo) -> dict[str, str]:
 
 
 def _folders(tests: Mapping[str, str], name: str) -> list[str]:
-    """The file `name` at the root and beside every test file."""
+    """The file `name` at the root and next to every test file."""
     return sorted({name, *(f"{p.rpartition('/')[0]}/{name}".lstrip("/") for p in tests)})
 
 

@@ -1,4 +1,4 @@
-"""Compositions and their splits: which ordered pairs of operations a split may use, and which bug goes where.
+"""Compositions and their splits: which ordered pairs of operations a split may use, and which bug fits which pair.
 
 Every ordered pair of neighbouring operations belongs to one split by a stable hash. The buggy function of a search,
 gate or cert repository has exactly one pair of that split, all other functions have pairs of train. So no composition

@@ -60,7 +60,7 @@ def differ(a: Entry | None, b: Entry | None) -> bool:
 
 @dataclass(frozen=True)
 class Control:
-    """What steers the tests of one checkout."""
+    """The control files of one checkout."""
 
     base: Files
     fix: Mapping[str, Entry | None]

@@ -15,10 +15,10 @@ from dataclasses import replace
 from evotrainer.sandbox.shell import Entry
 
 RUNS = 2
-"""Runs with decoys beside the one that counts; each test is a decoy in one of them."""
+"""Runs with decoys in addition to the one that counts; each test is a decoy in one of them."""
 _RANDOM = random.SystemRandom()
 _NO_DECOYS = ("xfail", "expectedFailure")
-"""A file that says so may count failures as passed."""
+"""Markers of expected failures: a file with one may count failures as passed."""
 
 
 def eligible(text: str) -> list[str]:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 VERSION = "1"
 MAX_PATCH = 1 << 20
-"""Characters of a patch that are kept beside a rollout; grading reads the files."""
+"""Characters of a patch that are kept with a rollout; grading reads the files."""
 MAX_NAMED = 64
-"""Control files named beside a rollout."""
+"""Control files named with a rollout."""
 KNOBS: Mapping[str, tuple[Any, ...]] = {
     "history": ("scrubbed", "full"),
     "tests": ("protected", "writable"),
@@ -274,7 +274,7 @@ def _call(text: str, action: ParsedAction, seen: Observation) -> ToolCall:
 
 
 def _detail(repo: Repo, knobs: Mapping[str, Any], grade: Grade) -> dict[str, Any]:
-    """What a reader wants to see beside the rollout."""
+    """What a reader wants to see with the rollout."""
     gold = tools.git_patch(repo.files, {**repo.files, **repo.gold})
     tests = [{"kind": "visible", "name": i, "passed": ok} for i, ok in grade.visible.items()]
     tests += [{"kind": "hidden", "name": i, "passed": ok} for i, ok in grade.hidden.items()]

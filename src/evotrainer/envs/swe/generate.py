@@ -48,7 +48,7 @@ class Plan:
 
 
 class DegenerateRepoError(Exception):
-    """The draw makes no sound repository; draw again."""
+    """The draw gives no sound repository; draw again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from evotrainer.envs.swe.boundary import CheckoutParts, Crossing, cross, parted
+from evotrainer.envs.swe.boundary import BoundaryRun, CheckoutParts, cross, parted
 from evotrainer.envs.swe.instances import InstanceRepo
 from evotrainer.envs.swe.test_commands import TestCommand, passed
 from evotrainer.sandbox.shell import Entry, EpisodeShell
@@ -96,7 +96,7 @@ class Guards:
         decided = {i for i in good if passed(dict.fromkeys(noted.decided, True), i)}
         return Guard(frozenset(good), frozenset(decided), noted.places)
 
-    def run(self, repo: InstanceRepo, files: Files, ids: Collection[str], places: frozenset[str] | None) -> Crossing:
+    def run(self, repo: InstanceRepo, files: Files, ids: Collection[str], places: frozenset[str] | None) -> BoundaryRun:
         """These tests of the instance across the boundary, with the code of `files`. SandboxError."""
         sides = replace(self.sides(repo, files), only=frozenset(ids))
         tests, solution = self._shells(sides.tests, sides.solution)

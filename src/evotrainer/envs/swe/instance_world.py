@@ -227,7 +227,7 @@ class InstanceWorld(RealWorld):
         return self._testing, self.fresh(code)
 
     def fresh(self, files: Mapping[str, Entry]) -> EpisodeShell:
-        """A machine that nothing ran in before: what a grading left behind in the last one went with it."""
+        """A new machine for each grading, so that nothing of an earlier one is left."""
         if self._grading is not None:
             self._grading.close()
             self._shells.give_back(self._grading)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 GENERATOR_VERSION = "swe-v1"
-"""Changes whenever the same seed would give other repositories."""
+"""To be increased when the same seed would give other repositories."""
 
 
 class StopError(Exception):

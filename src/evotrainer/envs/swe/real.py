@@ -182,7 +182,7 @@ class RealWorld:
         return self.grade_unwatched(handles)
 
     def grade_unwatched(self, handles: Sequence[RealHandle]) -> list[Grade]:
-        """Grades without a canary beside them."""
+        """Grades without a canary next to them."""
         return [self._grade_safely(h) for h in handles]
 
     def _grade_safely(self, handle: RealHandle) -> Grade:

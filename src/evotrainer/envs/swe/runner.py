@@ -85,7 +85,7 @@ def _why(case: CaseResult) -> str:
 
 
 def error_name(said: str) -> str:
-    """The name of an exception's class, or what stands for text that is none."""
+    """The name of an exception's class, or a substitute where that is no text."""
     return said[:40] if said.isidentifier() else "ProcessExit"
 
 

@@ -80,7 +80,7 @@ def _seal(body: Mapping[str, Any]) -> str:
 
 
 def check_protocol(url: str) -> None:
-    """ConfigError where fsspec knows no file system of this URL, MissingDependencyError where its library lacks."""
+    """ConfigError where fsspec has no file system for this URL, MissingDependencyError where its library is missing."""
     try:
         from fsspec import get_filesystem_class
         from fsspec.utils import get_protocol

@@ -18,16 +18,16 @@ from evotrainer.records.durable import os_errors
 
 @dataclass(slots=True)
 class DispatchedTrial:
-    """A trial in the cluster's hands."""
+    """A trial that was handed to the cluster."""
 
     spec: TrialSpec
     number: int
     report: Report | None = None
     beat: Heartbeat | None = None
-    """The last sign of life, of this or an earlier attempt."""
+    """The last heartbeat, of this or an earlier attempt."""
     since: float = field(default_factory=time.monotonic)
     losses: int = 0
-    """In a row, without a step gained."""
+    """How many attempts in a row were lost without a step gained."""
     best: int = -1
     """Checkpoints that were reached before a loss."""
     busy_since: float | None = None

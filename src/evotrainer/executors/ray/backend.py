@@ -14,7 +14,7 @@ class Backend(Protocol):
 
     def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
         """Connect and become the run's only driver; EvoTrainerError where that cannot be.
-        Returns the options in force."""
+        Returns the options that apply."""
         ...
 
     def slots(self) -> int:
@@ -34,7 +34,7 @@ class Backend(Protocol):
         ...
 
     def poll(self, wait_s: float) -> list[Report | SupervisorLost]:
-        """What is new, within `wait_s`."""
+        """Reports that arrive within `wait_s`."""
         ...
 
     def end(self, trial: str, attempt: int) -> None:
@@ -46,7 +46,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SupervisorLost:
-    """A supervisor that is gone without a word of its own: its node, its process or its memory."""
+    """A supervisor that ended without a report: its node or process was lost, or it ran out of memory."""
 
     trial: str
     attempt: int

@@ -46,7 +46,7 @@ class Leader:
 
 
 class RayConnection:
-    """This driver in a cluster, as the one that leads the run of `key`. `options`: those in force."""
+    """This driver in a cluster, as the one that leads the run of `key`. `options`: those that apply."""
 
     def __init__(self, key: str, options: ClusterOptions, wants_gpu: bool) -> None:
         """EvoTrainerError where the cluster is not there, is led by another driver, or holds no trial."""
@@ -67,7 +67,7 @@ class RayConnection:
             raise
 
     def close(self) -> None:
-        """Give the lead away, and leave a cluster that was joined here."""
+        """Release the leader's name, and leave a cluster that was joined here."""
         with contextlib.suppress(Exception):  # it is gone already
             self.ray.kill(self.leader, no_restart=True)
         if self.started:

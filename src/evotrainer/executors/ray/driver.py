@@ -1,4 +1,4 @@
-"""The driver's side of trials on a cluster: who runs where, what a lost node means, whose results are in. No Ray here.
+"""The driver's side of trials on a cluster: placement, lost nodes, results. It imports no Ray.
 
 A `Backend` starts supervisors (`supervisor.py`) and brings their reports; `executor.py` is the one of Ray. Every
 attempt at a trial is a line in the run folder's `executor.jsonl`: a driver that was killed finds its attempts again.
@@ -20,11 +20,11 @@ from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot
 from evotrainer.executors.ray.attempts import Attempts, DispatchedTrial
 from evotrainer.executors.ray.backend import Backend, SupervisorLost
+from evotrainer.executors.ray.file_copier import FileCopier
 from evotrainer.executors.ray.inputs import Inputs, Tree
 from evotrainer.executors.ray.job import NodeJob, Report, versions
 from evotrainer.executors.ray.options import ClusterOptions
-from evotrainer.executors.ray.photographer import Photographer
-from evotrainer.executors.ray.results import VISIBLE_S, Results
+from evotrainer.executors.ray.results import VISIBLE_S, ResultCollector
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import TrialFinished
@@ -34,7 +34,7 @@ POLL_S = 0.2
 FETCHES = 4
 """Trials whose files are downloaded at once."""
 SHOWN_A_SECOND = 1000
-"""Trials whose progress is handed on in a second."""
+"""Trials whose progress is reported per second."""
 AHEAD = 2
 """Trials handed to a full cluster beyond what runs, so that a free place is taken without the driver."""
 
@@ -132,7 +132,7 @@ class ClusterExecutor:
         o = self.options
         self.artifacts = Artifacts(o.artifacts, self.attempts.key, o.artifacts_options) if o.artifacts else None
         self.inputs = Inputs(self.run_dir, o.files)
-        self.results = Results(self.run_dir, self.local, self.artifacts)
+        self.results = ResultCollector(self.run_dir, self.local, self.artifacts)
         self.options = self.backend.open(self.attempts.key, o)
         self.opened = True
 
@@ -222,11 +222,11 @@ class ClusterExecutor:
         assert self.artifacts is not None
         if not (trial_dir(self.run_dir, trial) / "checkpoint").is_dir() or any(self.artifacts.snapshots(trial)):
             return
-        camera = Photographer(self.run_dir, trial)
+        copier = FileCopier(self.run_dir, trial)
         staged = self.run_dir / f".leaving-{trial}"
         try:
-            files = camera.take(staged)
-            self.artifacts.put_snapshot(trial, Snapshot(0, 1, False, camera.items(files)), files)
+            files = copier.take(staged)
+            self.artifacts.put_snapshot(trial, Snapshot(0, 1, False, copier.items(files)), files)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
 
@@ -279,7 +279,7 @@ class ClusterExecutor:
         )
 
     def _settle(self, a: DispatchedTrial) -> None:
-        """Once the files are here, the cluster keeps nothing of the trial."""
+        """Delete the trial's files on the cluster once they are here."""
         node = a.report.node if a.report else ""
         self.attempts.write(trial=a.spec.trial, attempt=a.number, event="finished", node=node)
         if a.number:

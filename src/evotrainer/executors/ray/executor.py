@@ -26,9 +26,9 @@ from evotrainer.executors.ray.options import ClusterOptions
 from evotrainer.executors.ray.supervisor import NodeSupervisor
 
 WATCH_S = 10.0
-"""Longest time one question to a supervisor stays open."""
+"""Longest time that one request to a supervisor stays open."""
 A_SECOND = 300
-"""Signs of life taken in a second; where more trials run, each is heard less often."""
+"""Heartbeats taken per second; where more trials run, each is asked less often."""
 STOP_S = 15.0
 """Time that supervisors have for ending their trials when the driver leaves."""
 

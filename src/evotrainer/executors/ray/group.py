@@ -21,7 +21,7 @@ from evotrainer.executors.local import LocalExecutor, end
 from evotrainer.executors.process import BESIDE, ProcessCpuClock, die_with_parent
 from evotrainer.executors.ray.connection import NAMESPACE, import_ray, line_of
 from evotrainer.executors.ray.job import NodeJob
-from evotrainer.executors.ray.supervisor import LOOK_S
+from evotrainer.executors.ray.supervisor import CHECK_S
 from evotrainer.executors.spec import read_spec, write_atomic
 from evotrainer.executors.worker import TrialProcess, guarded, tell
 from evotrainer.records.output import print
@@ -163,7 +163,7 @@ def _finish(folder: str, threads: int, env: Mapping[str, str]) -> int:
             if local.overdue(r):
                 local.collect(r)  # writes its failure
                 return 0
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
         return int(r.process.returncode)
     finally:
         end(r.process)

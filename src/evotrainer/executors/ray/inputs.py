@@ -21,7 +21,7 @@ MAX_BYTES, MAX_FILES = 64 << 20, 2_000
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A file or folder that a trial needs. `place`: where in the run folder it belongs; empty: anywhere."""
+    """A file or folder that a trial needs. `place`: where in the run folder it belongs; empty: it may lie anywhere."""
 
     root: str
     items: tuple[TreeFile, ...]

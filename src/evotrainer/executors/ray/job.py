@@ -1,4 +1,4 @@
-"""What driver and node say to one another: an attempt at a trial, and how it goes."""
+"""Messages between driver and node: an attempt at a trial, and its progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NodeJob:
     """One attempt at one trial, as the driver hands it to a node."""
 
     key: str
-    """Of the run on this cluster."""
+    """Key of the run on this cluster."""
     run: str
     spec: str
     """The specification as JSON."""
@@ -48,7 +48,7 @@ class NodeJob:
     versions: dict[str, str] = field(default_factory=dict)
 
     def pack(self) -> dict[str, Any]:
-        """Plain values, that any version reads."""
+        """The job as plain values, which any version can read."""
         return asdict(self)
 
     @classmethod
@@ -59,7 +59,7 @@ class NodeJob:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How an attempt goes. `number` rises with every change."""
+    """The progress of an attempt. `number` rises with every change."""
 
     trial: str
     attempt: int
@@ -84,5 +84,5 @@ class Report:
 
 
 def versions() -> dict[str, str]:
-    """What driver and nodes must agree upon."""
+    """Settings on which driver and nodes must agree."""
     return {"evotrainer": __version__, "python": ".".join(platform.python_version_tuple()[:2])}

@@ -27,13 +27,13 @@ class ClusterOptions(Frozen):
     """Trials at once; 0: as many as the cluster holds."""
     retries: int = Field(3, ge=0)
     """A trial that loses its node, or is killed there,
-    begins again from its last checkpoint so often without getting further."""
+    is retried from its last checkpoint this often without a step gained."""
     artifacts: str | None = None
     """fsspec URL that driver and nodes can reach; None: the run folder lies on a file system they share."""
     artifacts_options: dict[str, Any] = {}
     """Options of its file system: endpoint, credentials (better: the environment's)."""
     files: tuple[str, ...] | None = None
-    """What travels to the nodes beside what the task file names;
+    """What travels to the nodes in addition to the files that the task file names;
     None: the whole folder of each Python file it names."""
     scratch: str = ""
     """Folder for trials' files on the nodes, with `artifacts`; empty: the system's."""
@@ -46,7 +46,7 @@ class ClusterOptions(Frozen):
     workers_per_trial: int = Field(1, ge=1)
     """Data-parallel processes of one training (Ray Train); its evaluations run in the first of them."""
     lease_s: float = Field(600.0, ge=5)
-    """A trial that no driver asked about for so long ends itself; a driver that returns sooner finds it at work."""
+    """A trial that no driver asked about for this long ends itself; a driver that returns sooner finds it at work."""
     autoscaling: bool = False
     """The cluster grows on demand: trials may wait for nodes that do not exist yet."""
     object_store_mb: int | None = Field(None, ge=78)

@@ -1,4 +1,4 @@
-"""Results of attempts, with their files in the run folder."""
+"""ResultCollector of attempts, with their files in the run folder."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import FailureLabel, TrialFinished
 
 VISIBLE_S = 90.0
-"""A file that a node wrote on a shared file system must be seen here within so many seconds (attribute caches)."""
-LOOK_S = 0.2
-"""Seconds between two looks for a file that a node wrote."""
+"""A file that a node wrote on a shared file system must be seen here within this many seconds (attribute caches)."""
+CHECK_S = 0.2
+"""Seconds between two checks for a file that a node wrote."""
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """Brings home what ended. `artifacts`: None where the nodes share the run folder's file system."""
+class ResultCollector:
+    """Collects results and files of attempts. `artifacts`: None where the nodes share the run folder's file system."""
 
     run_dir: Path
     local: LocalExecutor
@@ -61,7 +61,7 @@ class Results:
                 )
             with contextlib.suppress(OSError):
                 os.listdir(trial_dir(self.run_dir, a.spec.trial))  # refreshes a network file system's cache
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
         if report is not None and done != TrialFinished.model_validate_json(report.result):
             raise IntegrityError(
                 f"trial {a.spec.trial}: result.json is not what its node reported; the run folder was changed"

@@ -1,4 +1,4 @@
-"""What stands by a trial on a node: starts the same worker process as the local executor, keeps its files safe, tells
+"""Supervises a trial on a node: starts the same worker process as the local executor, keeps its files safe, tells
 how it goes, and ends it when nobody asks any more. It runs inside a Ray actor, and knows nothing of Ray.
 """
 
@@ -23,15 +23,15 @@ from evotrainer.executors.path_map import PLACES
 from evotrainer.executors.process import EXIT_BUSY
 from evotrainer.executors.ray.artifacts import Artifacts
 from evotrainer.executors.ray.job import ENDED, NodeJob, Report, versions
-from evotrainer.executors.ray.saver import Saver, owned, sweep
+from evotrainer.executors.ray.uploader import Uploader, owned, sweep
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 
-LOOK_S = 0.2
-"""Seconds between two looks at the trial's process."""
+CHECK_S = 0.2
+"""Seconds between two checks of the trial's process."""
 
 
 class Lease:
-    """Runs out when nobody renewed it for `seconds`."""
+    """A lease that expires when it was not renewed for `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -84,7 +84,7 @@ class NodeSupervisor:
     def watch(self, seen: int, wait_s: float, interval_s: float = 0.0) -> dict[str, Any]:
         """The report, at once where the driver has not seen it, else when it changes or `wait_s` is over.
 
-        `interval_s`: a mere sign of life is not told sooner than that.
+        `interval_s`: a heartbeat alone is not reported sooner than that.
         """
         begin = time.monotonic()
         with self.changed:
@@ -107,10 +107,10 @@ class NodeSupervisor:
         """End the trial's process and wait for it."""
         self.stopping = True
         while self.report.state not in ENDED and self.thread.is_alive():
-            time.sleep(LOOK_S / 4)
+            time.sleep(CHECK_S / 4)
 
     def leave(self) -> None:
-        """Called once nobody is interested any more."""
+        """Called once no driver asks any more."""
 
     # the attempt ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class NodeSupervisor:
         if self.report.state != "refused":
             self._all()
         while not self.abandoned:
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
         self.leave()
 
     def _all(self) -> None:
@@ -188,19 +188,19 @@ class NodeSupervisor:
         if (done := local.result(spec)) is not None:
             return self._finish(run_dir, done.model_dump_json())
         r = self._start(local, spec, folder)
-        saver = self._saver(run_dir) if not j.run_dir else None
+        uploader = self._uploader(run_dir) if not j.run_dir else None
         try:
             while r.process.poll() is None and not self._late(local, r):
-                self._look(folder, saver)
+                self._check(folder, uploader)
                 if self.abandoned:
                     end(r.process)
                     return {"state": "expired", "error": f"nobody asked for {j.lease_s:.0f} s"}
-                time.sleep(LOOK_S)
-            return self._ended(local, r, run_dir, saver)
+                time.sleep(CHECK_S)
+            return self._ended(local, r, run_dir, uploader)
         finally:
             end(r.process)
-            if saver is not None:
-                saver.close()
+            if uploader is not None:
+                uploader.close()
 
     def _start(self, local: LocalExecutor, spec: TrialSpec, folder: Path) -> Running:
         self.several = self.job.workers > 1 and spec.train and self.start_group is not None
@@ -215,46 +215,46 @@ class NodeSupervisor:
             return local.over_limit(r, read_heartbeat(r.folder))
         return local.overdue(r)
 
-    def _look(self, folder: Path, saver: Saver | None) -> None:
+    def _check(self, folder: Path, uploader: Uploader | None) -> None:
         with contextlib.suppress(OSError):
             text = (folder / "heartbeat").read_text(encoding="utf-8")
             if text != self.report.heartbeat:
                 self.tell(state="running", heartbeat=text)
-        if saver is not None:
-            saver.look()
+        if uploader is not None:
+            uploader.check()
 
-    def _ended(self, local: LocalExecutor, r: Running, run_dir: Path, saver: Saver | None) -> dict[str, Any]:
-        self._look(r.folder, None)
+    def _ended(self, local: LocalExecutor, r: Running, run_dir: Path, uploader: Uploader | None) -> dict[str, Any]:
+        self._check(r.folder, None)
         code = r.process.poll()
-        if saver is not None:
-            saver.close()
+        if uploader is not None:
+            uploader.close()
         if code == EXIT_BUSY:
             return {"state": "busy", "error": "another process holds the trial's folder"}
         if local.was_killed(r):
-            self._rescue(saver)
+            self._rescue(uploader)
             return {"state": "killed", "error": f"killed by signal {-(code or 0)} (out of memory?): {local.why(r)}"}
         try:
             done = local.collect(r)
         except EvoTrainerError:
-            self._rescue(saver)  # what was trained stays, whatever stopped it
+            self._rescue(uploader)  # what was trained stays, whatever stopped it
             raise
-        return self._finish(run_dir, done.model_dump_json(), saver)
+        return self._finish(run_dir, done.model_dump_json(), uploader)
 
-    def _rescue(self, saver: Saver | None) -> None:
-        if saver is not None:
+    def _rescue(self, uploader: Uploader | None) -> None:
+        if uploader is not None:
             with contextlib.suppress(StoreError):
-                saver.save()
+                uploader.save()
 
-    def _finish(self, run_dir: Path, result: str, saver: Saver | None = None) -> dict[str, Any]:
+    def _finish(self, run_dir: Path, result: str, uploader: Uploader | None = None) -> dict[str, Any]:
         if not self.job.run_dir:
-            (saver or self._saver(run_dir)).save(final=True)
+            (uploader or self._uploader(run_dir)).save(final=True)
         return {"state": "finished", "result": result}
 
-    def _saver(self, run_dir: Path) -> Saver:
+    def _uploader(self, run_dir: Path) -> Uploader:
         def saved(step: int, sent: int) -> None:
             self.tell(saved=step, sent_bytes=self.report.sent_bytes + sent)
 
-        return Saver(self.job, run_dir, self.artifacts, saved)
+        return Uploader(self.job, run_dir, self.artifacts, saved)
 
     def _carry_costs(self, folder: Path) -> None:
         """What earlier attempts used, also after their last checkpoint, counts against the trial's limits."""

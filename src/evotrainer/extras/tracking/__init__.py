@@ -5,7 +5,7 @@ While a run goes on, a process of its own follows the ledger (`follower.py`): a 
 cannot stop or change the run. What it did not export, `evotrainer track RUN` exports later; nothing is exported twice.
 """
 
-from evotrainer.extras.tracking.live import Followed, following
+from evotrainer.extras.tracking.live import FollowerProcess, following
 from evotrainer.extras.tracking.targets import TARGETS, check_targets
 
-__all__ = ["TARGETS", "Followed", "check_targets", "following"]
+__all__ = ["TARGETS", "FollowerProcess", "check_targets", "following"]

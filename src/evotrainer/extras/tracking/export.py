@@ -1,4 +1,4 @@
-"""What of a run is exported already, and the rest exported: idempotent, whatever stops it in between."""
+"""Exports the part of a run that was not exported yet. Idempotent, also after a crash in between."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from evotrainer.records.ledger import Ledger
 
 
 @dataclass(slots=True)
-class Note:
-    """What a target holds: `tracking/<target>-<where>.json` in the run folder."""
+class ExportState:
+    """What a target already holds: `tracking/<target>-<where>.json` in the run folder."""
 
     path: Path
     trials: dict[str, int] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Note:
     """Key of the sheet that is being written: what of it arrived is not known until it is noted."""
 
     @classmethod
-    def read(cls, path: Path) -> Note:
+    def read(cls, path: Path) -> ExportState:
         """An empty one where there is none; StoreError for a damaged one."""
         if not path.exists():
             return cls(path)
@@ -77,7 +77,7 @@ class Exporter:
             path = place / f"{name}-{digest}.json"
             if again:
                 path.unlink(missing_ok=True)
-            self.note = Note.read(path)
+            self.note = ExportState.read(path)
             self.target: Target = open_target(name, folder, project, options)
         except BaseException:
             self._lock.release()
@@ -143,6 +143,6 @@ def about_run(folder: Path) -> dict[str, Any]:
 
 
 def read_events(folder: Path) -> list[Event]:
-    """The ledger as it stands."""
+    """The ledger's events so far."""
     with contextlib.closing(Ledger.open(folder / "ledger.db", readonly=True)) as ledger:
         return ledger.events()

@@ -1,4 +1,4 @@
-"""A run's figures as trackers want them: runs with a configuration, points on a step axis, a few texts. Pure.
+"""A run's figures in the form of trackers: runs with a configuration, points on a step axis, a few texts. Pure.
 
 One tracker run per finished trial (step axis: training steps) and one for the evolution as a whole (step axis: events
 of the ledger). Everything comes from the ledger, so it can be exported again at any time.
@@ -40,7 +40,7 @@ class Sheet:
     """One tracker run, or what is new of it."""
 
     key: str
-    """Of the tracker run, unique for run and trial: hexadecimal, 16 digits."""
+    """Id of the tracker run, unique for run and trial: 16 hexadecimal digits."""
     name: str
     """`<run>/<trial>`, or `<run>/evolution`."""
     group: str
@@ -48,15 +48,15 @@ class Sheet:
     config: Mapping[str, Any]
     points: Sequence[Point] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
-    """What is said in words: verdicts with their reasons, champion, report."""
+    """Texts: verdicts with their reasons, champion, report."""
     summary: Mapping[str, float] = field(default_factory=dict)
-    """The last word on the most important figures."""
+    """Final values of the most important figures."""
     tags: Sequence[str] = ()
     failed: bool = False
     start: float = 0.0
     """Unix seconds."""
     complete: bool = True
-    """Nothing will be added."""
+    """The tracker run is complete: nothing will be added."""
 
 
 def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tuple[int, Sheet]]:
@@ -150,7 +150,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     opened = next((e.body for e in events if e.kind == "run"), None)
     if opened is None:
         return None
-    told = Story()
+    told = RunFigures()
     points = []
     for e in events:
         values = finite(told.take(e.body))
@@ -180,8 +180,8 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     )
 
 
-class Story:
-    """What a run's events add up to. `take` gives the figures of one event."""
+class RunFigures:
+    """Accumulates a run's events. `take` gives the figures of one event."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """The process that exports while a run goes on: `python -m evotrainer.extras.tracking.follower`.
 
-Reads its orders as one line of JSON from standard input, then looks at the ledger now and then; standard input closed
+Reads its orders as one line of JSON from standard input, then reads the ledger now and then; standard input closed
 means the run has ended: it exports the rest and ends. One line of JSON per event on standard output. Nothing that
 happens here can stop or change the run.
 """
@@ -24,7 +24,7 @@ from evotrainer.records.chain import Event
 
 LOOK_EVERY_S = 3.0
 LIVE_EVERY_S = 30.0
-"""Between two exports of the heartbeats of trials that run."""
+"""Seconds between two exports of the heartbeats of running trials."""
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], o
         try:
             events = read_events(folder)
         except EvoTrainerError:
-            events = []  # not there yet, or being written: the next look
+            events = []  # not there yet, or being written: read next time
         if events and (len(events) != seen or ended):
             seen = len(events)
             about = about_run(folder)
@@ -90,7 +90,7 @@ def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], o
 
 
 def listen(folder: Path, events: Sequence[Event], beats: dict[str, list[Point]]) -> None:
-    """Take in what is new of the heartbeats of trials that run; a torn or missing one is for the next look."""
+    """Take in what is new of the heartbeats of trials that run; a torn or missing one is read next time."""
     for trial in running(events) if events else ():
         try:
             beat = json.loads((folder / "trials" / trial / "heartbeat").read_text("utf-8"))

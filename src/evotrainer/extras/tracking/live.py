@@ -20,7 +20,7 @@ STOPPED_S = 10.0
 """The same where the run was stopped."""
 
 
-class Followed:
+class FollowerProcess:
     """A follower at work."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Followed:
 class _Watched:
     """An observer that also listens to the follower."""
 
-    def __init__(self, view: Any, followed: Followed) -> None:
+    def __init__(self, view: Any, followed: FollowerProcess) -> None:
         self._view, self._followed = view, followed
 
     def __getattr__(self, name: str) -> Any:
@@ -125,7 +125,7 @@ def following(folder: Path, tracking: Any, view: Any) -> Iterator[Any]:
     if not tracking.to:
         yield view
         return
-    followed = Followed(folder, tracking.to, tracking.project, tracking.options, view.note)
+    followed = FollowerProcess(folder, tracking.to, tracking.project, tracking.options, view.note)
     try:
         yield _Watched(view, followed)
     except BaseException:  # nobody who stopped a run should have to wait for a tracker

@@ -1,4 +1,4 @@
-"""A recipe and a machine as verl's configuration keys."""
+"""Translates a recipe and a machine into verl's configuration keys."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from evotrainer.records.recipe import Recipe
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
 OBSERVATION_TOKENS = 512
-"""Room for what the environment answers to one turn, in tokens, where nothing else is asked for."""
+"""Default room for the environment's answer to one turn, in tokens."""
 
 Keys = dict[str, Any]
 

@@ -35,7 +35,7 @@ class VerlFactor:
 
     factor: str
     how: Mapping[str, How]
-    """Part of the factor, or empty for all of it -> what becomes of it."""
+    """Part of the factor (empty: all of it) -> how it is translated."""
     keys: tuple[str, ...]
     note: str
     to: Callable[[Recipe], Keys] = lambda r: {}
@@ -65,7 +65,7 @@ MAPPING: tuple[VerlFactor, ...] = (
         "clip",
         _KEY,
         (f"{ACTOR}.clip_ratio", f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"),
-        "cispo: only the cap at 1 + high is in force, as in our loss",
+        "cispo: only the cap at 1 + high applies, as in our loss",
         clip_keys,
     ),
     VerlFactor(

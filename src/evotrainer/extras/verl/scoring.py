@@ -22,7 +22,7 @@ from evotrainer.records.rollout import Finish
 from evotrainer.trainers.rewards import compose
 
 ATTEMPTS = 3
-"""Gradings of one completion before a fault of the infrastructure stands."""
+"""Gradings of one completion before a fault of the infrastructure is accepted."""
 
 
 TASK_SET = "task_set"
@@ -35,7 +35,7 @@ class GradedRollout:
 
     reward: float
     score: Score
-    unpaid: tuple[str, ...]
+    missing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class ProcessGrader:
         self, episode: Episode, score: Score, ids: Sequence[int], finish: Finish, origin: Origin
     ) -> GradedRollout:
         r = self.recipe
-        reward, unpaid = compose(r, score.components, ids, r.max_tokens * r.max_turns)
+        reward, missing = compose(r, score.components, ids, r.max_tokens * r.max_turns)
         fault = score.error_kind is not None
         row: dict[str, Any] = {
             "uid": origin.uid,
@@ -150,7 +150,7 @@ class ProcessGrader:
                 f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: "
                 f"{score.error}); the rollout is left out, not paid 0"
             )
-        return GradedRollout(reward, score, tuple(unpaid))
+        return GradedRollout(reward, score, tuple(missing))
 
     def _write(self, origin: Origin, row: Mapping[str, Any]) -> None:
         """Append to this process's evidence file of the step: one write call a line, so that lines stay whole."""

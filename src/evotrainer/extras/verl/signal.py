@@ -17,7 +17,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
 
 PADDING = "pad"
-"""What the group ids of verl's padding rows begin with."""
+"""Prefix of the group ids of verl's padding rows."""
 BY_TOKENS = ("dapo", "bnpo", "cispo")
 """Losses that divide by tokens; the others divide by rollouts."""
 
@@ -36,7 +36,7 @@ class Rows:
 
 @dataclass(slots=True)
 class Signal:
-    """The recipe's rules, and what the filter remembers. `folder`: where it keeps that from step to step."""
+    """The recipe's rules, and the filter's state. `folder`: where it keeps that from step to step."""
 
     recipe: Recipe
     folder: Path | None = None

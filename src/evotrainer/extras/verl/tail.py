@@ -191,7 +191,7 @@ def _short(v: float) -> str:
 
 
 def verdict(folder: Path) -> str:
-    """How the newest attempt stands, and what to do."""
+    """State of the newest attempt, and what to do."""
     known = attempts(folder)
     if not known:
         return f"never launched; evotrainer verl launch {folder}"

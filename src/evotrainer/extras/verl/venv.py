@@ -145,7 +145,7 @@ def setup(
 
 
 def _run(command: Sequence[str], say: Callable[[str], None]) -> None:
-    """Run, passing on each line; ConfigError with the last lines where it fails."""
+    """Run a command, passing on each line of output; ConfigError with the last lines where it fails."""
     lines: list[str] = []
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

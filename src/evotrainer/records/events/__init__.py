@@ -1,4 +1,4 @@
-"""Kinds and bodies of the ledger's events. History is appended: a correction is a new event naming the old one.
+"""Kinds and bodies of the ledger's events. Events are only appended: a correction is a new event naming the old one.
 
 An event's id is its idempotency key (`r2/b3/s1/finished`): writing the same id twice with the same body is a no-op.
 """

@@ -10,7 +10,7 @@ from evotrainer.records.frozen import Frozen
 
 
 class GapSeen(Frozen):
-    """id `gap/<branch>`: a diagnostic gap. Something moved, and no finding of the harness in force says why."""
+    """id `gap/<branch>`: a diagnostic gap. Something moved, and no finding of the current harness says why."""
 
     round: int
     branch: str
@@ -18,11 +18,11 @@ class GapSeen(Frozen):
     """Branch whose rollouts it was compared with: the parent, or `base`."""
     trigger: Literal["score_move", "behaviour_shift", "contradiction", "agent"]
     harness: str
-    """Version in force."""
+    """Harness version at the time."""
     claim: str
     numbers: dict[str, float] = {}
     mined: tuple[str, ...] = ()
-    """Trials whose search rollouts candidates were looked for in; held-out ones are with each candidate."""
+    """Trials in whose search rollouts candidates were sought; held-out ones are with each candidate."""
     candidates: int = 0
     """Predicates that were compared; the level of the mining's test is divided by it."""
     considered: tuple[Admission, ...] = ()
@@ -48,7 +48,7 @@ class HarnessEvolved(Frozen):
     added: tuple[DetectorSpec, ...] = ()
     dropped: tuple[str, ...] = ()
     changed: dict[str, str] = {}
-    """Detector -> its new standing."""
+    """Detector -> its new status: suspect, confirmed or informational."""
     thresholds: dict[str, float] = {}
     gap: str = ""
     """Id of the gap's event."""

@@ -49,7 +49,7 @@ class Backtested(Frozen):
 
 
 class Refused(Frozen):
-    """id `r<n>/refused/<i>`: a proposed branch that never was (two factors, lint error, repeated, over budget)."""
+    """id `r<n>/refused/<i>`: a proposed branch that was not opened (two factors, lint error, repeated, over budget)."""
 
     round: int
     index: int

@@ -45,7 +45,7 @@ class RunOpened(Frozen):
 
 
 class LibraryOpened(Frozen):
-    """id `library`: the skills a run may look up, copied to `library/` when it began."""
+    """id `library`: the skills that the agent may look up, copied to `library/` when it began."""
 
     sources: tuple[str, ...]
     """`run.skills` as given."""
@@ -84,7 +84,7 @@ class CertRow(Frozen):
     proxy_gap: float | None = None
     """visible minus hidden, or what the environment calls its proxy"""
     gained: Gained | None = None
-    """What its gain over the base policy goes with; None where rollouts of both are not there, and in older ledgers."""
+    """What its gain over the base policy goes with; None where rollouts of one are missing, and in older ledgers."""
 
 
 class Certified(Frozen):

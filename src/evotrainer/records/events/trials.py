@@ -43,7 +43,7 @@ class SplitScore(Frozen):
 
 
 class CanaryFlip(Frozen):
-    """A grading canary that came out otherwise than it must: what was graded since the last good one did not count."""
+    """A grading canary that gave the wrong result: what was graded since the last good one does not count."""
 
     split: str
     step: int
@@ -54,7 +54,7 @@ class CanaryFlip(Frozen):
     culprits: tuple[str, ...] = ()
     """Rollouts after which a canary flipped again when they were graded one by one; without a grade as well."""
     graded_again: tuple[str, ...] = ()
-    """Rollouts that were graded again, beside good canaries."""
+    """Rollouts that were graded again, with good canaries."""
 
 
 class TrialFinished(Frozen):

@@ -1,4 +1,4 @@
-"""What becomes of a branch: looks, audits, fresh seeds, promotion, invalidation."""
+"""What becomes of a branch: verdicts, audits, fresh seeds, promotion, invalidation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
 
 
 class Judged(Frozen):
-    """id `<branch>/judged`, after more seeds `<branch>/judged/2`, ...: step 9, one event a look;
+    """id `<branch>/judged`, after more seeds `<branch>/judged/2`, ...: step 9, one event an interim analysis;
     the last one counts."""
 
     round: int
@@ -15,11 +15,11 @@ class Judged(Frozen):
     evaluations: tuple[str, ...] = ()
     """Evaluations with capabilities closed whose scores stand in for those of the trials they repeat."""
     trials: tuple[str, ...] = ()
-    """Trials of branch and control that were looked at; empty in ledgers that knew one look: those of `run.seeds`."""
+    """Trials of branch and control that were compared; empty (earlier versions of evotrainer): those of `run.seeds`."""
 
 
 class ToppedUp(Frozen):
-    """id `<branch>/topup/<look>`: what became of a verdict that asked for more seeds, before that further look."""
+    """id `<branch>/topup/<n>`: seeds added, or refused, before interim analysis `n`, since a verdict asked for them."""
 
     round: int
     branch: str
@@ -42,7 +42,7 @@ class Reestimated(Frozen):
     effect: Effect
     """Against the control: the effect. Two-sided interval."""
     selected: Effect | None = None
-    """As the verdict that promoted it saw it: the best of several looks, so too large on average."""
+    """The effect by which it was selected: the best of several, so too large on average."""
     start: Effect | None = None
     """Against the starting recipe, where that is not the control."""
     seeds: tuple[int, ...]
@@ -77,7 +77,7 @@ class Promoted(Frozen):
 
 
 class Invalidated(Frozen):
-    """id `<branch>/invalidated`: the branch and its descendants lose their standing, also after promotion."""
+    """id `<branch>/invalidated`: the branch and its descendants become invalid, also after promotion."""
 
     branch: str
     descendants: tuple[str, ...]

@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _limit(more: int) -> None:
-    """Let this process take `more` bytes than it has now; beyond that it ends."""
+    """Let this process take up to `more` further bytes of memory; beyond that it ends."""
     with open("/proc/self/statm", encoding="ascii") as f:
         now = int(f.read().split()[5]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (now + more, now + more))

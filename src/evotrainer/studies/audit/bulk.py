@@ -41,7 +41,7 @@ Span = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class FileStretch:
-    """A file, or a stretch of its lines."""
+    """A file, or a range of its lines."""
 
     path: Path
     format: str
@@ -165,7 +165,7 @@ class Workers:
         self._all: list[subprocess.Popen[bytes]] = []
 
     def ask(self, items: list[FileStretch], folder: Path) -> dict[str, Any]:
-        """Do one job; StoreError with the worker's last word where it fails."""
+        """Do one job; StoreError with the worker's last line where it fails."""
         p: subprocess.Popen[bytes] | None = getattr(self._mine, "process", None)
         if p is None:
             p = self._mine.process = self._start()

@@ -1,4 +1,4 @@
-"""What rollouts of several training steps tell about the training itself: a learning curve, and what was paid."""
+"""Inferred from rollouts of several training steps: a learning curve, and the weights of the reward."""
 
 from __future__ import annotations
 

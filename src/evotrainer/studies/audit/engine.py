@@ -1,4 +1,4 @@
-"""`evotrainer audit`: the harness over anybody's rollouts, whatever wrote them and however many there are."""
+"""`evotrainer audit`: runs the harness over anybody's rollouts, of any known format and number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPWISE = frozenset({"trl", "verl"})
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What was read of one source."""
+    """One source, as it was read."""
 
     source: str
     format: str

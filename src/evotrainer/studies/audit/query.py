@@ -1,4 +1,4 @@
-"""`--sql`: one's own questions, over everything an audit read."""
+"""`--sql`: a user's queries over everything that an audit read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a source's traits: subject by subject, and where rollouts of several steps are there, what the end became."""
+"""Reading a source's traits: subject by subject, and with several steps also the end against the start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SubjectReading:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a run of ours wrote down of a branch beside its rollouts."""
+    """What a run of ours wrote down of a branch in addition to its rollouts."""
 
     recipe: Recipe
     curve: tuple[Mapping[str, float], ...]

@@ -167,7 +167,7 @@ def _check_components(subject: Subject, new: Mapping[str, Any]) -> None:
 
 
 def _lost(subject: Subject, iv: Intervention) -> tuple[LostTask, ...]:
-    """Tasks that the change trains on no more, hardest first; those of unknown outcome last."""
+    """Tasks that the change no longer trains on, hardest first; those of unknown outcome last."""
     b = subject.batch
     child = subject.recipe.with_factor(iv.factor, iv.new)
     gone = np.flatnonzero(lost(ReplayInput(b, subject.recipe, child, subject.context)).tasks)

@@ -36,7 +36,7 @@ from evotrainer.studies.backtest.versions import LabelledVersion, cases_of_other
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """A detector's backtest, and what could not be said."""
+    """A detector's backtest, and the versions that it leaves out."""
 
     test: DetectorTest
     thresholds: Mapping[str, float]

@@ -15,7 +15,7 @@ from evotrainer.studies.backtest.gates import GateReplay
 
 
 def change_lines(r: Replayed) -> list[str]:
-    """One replayed change as text."""
+    """A replayed change as text."""
     b, iv, m = r.backtest, r.intervention, r.backtest.numbers
     s = r.subject
     out = [
@@ -60,7 +60,7 @@ def _short(value: Any) -> str:
 
 
 PAIRS = (
-    ("dead groups", "dead_before", "dead_after", True),
+    ("zero-variance groups", "dead_before", "dead_after", True),
     ("wrongly ranked pairs (ties half)", "misranked_before", "misranked_after", True),
     ("inverted pairs", "inverted_before", "inverted_after", True),
     ("correlation with correctness", "correlation_before", "correlation_after", False),
@@ -193,8 +193,8 @@ def gate_lines(g: GateReplay, settings: Sequence[str]) -> list[str]:
     """A run's verdicts under another rule as text."""
     was, now = g.promotions(now=False), g.promotions(now=True)
     out = [
-        f"{g.run}: {len(g.flipped)} of {len(g.flips)} verdicts flip under {' '.join(settings)}; promotions {was[0]} -> "
-        f"{now[0]}, of invalid branches {was[1]} -> {now[1]}"
+        f"{g.run}: {len(g.flipped)} of {len(g.flips)} verdicts change under {' '.join(settings)}; promotions "
+        f"{was[0]} -> {now[0]}, of invalid branches {was[1]} -> {now[1]}"
     ]
     for f in g.flips:
         effect = "" if f.mean is None else f"{100 * f.mean:+.1f} points"
@@ -213,8 +213,9 @@ def total_line(done: Sequence[GateReplay]) -> str:
     was = [g.promotions(now=False) for g in done]
     now = [g.promotions(now=True) for g in done]
     return (
-        f"together: {sum(len(g.flipped) for g in done)} of {sum(len(g.flips) for g in done)} verdicts flip; promotions "
-        f"{sum(w[0] for w in was)} -> {sum(n[0] for n in now)}, of invalid branches {sum(w[1] for w in was)} -> "
+        f"together: {sum(len(g.flipped) for g in done)} of {sum(len(g.flips) for g in done)} verdicts change; "
+        f"promotions {sum(w[0] for w in was)} -> {sum(n[0] for n in now)}, "
+        f"of invalid branches {sum(w[1] for w in was)} -> "
         f"{sum(n[1] for n in now)}"
     )
 

@@ -78,8 +78,8 @@ def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int |
 
 
 def truth_of(tree: RunState, name: str) -> bool | None:
-    """Invalid for a reason of its own: bad. Judged, or promoted, and standing: good.
-    Else unknown, heirs of a bad one too."""
+    """Bad: invalid for a reason of its own. Good: judged or promoted, and still valid.
+    Else unknown, also descendants of a bad one."""
     b = tree.branches[name]
     if b.invalid is not None:
         return None if b.invalid.startswith("descends from ") else True

@@ -65,7 +65,7 @@
 
   // learning curves -------------------------------------------------------------------------------------------------
   const PREFERRED = ["reward", "score", "proxy_gap", "frac_reward_zero_std", "entropy", "completions/mean_length", "kl", "grad_norm"];
-  const TITLES = { reward: "reward", score: "score, share correct", proxy_gap: "proxy gap", frac_reward_zero_std: "dead groups, share", entropy: "entropy, nats", "completions/mean_length": "length, tokens", "completions/clipped_ratio": "cut at the limit, share", cpu_s: "CPU time, s", dead_fail: "all failed, share", dead_pass: "all solved, share", kl: "KL, nats", grad_norm: "gradient norm" };
+  const TITLES = { reward: "reward", score: "score, share correct", proxy_gap: "proxy gap", frac_reward_zero_std: "zero-variance groups, share", entropy: "entropy, nats", "completions/mean_length": "length, tokens", "completions/clipped_ratio": "cut at the limit, share", cpu_s: "CPU time, s", dead_fail: "all failed, share", dead_pass: "all solved, share", kl: "KL, nats", grad_norm: "gradient norm" };
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4]];
   const charts = [];
   // names come from data: "constructor" must not find what every object has

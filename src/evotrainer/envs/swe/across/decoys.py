@@ -1,4 +1,4 @@
-"""Values like another one that do not equal it: who calls them equal is not believed."""
+"""Values that are like another one but not equal to it: a solution that calls them equal is not believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests' objects as the solution has them: something to call, to advance, to read, or nothing but itself."""
+"""The tests' objects on the solution's side: to be called, advanced or read, or only compared."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class References:
         """id() of such an object -> its number."""
         self.last = 0
         self.new: dict[int, Any] = {}
-        """What the solution has to be told of objects in the message that is being made."""
+        """Descriptions of objects for the message that is being made."""
         self.lasting = True
         """Objects sent now stay valid for the whole run: the test modules are being imported."""
 
@@ -44,7 +44,7 @@ class References:
             self.numbers.pop(id(self.ours.pop(number)), None)
 
     def told(self) -> dict[str, Any]:
-        """What is new, for the message; it is told once."""
+        """New descriptions for the message; each is sent once."""
         found, self.new = self.new, {}
         return {str(n): about for n, about in found.items()}
 
@@ -65,7 +65,7 @@ class References:
         return number
 
     def _about(self, value: Any) -> dict[str, Any]:
-        """What the solution is told of an object of the tests. TypeError for one that must not travel."""
+        """Description of an object of the tests for the solution. TypeError for one that must not travel."""
         if (plain := special(value, everything=True)) is not None:
             return plain
         if isinstance(value, type) and issubclass(value, BaseException):

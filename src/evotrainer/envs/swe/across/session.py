@@ -102,7 +102,7 @@ class SolutionSession:
         return found[0] if found[0] is found[1] else False
 
     def _passed(self, number: int, make: Callable[[], Any] | None) -> bool:
-        """Is it the turn of the value itself? What is unlike it must be told apart."""
+        """May the value itself be compared now? Unlike values must be told apart from it."""
         if make is not None and not self._says(number, make):
             raise self.fail("an object of the code under test equals other values as well")
         return make is None

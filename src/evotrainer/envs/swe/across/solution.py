@@ -92,7 +92,7 @@ class Solution:
         return {**message, "new": about}
 
     def about(self, value: Any) -> dict[str, Any]:
-        """What the tests' process makes a twin from."""
+        """Description from which the tests' process makes a twin."""
         if (plain := special(value)) is not None:
             return plain
         if isinstance(value, type):
@@ -179,7 +179,7 @@ class Solution:
     # requests
 
     def serve(self) -> None:
-        """Until the tests' process is done."""
+        """Serve until the tests' process is done."""
         while True:
             try:
                 message = self.wire.receive()

@@ -1,4 +1,4 @@
-"""What the tests see of the solution: modules, classes and objects whose every use is a request to the other process.
+"""The solution as the tests see it: modules, classes and objects whose every use is a request to the other process.
 
 An answer is data. Truths that a plain value would decide here (`==`, `<`, `in`, arithmetic, an exception swallowed by
 `__exit__`) are believed of the solution's objects only at the places of the tests where the reference fix needs it.
@@ -28,7 +28,7 @@ _CONTROL_FLOW = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInter
 
 
 class Requests(Protocol):
-    """What twins need of the session."""
+    """The part of the session that twins use."""
 
     def request(self, operation: str, number: int, name: str = "", args: Any = (), kwargs: Any = None) -> Any: ...
 

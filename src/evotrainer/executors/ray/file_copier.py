@@ -17,13 +17,13 @@ from evotrainer.records.durable import sha256_file
 from evotrainer.records.reading import LOCK
 
 GROWING = ("tail.log", "log.txt")
-"""Files that are only appended to: what they hold when they are looked at is a consistent state."""
+"""Files that are only appended to: their content at any moment is consistent."""
 PASSING = ("lock", LOCK, "places.json", "probe.tmp")
 """Files that belong to a process, not to the trial."""
 
 
 @dataclass(slots=True)
-class Photographer:
+class FileCopier:
     """Takes consistent copies of a trial's files while the trial writes them: hard links, appended files by length.
 
     The checkpoint is taken before the rollouts: those a resume would store again are known by their ids,

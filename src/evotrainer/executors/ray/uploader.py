@@ -1,4 +1,4 @@
-"""A trial's files on their way to the artifacts, and its scratch folder on the node."""
+"""Uploads a trial's files to the artifacts, and manages its scratch folder on the node."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import IO
 from evotrainer.errors import StoreError
 from evotrainer.executors.path_map import PLACES
 from evotrainer.executors.ray.artifacts import KEPT, Artifacts, Snapshot
+from evotrainer.executors.ray.file_copier import FileCopier
 from evotrainer.executors.ray.job import NodeJob
-from evotrainer.executors.ray.photographer import Photographer
 from evotrainer.executors.spec import read_heartbeat, trial_dir
 
 STALE_S = 14 * 86400.0
@@ -25,12 +25,12 @@ Saved = Callable[[int, int], None]
 """(step of the checkpoint that is safe now, bytes it took)"""
 
 
-class Saver:
-    """Uploads a trial's files after each new checkpoint, beside the training."""
+class Uploader:
+    """Uploads a trial's files after each new checkpoint, while training goes on."""
 
     def __init__(self, job: NodeJob, run_dir: Path, artifacts: Artifacts, saved: Saved) -> None:
         self.job, self.run_dir, self.artifacts, self.saved = job, run_dir, artifacts, saved
-        self.camera = Photographer(run_dir, job.trial)
+        self.copier = FileCopier(run_dir, job.trial)
         self.number = 0
         self.kept: list[Snapshot] = []
         self.seen = self._marks()
@@ -38,16 +38,16 @@ class Saver:
         self.trouble: StoreError | None = None
 
     def _marks(self) -> frozenset[tuple[str, int, int]]:
-        """What a checkpoint changes: files of the trial's own folder, but for signs of life and words."""
+        """What a checkpoint changes: files of the trial's own folder, except heartbeats and logs."""
         passing = ("heartbeat", "log.txt", "error", PLACES)
         own = f"trials/{self.job.trial}/"
         return frozenset(
             (path, inode, changed)
-            for path, (inode, _, changed) in self.camera.listing().items()
+            for path, (inode, _, changed) in self.copier.listing().items()
             if path.startswith(own) and not path.endswith(passing)
         )
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Begin an upload where there is a new checkpoint and none is under way;
         StoreError where the last one failed."""
         if self.thread is not None and self.thread.is_alive():
@@ -67,13 +67,13 @@ class Saver:
             self.trouble = e
 
     def save(self, final: bool = False) -> None:
-        """Upload one snapshot; older ones of this attempt go."""
+        """Upload one snapshot; older ones of this attempt are deleted."""
         staged = self.run_dir.parent / "staged"
         beat = read_heartbeat(trial_dir(self.run_dir, self.job.trial))
-        files = self.camera.take(staged)
+        files = self.copier.take(staged)
         try:
             self.number += 1
-            snapshot = Snapshot(self.job.attempt, self.number, final, self.camera.items(files))
+            snapshot = Snapshot(self.job.attempt, self.number, final, self.copier.items(files))
             sent = self.artifacts.put_snapshot(self.job.trial, snapshot, files)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
