@@ -23,8 +23,7 @@ from evotrainer.envs.code.tasks import DEMO_LENGTHS, as_task, problems
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Limits, Sandbox
 from evotrainer.testing import check_environment
-
-from .helpers import grade
+from tests.envs.helpers import grade
 
 READ = "xs = list(map(int, input().split()))\n"
 

@@ -17,8 +17,7 @@ from evotrainer.envs.code.jsonl import jsonl_source
 from evotrainer.envs.data.rows import check_shares, load_rows, split_of
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
-
-from .helpers import grade, shared_data
+from tests.envs.helpers import grade, shared_data
 
 COMPLETION = {
     "task_id": "T/1",

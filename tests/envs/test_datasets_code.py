@@ -21,9 +21,8 @@ from evotrainer.envs.code.problems import private_tests
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
 from evotrainer.testing import check_environment
-
-from .helpers import grade, shared_data
-from .test_datasets_tables import jsonl
+from tests.envs.helpers import grade, shared_data
+from tests.envs.test_datasets_tables import jsonl
 
 MAIN = "import sys\ndef main():\n    n = int(sys.stdin.buffer.readline())\n    print(2 * n)\nif __name__ == '__main__':\n    main()\n"
 STDIN = {

@@ -13,8 +13,7 @@ import pytest
 
 from evotrainer.envs.data.hub import HubSet, parse_hub, pin
 from evotrainer.errors import TaskSetError
-
-from .hub_server import hub
+from tests.envs.hub_server import hub
 
 OLD, NEW = "1" * 40, "2" * 40
 SCRIPT = """

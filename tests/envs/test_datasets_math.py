@@ -15,9 +15,8 @@ from evotrainer.envs import open_environment
 from evotrainer.envs.maths.latex import LatexJudge, boxed
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.testing import check_environment
-
-from .helpers import shared_data
-from .test_datasets_tables import jsonl
+from tests.envs.helpers import shared_data
+from tests.envs.test_datasets_tables import jsonl
 
 MATH = {
     "problem": "Half and a quarter?",

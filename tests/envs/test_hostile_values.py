@@ -38,11 +38,10 @@ from evotrainer.views import terminal, text
 from evotrainer.views.report import write_report
 from evotrainer.views.rollouts import fitted_entry, rollout_entry
 from tests.envs.helpers import grade
-from tests.harness.build import coded
+from tests.envs.hostile import PRINTS, RAISES, VALUES
+from tests.harness_inputs import coded
 from tests.sandbox.fuzz import mutated
-from tests.views.build import build_run
-
-from .hostile import PRINTS, RAISES, VALUES
+from tests.whole_run import build_run
 
 DATA: dict[str, dict[str, Any]] = {
     "function": {"visible": [([1, 2], [3])], "hidden": [([5], [5])]},

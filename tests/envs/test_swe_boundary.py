@@ -28,8 +28,7 @@ from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.harness.code_reading.patched import reaching
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell
-
-from . import swe_forgeries as forgeries
+from tests.envs import swe_forgeries as forgeries
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"

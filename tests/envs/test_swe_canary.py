@@ -23,11 +23,10 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.canaries import KEY, canary_flips
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import RolloutStore
-
-from ..records.build import RECIPE, finished, intended, opened, rollout
-from .swe_attacks import DEPENDENCY, WRONG, of
-from .test_swe_control import FIX, packages, places, pytestmark, row  # noqa: F401
-from .test_swe_control import opened as world_of
+from tests.envs.swe_attacks import DEPENDENCY, WRONG, of
+from tests.envs.test_swe_control import FIX, packages, places, pytestmark, row  # noqa: F401
+from tests.envs.test_swe_control import opened as world_of
+from tests.small_records import RECIPE, finished, intended, opened, rollout
 
 BROKEN = "def check(*values):\n    pass\n"
 """The package that tests import, as an attempt would like to leave it: a change of something that outlives machines."""

@@ -32,9 +32,21 @@ from evotrainer.envs.swe.world import Commit, Grade
 from evotrainer.harness import Harness, HarnessContext
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import CommandResult, Entry, EpisodeShell
-
-from ..records.build import rollout
-from .swe_attacks import ATTACKS, BASE, DEPENDENCY, ENTRY, INERT, LUCKY, RESIDUES, RIGHT, TESTS, WRONG, link, of
+from tests.envs.swe_attacks import (
+    ATTACKS,
+    BASE,
+    DEPENDENCY,
+    ENTRY,
+    INERT,
+    LUCKY,
+    RESIDUES,
+    RIGHT,
+    TESTS,
+    WRONG,
+    link,
+    of,
+)
+from tests.small_records import rollout
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"

@@ -26,8 +26,7 @@ from evotrainer.envs.swe.test_commands import TestCommand, parse_log, passed
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell
-
-from . import swe_mirrors
+from tests.envs import swe_mirrors
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"

@@ -25,8 +25,7 @@ from evotrainer.executors.ray.photographer import PASSING
 from evotrainer.executors.ray.supervisor import NodeSupervisor
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir, write_atomic
 from evotrainer.records.events import TrialFinished
-
-from .conftest import Make
+from tests.executors.conftest import Make
 
 
 def beat(step: int) -> str:

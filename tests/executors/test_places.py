@@ -12,8 +12,7 @@ from evotrainer.executors.ray import inputs
 from evotrainer.executors.ray.artifacts import TreeFile
 from evotrainer.executors.ray.inputs import Inputs, Tree
 from evotrainer.trainers.bases import base_of, is_adapter, note_base, use_places
-
-from .conftest import Make
+from tests.executors.conftest import Make
 
 
 def test_a_module_travels_with_its_folder_and_not_with_runs(tmp_path: Path, make_spec: Make) -> None:

@@ -26,8 +26,7 @@ from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.store import load
 from evotrainer.records.weights import weights_sha256
-
-from .conftest import Make
+from tests.executors.conftest import Make
 
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]

@@ -12,8 +12,8 @@ from evotrainer.harness import Harness, HarnessContext
 from evotrainer.harness.columns.features import FeatureView, payload
 from evotrainer.harness.evolving.authored import check_spec, flags, found
 from evotrainer.records.detectors import DetectorSpec
-from tests.harness.acting import episode, policy
-from tests.harness.build import case, rollout
+from tests.acting import episode, policy
+from tests.harness_inputs import case, rollout
 
 
 def spec(form: str = "pattern", **fields: Any) -> DetectorSpec:

@@ -15,8 +15,7 @@ from evotrainer.harness.whatif.replay import compose, dead_share_at, keep_mask
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import GroupFilter, Recipe
 from evotrainer.records.rollout import Rollout
-
-from .build import READ, change, coded, groups, recipe, rollout
+from tests.harness_inputs import READ, change, coded, groups, recipe, rollout
 
 
 def proxy_groups(n: int = 40) -> list[Rollout]:

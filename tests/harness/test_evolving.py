@@ -14,8 +14,8 @@ from evotrainer.harness.evolving.gaps import find_gap
 from evotrainer.harness.evolving.mining import mine
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.findings import Finding
-from tests.harness.acting import policy, views
-from tests.harness.build import rollout
+from tests.acting import policy, views
+from tests.harness_inputs import rollout
 
 LEAK = {"git show 3": 0.9}
 PAYS = {"git show 3": 0.95}

@@ -13,9 +13,8 @@ from evotrainer.harness.whatif.replay import ReplayInput, lost, trained_groups
 from evotrainer.records.interventions import Backtest, Prediction
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-
-from .build import change, coded, recipe, rollout
-from .test_backtest import proxy_groups
+from tests.harness.test_backtest import proxy_groups
+from tests.harness_inputs import change, coded, recipe, rollout
 
 
 def predicted(

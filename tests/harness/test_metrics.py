@@ -18,8 +18,7 @@ from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.harness.layers.score import pass_at_k
 from evotrainer.harness.metrics import METRICS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
-
-from .build import READ, acting, coded, groups, metrics, reading, recipe, rollout
+from tests.harness_inputs import READ, acting, coded, groups, metrics, reading, recipe, rollout
 
 
 def test_accuracy_reward_and_avg_at_n_by_hand() -> None:

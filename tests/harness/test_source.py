@@ -26,9 +26,8 @@ from evotrainer.records.reading import read_batches
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, ToolCall, Turn, group_key, groups_of
 from evotrainer.records.store import RolloutStore, load
-
-from .acting import policy
-from .build import coded
+from tests.acting import policy
+from tests.harness_inputs import coded
 
 TEXTS = (
     "",

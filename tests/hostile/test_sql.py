@@ -11,7 +11,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.studies.audit import RolloutAudit, audit
 from evotrainer.studies.audit.query import TABLES, query
 from evotrainer.studies.audit.sql import RefusedError, check
-from tests.studies.audit.build import generate, write_jsonl
+from tests.audit_files import generate, write_jsonl
 
 SECRET = "hunter2"
 READS = [

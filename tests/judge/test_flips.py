@@ -10,8 +10,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge import InterimAnalysis, JudgeConfig, JudgeInput, measure_noise, scores_of
 from evotrainer.judge.verdict_changes import GATES, SCORE_ONLY, Basis, flips
 from evotrainer.records.events import TrialFinished
-
-from .test_gates import leak, with_components, world
+from tests.judge.test_gates import leak, with_components, world
 
 BASE = JudgeConfig()
 

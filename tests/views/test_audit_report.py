@@ -19,9 +19,8 @@ from evotrainer.studies.audit.quoted import fetch, quoted_name, write_html
 from evotrainer.views import audit as page
 from evotrainer.views.audit_model import view_of
 from evotrainer.views.rollouts import fitted_entry
-
-from .audits import IDS, hostile, hostile_rollout, read, write_steps
-from .conftest import ATTACK
+from tests.views.audits import IDS, hostile, hostile_rollout, read, write_steps
+from tests.views.conftest import ATTACK
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,7 @@ from evotrainer.harness.columns.trait_files import load, save
 from evotrainer.harness.columns.traits import FLOATS, VERSION, Traits, join, take
 from evotrainer.records.arrow_schema import arrow_schema, encode
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
-
-from .build import generate
+from tests.audit_files import generate
 
 PIECES = [
     "x",
