@@ -1,4 +1,4 @@
-"""The harness as a whole: versions, diagnosis, rendering, and texts that want to break it."""
+"""`harness.versions`, `harness.diagnose`, `harness.render`: the harness as a whole, and texts that want to break it."""
 
 from __future__ import annotations
 

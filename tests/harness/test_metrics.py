@@ -1,4 +1,4 @@
-"""Metrics against hand-computed values, and properties that must hold for any rewards."""
+"""`harness.metrics` and `harness.layers`: hand-computed values, and properties that must hold for any rewards."""
 
 from __future__ import annotations
 

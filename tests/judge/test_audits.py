@@ -1,4 +1,4 @@
-"""Counterfactual audits: honest policies are let go, shortcuts found, also where one seed of three has one."""
+"""`judge.audits`: honest policies are let go, shortcuts found, also where one seed of three has one."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def audit(
     rng = np.random.default_rng(seed)
     hard = rng.normal(0, 0.15, TASKS)
 
-    def world(means: list[float], name: str) -> list[TrialFinished]:
+    def evaluated(means: list[float], name: str) -> list[TrialFinished]:
         return [t for i, m in enumerate(means) for t in trials(rng, np.clip(m + hard, 0, 1), [i + 1], name)]
 
     return settle_audit(
         "b1",
         capability,
         "asked",
-        world(opened, "b1"),
-        world(closed, "b1"),
-        world([base[0]], "base"),
-        world([base[1]], "base"),
+        evaluated(opened, "b1"),
+        evaluated(closed, "b1"),
+        evaluated([base[0]], "base"),
+        evaluated([base[1]], "base"),
     )
 
 

@@ -135,6 +135,9 @@ def test_a_ledger_of_an_older_version_gets_the_caveats_that_events_alone_allow(h
     assert not list(checks()["certified"](record, record.of("certified")[0]))
 
 
+# -- on paper: when it is silent ---------------------------------------------------------------------------------------
+
+
 def undeclared(events: Sequence[Event]) -> list[Event]:
     """The same run of an environment that declares nothing."""
     return [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from reverse_world import SHAPE, WORDS, ReverseWorld
 
 from evotrainer.trainers.embedded import warm_start
+from tests.trainers.reverse_world import SHAPE, WORDS, ReverseWorld
 
 # Two spinning OpenMP threads beside another busy process cost ten times the arithmetic.
 torch.set_num_threads(1)

@@ -6,10 +6,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reverse_world import ReverseWorld
-
 from evotrainer.envs.base import Episode
 from evotrainer.records.rollout import Finish, Turn
+from tests.trainers.reverse_world import ReverseWorld
 
 LENGTHS = (0, 0, 1, 2, 5, 9, 30)
 
