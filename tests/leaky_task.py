@@ -65,7 +65,7 @@ EXPLOITS = 1e-3
 
 
 def solved(spec: TrialSpec, knobs: Mapping[str, Any]) -> float:
-    """How well the policies of a specification do in a world."""
+    """How well the policies of a specification do in evaluations with these environment knobs."""
     if spec.branch == "base":
         return 0.4
     if spec.recipe.lr >= EXPLOITS and spec.recipe.knobs.get("key") == "answer":

@@ -13,11 +13,11 @@ from evotrainer.envs.base import Score, Task
 from evotrainer.envs.code.env import CodeEnv
 
 
-def grade(world: CodeEnv, tasks: Sequence[Task], texts: Sequence[str], **knobs: Any) -> list[Score]:
+def grade(env: CodeEnv, tasks: Sequence[Task], texts: Sequence[str], **knobs: Any) -> list[Score]:
     """Scores of one completion per task."""
-    episodes = [world.reset(t, knobs) for t in tasks]
-    world.step(episodes, texts, ["stop"] * len(episodes))
-    return world.score(episodes)
+    episodes = [env.reset(t, knobs) for t in tasks]
+    env.step(episodes, texts, ["stop"] * len(episodes))
+    return env.score(episodes)
 
 
 def shared_data(*parts: str) -> Path:

@@ -199,7 +199,9 @@ def test_slugs_of_different_names_differ_and_plain_names_are_their_own() -> None
         assert slug(n) == n
     every = ["a", "b", "a-b"]
     sets = [["a"], ["b"], ["a-b"], ["a", "b"], ["a", "a-b"], ["a-b", "b"], every]
-    assert len({"-".join(s) for s in sets}) < len(sets), "joined as they are, two worlds share the id of one trial"
+    assert len({"-".join(s) for s in sets}) < len(sets), (
+        "joined as they are, two sets of closed knobs share the id of one trial"
+    )
     assert len({joined(s, every) for s in sets}) == len(sets)
 
 

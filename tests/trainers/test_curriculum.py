@@ -6,11 +6,11 @@ import pytest
 
 from evotrainer.records.recipe import Curriculum
 from evotrainer.trainers.curriculum import TaskStream
-from tests.trainers.reverse_world import ReverseWorld
+from tests.trainers.reverse_env import ReverseEnv
 
 
 def _stream(rule: Curriculum, n: int = 40, seed: int = 0) -> TaskStream:
-    return TaskStream(ReverseWorld(n).tasks("train"), rule, seed)
+    return TaskStream(ReverseEnv(n).tasks("train"), rule, seed)
 
 
 def test_every_task_comes_once_per_epoch_in_seeded_order() -> None:

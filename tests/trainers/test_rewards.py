@@ -7,7 +7,7 @@ import pytest
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import LengthRule, Recipe
 from evotrainer.trainers.rewards import check_components, compose, length_term, repeated_share
-from tests.trainers.reverse_world import ReverseWorld
+from tests.trainers.reverse_env import ReverseEnv
 
 
 def test_the_reward_is_the_weighted_sum_and_names_what_did_not_apply() -> None:
@@ -17,8 +17,8 @@ def test_the_reward_is_the_weighted_sum_and_names_what_did_not_apply() -> None:
 
 def test_a_component_the_environment_lacks_is_refused() -> None:
     with pytest.raises(TrainerError, match="no component speed; it offers digits, exact, never"):
-        check_components(Recipe(rewards={"speed": 1.0}), ReverseWorld(4).components)
-    check_components(Recipe(rewards={"exact": 1.0, "speed": 0.0}), ReverseWorld(4).components)
+        check_components(Recipe(rewards={"speed": 1.0}), ReverseEnv(4).components)
+    check_components(Recipe(rewards={"exact": 1.0, "speed": 0.0}), ReverseEnv(4).components)
 
 
 @pytest.mark.parametrize(

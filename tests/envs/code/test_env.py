@@ -51,14 +51,14 @@ LOOP = "while True: pass"
 SILENT = READ + "xs.sort()"
 
 
-def test_it_is_an_environment_and_passes_the_conformance_kit(world: CodeEnv) -> None:
-    assert isinstance(world, Environment)
-    check_environment(world)
+def test_it_is_an_environment_and_passes_the_conformance_kit(code_env: CodeEnv) -> None:
+    assert isinstance(code_env, Environment)
+    check_environment(code_env)
 
 
-def test_every_gold_program_passes_all_its_tests(world: CodeEnv) -> None:
-    tasks = [t for s in ("train", "search", "gate", "cert") for t in list(world.tasks(s))[:75]]
-    scores = grade(world, tasks, [t.data["gold"] for t in tasks])
+def test_every_gold_program_passes_all_its_tests(code_env: CodeEnv) -> None:
+    tasks = [t for s in ("train", "search", "gate", "cert") for t in list(code_env.tasks(s))[:75]]
+    scores = grade(code_env, tasks, [t.data["gold"] for t in tasks])
     for t, s in zip(tasks, scores, strict=True):
         assert s.outcome == "correct", (t.prompt, s.detail)
         for name in ("visible", "heldout", "hidden", "robust", "format", "no_error", "no_literals"):
@@ -89,56 +89,58 @@ def test_gold_functions_pass_too(functions: CodeEnv) -> None:
     ],
     ids=["gold", "unguarded", "wrong", "hard-coded", "syntax error", "endless", "prints nothing", "empty"],
 )
-def test_components_tell_the_flaws_apart(world: CodeEnv, task: Task, program: str, expected: dict[str, float]) -> None:
-    (s,) = grade(world, [task], [program])
+def test_components_tell_the_flaws_apart(
+    code_env: CodeEnv, task: Task, program: str, expected: dict[str, float]
+) -> None:
+    (s,) = grade(code_env, [task], [program])
     assert {k: s.components[k] for k in expected} == expected
     assert s.outcome == ("correct" if expected["hidden"] else "incorrect")
     assert s.error_kind is None
 
 
-def test_fresh_visible_tests_close_the_way_to_hard_coding(world: CodeEnv, task: Task) -> None:
+def test_fresh_visible_tests_close_the_way_to_hard_coding(code_env: CodeEnv, task: Task) -> None:
     shown, fresh = (
-        grade(world, [task] * 2, [HARD_CODED, GOLD], visible_tests=v) for v in ("shown_and_graded", "fresh")
+        grade(code_env, [task] * 2, [HARD_CODED, GOLD], visible_tests=v) for v in ("shown_and_graded", "fresh")
     )
     assert [s.components["visible"] for s in shown] == [1.0, 1.0]
     assert [s.components["visible"] for s in fresh] == [0.0, 1.0]
     assert fresh[1].outcome == "correct"
-    (capability,) = world.capabilities
-    assert {capability.open, capability.closed} <= set(world.knobs[capability.knob])
+    (capability,) = code_env.capabilities
+    assert {capability.open, capability.closed} <= set(code_env.knobs[capability.knob])
 
 
-def test_examples_can_be_left_out_of_the_prompt(world: CodeEnv) -> None:
-    t = world.tasks("train")[0]
-    (turn,) = world.reset(t, {"visible_tests": "not_shown"}).turns
+def test_examples_can_be_left_out_of_the_prompt(code_env: CodeEnv) -> None:
+    t = code_env.tasks("train")[0]
+    (turn,) = code_env.reset(t, {"visible_tests": "not_shown"}).turns
     assert turn.text == t.data["spec"] + "\n"
-    assert world.reset(t, {}).turns[0].text == t.prompt
+    assert code_env.reset(t, {}).turns[0].text == t.prompt
 
 
-def test_unknown_knobs_values_and_splits_are_refused_with_what_there_is(world: CodeEnv) -> None:
-    t = world.tasks("train")[0]
+def test_unknown_knobs_values_and_splits_are_refused_with_what_there_is(code_env: CodeEnv) -> None:
+    t = code_env.tasks("train")[0]
     with pytest.raises(TaskSetError, match=r"no knob 'network'; it has: visible_tests"):
-        world.reset(t, {"network": True})
+        code_env.reset(t, {"network": True})
     with pytest.raises(TaskSetError, match="allowed: shown_and_graded, fresh, not_shown"):
-        world.reset(t, {"visible_tests": "maybe"})
+        code_env.reset(t, {"visible_tests": "maybe"})
     with pytest.raises(TaskSetError, match="no split 'test'"):
-        world.tasks("test")
+        code_env.tasks("test")
 
 
-def test_an_episode_is_one_turn(world: CodeEnv) -> None:
-    e = world.reset(world.tasks("train")[0], {})
-    world.step([e], ["print(1)"], ["length"])
+def test_an_episode_is_one_turn(code_env: CodeEnv) -> None:
+    e = code_env.reset(code_env.tasks("train")[0], {})
+    code_env.step([e], ["print(1)"], ["length"])
     assert (e.done, e.finish, [t.role for t in e.turns]) == (True, "length", ["user", "assistant"])
     with pytest.raises(TaskSetError, match="is over"):
-        world.step([e], ["print(2)"], ["stop"])
+        code_env.step([e], ["print(2)"], ["stop"])
 
 
 def test_identical_programs_are_run_once_and_score_the_same(box: Sandbox, task: Task) -> None:
-    world = CodeEnv(GrammarSource(), open_sandbox=lambda: box)
+    code_env = CodeEnv(GrammarSource(), open_sandbox=lambda: box)
     programs = [GOLD, UNGUARDED, WRONG]
-    alone = [grade(world, [task], [p])[0] for p in programs]
-    assert world.grader.ran == 3
-    together = grade(world, [task] * 30, programs * 10)
-    assert world.grader.ran == 3, "graded programs are kept"
+    alone = [grade(code_env, [task], [p])[0] for p in programs]
+    assert code_env.grader.ran == 3
+    together = grade(code_env, [task] * 30, programs * 10)
+    assert code_env.grader.ran == 3, "graded programs are kept"
     assert together == alone * 10
     another = CodeEnv(GrammarSource(), open_sandbox=lambda: box)
     assert grade(another, [task] * 30, programs * 10) == together
@@ -155,18 +157,18 @@ def test_the_memory_of_graded_programs_is_bounded(box: Sandbox) -> None:
     assert grader.ran == 4, "the oldest was dropped"
 
 
-def test_the_same_program_on_other_tests_is_another_job(world: CodeEnv) -> None:
-    tasks = list(world.tasks("train"))[:20]
-    scores = grade(world, tasks, [tasks[0].data["gold"]] * 20)
+def test_the_same_program_on_other_tests_is_another_job(code_env: CodeEnv) -> None:
+    tasks = list(code_env.tasks("train"))[:20]
+    scores = grade(code_env, tasks, [tasks[0].data["gold"]] * 20)
     assert scores[0].outcome == "correct"
     assert any(s.outcome == "incorrect" for s in scores[1:])
 
 
 def test_a_broken_sandbox_is_a_fault_and_no_verdict(task: Task) -> None:
     """Its zygote is killed under every try of a long program."""
-    world = CodeEnv(GrammarSource(CodeConfig(cpu_s=30.0)))
+    code_env = CodeEnv(GrammarSource(CodeConfig(cpu_s=30.0)))
     try:
-        sandbox = world.grader.sandbox
+        sandbox = code_env.grader.sandbox
         stop = threading.Event()
 
         def kill() -> None:
@@ -178,23 +180,23 @@ def test_a_broken_sandbox_is_a_fault_and_no_verdict(task: Task) -> None:
         killer = threading.Thread(target=kill)
         killer.start()
         try:
-            (s,) = grade(world, [task], ["import time\ntime.sleep(20)\nprint(1)"])
+            (s,) = grade(code_env, [task], ["import time\ntime.sleep(20)\nprint(1)"])
         finally:
             stop.set()
             killer.join()
         assert (s.outcome, s.error_kind) == ("unknown", "sandbox")
         assert s.error
-        assert set(s.components) == set(world.components)
+        assert set(s.components) == set(code_env.components)
         assert not any(v is not None for v in s.components.values())
         time.sleep(0.1)
-        (again,) = grade(world, [task], [GOLD])
+        (again,) = grade(code_env, [task], [GOLD])
         assert again.outcome == "correct", "the fault is not remembered, and the sandbox recovers"
     finally:
-        world.close()
+        code_env.close()
 
 
-def test_details_show_each_test_small_and_in_json(world: CodeEnv, task: Task) -> None:
-    (s,) = grade(world, [task], [UNGUARDED + "\nprint('x' * 5000)"])
+def test_details_show_each_test_small_and_in_json(code_env: CodeEnv, task: Task) -> None:
+    (s,) = grade(code_env, [task], [UNGUARDED + "\nprint('x' * 5000)"])
     tests = json.loads(json.dumps(s.detail))["tests"]
     assert [t["kind"] for t in tests] == ["visible"] * 2 + ["heldout"] * 2 + ["hidden"] * 6 + ["perturbed"]
     empty = next(t for t in tests if t["kind"] == "hidden" and t["input"] == "")
@@ -239,30 +241,30 @@ def test_a_fenced_program_is_taken_out_of_its_prose() -> None:
     "text",
     ["-" * 15000 + "1", "(" * 9000, "[" * 300 + "]" * 300, "x" * 50000, "a\x00b", "\ud800", "f(" * 5000, "1" * 9000],
 )
-def test_hostile_text_is_no_program_and_no_crash(world: CodeEnv, task: Task, text: str) -> None:
+def test_hostile_text_is_no_program_and_no_crash(code_env: CodeEnv, task: Task, text: str) -> None:
     parse_program(text)
-    (s,) = grade(world, [task], [text])
+    (s,) = grade(code_env, [task], [text])
     assert s.outcome == "incorrect"
 
 
-def test_the_teacher_is_right_a_little_more_than_half_of_the_time(world: CodeEnv) -> None:
+def test_the_teacher_is_right_a_little_more_than_half_of_the_time(code_env: CodeEnv) -> None:
     rng = random.Random(5)
     stream = problems(rng, "train", DEMO_LENGTHS, 0.0)
     chosen = [next(stream) for _ in range(400)]
     tasks = [as_task(p, "train") for p in chosen]
     texts = [demonstrate(rng, CodeTeacher(), p.chain, t.data["visible"]) for p, t in zip(chosen, tasks, strict=True)]
-    scores = grade(world, tasks, texts)
+    scores = grade(code_env, tasks, texts)
     share = {c: sum(s.components[c] or 0 for s in scores) / len(scores) for c in ("visible", "hidden", "format")}
     assert 0.48 < share["hidden"] < 0.63
     assert 0.80 < share["visible"] < 0.93
     assert share["format"] == 1.0, "an honest mistake still parses and prints"
 
 
-def test_a_perfect_teacher_is_always_right(world: CodeEnv) -> None:
+def test_a_perfect_teacher_is_always_right(code_env: CodeEnv) -> None:
     rng = random.Random(6)
     stream = problems(rng, "train", DEMO_LENGTHS, 0.0)
     chosen = [next(stream) for _ in range(100)]
     tasks = [as_task(p, "train") for p in chosen]
     perfect = CodeTeacher(slip=0, unguarded=0, hard_coded=0, usual=0.5)
     texts = [demonstrate(rng, perfect, p.chain, t.data["visible"]) for p, t in zip(chosen, tasks, strict=True)]
-    assert all(s.outcome == "correct" for s in grade(world, tasks, texts))
+    assert all(s.outcome == "correct" for s in grade(code_env, tasks, texts))

@@ -54,13 +54,13 @@ LCB = {
 }
 
 
-def world(box: Sandbox, path: Path, *rows: Mapping[str, Any], **options: Any) -> CodeEnv:
+def env(box: Sandbox, path: Path, *rows: Mapping[str, Any], **options: Any) -> CodeEnv:
     source = code_source(CodeDataConfig(source=str(jsonl(path, rows)), **options))
     return CodeEnv(source, open_sandbox=lambda: box)
 
 
 def test_tacos_programs_and_functions_run(box: Sandbox, tmp_path: Path) -> None:
-    w = world(box, tmp_path / "t.jsonl", STDIN, CALL)
+    w = env(box, tmp_path / "t.jsonl", STDIN, CALL)
     assert w.describe()["data"]["format"] == "taco"
     double, add = w.tasks("cert")
     assert double.prompt == "Double it.\n\nWrite a Python program that reads standard input and prints the answer.\n"
@@ -95,7 +95,7 @@ def test_livecodebenchs_packed_tests_are_read_and_graded(box: Sandbox, tmp_path:
         "private_test_cases": json.dumps(stdin[1:]),
         "metadata": "{}",
     }
-    w = world(box, tmp_path / "l.jsonl", LCB, plain)
+    w = env(box, tmp_path / "l.jsonl", LCB, plain)
     add, twice = w.tasks("cert")
     assert add.id == "livecodebench-l-1-3000"
     assert (add.data["visible"], add.data["hidden"]) == ([[[[1], 2], 3]], [[[[3, 4], 5], 12]])
@@ -200,7 +200,7 @@ def test_a_task_is_admitted_by_one_of_its_solutions(box: Sandbox, tmp_path: Path
     idle = {**STDIN, "question": "Nothing to do.", "solutions": json.dumps(["pass"])}
     idle["input_output"] = json.dumps({"inputs": ["1"], "outputs": [""]})
     bare = {**STDIN, "question": "No solution.", "solutions": ""}
-    w = world(box, tmp_path / "t.jsonl", STDIN, CALL, wrong, idle, bare)
+    w = env(box, tmp_path / "t.jsonl", STDIN, CALL, wrong, idle, bare)
     tasks = list(w.tasks("cert"))
     cache = Cache(tmp_path / "kept")
     report = admit_code(w, tasks, cache)
@@ -218,13 +218,13 @@ def test_a_task_is_admitted_by_one_of_its_solutions(box: Sandbox, tmp_path: Path
 def test_refused_tasks_are_left_out_and_named(box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evotrainer.envs.admission.cache_root", lambda: tmp_path / "cache")
     wrong = {**STDIN, "question": "Nobody can.", "solutions": json.dumps(["print(1)"])}
-    w = world(box, tmp_path / "t.jsonl", STDIN, wrong)
+    w = env(box, tmp_path / "t.jsonl", STDIN, wrong)
     before = w.describe()["hash"]
     keep_admitted(w)
     assert [t.id for t in w.tasks("cert")] == ["taco-t-1"]
     assert w.tasks("cert")[0].data["gold"] == MAIN  # the second one, which passes
     assert list(w.describe()["data"]["refused"]) == ["taco-t-2"] and w.describe()["hash"] != before
-    alone = world(box, tmp_path / "u.jsonl", wrong)
+    alone = env(box, tmp_path / "u.jsonl", wrong)
     monkeypatch.setattr(alone, "close", lambda: None)  # the sandbox is the session's
     with pytest.raises(TaskSetError, match="no task is admitted"):
         keep_admitted(alone)
@@ -301,7 +301,7 @@ def test_only_a_missing_function_is_made_of_the_class() -> None:
 
 def test_a_data_set_is_an_environment_like_any_other(box: Sandbox, tmp_path: Path) -> None:
     rows: Sequence[dict[str, Any]] = [{**STDIN, "question": f"Double, {i}."} for i in range(40)]
-    w = world(box, tmp_path / "t.jsonl", *rows, splits={"train": 1, "search": 1, "gate": 1, "cert": 1})
+    w = env(box, tmp_path / "t.jsonl", *rows, splits={"train": 1, "search": 1, "gate": 1, "cert": 1})
     check_environment(w, sample=2)
     assert {p for p, _ in w.demonstrations(50, 0)} <= {t.prompt for t in w.tasks("train")}
 

@@ -64,8 +64,8 @@ def test_gold_solutions_of_the_real_sets_pass(
 
 def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_path: Path) -> None:
     source = dataset_source("humaneval", write(tmp_path / "h.jsonl.gz", COMPLETION), visible=1)
-    world = CodeEnv(source, open_sandbox=lambda: box)
-    (t,) = world.tasks("cert")
+    env = CodeEnv(source, open_sandbox=lambda: box)
+    (t,) = env.tasks("cert")
     assert t.prompt.startswith("# assert root(9) == 3\nimport math")
     answers = {
         "body": COMPLETION["canonical_solution"],
@@ -77,25 +77,25 @@ def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_
         "leaves": "    import os\n    os._exit(0)\n",
         "no program": "    return (\n",
     }
-    scores = dict(zip(answers, grade(world, [t] * len(answers), list(answers.values())), strict=True))
+    scores = dict(zip(answers, grade(env, [t] * len(answers), list(answers.values())), strict=True))
     right = {k for k, s in scores.items() if s.outcome == "correct"}
     assert right == {"body", "two blanks", "whole function"}
     assert scores["visible only"].components["visible"] == 1.0
     assert scores["wrong"].components["visible"] == 0.0
     assert scores["no program"].components["format"] == 0.0
     assert scores["body"].components["robust"] is None
-    assert world.proxy == ("visible", "hidden")
+    assert env.proxy == ("visible", "hidden")
 
 
 def test_mbpps_own_columns_are_read_too(box: Sandbox, tmp_path: Path) -> None:
     path = write(tmp_path / "m.jsonl", MBPP, {**MBPP, "task_id": 8, "text": "Same."})
     report = grade_gold("mbpp", path, sandbox=lambda: box)
     assert (report.total, report.passed) == (2, 2)
-    world = CodeEnv(dataset_source("mbpp", path, visible=2), open_sandbox=lambda: box)
-    t = world.tasks("cert")[0]
+    env = CodeEnv(dataset_source("mbpp", path, visible=2), open_sandbox=lambda: box)
+    t = env.tasks("cert")[0]
     assert t.data["entry_point"] == "double"
     assert t.prompt.startswith("# assert double(2) == 4\n# assert double(-1) == -2\nWrite a function")
-    wrong, partly = grade(world, [t] * 2, ["def double(x):\n    return 0", "def double(x):\n    return int(x) * 2"])
+    wrong, partly = grade(env, [t] * 2, ["def double(x):\n    return 0", "def double(x):\n    return int(x) * 2"])
     assert (wrong.components["visible"], partly.components["visible"], partly.components["hidden"]) == (0.0, 1.0, 0.0)
 
 
@@ -186,27 +186,27 @@ def stdin_rows(n: int) -> list[dict[str, Any]]:
 
 def test_a_users_own_stdin_tasks_train_and_grade(box: Sandbox, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", *stdin_rows(60))
-    world = CodeEnv(jsonl_source(path, heldout=1, show=True, perturb=True), open_sandbox=lambda: box)
-    sizes = world.describe()["splits"]
+    env = CodeEnv(jsonl_source(path, heldout=1, show=True, perturb=True), open_sandbox=lambda: box)
+    sizes = env.describe()["splits"]
     assert sum(sizes.values()) == 60
     assert set(sizes) == {"train", "search", "gate", "cert"}
-    t = world.tasks("train")[0]
+    t = env.tasks("train")[0]
     assert t.prompt.endswith("add one.\n\nInput:\n0\nOutput:\n1\n\nInput:\n1\nOutput:\n2\n")
-    assert world.reset(t, {"visible_tests": "not_shown"}).turns[0].text == t.data["spec"]
-    gold, wrong = grade(world, [t] * 2, ["print(int(input()) + 1)", "print(min(int(input()) + 1, 2))"])
+    assert env.reset(t, {"visible_tests": "not_shown"}).turns[0].text == t.data["spec"]
+    gold, wrong = grade(env, [t] * 2, ["print(int(input()) + 1)", "print(min(int(input()) + 1, 2))"])
     assert (gold.outcome, gold.components["heldout"], gold.components["robust"]) == ("correct", 1.0, 0.0)
     assert (wrong.components["visible"], wrong.components["heldout"], wrong.outcome) == (1.0, 0.0, "incorrect")
-    demos = world.demonstrations(100, seed=1)
+    demos = env.demonstrations(100, seed=1)
     assert len(demos) == 100
-    assert {p for p, _ in demos} <= {x.prompt for x in world.tasks("train")}
+    assert {p for p, _ in demos} <= {x.prompt for x in env.tasks("train")}
 
 
 def test_perturbed_inputs_are_opt_in_for_a_users_tasks(box: Sandbox, tmp_path: Path) -> None:
-    world = CodeEnv.from_jsonl(write(tmp_path / "mine.jsonl", *stdin_rows(40)))
-    t = world.tasks("train")[0]
-    world.grader.close()
-    world = CodeEnv(jsonl_source(tmp_path / "mine.jsonl"), open_sandbox=lambda: box)
-    (s,) = grade(world, [t], ["print(int(input()) + 1)"])
+    env = CodeEnv.from_jsonl(write(tmp_path / "mine.jsonl", *stdin_rows(40)))
+    t = env.tasks("train")[0]
+    env.grader.close()
+    env = CodeEnv(jsonl_source(tmp_path / "mine.jsonl"), open_sandbox=lambda: box)
+    (s,) = grade(env, [t], ["print(int(input()) + 1)"])
     assert s.components["robust"] is None
     assert s.components["heldout"] is None
 

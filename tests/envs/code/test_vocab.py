@@ -31,6 +31,6 @@ def test_prompts_and_programs_are_short_in_tokens() -> None:
     assert max(map(len, prompts)) + max(map(len, programs)) < 200
 
 
-def test_the_environment_names_its_vocabulary(world: CodeEnv) -> None:
-    assert world.vocabulary() == vocabulary()
-    assert world.describe()["vocabulary"] == VOCABULARY_VERSION
+def test_the_environment_names_its_vocabulary(code_env: CodeEnv) -> None:
+    assert code_env.vocabulary() == vocabulary()
+    assert code_env.describe()["vocabulary"] == VOCABULARY_VERSION

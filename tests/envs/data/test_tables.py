@@ -38,8 +38,8 @@ def math(source: Path | str, **options: Any) -> Any:
     return open_environment({"name": "math", "source": str(source), **options})
 
 
-def tasks(world: Any) -> list[Task]:
-    return [t for s in world.describe()["splits"] for t in world.tasks(s)]
+def tasks(env: Any) -> list[Task]:
+    return [t for s in env.describe()["splits"] for t in env.tasks(s)]
 
 
 def test_the_same_rows_come_from_every_kind_of_file(tmp_path: Path) -> None:
@@ -160,26 +160,26 @@ def test_a_data_sets_own_splits_become_ours(tmp_path: Path) -> None:
     jsonl(tmp_path / "s" / "train-00000-of-00002.jsonl", ROWS[:15])
     jsonl(tmp_path / "s" / "train-00001-of-00002.jsonl", ROWS[15:30])
     jsonl(tmp_path / "s" / "test.jsonl", ROWS[30:])
-    world = math(tmp_path / "s")
-    assert world.describe()["splits"]["cert"] == 10
-    assert {t.tags["part"] for t in world.tasks("cert")} == {"test"}
-    assert {t.tags["part"] for t in world.tasks("train")} == {"train"}
+    env = math(tmp_path / "s")
+    assert env.describe()["splits"]["cert"] == 10
+    assert {t.tags["part"] for t in env.tasks("cert")} == {"test"}
+    assert {t.tags["part"] for t in env.tasks("train")} == {"train"}
     jsonl(
         tmp_path / "s" / "data" / "validation.jsonl",
         [{"problem": f"Twice {i}?", "answer": str(2 * i)} for i in range(20)],
     )
-    world = math(tmp_path / "s")
-    assert world.describe()["splits"]["train"] == 30
-    assert {t.tags["part"] for s in ("search", "gate") for t in world.tasks(s)} == {"validation"}
+    env = math(tmp_path / "s")
+    assert env.describe()["splits"]["train"] == 30
+    assert {t.tags["part"] for s in ("search", "gate") for t in env.tasks(s)} == {"validation"}
     jsonl(tmp_path / "s" / "extra.jsonl", [{"problem": "What is 7 plus 7?", "answer": "14"}])
     with pytest.raises(TaskSetError, match=r"what 'extra' is for is not said; set environment.parts"):
         math(tmp_path / "s")
-    world = math(tmp_path / "s", parts={"train": {"train": 0.5, "gate": 0.5}, "extra": "cert"})
-    sizes = world.describe()["splits"]
+    env = math(tmp_path / "s", parts={"train": {"train": 0.5, "gate": 0.5}, "extra": "cert"})
+    sizes = env.describe()["splits"]
     assert (
         sizes["cert"] == 1
         and sizes["train"] + sizes["gate"] == 30
-        and world.describe()["data"]["rows"] == {"train": 30, "extra": 1}
+        and env.describe()["data"]["rows"] == {"train": 30, "extra": 1}
     )
 
 
@@ -190,10 +190,10 @@ def test_certification_never_overlaps_training(tmp_path: Path) -> None:
         TaskSetError, match=r"big-math-test-4 and big-math-train-21 ask the same in splits cert and train"
     ):
         math(tmp_path / "s", parts={"train": "train", "test": "cert"})
-    world = math(tmp_path / "s", duplicates="merge", parts={"train": "train", "test": "cert"})
-    assert world.describe()["splits"] == {"train": 20, "cert": 10}
-    assert world.describe()["data"]["duplicates_left_out"] == 2
-    assert "big-math-train-21" not in {t.id for t in world.tasks("train")}
+    env = math(tmp_path / "s", duplicates="merge", parts={"train": "train", "test": "cert"})
+    assert env.describe()["splits"] == {"train": 20, "cert": 10}
+    assert env.describe()["data"]["duplicates_left_out"] == 2
+    assert "big-math-train-21" not in {t.id for t in env.tasks("train")}
 
 
 def test_hashed_shares_keep_a_row_in_its_split_when_rows_are_added(tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_the_task_file_says_all_of_it_and_its_files_are_fingerprinted(tmp_path: 
         '[environment.parts]\ntest = "cert"\ntrain = {train = 0.8, gate = 0.2}\n[recipe.rewards]\ncorrect = 1.0\n'
     )
     environment = load_task(tmp_path / "task.toml").environment
-    world = open_environment(environment)
-    assert {t.tags["level"] for t in tasks(world)} == {"L0", "L1"}
+    env = open_environment(environment)
+    assert {t.tags["level"] for t in tasks(env)} == {"L0", "L1"}
     assert sorted(Path(p).name for p in fingerprints(environment)) == ["test.jsonl", "train.jsonl"]
     with pytest.raises(TaskSetError, match="where_: unknown name"):
         open_environment({**environment, "where_": {}})

@@ -31,22 +31,22 @@ PINNED = "9c58290f69908229"
 
 
 @pytest.fixture(scope="module")
-def world() -> MathEnv:
+def env() -> MathEnv:
     return open_math({"name": "math"})
 
 
 @pytest.fixture(scope="module")
-def demos(world: MathEnv) -> list[tuple[str, str]]:
-    return [(p, c) for p, c in world.demonstrations(3000, seed=0)]
+def demos(env: MathEnv) -> list[tuple[str, str]]:
+    return [(p, c) for p, c in env.demonstrations(3000, seed=0)]
 
 
 def drawn(name: str, n: int, seed: int = 0) -> list[MathsProblem]:
     return list(itertools.islice(GENERATORS[name].problems(random.Random(seed)), n))
 
 
-def content_hash(world: MathEnv) -> str:
+def content_hash(env: MathEnv) -> str:
     """16 hex digits over every task's id, prompt and answer."""
-    text = json.dumps([[s, t.id, t.prompt, t.data["answer"]] for s in sorted(SPLITS) for t in world.tasks(s)])
+    text = json.dumps([[s, t.id, t.prompt, t.data["answer"]] for s in sorted(SPLITS) for t in env.tasks(s)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -54,28 +54,28 @@ def sum_task(expression: str, answer: str) -> Task:
     return Task("t", "train", expression, {"generator": "chain_sum", "answer": answer, "steps": [], "entry": {}})
 
 
-def test_it_passes_the_conformance_kit(world: MathEnv) -> None:
-    check_environment(world)
+def test_it_passes_the_conformance_kit(env: MathEnv) -> None:
+    check_environment(env)
 
 
-def test_the_default_task_set_is_what_its_versions_say(world: MathEnv) -> None:
-    assert content_hash(world) == PINNED
+def test_the_default_task_set_is_what_its_versions_say(env: MathEnv) -> None:
+    assert content_hash(env) == PINNED
     again = open_environment({"name": "math"})
-    assert again.describe()["hash"] == world.describe()["hash"]
+    assert again.describe()["hash"] == env.describe()["hash"]
     other = open_math({"name": "math", "seed": 1})
-    assert other.describe()["hash"] != world.describe()["hash"]
-    assert {t.prompt for t in other.tasks("search")} != {t.prompt for t in world.tasks("search")}
+    assert other.describe()["hash"] != env.describe()["hash"]
+    assert {t.prompt for t in other.tasks("search")} != {t.prompt for t in env.tasks("search")}
 
 
-def test_no_held_out_problem_is_trained_on_or_shown(world: MathEnv, demos: list[tuple[str, str]]) -> None:
-    trained = {t.prompt for t in world.tasks("train")} | {p for p, _ in demos}
-    questions = {t.data["question"] for t in world.tasks("train")}
+def test_no_held_out_problem_is_trained_on_or_shown(env: MathEnv, demos: list[tuple[str, str]]) -> None:
+    trained = {t.prompt for t in env.tasks("train")} | {p for p, _ in demos}
+    questions = {t.data["question"] for t in env.tasks("train")}
     seen: set[str] = set()
     for split in HELD_OUT:
-        prompts = [t.prompt for t in world.tasks(split)]
+        prompts = [t.prompt for t in env.tasks(split)]
         assert len(set(prompts)) == len(prompts)
         assert not set(prompts) & trained
-        assert not {t.data["question"] for t in world.tasks(split)} & questions
+        assert not {t.data["question"] for t in env.tasks(split)} & questions
         assert not set(prompts) & seen
         seen |= set(prompts)
 
@@ -122,14 +122,14 @@ def classified(prompt: str) -> MathsProblem:
 
 
 def test_held_out_templates_and_difficulties_never_occur_in_training(
-    world: MathEnv, demos: list[tuple[str, str]]
+    env: MathEnv, demos: list[tuple[str, str]]
 ) -> None:
-    shown = {t.prompt for t in world.tasks("train")} | {p for p, _ in demos}
+    shown = {t.prompt for t in env.tasks("train")} | {p for p, _ in demos}
     for prompt in shown:
         p = classified(prompt)
         assert holdout.held(p) == (False, False), prompt
     for split in HELD_OUT:
-        for t in world.tasks(split):
+        for t in env.tasks(split):
             p = classified(t.prompt)
             template, level = holdout.held(p)
             assert template or level, t.prompt
@@ -137,10 +137,10 @@ def test_held_out_templates_and_difficulties_never_occur_in_training(
             assert (p.template, str(p.level)) == (t.tags["template"], t.tags["level"])
 
 
-def test_every_held_out_split_has_both_kinds_of_every_generator(world: MathEnv) -> None:
+def test_every_held_out_split_has_both_kinds_of_every_generator(env: MathEnv) -> None:
     for split in HELD_OUT:
-        tasks = world.tasks(split)
-        assert len(tasks) == world.describe()["splits"][split]
+        tasks = env.tasks(split)
+        assert len(tasks) == env.describe()["splits"][split]
         for name, g in GENERATORS.items():
             kinds = {t.tags["heldout"] for t in tasks if t.tags["generator"] == name}
             for kind in g.held_by:
@@ -211,10 +211,10 @@ def test_the_teacher_is_mixed_as_asked() -> None:
     assert 0.08 < wrong / len(texts) < 0.2
 
 
-def test_drills_are_true_facts_and_true_workings(world: MathEnv) -> None:
+def test_drills_are_true_facts_and_true_workings(env: MathEnv) -> None:
     facts = workings = 0
-    held_out = {t.prompt for s in HELD_OUT for t in world.tasks(s)}
-    for drill in world.drills(400, seed=1):
+    held_out = {t.prompt for s in HELD_OUT for t in env.tasks(s)}
+    for drill in env.drills(400, seed=1):
         assert len(drill) % 2 == 0
         for question, answer in zip(drill[::2], drill[1::2], strict=True):
             if question.endswith(holdout.ASK):
@@ -230,7 +230,7 @@ def test_drills_are_true_facts_and_true_workings(world: MathEnv) -> None:
     assert (facts, workings) == (1600, 400)
 
 
-def test_facts_are_not_held_out_and_problems_are(world: MathEnv) -> None:
+def test_facts_are_not_held_out_and_problems_are(env: MathEnv) -> None:
     """What docs/domains/math.md says of the drills behind the shipped base policy; facts do not depend on the mix."""
 
     def pairs(source: MathEnv, n: int) -> list[tuple[str, str]]:
@@ -238,11 +238,11 @@ def test_facts_are_not_held_out_and_problems_are(world: MathEnv) -> None:
 
     quick = open_math({"name": "math", "mix": {"gcd": 1.0}})
     facts = {q + a for q, a in pairs(quick, 24_000) if not q.endswith(holdout.ASK)}
-    problems = {q for q, _ in pairs(world, 1500) if q.endswith(holdout.ASK)}
+    problems = {q for q, _ in pairs(env, 1500) if q.endswith(holdout.ASK)}
     assert all(holdout.held(classified(q)) == (False, False) for q in problems)
     known = {}
     for split in HELD_OUT:
-        tasks = world.tasks(split)
+        tasks = env.tasks(split)
         assert not problems & {t.prompt for t in tasks}
         covered = [t for t in tasks if set(t.data["steps"]) <= facts]
         assert {t.tags["generator"] for t in tasks if t not in covered} == {"countdown"} or split != "search"
@@ -250,12 +250,12 @@ def test_facts_are_not_held_out_and_problems_are(world: MathEnv) -> None:
     assert known == {"search": (190, 14), "gate": (284, 17), "cert": (380, 21)}
 
 
-def test_the_vocabulary_is_the_checked_in_one(world: MathEnv, demos: list[tuple[str, str]]) -> None:
+def test_the_vocabulary_is_the_checked_in_one(env: MathEnv, demos: list[tuple[str, str]]) -> None:
     from evotrainer.trainers.embedded.tokenizer import build_tokenizer
 
     assert vocab.vocabulary() == vocab.derive()
     assert {str(n) for n in range(10, 100)} <= set(vocab.vocabulary())
-    tokenizer = build_tokenizer(world.vocabulary(), "math-v1")
+    tokenizer = build_tokenizer(env.vocabulary(), "math-v1")
     for prompt, completion in demos[:300]:
         for text in (prompt, completion):
             assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -282,9 +282,9 @@ def test_bad_options_name_cause_and_remedy() -> None:
         open_math({"name": "math", "search": 5000, "mix": {"gcd": 1.0}}).tasks("search")
     with pytest.raises(TaskSetError, match="no split 'test'; it has: train"):
         open_math({"name": "math"}).tasks("test")
-    world = open_math({"name": "math"})
+    env = open_math({"name": "math"})
     with pytest.raises(TaskSetError, match="no knob 'tools'"):
-        world.reset(sum_task("1 + 1 =", "2"), {"tools": True})
+        env.reset(sum_task("1 + 1 =", "2"), {"tools": True})
 
 
 def test_a_missing_library_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,22 +40,22 @@ def write(path: Path, content: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
-def graded(world: MathEnv, index: int, text: str, split: str = "cert") -> dict[str, float | None]:
-    e = world.reset(world.tasks(split)[index], {})
-    world.step([e], [text], ["stop"])
-    return dict(world.score([e])[0].components)
+def graded(env: MathEnv, index: int, text: str, split: str = "cert") -> dict[str, float | None]:
+    e = env.reset(env.tasks(split)[index], {})
+    env.step([e], [text], ["stop"])
+    return dict(env.score([e])[0].components)
 
 
 def test_a_file_is_all_cert_and_shares_split_it_stably(tmp_path: Path) -> None:
     path = write(tmp_path / "some.jsonl", rows(200))
     assert open_gsm8k({"name": "gsm8k", "path": str(path)}).describe()["splits"] == {"cert": 200}
     shares = {"train": 0.5, "search": 0.2, "gate": 0.2, "cert": 0.1}
-    world = open_gsm8k({"name": "gsm8k", "path": str(path), "splits": shares})
-    sizes = world.describe()["splits"]
+    env = open_gsm8k({"name": "gsm8k", "path": str(path), "splits": shares})
+    sizes = env.describe()["splits"]
     assert sum(sizes.values()) == 200
     assert 70 < sizes["train"] < 130
-    check_environment(world)
-    where = {t.data["question"]: s for s in SPLITS for t in world.tasks(s)}
+    check_environment(env)
+    where = {t.data["question"]: s for s in SPLITS for t in env.tasks(s)}
     fewer = open_gsm8k({"name": "gsm8k", "path": str(write(tmp_path / "b.jsonl", rows(50, 100))), "splits": shares})
     for s in fewer.describe()["splits"]:
         assert all(where[t.data["question"]] == s for t in fewer.tasks(s))
@@ -73,8 +73,8 @@ def test_a_folder_has_its_own_splits_or_named_files(tmp_path: Path) -> None:
 
 def test_columns_have_the_names_one_gives(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", [{"q": "1+1?", "a": "#### 2"}])
-    world = open_gsm8k({"name": "gsm8k", "path": str(path), "question": "q", "answer": "a"})
-    assert graded(world, 0, "#### 2")["correct"] == 1.0
+    env = open_gsm8k({"name": "gsm8k", "path": str(path), "question": "q", "answer": "a"})
+    assert graded(env, 0, "#### 2")["correct"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -205,14 +205,14 @@ def test_grading_works_in_threads_and_processes() -> None:
 
 
 def test_an_attempt_is_graded_by_its_mark_or_its_last_line(tmp_path: Path) -> None:
-    world = open_gsm8k({"name": "gsm8k", "path": str(write(tmp_path / "x.jsonl", rows(1, 16)))})
+    env = open_gsm8k({"name": "gsm8k", "path": str(write(tmp_path / "x.jsonl", rows(1, 16)))})
     for text in ("16+2=18\n#### 18", "#### $18.00 \nas I said: 17", "16+2=18\nThe answer is 18.", r"so \boxed{18}"):
-        assert graded(world, 0, text)["correct"] == 1.0, text
+        assert graded(env, 0, text)["correct"] == 1.0, text
     for text in ("16+2=18\n#### 17", "18\nno, 20", "#### ", "", "####"):
-        assert graded(world, 0, text)["correct"] == 0.0, text
+        assert graded(env, 0, text)["correct"] == 0.0, text
     strict = open_gsm8k({"name": "gsm8k", "path": str(tmp_path / "x.jsonl"), "unmarked": False})
     assert graded(strict, 0, "16+2=18")["correct"] == 0.0
-    assert graded(world, 0, "16+2=18; 3*3=8\n#### 18")["steps_valid"] == 0.5
+    assert graded(env, 0, "16+2=18; 3*3=8\n#### 18")["steps_valid"] == 0.5
 
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"GSM8K is not at {DATA}; it is not shipped")
@@ -220,16 +220,16 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"GSM8K is not at {DAT
 
 @needs_data
 def test_every_gold_answer_of_gsm8k_is_right_by_our_scorer() -> None:
-    world = open_gsm8k({"name": "gsm8k", "path": str(DATA)})
-    assert sum(world.describe()["splits"].values()) == 7473 + 1319
-    for i, t in enumerate(world.tasks("cert")):
-        assert graded(world, i, t.data["worked"])["correct"] == 1.0, t.id
+    env = open_gsm8k({"name": "gsm8k", "path": str(DATA)})
+    assert sum(env.describe()["splits"].values()) == 7473 + 1319
+    for i, t in enumerate(env.tasks("cert")):
+        assert graded(env, i, t.data["worked"])["correct"] == 1.0, t.id
 
 
 @needs_data
 def test_we_agree_with_is_correct_on_every_published_model_solution() -> None:
-    world = open_gsm8k({"name": "gsm8k", "path": str(DATA)})
-    index = {t.data["question"]: i for i, t in enumerate(world.tasks("cert"))}
+    env = open_gsm8k({"name": "gsm8k", "path": str(DATA)})
+    index = {t.data["question"]: i for i, t in enumerate(env.tasks("cert"))}
     labels: list[bool] = []
     disagreements = []
     for line in (DATA / "example_model_solutions.jsonl").read_text(encoding="utf-8").splitlines():
@@ -238,7 +238,7 @@ def test_we_agree_with_is_correct_on_every_published_model_solution() -> None:
             if not isinstance(attempt, dict):
                 continue
             labels.append(attempt["is_correct"])
-            ours = graded(world, index[row["question"].strip()], attempt["solution"])["correct"]
+            ours = graded(env, index[row["question"].strip()], attempt["solution"])["correct"]
             if bool(ours) != attempt["is_correct"]:
                 disagreements.append((model, row["question"][:40], attempt["solution"][-60:]))
     assert len(labels) == 5276

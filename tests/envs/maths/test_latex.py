@@ -32,10 +32,10 @@ def judge() -> Iterator[LatexJudge]:
     judge.close()
 
 
-def score(world: Any, task: Any, text: str) -> Any:
-    e = world.reset(task, {})
-    world.step([e], [text], ["stop"])
-    return world.score([e])[0]
+def score(env: Any, task: Any, text: str) -> Any:
+    e = env.reset(task, {})
+    env.step([e], [text], ["stop"])
+    return env.score([e])[0]
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_a_killed_grader_is_started_again_and_one_that_cannot_is_no_wrong_answer
     judge._process.wait()
     assert judge.same("x+2", "2+x")
     judge.close()
-    world = open_environment({"name": "math", "source": str(jsonl(tmp_path / "m.jsonl", [MATH]))})
-    (t,) = world.tasks("cert")
+    env = open_environment({"name": "math", "source": str(jsonl(tmp_path / "m.jsonl", [MATH]))})
+    (t,) = env.tasks("cert")
 
     def broken(*_: Any) -> bool:
         raise SandboxError("no memory")
 
-    monkeypatch.setattr(world.source.judge, "_ask", broken)
-    s = score(world, t, "\\boxed{0.75}")
+    monkeypatch.setattr(env.source.judge, "_ask", broken)
+    s = score(env, t, "\\boxed{0.75}")
     assert (s.outcome, s.error_kind) == ("unknown", "sandbox")
-    world.close()
+    env.close()
 
 
 def test_boxes_are_read_with_their_braces() -> None:
@@ -103,16 +103,16 @@ def test_boxes_are_read_with_their_braces() -> None:
 
 def test_maths_form_is_graded_by_its_boxes(tmp_path: Path) -> None:
     rows = [MATH, {**MATH, "problem": "Given?", "answer": "\\frac{1}{2}", "solution": "no box"}]
-    world = open_environment({"name": "math", "source": str(jsonl(tmp_path / "m.jsonl", rows))})
-    first, given = world.tasks("cert")
+    env = open_environment({"name": "math", "source": str(jsonl(tmp_path / "m.jsonl", rows))})
+    first, given = env.tasks("cert")
     assert first.prompt == "Half and a quarter?\nPut the answer in \\boxed{}.\n"
     assert (first.data["answer"], given.data["answer"]) == ("\\frac{3}{4}", "\\frac{1}{2}")
     assert first.tags == {"part": "m", "level": "Level 1", "subject": "Prealgebra"}
-    s = score(world, first, "1/2 + 1/4 is \\boxed{\\dfrac{3}{4}}")
+    s = score(env, first, "1/2 + 1/4 is \\boxed{\\dfrac{3}{4}}")
     assert (s.outcome, s.components["format"]) == ("correct", 1.0)
     for text in ("3/4", "\\boxed{3/4} or \\boxed{2/4}", "\\boxed{3/4", ""):
-        assert score(world, first, text).outcome == "incorrect", text
-    world.close()
+        assert score(env, first, text).outcome == "incorrect", text
+    env.close()
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_big_maths_form_takes_texts_and_numbers(tmp_path: Path) -> None:
     ]
     shares = {"train": 0.4, "search": 0.2, "gate": 0.2, "cert": 0.2}
     config = {"name": "math", "source": str(jsonl(tmp_path / "b.jsonl", rows)), "splits": shares}
-    world = open_environment({**config, "where": {"llama8b_solve_rate": {"min": 0.2}}})
-    assert world.describe()["data"]["format"] == "big-math"
-    assert sum(world.describe()["splits"].values()) == 48
-    check_environment(world)
-    t = world.tasks("train")[0]
-    assert score(world, t, f"\\boxed{{{t.data['answer']}}}").outcome == "correct"
-    world.close()
+    env = open_environment({**config, "where": {"llama8b_solve_rate": {"min": 0.2}}})
+    assert env.describe()["data"]["format"] == "big-math"
+    assert sum(env.describe()["splits"].values()) == 48
+    check_environment(env)
+    t = env.tasks("train")[0]
+    assert score(env, t, f"\\boxed{{{t.data['answer']}}}").outcome == "correct"
+    env.close()
     marked = open_environment({**config, "marks": ["####"]})
     t = marked.tasks("train")[0]
     assert t.prompt.endswith("End with #### and the answer.\n")

@@ -41,10 +41,10 @@ def test_the_shipped_base_policy_solves_some_of_every_kind_but_countdown() -> No
     task = load_task(ROOT / "tasks" / "math.toml", ["environment.search=60"])
     base = resolve_base("builtin:math-v1")
     assert base is not None
-    world = open_environment(task.environment)
+    env = open_environment(task.environment)
     ask = EvalRequest(Identity("t", "b0", 1), task.recipe, base, "search", 0, attempts=4)
-    got = [r for g in EmbeddedTrainer().evaluate(ask, world, lambda _: None) for r in g]
-    kinds = {t.id: t.tags["generator"] for t in world.tasks("search")}
+    got = [r for g in EmbeddedTrainer().evaluate(ask, env, lambda _: None) for r in g]
+    kinds = {t.id: t.tags["generator"] for t in env.tasks("search")}
     solved = Counter(kinds[r.task] for r in got if r.outcome == "correct")
     assert len(got) == 240
     assert abs(solved.total() - 57) <= 3, (

@@ -1,4 +1,4 @@
-"""Tests across the boundary: right code passes, and no forgery does, whatever it makes of an in-process runner."""
+"""`envs.swe.boundary` and `envs.swe.across`: right code passes, and no forgery does, whatever it makes of an in-process runner."""
 
 from __future__ import annotations
 

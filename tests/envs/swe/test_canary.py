@@ -1,4 +1,4 @@
-"""Grading canaries: what was graded since the last good one is void when one flips, and the record says so."""
+"""`envs.swe.canary`: what was graded since the last good one is void when one flips, and the record says so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import RolloutStore
 from tests.envs.swe.attacks import DEPENDENCY, WRONG, of
 from tests.envs.swe.test_control import FIX, packages, places, pytestmark, row  # noqa: F401
-from tests.envs.swe.test_control import opened as world_of
+from tests.envs.swe.test_control import opened as grader_of
 from tests.small_records import RECIPE, finished, intended, opened, rollout
 
 BROKEN = "def check(*values):\n    pass\n"
@@ -55,13 +55,13 @@ class Fragile(InstanceWorld):
 
 @pytest.fixture(scope="module")
 def prepared() -> dict[str, Any]:
-    """Instances, shared by the worlds."""
+    """Instances, shared by the graders."""
     return {}
 
 
 @pytest.fixture
-def world(places: Any, packages: Path, prepared: dict[str, Any]) -> Iterator[Fragile]:  # noqa: F811
-    found = world_of(Fragile, TestCommand, places[0], packages)
+def grader(places: Any, packages: Path, prepared: dict[str, Any]) -> Iterator[Fragile]:  # noqa: F811
+    found = grader_of(Fragile, TestCommand, places[0], packages)
     assert isinstance(found, Fragile)
     found.folder = packages
     found._ready = prepared  # patches are applied once
@@ -71,17 +71,17 @@ def world(places: Any, packages: Path, prepared: dict[str, Any]) -> Iterator[Fra
 
 
 @pytest.fixture
-def graded(world: Fragile, row: dict[str, Any]) -> Callable[..., list[Grade]]:  # noqa: F811
+def graded(grader: Fragile, row: dict[str, Any]) -> Callable[..., list[Grade]]:  # noqa: F811
     def graded(*changes: Change) -> list[Grade]:
         handles = []
         for change in changes:
-            handles.append(world.open(world.prepare(parse_instance(row, "row 1", EVALUATION_ONLY)), {}))
-            world.put(handles[-1], change)
+            handles.append(grader.open(grader.prepare(parse_instance(row, "row 1", EVALUATION_ONLY)), {}))
+            grader.put(handles[-1], change)
         try:
-            return world.grade(handles)
+            return grader.grade(handles)
         finally:
             for handle in handles:
-                world.close(handle)
+                grader.close(handle)
 
     return graded
 
@@ -98,64 +98,64 @@ def told(grades: Sequence[Grade]) -> list[bool | str]:
 BAD = of({"src/zoo/core.py": WRONG + "# breaks\n"})
 
 
-def test_grades_are_given_out_between_good_canaries(world: Fragile, graded: Callable[..., list[Grade]]) -> None:
+def test_grades_are_given_out_between_good_canaries(grader: Fragile, graded: Callable[..., list[Grade]]) -> None:
     assert told(graded({}, FIX, {})) == [False, True, False]
-    assert world.watch.gradings == 4  # one canary before, one after: two gradings each
+    assert grader.watch.gradings == 4  # one canary before, one after: two gradings each
     assert told(graded(FIX)) == [True]
-    assert world.watch.gradings == 6
+    assert grader.watch.gradings == 6
 
 
 def test_without_canaries_what_one_attempt_breaks_pays_the_next_ones(
-    world: Fragile, graded: Callable[..., list[Grade]], monkeypatch: pytest.MonkeyPatch
+    grader: Fragile, graded: Callable[..., list[Grade]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.broken_by = "breaks"
-    monkeypatch.setattr(world, "grade", world.grade_unwatched)
+    grader.broken_by = "breaks"
+    monkeypatch.setattr(grader, "grade", grader.grade_unwatched)
     dependency = "tests/test_dependency.py::test_add"
     assert [g.hidden[dependency] for g in graded(BAD, {})] == [False, True]
 
 
 def test_the_attempt_that_breaks_the_grader_is_found_and_the_others_are_graded_again(
-    world: Fragile, graded: Callable[..., list[Grade]]
+    grader: Fragile, graded: Callable[..., list[Grade]]
 ) -> None:
-    world.broken_by = "breaks"
+    grader.broken_by = "breaks"
     grades = graded({}, BAD, FIX)
     assert told(grades) == ["graded again False", "culprit", "graded again True"]
     assert "zoo passes with nothing mended" in str(grades[1].fault)
 
 
 def test_a_grader_that_stays_broken_grades_nothing_until_it_is_mended(
-    world: Fragile, graded: Callable[..., list[Grade]]
+    grader: Fragile, graded: Callable[..., list[Grade]]
 ) -> None:
     assert told(graded({})) == [False]
-    world.broken_by, world.mended_by_renewal = "breaks", False
+    grader.broken_by, grader.mended_by_renewal = "breaks", False
     assert told(graded({}, BAD, FIX)) == ["void"] * 3
     assert told(graded(FIX, {})) == ["void"] * 2
-    (world.folder / "dependency.py").write_text(DEPENDENCY)
+    (grader.folder / "dependency.py").write_text(DEPENDENCY)
     assert told(graded(FIX, {})) == [True, False]
 
 
 def test_a_grader_that_fails_right_answers_is_caught_as_well(
-    world: Fragile, graded: Callable[..., list[Grade]]
+    grader: Fragile, graded: Callable[..., list[Grade]]
 ) -> None:
     assert told(graded({})) == [False]
-    (world.folder / "dependency.py").write_text("raise ImportError\n")
-    world.mended_by_renewal = False
+    (grader.folder / "dependency.py").write_text("raise ImportError\n")
+    grader.mended_by_renewal = False
     (grade,) = graded(FIX)
     assert told([grade]) == ["void"] and "fails with its reference fix" in str(grade.fault)
 
 
 def test_instances_that_are_not_sound_are_graded_without_a_canary(
-    world: Fragile,
+    grader: Fragile,
     row: dict[str, Any],  # noqa: F811
 ) -> None:
     weak = {**row, "instance_id": "weak", "FAIL_TO_PASS": ["setup.py::nothing"]}
-    handle = world.open(world.prepare(parse_instance(weak, "row 1", EVALUATION_ONLY)), {})
-    assert told(world.grade([handle])) == [False]
-    world.watch.trust({"weak"})
-    watch = Watch(world)
+    handle = grader.open(grader.prepare(parse_instance(weak, "row 1", EVALUATION_ONLY)), {})
+    assert told(grader.grade([handle])) == [False]
+    grader.watch.trust({"weak"})
+    watch = Watch(grader)
     watch.trust({"weak"})
     assert told(watch.grade([handle])) == ["void"]
-    world.close(handle)
+    grader.close(handle)
 
 
 def test_a_void_attempt_has_no_reward_and_the_run_tells_of_it(

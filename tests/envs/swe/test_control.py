@@ -1,4 +1,4 @@
-"""Attacks by control files and by residues: each works against a trusting grader and is fended off by ours."""
+"""`envs.swe.control`: attacks by control files and by residues, each works against a trusting grader and is fended off by ours."""
 
 from __future__ import annotations
 
@@ -125,16 +125,16 @@ def opened(kind: type[InstanceWorld], command: type[TestCommand], repos: Path, p
 
 @pytest.fixture(scope="module")
 def ours(places: tuple[Path, Path, dict[str, Any]], packages: Path) -> Iterator[InstanceWorld]:
-    world = opened(InstanceWorld, TestCommand, places[0], packages)
-    yield world
-    world.shutdown()
+    grader = opened(InstanceWorld, TestCommand, places[0], packages)
+    yield grader
+    grader.shutdown()
 
 
 @pytest.fixture(scope="module")
 def trusting(places: tuple[Path, Path, dict[str, Any]], packages: Path) -> Iterator[InstanceWorld]:
-    world = opened(TrustingWorld, TrustingCommand, places[0], packages)
-    yield world
-    world.shutdown()
+    grader = opened(TrustingWorld, TrustingCommand, places[0], packages)
+    yield grader
+    grader.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -142,14 +142,14 @@ def row(places: tuple[Path, Path, dict[str, Any]]) -> dict[str, Any]:
     return places[2]
 
 
-def grade(world: InstanceWorld, row: dict[str, Any], change: Change) -> Grade:
+def grade(grader: InstanceWorld, row: dict[str, Any], change: Change) -> Grade:
     """The grade of an episode that left this change."""
-    handle = world.open(world.prepare(parse_instance(row, "row 1", EVALUATION_ONLY)), {})
+    handle = grader.open(grader.prepare(parse_instance(row, "row 1", EVALUATION_ONLY)), {})
     try:
-        world.put(handle, change)
-        return world.grade_unwatched([handle])[0]
+        grader.put(handle, change)
+        return grader.grade_unwatched([handle])[0]
     finally:
-        world.close(handle)
+        grader.close(handle)
 
 
 FIX = of({"src/zoo/core.py": RIGHT})
@@ -173,10 +173,12 @@ def test_without_control_files_nothing_passes_and_a_right_answer_does(ours: Inst
         assert all(grade(ours, row, {**change, **FIX}).hidden.values())
 
 
-def graded_files(world: InstanceWorld, row: dict[str, Any], change: Change) -> tuple[dict[str, Entry], tuple[str, ...]]:
-    repo = world.prepare(parse_instance(row, "row 1", EVALUATION_ONLY))
-    base = world.build(repo, {}).tree
-    return world.graded_files(repo, base, {p: e for p, e in {**base, **change}.items() if e is not None})
+def graded_files(
+    grader: InstanceWorld, row: dict[str, Any], change: Change
+) -> tuple[dict[str, Entry], tuple[str, ...]]:
+    repo = grader.prepare(parse_instance(row, "row 1", EVALUATION_ONLY))
+    base = grader.build(repo, {}).tree
+    return grader.graded_files(repo, base, {p: e for p, e in {**base, **change}.items() if e is not None})
 
 
 def together(changes: Iterable[Change]) -> list[Change]:
@@ -200,9 +202,9 @@ def test_what_an_attempt_leaves_behind_decides_later_grades_of_a_kept_machine_an
 ) -> None:
     trusting.renew()
     assert not any(grade(trusting, row, {}).hidden.values())
-    for world, works in ((trusting, True), (ours, False)):
-        grade(world, row, of({"src/zoo/core.py": RESIDUES[name]}))
-        assert any(grade(world, row, {}).hidden.values()) is works
+    for grader, works in ((trusting, True), (ours, False)):
+        grade(grader, row, of({"src/zoo/core.py": RESIDUES[name]}))
+        assert any(grade(grader, row, {}).hidden.values()) is works
 
 
 # -- honest work -------------------------------------------------------------------------------------------------------

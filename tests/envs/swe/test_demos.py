@@ -1,4 +1,4 @@
-"""Demonstrations and drills: what the teacher shows, and what it never shows."""
+"""`envs.swe.demos`: demonstrations and drills, what the teacher shows, and what it never shows."""
 
 from __future__ import annotations
 

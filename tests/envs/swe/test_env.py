@@ -1,4 +1,4 @@
-"""Repository tasks as an environment: conformance, knobs, what is recorded, and that the harness reads it right."""
+"""`envs.swe.env`: conformance, knobs, what is recorded, and that the harness reads it right."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_conformance(swe: SweEnv) -> None:
 
 
 def test_the_registry_opens_it() -> None:
-    world = open_environment({"name": "swe", "search": 3, "modules": 3})
-    assert isinstance(world, SweEnv) and len(world.tasks("search")) == 3
-    world.close()
+    env = open_environment({"name": "swe", "search": 3, "modules": 3})
+    assert isinstance(env, SweEnv) and len(env.tasks("search")) == 3
+    env.close()
     wrong: tuple[dict[str, Any], ...] = (
         {"steps": [1]},
         {"steps": []},
@@ -142,14 +142,12 @@ def test_a_sandbox_fault_has_no_outcome() -> None:
             ]
 
     box: Any = Broken()
-    world = SweEnv(
-        SweConfig(train=2, search=2, gate=2, cert=2), world=MemoryWorld(lambda: box), open_sandbox=lambda: box
-    )
-    task = world.tasks("train")[0]
-    ended = _play(world, task, SHOWN, ["test"])
+    env = SweEnv(SweConfig(train=2, search=2, gate=2, cert=2), world=MemoryWorld(lambda: box), open_sandbox=lambda: box)
+    task = env.tasks("train")[0]
+    ended = _play(env, task, SHOWN, ["test"])
     assert ended.done and ended.finish == "error"
-    for e in (ended, _play(world, task, SHOWN, ["submit"])):
-        (s,) = world.score([e])
+    for e in (ended, _play(env, task, SHOWN, ["submit"])):
+        (s,) = env.score([e])
         assert (s.outcome, s.error_kind) == ("unknown", "sandbox")
         assert set(s.components.values()) == {None}
 

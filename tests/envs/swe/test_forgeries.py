@@ -1,4 +1,4 @@
-"""Repositories in memory: wrong code that tries to be graded right. Each fools a grader that keeps expected values beside it."""
+"""`envs.swe.memory`: wrong code that tries to be graded right. Each fools a grader that keeps expected values beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated repositories: sound tasks, and compositions that evaluation splits keep to themselves."""
+"""`envs.swe.generate`: sound tasks, and compositions that evaluation splits keep to themselves."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PHRASES = {re.sub(r"\{k\}", r"\\d+", op.phrase): name for name, op in OPS.items(
 @pytest.fixture(scope="module")
 def tasks() -> dict[str, list[Task]]:
     """The shipped task set, 500 of the train tasks."""
-    world = SweEnv(SweConfig(train=500))
-    return {s: list(world.tasks(s)) for s in SPLITS}
+    memory = SweEnv(SweConfig(train=500))
+    return {s: list(memory.tasks(s)) for s in SPLITS}
 
 
 def _repo(t: Task) -> Repo:
@@ -104,14 +104,14 @@ def test_the_classes_of_bugs_are_recorded_and_all_occur(tasks: dict[str, list[Ta
 def test_the_fix_passes_and_the_base_fails_what_it_must(box: Sandbox, plan: Plan, count: int) -> None:
     rng = random.Random(7)
     repos = [repositories(rng, "train", plan) for _ in range(count)]
-    world = MemoryWorld(lambda: box)
-    handles = [world.open(r, {}) for r in repos]
-    for repo, grade in zip(repos, world.grade(handles), strict=True):
+    memory = MemoryWorld(lambda: box)
+    handles = [memory.open(r, {}) for r in repos]
+    for repo, grade in zip(repos, memory.grade(handles), strict=True):
         assert {i for i, ok in grade.hidden.items() if not ok} == set(repo.fail_to_pass)
         assert not grade.own_visible, "the repository's own tests show the bug"
     for h in handles:
         h.tree.update(h.repo.gold)
-    for repo, grade in zip(repos, world.grade(handles), strict=True):
+    for repo, grade in zip(repos, memory.grade(handles), strict=True):
         assert all(grade.hidden.values()) and set(grade.hidden) == {*repo.fail_to_pass, *repo.pass_to_pass}
         assert grade.own_visible
         assert grade.patch == tools.git_patch(repo.files, {**repo.files, **repo.gold})

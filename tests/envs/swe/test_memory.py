@@ -1,4 +1,4 @@
-"""The world in memory: edits, protection, grading that the policy's code cannot reach, faults."""
+"""`envs.swe.memory`: edits, protection, grading that the policy's code cannot reach, faults."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def repo() -> Repo:
     return repositories(random.Random(11), "train", Plan())
 
 
-def _do(world: MemoryWorld, h: MemoryHandle, *texts: str) -> list[Observation]:
-    return [world.act([h], [tools.parse(t)])[0] for t in texts]
+def _do(memory: MemoryWorld, h: MemoryHandle, *texts: str) -> list[Observation]:
+    return [memory.act([h], [tools.parse(t)])[0] for t in texts]
 
 
 def test_an_episode_that_mends_the_bug(memory: MemoryWorld, repo: Repo) -> None:
@@ -149,14 +149,14 @@ def test_modules_of_two_repositories_do_not_mix(memory: MemoryWorld) -> None:
 
 
 def test_equal_contents_run_once(box: Sandbox, repo: Repo) -> None:
-    world = MemoryWorld(lambda: box)
-    handles = [world.open(repo, {}) for _ in range(8)]
-    world.act(handles, [tools.parse("test")] * 8)
-    world.grade(handles)
-    assert world.ran == 1
-    world.act(handles[:1], [tools.parse(gold_edit(repo))])
-    world.grade(handles)
-    assert world.ran == 2
+    memory = MemoryWorld(lambda: box)
+    handles = [memory.open(repo, {}) for _ in range(8)]
+    memory.act(handles, [tools.parse("test")] * 8)
+    memory.grade(handles)
+    assert memory.ran == 1
+    memory.act(handles[:1], [tools.parse(gold_edit(repo))])
+    memory.grade(handles)
+    assert memory.ran == 2
 
 
 class BrokenSandbox:
@@ -171,13 +171,13 @@ class BrokenSandbox:
 
 def test_a_broken_sandbox_is_a_fault_and_not_kept(box: Sandbox, repo: Repo) -> None:
     boxes: list[Any] = [BrokenSandbox(), box]
-    world = MemoryWorld(lambda: boxes[0])
-    h = world.open(repo, {})
-    (seen,) = _do(world, h, "test")
+    memory = MemoryWorld(lambda: boxes[0])
+    h = memory.open(repo, {})
+    (seen,) = _do(memory, h, "test")
     assert (seen.ok, seen.fault) == (False, "SandboxError: gone")
-    assert world.grade([h])[0].fault == "SandboxError: gone"
-    world._sandbox = box
-    assert world.grade([h])[0].fault is None
+    assert memory.grade([h])[0].fault == "SandboxError: gone"
+    memory._sandbox = box
+    assert memory.grade([h])[0].fault is None
 
 
 def test_what_cannot_be_graded_in_memory_is_refused(memory: MemoryWorld, repo: Repo) -> None:

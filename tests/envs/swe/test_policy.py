@@ -31,9 +31,9 @@ def _played(box: Sandbox, base: Path, file: str, **request: object) -> list[Roll
     from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 
     task = load_task(ROOT / file, ["environment.search=24"])
-    world = SweEnv(parse_config(task.environment), open_sandbox=lambda: box)
+    env = SweEnv(parse_config(task.environment), open_sandbox=lambda: box)
     ask = EvalRequest(Identity("t", "b0", 1), task.recipe, base, "search", 0, attempts=4, **request)  # type: ignore[arg-type]
-    return [r for g in EmbeddedTrainer().evaluate(ask, world, lambda _: None) for r in g]
+    return [r for g in EmbeddedTrainer().evaluate(ask, env, lambda _: None) for r in g]
 
 
 def _solved(rollouts: Sequence[Rollout]) -> float:

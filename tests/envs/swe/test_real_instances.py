@@ -1,4 +1,4 @@
-"""Instances in SWE-bench's columns: checked rows, real mirrors, real pytest, graded by the data set's own tests."""
+"""`envs.swe.instances`: SWE-bench's columns, checked rows, real mirrors, real pytest, graded by the data set's own tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str,
 @pytest.fixture(scope="module")
 def env(data: tuple[Path, list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstancesEnv]:
     folder = tmp_path_factory.mktemp("rows")
-    world = open_environment(
+    opened = open_environment(
         {
             "name": "swe-instances",
             "path": str(mirrors.write(folder, data[1])),
@@ -51,9 +51,9 @@ def env(data: tuple[Path, list[dict[str, Any]]], tmp_path_factory: pytest.TempPa
             "admit": False,
         }
     )
-    assert isinstance(world, InstancesEnv)
-    yield world
-    world.close()
+    assert isinstance(opened, InstancesEnv)
+    yield opened
+    opened.close()
 
 
 def play(env: InstancesEnv, instance: str, *texts: str, **knobs: Any) -> tuple[list[str], Any]:
@@ -230,12 +230,12 @@ def test_instances_by_source_with_their_own_splits_and_columns(
     config = {"name": "swe", "source": str(tmp_path), "repos": str(repos), "admit": False}
     with pytest.raises(TaskSetError, match=r"split test, row 1: no column 'problem_statement' \(format swe-bench\)"):
         open_environment({**config, "format": "swe-bench", "parts": {"test": "cert"}})
-    world = open_environment(
+    opened = open_environment(
         {**config, "columns": {"problem_statement": "issue"}, "parts": {"train": "train", "test": "cert"}}
     )
-    assert [t.id for t in world.tasks("train")] == [r["instance_id"] for r in found[:2]]
-    assert world.describe()["data"]["rows"] == {"train": 2, "test": len(found) - 2}
-    world.close()
+    assert [t.id for t in opened.tasks("train")] == [r["instance_id"] for r in found[:2]]
+    assert opened.describe()["data"]["rows"] == {"train": 2, "test": len(found) - 2}
+    opened.close()
     again = [{**named[0], "instance_id": "other"}]
     mirrors.write(tmp_path, [*named[2:], *again], "test.jsonl")
     config |= {"columns": {"problem_statement": "issue"}, "parts": {"train": "train", "test": "cert"}}

@@ -1,4 +1,4 @@
-"""The reporters of pytest and unittest: code under test that goes for them passes no test."""
+"""`envs.swe.reporters`: code under test that goes for those of pytest and unittest passes no test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real world prints and grades what the world in memory does, and is not to be cheated."""
+"""`envs.swe.real`: checkouts print and grade what `envs.swe.memory` does, and are not to be cheated."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[RealWorld]:
-    world = RealWorld()
-    yield world
-    world.shutdown()
+    machines = RealWorld()
+    yield machines
+    machines.shutdown()
 
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[MemoryWorld]:
-    world = MemoryWorld(Sandbox.open)
-    yield world
-    world.shutdown()
+    machines = MemoryWorld(Sandbox.open)
+    yield machines
+    machines.shutdown()
 
 
 def repo_of(seed: int, **plan: Any) -> Repo:
@@ -324,10 +324,10 @@ def test_a_broken_shell_is_a_fault_and_never_a_grade(real: RealWorld) -> None:
 
 
 def test_shutdown_ends_shells_that_nobody_gave_back() -> None:
-    world = RealWorld()
-    handle = world.open(repo_of(1), {})
-    world.grade([handle])
-    world.shutdown()
+    machines = RealWorld()
+    handle = machines.open(repo_of(1), {})
+    machines.grade([handle])
+    machines.shutdown()
     assert handle.shell.closed
 
 

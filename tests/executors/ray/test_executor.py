@@ -275,8 +275,8 @@ def test_two_processes_on_two_nodes_train_one_policy(machines: Machines, make_sp
 
     plain = make_spec(SEED, 2, 1)
     shape = {"d": 32, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 64, "context": 192}
-    with contextlib.closing(open_environment(plain.environment)) as world:
-        warm_start(world.demonstrations(64, 0), (), shape, 4, 16, 8e-3, 0, tmp_path / "base")
+    with contextlib.closing(open_environment(plain.environment)) as env:
+        warm_start(env.demonstrations(64, 0), (), shape, 4, 16, 8e-3, 0, tmp_path / "base")
     run_dir, own = tmp_path / "r", tmp_path / "r/trials/b0-s1"
     recipe = plain.recipe.model_copy(update={"rewards": {"brevity": 1.0}})  # what an untrained policy differs in
     spec = plain.model_copy(update={"policy_dir": str(tmp_path / "base"), "trainer": "trl", "recipe": recipe})

@@ -16,8 +16,8 @@ from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import EOS, Tokenizer
-from tests.trainers.reverse_world import ReverseWorld
-from tests.trainers.talk_world import MoodyWorld, TalkWorld
+from tests.trainers.reverse_env import ReverseEnv
+from tests.trainers.talk_env import MoodyEnv, TalkEnv
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +37,12 @@ def wide(toy: tuple[Policy, Tokenizer]) -> tuple[Policy, Tokenizer]:
 
 
 def attempt(
-    model: tuple[Policy, Tokenizer], params: SamplingParams, group: int = 5, world: ReverseWorld | None = None
+    model: tuple[Policy, Tokenizer], params: SamplingParams, group: int = 5, env: ReverseEnv | None = None
 ) -> list[EmbeddedAttempt]:
-    world = world or TalkWorld()
-    plan = [(t, range(group)) for t in world.tasks("train")]
+    env = env or TalkEnv()
+    plan = [(t, range(group)) for t in env.tasks("train")]
     return run_attempts(
-        world, model[0], model[1], plan, {}, params, 6, torch.Generator().manual_seed(7), lambda phase: None
+        env, model[0], model[1], plan, {}, params, 6, torch.Generator().manual_seed(7), lambda phase: None
     )
 
 
@@ -104,9 +104,9 @@ def test_arrangement_of_rows_changes_nothing(toy: tuple[Policy, Tokenizer], monk
 
 def test_attempts_that_begin_differently_keep_their_own_prompts(toy: tuple[Policy, Tokenizer]) -> None:
     params = SamplingParams(9, 1.2)
-    kept = attempt(toy, params, world=MoodyWorld())
+    kept = attempt(toy, params, env=MoodyEnv())
     assert len({a.prompt for a in kept}) > 12
-    same(kept, attempt(toy, replace(params, reuse=False), world=MoodyWorld()))
+    same(kept, attempt(toy, replace(params, reuse=False), env=MoodyEnv()))
 
 
 def test_greedy_attempts_of_a_task_stay_one_node(

@@ -24,8 +24,8 @@ from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest, TrainResult
 from evotrainer.trainers.embedded import EmbeddedTrainer, load_policy, warm_start
-from tests.trainers.reverse_world import SHAPE, WORDS, GuessWorld, ReverseWorld
-from tests.trainers.talk_world import TalkWorld
+from tests.trainers.reverse_env import SHAPE, WORDS, GuessDigitEnv, ReverseEnv
+from tests.trainers.talk_env import TalkEnv
 
 ME = Identity("run", "b0", 1)
 SMALL = Recipe(rewards={"exact": 1.0}, steps=6, prompts_per_step=8, group_size=4, lr=1e-3, max_tokens=8)
@@ -36,7 +36,7 @@ def flat(groups: Sequence[Sequence[Rollout]]) -> list[Rollout]:
 
 
 def train(
-    base: Path, work: Path, recipe: Recipe = SMALL, world: Any = None, **kw: Any
+    base: Path, work: Path, recipe: Recipe = SMALL, env: Any = None, **kw: Any
 ) -> tuple[TrainResult, list[Rollout]]:
     rollouts: list[Rollout] = []
     steps: list[float] = []
@@ -46,19 +46,19 @@ def train(
         rollouts.extend(flat(groups))
 
     request = TrainRequest(kw.pop("identity", ME), recipe, base, work, **kw)
-    result = get_trainer("embedded").train(request, world or ReverseWorld(), sink, lambda e: steps.append(e["step"]))
+    result = get_trainer("embedded").train(request, env or ReverseEnv(), sink, lambda e: steps.append(e["step"]))
     return result, rollouts
 
 
 def test_reward_rises_on_the_toy_task(base: Path, tmp_path: Path) -> None:
     recipe = SMALL.with_factor("steps", 25).with_factor("prompts_per_step", 16).with_factor("group_size", 8)
-    result, rollouts = train(base, tmp_path, recipe, ReverseWorld(200))
+    result, rollouts = train(base, tmp_path, recipe, ReverseEnv(200))
     score = [e["score"] for e in result.curve]
     assert sum(score[-5:]) / 5 > sum(score[:3]) / 3 + 0.15
     assert len({r.id for r in rollouts}) == len(rollouts) == 25 * 16 * 8
     trainer = EmbeddedTrainer()
     before, after = (
-        flat(trainer.evaluate(EvalRequest(ME, recipe, d, "search", s, 4, 100), ReverseWorld(200), lambda g: None))
+        flat(trainer.evaluate(EvalRequest(ME, recipe, d, "search", s, 4, 100), ReverseEnv(200), lambda g: None))
         for d, s in ((base, 0), (result.policy_dir, 25))
     )
     assert sum(r.outcome == "correct" for r in after) > sum(r.outcome == "correct" for r in before) + 40
@@ -108,11 +108,11 @@ CHILD = """
 import sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
-from tests.trainers.talk_world import TalkWorld
+from tests.trainers.talk_env import TalkEnv
 from tests.trainers.embedded.test_trainer import RICH, SMALL, train
 from evotrainer.records.recipe import parse_recipe
 recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {{"steps": 12, "max_turns": 3}})
-result, _ = train(Path({base!r}), Path({work!r}), recipe, TalkWorld(64, 3), checkpoint_every=2)
+result, _ = train(Path({base!r}), Path({work!r}), recipe, TalkEnv(64, 3), checkpoint_every=2)
 print("resumed", result.resumed, len(result.curve))
 """
 
@@ -125,7 +125,7 @@ def _child(base: Path, work: Path) -> subprocess.Popen[str]:
 def test_a_training_killed_midway_resumes_to_bit_identical_weights(base: Path, tmp_path: Path) -> None:
     """Every stateful factor at once: filter EMA, curriculum, anchor, optimizer, schedule, samplers over several turns."""
     recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {"steps": 12, "max_turns": 3})
-    whole, rollouts = train(base, tmp_path / "whole", recipe, TalkWorld(64, 3))
+    whole, rollouts = train(base, tmp_path / "whole", recipe, TalkEnv(64, 3))
     assert {len(r.turns) // 2 for r in rollouts} == {1, 2, 3}
     assert max(e["sampling/sampling_logp_difference/max"] for e in whole.curve) < 1e-4
     work = tmp_path / "killed"
@@ -157,7 +157,7 @@ def test_sampling_in_bf16_trains_and_resumes_to_bit_identical_weights(base: Path
 
     def go(work: Path, on_step: Any = lambda _: None) -> TrainResult:
         request = TrainRequest(ME, SMALL, base, work, checkpoint_every=2)
-        return trainer.train(request, ReverseWorld(), lambda _: None, on_step)
+        return trainer.train(request, ReverseEnv(), lambda _: None, on_step)
 
     whole = go(tmp_path / "whole")
     with pytest.raises(CutError):
@@ -199,7 +199,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(base: Path, tmp_path: Path) -
 
 
 def test_infrastructure_faults_are_no_zero_rewards(base: Path, tmp_path: Path) -> None:
-    result, rollouts = train(base, tmp_path, SMALL.with_factor("steps", 2), ReverseWorld(faulty=True))
+    result, rollouts = train(base, tmp_path, SMALL.with_factor("steps", 2), ReverseEnv(faulty=True))
     faults = [r for r in rollouts if r.error_kind]
     assert 0 < len(faults) < len(rollouts)
     assert all(r.reward is None and r.advantage is None and r.finish == "error" for r in faults)
@@ -229,7 +229,7 @@ def test_a_component_that_does_not_apply_is_not_paid_and_noted(base: Path, tmp_p
 
 def test_two_turns_train_on_both_actions_and_not_on_the_observation(base: Path, tmp_path: Path) -> None:
     recipe = SMALL.with_factor("max_turns", 2).with_factor("steps", 2).with_factor("rewards", {"digits": 1.0})
-    result, rollouts = train(base, tmp_path, recipe, GuessWorld())
+    result, rollouts = train(base, tmp_path, recipe, GuessDigitEnv())
     assert all([t.role for t in r.turns] == ["user", "assistant", "user", "assistant"] for r in rollouts)
     assert result.curve[-1]["grad_norm"] > 0
     assert result.curve[-1]["sampling/sampling_logp_difference/max"] < 1e-4
@@ -237,18 +237,18 @@ def test_two_turns_train_on_both_actions_and_not_on_the_observation(base: Path, 
 
 def test_turns_beyond_the_limit_end_as_turn_limit(base: Path) -> None:
     request = EvalRequest(ME, SMALL, base, "search", 0, 2, 5)
-    rollouts = flat(EmbeddedTrainer().evaluate(request, GuessWorld(), lambda g: None))
+    rollouts = flat(EmbeddedTrainer().evaluate(request, GuessDigitEnv(), lambda g: None))
     assert {r.finish for r in rollouts} == {"turn_limit"}
 
 
 def test_evaluations_pair_by_seed_and_never_share_ids_by_accident(base: Path) -> None:
-    trainer, world = EmbeddedTrainer(keep_tokens=True), ReverseWorld()
+    trainer, env = EmbeddedTrainer(keep_tokens=True), ReverseEnv()
 
     def evaluate(**kw: Any) -> list[Rollout]:
         got: list[Rollout] = []
         request = EvalRequest(**{"identity": ME, "recipe": SMALL, "policy_dir": base, "split": "gate", "step": 0,
                                  "attempts": 3, "tasks": 6} | kw)  # fmt: skip
-        out = trainer.evaluate(request, world, lambda groups: got.extend(flat(groups)))
+        out = trainer.evaluate(request, env, lambda groups: got.extend(flat(groups)))
         assert got == flat(out) and all(len({r.group for r in g}) == 1 for g in out)
         return got
 
@@ -266,7 +266,7 @@ def test_evaluations_pair_by_seed_and_never_share_ids_by_accident(base: Path) ->
 
 
 def test_warm_start_is_deterministic_and_can_be_continued(base: Path, tmp_path: Path) -> None:
-    demos = ReverseWorld().demonstrations(200, 3)
+    demos = ReverseEnv().demonstrations(200, 3)
     trainer = EmbeddedTrainer()
     a, b = (warm_start(demos, WORDS, SHAPE, 5, 16, 1e-3, 0, tmp_path / n, vocabulary="toy-1") for n in "ab")
     assert trainer.policy_sha256(a.policy_dir) == trainer.policy_sha256(b.policy_dir)
@@ -295,7 +295,7 @@ def test_a_full_disk_is_named(base: Path, tmp_path: Path) -> None:
 def test_a_prompt_that_does_not_fit_loses_its_front_in_evaluation_and_is_refused_in_training(
     base: Path, tmp_path: Path
 ) -> None:
-    class Talkative(ReverseWorld):
+    class Talkative(ReverseEnv):
         def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
             return Episode(task, knobs, [Turn("user", "x" * 90 + task.prompt)])
 
@@ -303,7 +303,7 @@ def test_a_prompt_that_does_not_fit_loses_its_front_in_evaluation_and_is_refused
     rollouts = flat(EmbeddedTrainer().evaluate(request, Talkative(), lambda _: None))
     assert [r.detail["prompt_tokens_cut"] > 30 for r in rollouts] == [True] * 4
     assert all(r.turns[0].text.startswith("x" * 90) for r in rollouts), "the record keeps the whole prompt"
-    plain = flat(EmbeddedTrainer().evaluate(request, ReverseWorld(), lambda _: None))
+    plain = flat(EmbeddedTrainer().evaluate(request, ReverseEnv(), lambda _: None))
     assert all("prompt_tokens_cut" not in r.detail for r in plain)
     with pytest.raises(TrainerError, match="exceed the policy's context"):
         train(base, tmp_path / "w", SMALL, Talkative())

@@ -20,12 +20,12 @@ from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, build_tokenizer
 from evotrainer.trainers.embedded.update import demo_rows, sft_backward
-from tests.trainers.reverse_world import GuessWorld, ReverseWorld, prompt
+from tests.trainers.reverse_env import GuessDigitEnv, ReverseEnv, prompt
 
 TINY = PolicyShape(width=36, layers=1, heads=3, mlp=32, context=64)
 
 
-class DrilledWorld(GuessWorld):
+class DrilledEnv(GuessDigitEnv):
     """Two-turn demonstrations; drills that say one digit after the other."""
 
     def vocabulary(self) -> tuple[str, ...]:
@@ -41,11 +41,11 @@ class DrilledWorld(GuessWorld):
 
 def test_a_demonstration_has_the_tokens_of_the_sampled_transcript(base: Path) -> None:
     loaded = load_policy(base)
-    world = GuessWorld()
+    env = GuessDigitEnv()
     params = SamplingParams(8, 0.5)
-    plan = [(t, range(2)) for t in world.tasks("train")]
+    plan = [(t, range(2)) for t in env.tasks("train")]
     generator = torch.Generator().manual_seed(0)
-    attempts = run_attempts(world, loaded.policy, loaded.tokenizer, plan, {}, params, 3, generator, lambda phase: None)
+    attempts = run_attempts(env, loaded.policy, loaded.tokenizer, plan, {}, params, 3, generator, lambda phase: None)
     compared = 0
     for a in attempts:
         demo = tuple(t.text for t in a.episode.turns)
@@ -95,22 +95,22 @@ def test_a_policy_learns_every_action_of_a_demonstration(tmp_path: Path) -> None
 
 
 def test_drills_come_first_and_demonstrations_go_on_from_their_weights(tmp_path: Path) -> None:
-    world = DrilledWorld()
+    env = DrilledEnv()
     options = WarmStart(demonstrations=64, steps=6, batch=8, drills=64, drill_steps=80, drill_lr=5e-3, shape=TINY)
     rows: list[dict[str, float]] = []
-    make_base(world, options, tmp_path / "both", rows.append)
+    make_base(env, options, tmp_path / "both", rows.append)
     assert [r["step"] for r in rows] == list(range(1, options.all_steps + 1)) == list(range(1, 87))
     assert rows[79]["loss"] < 0.6 * rows[0]["loss"], "drills are learnt"
     assert [r["lr"] for r in (rows[0], rows[80])] == pytest.approx([5e-3 / 50, 2e-3 / 50]), "each warms up by itself"
     assert rows[79]["lr"] < 5e-3 / 8, "each has its own cosine"
     alone: list[dict[str, float]] = []
-    make_base(world, options.model_copy(update={"drill_steps": 0}), tmp_path / "alone", alone.append)
+    make_base(env, options.model_copy(update={"drill_steps": 0}), tmp_path / "alone", alone.append)
     assert [r["step"] for r in alone] == [1, 2, 3, 4, 5, 6]
     assert rows[80]["loss"] < alone[0]["loss"] - 0.5, "the digits were learnt in the drills"
 
 
 def test_drills_asked_of_a_world_without_any_are_a_configuration_error(tmp_path: Path) -> None:
-    class Plain(ReverseWorld):
+    class Plain(ReverseEnv):
         def vocabulary(self) -> tuple[str, ...]:
             return ()
 
@@ -121,29 +121,29 @@ def test_drills_asked_of_a_world_without_any_are_a_configuration_error(tmp_path:
         make_base(Plain(), options, tmp_path / "x", lambda row: None)
 
 
-def distinct(world: ReverseWorld) -> ReverseWorld:
+def distinct(env: ReverseEnv) -> ReverseEnv:
     """Without the numbers that are in two splits by chance."""
     seen: set[str] = set()
-    for split, numbers in world.split.items():
-        world.split[split] = [d for d in numbers if d not in seen]
+    for split, numbers in env.split.items():
+        env.split[split] = [d for d in numbers if d not in seen]
         seen |= set(numbers)
-    return world
+    return env
 
 
 def test_the_environment_kit_takes_turns_and_drills_and_catches_bad_ones() -> None:
-    world = distinct(DrilledWorld(n=8, length=6))
-    check_environment(world)  # type: ignore[arg-type]
-    world.drills = lambda n, seed: [("say 1", "1", "say 2")] * n  # type: ignore[method-assign]
+    env = distinct(DrilledEnv(n=8, length=6))
+    check_environment(env)  # type: ignore[arg-type]
+    env.drills = lambda n, seed: [("say 1", "1", "say 2")] * n  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="a drill is .* of even length"):
-        check_environment(world)  # type: ignore[arg-type]
-    held_out = world.tasks("gate")[0].prompt
-    world.drills = lambda n, seed: [("go", "on", held_out, "2")] * n  # type: ignore[method-assign]
+        check_environment(env)  # type: ignore[arg-type]
+    held_out = env.tasks("gate")[0].prompt
+    env.drills = lambda n, seed: [("go", "on", held_out, "2")] * n  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="a drill shows a held-out task"):
-        check_environment(world)  # type: ignore[arg-type]
+        check_environment(env)  # type: ignore[arg-type]
 
 
 def test_the_environment_kit_catches_a_turn_without_an_observation() -> None:
-    class Silent(DrilledWorld):
+    class Silent(DrilledEnv):
         def step(self, episodes, actions, finishes):  # type: ignore[no-untyped-def]
             super().step(episodes, actions, finishes)
             for e in episodes:

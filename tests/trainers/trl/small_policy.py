@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evotrainer.executors import worker
-from tests.trainers.reverse_world import ReverseWorld
+from tests.trainers.reverse_env import ReverseEnv
 
 SHAPE = {"d": 48, "layers": 2, "heads": 2, "kv_heads": 1, "hidden": 96, "context": 128}
 
@@ -23,7 +23,7 @@ def make(out: Path, steps: int = 110) -> Path:
     """Writes single digits, the right one about half of the time."""
     from evotrainer.trainers.trl import warm_start
 
-    warm_start(ReverseWorld(length=1).demonstrations(1500, 0), (), SHAPE, steps, 32, 8e-3, 0, out)
+    warm_start(ReverseEnv(length=1).demonstrations(1500, 0), (), SHAPE, steps, 32, 8e-3, 0, out)
     return out
 
 

@@ -121,7 +121,7 @@ def test_training_and_evaluation_use_the_same_template_and_the_policy_keeps_its_
     from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
     from evotrainer.trainers.trl import TrlTrainer
     from evotrainer.trainers.trl.scratch import make_model
-    from tests.trainers.talk_world import TalkWorld
+    from tests.trainers.talk_env import TalkEnv
 
     tokenizer = tokenizer_of(bundled("qwen3"))
     base = tmp_path / "base"
@@ -129,19 +129,19 @@ def test_training_and_evaluation_use_the_same_template_and_the_policy_keeps_its_
         tokenizer, {"d": 16, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 16, "context": 512}, 0
     ).save_pretrained(base)
     tokenizer.save_pretrained(base)
-    world, identity = TalkWorld(4, turns=3), Identity("r", "b0", 1)
+    env, identity = TalkEnv(4, turns=3), Identity("r", "b0", 1)
     recipe = parse_recipe(
         {"steps": 1, "prompts_per_step": 2, "group_size": 2, "max_tokens": 4, "max_turns": 3, "temperature": 1.0,
-         "rewards": dict.fromkeys(world.components, 1.0)}
+         "rewards": dict.fromkeys(env.components, 1.0)}
     )  # fmt: skip
     trainer, stored = TrlTrainer({"device": "cpu"}), list[Rollout]()
     done = trainer.train(
         TrainRequest(identity, recipe, base, tmp_path / "w"),
-        world,
+        env,
         lambda groups: stored.extend(chain(*groups)),
         lambda row: None,
     )
-    seen = trainer.evaluate(EvalRequest(identity, recipe, done.policy_dir, "search", 1, 1), world, lambda r: None)
+    seen = trainer.evaluate(EvalRequest(identity, recipe, done.policy_dir, "search", 1, 1), env, lambda r: None)
     assert capsys.readouterr().out.count(SWAPPED) == 1
     kept = (done.policy_dir / "chat_template.jinja").read_text()
     assert kept == (base / "chat_template.jinja").read_text() == bundled("qwen3")

@@ -32,7 +32,7 @@ def rows(folder: Path, n: int = 40) -> Path:
     return out
 
 
-def world(folder: Path, name: str = f"trl:{FILE}:GuessEnv", **options: Any) -> Any:
+def environment(folder: Path, name: str = f"trl:{FILE}:GuessEnv", **options: Any) -> Any:
     shares = {"train": 0.4, "search": 0.2, "gate": 0.2, "cert": 0.2}
     return open_environment({"name": name, "path": str(rows(folder)), "id_column": "id", "splits": shares, **options})
 
@@ -96,7 +96,7 @@ def train(policy: Path, work: Path, env: Any, **factors: Any) -> tuple[Any, list
 
 
 def test_a_users_class_is_trained_unchanged_and_its_calls_are_recorded(player: Path, tmp_path: Path) -> None:
-    env = world(tmp_path, rewards=[f"{FILE}:brief"])
+    env = environment(tmp_path, rewards=[f"{FILE}:brief"])
     assert set(env.components) == {"reward", "brief"}
     result, stored = train(player, tmp_path / "w", env, group_filter={"kind": "zero_variance"}, resample=1,
                            kl_beta=0.01, updates_per_step=2, rewards={"reward": 1.0, "brief": 0.1})  # fmt: skip
@@ -118,7 +118,7 @@ def test_a_users_class_is_trained_unchanged_and_its_calls_are_recorded(player: P
 
 
 def test_evaluation_plays_by_the_same_loop(player: Path, tmp_path: Path) -> None:
-    env = world(tmp_path)
+    env = environment(tmp_path)
     recipe = parse_recipe(RECIPE | {"rewards": {"reward": 1.0}, "sft_anchor": 0.1})
     ask = EvalRequest(Identity("r", "b0", 3), recipe, player, "search", 0, attempts=3, tasks=4)
     one, two = ([*chain(*TrlTrainer().evaluate(ask, env, lambda _: None))] for _ in range(2))
@@ -133,7 +133,7 @@ def test_plain_reward_functions_over_a_file_of_prompts(player: Path, tmp_path: P
         'def even(completions, number, **kwargs):\n    """1 for an even number of characters, None for task 1."""\n'
         '    return [None if n == 1 else float(len(c[0]["content"]) % 2 == 0) for c, n in zip(completions, number)]\n'
     )
-    env = world(tmp_path, name=f"trl-rewards:{rewards}:even")
+    env = environment(tmp_path, name=f"trl-rewards:{rewards}:even")
     result, stored = train(player, tmp_path / "w", env, max_turns=1, max_tokens=8, rewards={"even": 1.0})
     assert result.steps == 2
     assert {r.components["even"] for r in stored} <= {0.0, 1.0, None} and len(
@@ -146,15 +146,15 @@ def test_plain_reward_functions_over_a_file_of_prompts(player: Path, tmp_path: P
 
 def test_what_is_wrong_with_a_class_is_said_by_name(player: Path, tmp_path: Path) -> None:
     with pytest.raises(TaskSetError, match=r"guess_env.py, line \d+, get_reward: KeyError: 'score'; correct it"):
-        train(player, tmp_path / "w", world(tmp_path, name=f"trl:{FILE}:BrokenEnv"))
+        train(player, tmp_path / "w", environment(tmp_path, name=f"trl:{FILE}:BrokenEnv"))
     with pytest.raises(TaskSetError, match="has no Class 'Nope'"):
-        world(tmp_path, name=f"trl:{FILE}:Nope")
+        environment(tmp_path, name=f"trl:{FILE}:Nope")
     with pytest.raises(TaskSetError, match="rows.jsonl, row 1: field 'fold' is missing"):
-        world(tmp_path, split_column="fold")
+        environment(tmp_path, split_column="fold")
     with pytest.raises(TaskSetError, match="played by TRL's tool loop only; set trainer.name"):
-        world(tmp_path).step([], [], [])
+        environment(tmp_path).step([], [], [])
     with pytest.raises(TaskSetError, match="truth 'nope' is none of reward"):
-        world(tmp_path, truth="nope")
+        environment(tmp_path, truth="nope")
 
 
 def test_a_users_class_goes_through_the_whole_loop(

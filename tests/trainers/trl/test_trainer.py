@@ -19,13 +19,13 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.testing import check_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.trl import TrlTrainer
-from tests.trainers.reverse_world import GuessWorld, ReverseWorld
+from tests.trainers.reverse_env import GuessDigitEnv, ReverseEnv
 from tests.trainers.trl.small_policy import make
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")
 pytestmark = pytest.mark.xdist_group("trl")
 
-WORLD = ReverseWorld(n=16, length=1)
+ENV = ReverseEnv(n=16, length=1)
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def recipe(**factors: Any) -> Recipe:
 def run(
     base: Path,
     work: Path,
-    world: TrainerEnvironment = WORLD,
+    env: TrainerEnvironment = ENV,
     seed: int = 1,
     options: dict[str, Any] | None = None,
     checkpoint_every: int = 1,
@@ -51,7 +51,7 @@ def run(
     stored: list[Rollout] = []
     request = TrainRequest(Identity("r", "b0", seed), recipe(**factors), base, work, checkpoint_every)
     result = TrlTrainer(options).train(
-        request, world, lambda groups: stored.extend(chain(*groups)), on_step or (lambda row: None)
+        request, env, lambda groups: stored.extend(chain(*groups)), on_step or (lambda row: None)
     )
     return result, stored
 
@@ -63,7 +63,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_it_conforms(base: Path, tmp_path: Path) -> None:
-    check_trainer(TrlTrainer(), WORLD, base, tmp_path, {"exact": 1.0})
+    check_trainer(TrlTrainer(), ENV, base, tmp_path, {"exact": 1.0})
 
 
 def test_rollouts_carry_the_tokens_and_log_probabilities_that_the_policy_gave_them(base: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_advantages_are_the_ones_trl_computes_itself(base: Path, tmp_path: Path,
         assert torch.allclose(mine, seen.pop(), atol=1e-5)
 
 
-class Uneven(ReverseWorld):
+class Uneven(ReverseEnv):
     """Groups of even tasks have no spread."""
 
     def _score(self, e: Any, i: int) -> Any:
@@ -218,7 +218,7 @@ def test_dropped_groups_leave_loss_and_normaliser(loss: str, base: Path, tmp_pat
 
 
 def test_faults_are_no_rewards_and_move_nothing(base: Path, tmp_path: Path) -> None:
-    _, stored = run(base, tmp_path, ReverseWorld(n=16, length=1, faulty=True), steps=1)
+    _, stored = run(base, tmp_path, ReverseEnv(n=16, length=1, faulty=True), steps=1)
     faults = [r for r in stored if r.error_kind]
     assert faults and all(r.reward is None and r.advantage is None and r.finish == "error" for r in faults)
 
@@ -264,7 +264,7 @@ def test_several_turns_are_one_transcript_whose_observations_carry_no_loss(
         return rows[-1]
 
     monkeypatch.setattr(Grpo, "_rows_as_rollouts", spy)
-    _, stored = run(base, tmp_path, GuessWorld(n=16, length=1), steps=1, max_turns=2, rewards={"digits": 1.0})
+    _, stored = run(base, tmp_path, GuessDigitEnv(n=16, length=1), steps=1, max_turns=2, rewards={"digits": 1.0})
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(base)
@@ -294,10 +294,10 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
     ask = EvalRequest(
         Identity("r", "b0", 1), recipe(), result.policy_dir, "search", 2, attempts=2, tasks=3, greedy=True
     )
-    said = [r.completion for r in chain(*trainer.evaluate(ask, WORLD, lambda _: None))]
+    said = [r.completion for r in chain(*trainer.evaluate(ask, ENV, lambda _: None))]
     merged = save_merged(result.policy_dir, tmp_path / "merged")
     whole = EvalRequest(ask.identity, ask.recipe, merged, "search", 2, attempts=2, tasks=3, greedy=True)
-    assert [r.completion for r in chain(*TrlTrainer().evaluate(whole, WORLD, lambda _: None))] == said
+    assert [r.completion for r in chain(*TrlTrainer().evaluate(whole, ENV, lambda _: None))] == said
     ids = torch.tensor([[5, 6, 7]])
     with torch.no_grad():
         a, b = (load_model(p, torch.float32)(ids).logits for p in (result.policy_dir, merged))
@@ -327,12 +327,12 @@ def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(b
 
 def test_an_evaluation_is_the_same_twice_and_in_task_order(base: Path) -> None:
     ask = EvalRequest(Identity("r", "b3", 7), recipe(max_turns=2), base, "gate", 0, attempts=3, tasks=5)
-    world: TrainerEnvironment = GuessWorld(n=16, length=1)
-    one, two = ([*chain(*TrlTrainer().evaluate(ask, world, lambda _: None))] for _ in range(2))
+    env: TrainerEnvironment = GuessDigitEnv(n=16, length=1)
+    one, two = ([*chain(*TrlTrainer().evaluate(ask, env, lambda _: None))] for _ in range(2))
     assert [r.turns for r in one] == [r.turns for r in two] and len({r.id for r in one}) == 15
     assert [r.task for r in one[::3]] == [f"gate-{i}" for i in range(5)]
     other = EvalRequest(Identity("r", "b3", 8), recipe(max_turns=2), base, "gate", 0, attempts=3, tasks=5)
-    assert [r.turns for r in chain(*TrlTrainer().evaluate(other, world, lambda _: None))] != [r.turns for r in one]
+    assert [r.turns for r in chain(*TrlTrainer().evaluate(other, env, lambda _: None))] != [r.turns for r in one]
 
 
 def test_a_policy_of_the_embedded_trainer_says_the_same_through_transformers(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_two_processes_train_one_policy(base: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_carried_out_is_refused_by_name(base: Path, tmp_path: Path) -> None:
-    class Mute(ReverseWorld):
+    class Mute(ReverseEnv):
         def demonstrations(self, n: int, seed: int) -> Sequence[Any]:
             return []
 

@@ -1,4 +1,4 @@
-"""A world that answers back: what it says, and when it ends, follows from the action and the turn."""
+"""An environment that answers back: what it says, and when it ends, follows from the action and the turn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from evotrainer.envs.base import Episode
 from evotrainer.records.rollout import Finish, Turn
-from tests.trainers.reverse_world import ReverseWorld
+from tests.trainers.reverse_env import ReverseEnv
 
 LENGTHS = (0, 0, 1, 2, 5, 9, 30)
 
 
-class TalkWorld(ReverseWorld):
+class TalkEnv(ReverseEnv):
     """Episodes end after 1 to `turns` actions; observations have 0 to 30 characters."""
 
     def __init__(self, n: int = 12, turns: int = 6) -> None:
@@ -32,7 +32,7 @@ class TalkWorld(ReverseWorld):
             e.turns.append(Turn("user", text))
 
 
-class MoodyWorld(TalkWorld):
+class MoodyEnv(TalkEnv):
     """Attempts at one task begin differently."""
 
     count = 0

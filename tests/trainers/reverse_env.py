@@ -17,7 +17,7 @@ def prompt(digits: str) -> str:
     return f"reverse {digits} -> "
 
 
-class ReverseWorld:
+class ReverseEnv:
     """Components: exact (all digits right), digits (share of positions right), never (does not apply)."""
 
     name = "reverse"
@@ -74,7 +74,7 @@ class ReverseWorld:
         return None
 
 
-class GuessWorld(ReverseWorld):
+class GuessDigitEnv(ReverseEnv):
     """Two turns: the first answer is echoed back with "again: ", the second one counts."""
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
