@@ -58,6 +58,7 @@ def test_every_trial_is_read_during_training_and_at_its_evaluation(
 ) -> None:
     trials = [e.body for e in finished.events() if e.kind == "finished" and e.body.steps]
     steps = finished.task.recipe.steps
+    assert trials
     for t in trials:
         subjects = [h.subject for h in t.health]
         trained = [f"{t.branch}/{t.seed}@{s} train" for s in sorted({*range(2, steps + 1, 2), steps})]

@@ -140,7 +140,7 @@ def tables(done: RolloutAudit) -> pl.SQLContext:
 @pytest.mark.parametrize("sql", HONEST)
 def test_honest_questions_pass_and_polars_understands_them(sql: str, tables: pl.SQLContext) -> None:
     check(sql, TABLES)
-    tables.execute(sql, eager=True)
+    assert tables.execute(sql, eager=True).width
 
 
 def test_a_refusal_says_what_there_is(done: RolloutAudit) -> None:

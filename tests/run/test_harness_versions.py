@@ -103,7 +103,9 @@ def test_stopped_anywhere_the_harness_ends_the_same(task: Path, tmp_path: Path, 
     args = [MINIMAL, "run.rounds=2"]
     whole = acted.start(task, tmp_path / "whole", args)
     story = [e.id for e in whole.events()]
-    for at in [i for i, x in enumerate(story) if x.startswith(("gap/", "harness/")) or "/read/" in x][::4]:
+    cuts = [i for i, x in enumerate(story) if x.startswith(("gap/", "harness/")) or "/read/" in x][::4]
+    assert cuts
+    for at in cuts:
         folder = tmp_path / f"cut-{at}" / "whole"
         with stopped_before(story[at]):
             acted.start(task, folder, args)

@@ -151,6 +151,7 @@ def test_stopped_anywhere_the_story_ends_the_same(task: Path, tmp_path: Path, qu
     whole = quick.start(task, tmp_path / "whole", ["run.rounds=2"])
     story, champion = [e.id for e in whole.events()], whole.champion
     audits = [i for i, s in enumerate(quick.ran) if s.purpose in ("audit", "certify")]
+    assert audits
     for k in audits[::3]:
         folder = tmp_path / f"cut-{k}" / "whole"
         quick.ran.clear()

@@ -60,7 +60,7 @@ def test_no_issue_demonstration_copies_a_fix(swe: SweEnv, demos: list[Demo]) -> 
 
 def test_a_demonstration_that_did_copy_would_be_seen(demos: list[Demo]) -> None:
     ported = [d for d in demos if _kind(d) == "backport"]
-    assert all(_copies(d) for d in ported), "that is what backports are for"
+    assert ported and all(_copies(d) for d in ported), "that is what backports are for"
 
 
 def test_backports_are_another_kind_of_task_that_names_its_commit(demos: list[Demo]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +15,14 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch, HarnessContext, measure
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.projections.state import RunState
-from evotrainer.records.events import Invalidated
+from evotrainer.records.events import HarnessEvolved, Invalidated
+from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import load
 from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects
 from evotrainer.studies.backtest.detectors import OnDemand
 from evotrainer.studies.backtest.versions import truth_of
 from tests.leaky_task import TASK as TASK
+from tests.small_records import finished as finished_body
 
 
 def test_a_change_is_replayed_on_the_champion_as_the_loop_does(
@@ -91,20 +92,22 @@ def test_the_truth_of_branches_follows_the_ledger(finished: api.Run) -> None:
     assert truth_of(after_the_fall_of("b0"), "b1") is None, "an heir of a bad branch is no proof against itself"
 
 
-def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledger() -> None:
-    from types import SimpleNamespace as Event
-
+def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledger(tmp_path: Path) -> None:
     from evotrainer.records.detectors import Admission, DetectorSpec
     from evotrainer.studies.backtest.versions import looked_at
 
     spec = DetectorSpec(name="mined_1", form="pattern", pattern="x")
     admission = Admission(detector=spec, admitted=True, reason="r", bad=("b2-s1 search",), clean=("b1-s2 search",))
     trials = ("b0-s1", "b1-s2", "b2-s1", "b3-s1")
-    events: list[Any] = [
-        *(Event(kind="finished", seq=i, body=Event(branch=t[:2], trial=t)) for i, t in enumerate(trials)),
-        Event(kind="harness", seq=4, body=Event(added=(spec,), admissions=(admission,))),
-        Event(kind="finished", seq=5, body=Event(branch="b5", trial="b5-s1")),
-    ]
+    adopted = HarnessEvolved(
+        version="h1", hash="h", harness={}, trigger="score_move", reason="r", added=(spec,), admissions=(admission,)
+    )
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        for t in trials:
+            ledger.append("finished", f"{t}/finished", finished_body(t))
+        ledger.append("harness", "harness/b2/gap", adopted)
+        ledger.append("finished", "b5-s1/finished", finished_body("b5-s1"))
+        events = ledger.events()
     assert looked_at(events, "mined_1") == {"b0", "b3"}, "held out for its admission, or trained later: not seen"
     assert looked_at(events, "answer_leak") == set()
 

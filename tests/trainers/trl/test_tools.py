@@ -108,7 +108,7 @@ def test_a_users_class_is_trained_unchanged_and_its_calls_are_recorded(player: P
         assert r.reward == pytest.approx(r.components["reward"] + 0.1 * r.components["brief"])  # type: ignore[operator]
         assert r.token_ids is not None and r.tokens == len(r.token_ids) == len(r.logprobs or ()) and r.entropy
     won = [r for r in stored if r.outcome == "correct"]
-    assert all(sum(t.text == "correct" for t in r.turns) == 1 and r.components["reward"] == 1.0 for r in won)
+    assert won and all(sum(t.text == "correct" for t in r.turns) == 1 and r.components["reward"] == 1.0 for r in won)
     answers = {t.text for r in called for t in r.turns if t.role == "tool"}
     assert {"higher", "lower"} & answers
     for r in called:
@@ -139,9 +139,8 @@ def test_plain_reward_functions_over_a_file_of_prompts(player: Path, tmp_path: P
     assert {r.components["even"] for r in stored} <= {0.0, 1.0, None} and len(
         {r.components["even"] for r in stored}
     ) > 1
-    assert all(
-        r.detail.get("unpaid") == ["even"] and r.outcome == "unknown" for r in stored if r.components["even"] is None
-    )
+    unpaid = [r for r in stored if r.components["even"] is None]
+    assert unpaid and all(r.detail.get("unpaid") == ["even"] and r.outcome == "unknown" for r in unpaid)
 
 
 def test_what_is_wrong_with_a_class_is_said_by_name(player: Path, tmp_path: Path) -> None:
