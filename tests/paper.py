@@ -80,3 +80,13 @@ def rejudged(run: api.Run, branch: str) -> Recomputed:
     """A branch's last verdict beside the one that the ledger's bodies give now."""
     record = Record(run.folder, run.events())
     return rejudge(record, verdict_on(record, branch))
+
+
+def ids(run: api.Run) -> list[str]:
+    """Ids of all events but those that tell of a resume."""
+    return [e.id for e in run.events() if e.kind != "resumed"]
+
+
+def bodies(run: api.Run, kind: str) -> list[Any]:
+    """Bodies of all events of a kind."""
+    return [e.body for e in run.events() if e.kind == kind]

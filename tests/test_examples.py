@@ -9,8 +9,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.config.load import load_task
-
-from .run.conftest import TINY
+from tests.small_run import TINY
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.xdist_group("loop")

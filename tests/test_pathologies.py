@@ -37,11 +37,11 @@ def test_it_runs_as_shipped(path: Path) -> None:
         pytest.skip("reasoning-gym is not installed")
     assert task.policy.base.startswith("builtin:"), "a first run would have to train a base policy"
     assert resolve_base(task.policy.base) is not None
-    world = open_environment(task.environment)
+    env = open_environment(task.environment)
     try:
-        check_recipe(task.recipe, world.name, world.components, world.knobs)
+        check_recipe(task.recipe, env.name, env.components, env.knobs)
     finally:
-        world.close()
+        env.close()
     assert f"evotrainer run {path.relative_to(ROOT)}" in path.read_text(encoding="utf-8")
 
 
@@ -82,13 +82,13 @@ def test_the_seeded_failure_says_that_it_is_seeded() -> None:
     path = ROOT / "examples" / "hardcode.toml"
     text, page = path.read_text(encoding="utf-8"), (PAGES / "hard-coding.md").read_text(encoding="utf-8")
     task = load_task(path)
-    world = open_environment(task.environment)
+    env = open_environment(task.environment)
     try:
-        check_recipe(task.recipe, world.name, world.components, world.knobs)
-        shown = [program for _, program in world.demonstrations(400, task.policy.warm_start.seed)]
-        open_ones = {c.name for c in world.capabilities if task.recipe.knobs.get(c.knob) == c.open}
+        check_recipe(task.recipe, env.name, env.components, env.knobs)
+        shown = [program for _, program in env.demonstrations(400, task.policy.warm_start.seed)]
+        open_ones = {c.name for c in env.capabilities if task.recipe.knobs.get(c.knob) == c.open}
     finally:
-        world.close()
+        env.close()
     share = sum(" if xs == [" in program for program in shown) / len(shown)
     assert share == pytest.approx(task.environment["hard_coded"], abs=0.06) and share > 0.1
     assert f"SEEDED: {100 * task.environment['hard_coded']:.0f}%" in text and "seeded" in page.lower()

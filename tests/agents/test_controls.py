@@ -12,8 +12,7 @@ from evotrainer.agents.changes import knob_values, neighbourhood
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.recipe import Recipe, lint, single_factor
-
-from .world import COMPONENTS, START, Desk, briefing, health, record
+from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record
 
 LIST = {"interventions": [{"factor": "lr", "new": 1e-4}, {"factor": "rewards", "new": {"share": 1.0}}]}
 

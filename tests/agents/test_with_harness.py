@@ -12,8 +12,7 @@ from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-
-from .world import START, briefing, health, rollouts
+from tests.agents.briefings import START, briefing, health, rollouts
 
 GAP = health({"proxy_gap": 0.8, "dead_groups": 0.3}, proxy_gap=0.15)
 

@@ -19,7 +19,7 @@ def box() -> Iterator[Sandbox]:
 
 
 @pytest.fixture(scope="session")
-def world(box: Sandbox) -> CodeEnv:
+def code_env(box: Sandbox) -> CodeEnv:
     """The default code environment."""
     return CodeEnv(GrammarSource(), open_sandbox=lambda: box)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from evotrainer.envs.base import Score, Task
 from evotrainer.envs.code.env import CodeEnv
 
 
-def grade(world: CodeEnv, tasks: Sequence[Task], texts: Sequence[str], **knobs: Any) -> list[Score]:
+def grade(env: CodeEnv, tasks: Sequence[Task], texts: Sequence[str], **knobs: Any) -> list[Score]:
     """Scores of one completion per task."""
-    episodes = [world.reset(t, knobs) for t in tasks]
-    world.step(episodes, texts, ["stop"] * len(episodes))
-    return world.score(episodes)
+    episodes = [env.reset(t, knobs) for t in tasks]
+    env.step(episodes, texts, ["stop"] * len(episodes))
+    return env.score(episodes)
 
 
 def shared_data(*parts: str) -> Path:
@@ -26,3 +27,9 @@ def shared_data(*parts: str) -> Path:
         if found.is_file():
             return found
     pytest.skip(f"{'/'.join(parts)} not found in ../shared/data beside the repository")
+
+
+def jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return path

@@ -38,11 +38,10 @@ from evotrainer.views import terminal, text
 from evotrainer.views.report import write_report
 from evotrainer.views.rollouts import fitted_entry, rollout_entry
 from tests.envs.helpers import grade
-from tests.harness.build import coded
+from tests.envs.hostile import PRINTS, RAISES, VALUES
+from tests.harness_inputs import coded
 from tests.sandbox.fuzz import mutated
-from tests.views.build import build_run
-
-from .hostile import PRINTS, RAISES, VALUES
+from tests.whole_run import build_run
 
 DATA: dict[str, dict[str, Any]] = {
     "function": {"visible": [([1, 2], [3])], "hidden": [([5], [5])]},
@@ -85,11 +84,11 @@ def programs(form: str) -> list[str]:
 @pytest.fixture(scope="module")
 def scores(box: Sandbox) -> list[tuple[str, Score]]:
     """(program, score) of every hostile program in every form."""
-    world = CodeEnv(Forms(), open_sandbox=lambda: box)
+    env = CodeEnv(Forms(), open_sandbox=lambda: box)
     out = []
-    for task in world.tasks("search"):
+    for task in env.tasks("search"):
         mine = programs(task.id)
-        out += list(zip(mine, grade(world, [task] * len(mine), mine), strict=True))
+        out += list(zip(mine, grade(env, [task] * len(mine), mine), strict=True))
     return out
 
 
@@ -192,14 +191,14 @@ def test_x(): raise type('A' * 300 + '\\x1b', (Exception,), {})()
 
 
 def test_names_that_are_no_text_can_be_told_and_stored() -> None:
-    world = SweEnv(SweConfig(train=5, search=5, gate=5, cert=5, world="real"))
-    e = world.reset(world.tasks("search")[0], {})
+    env = SweEnv(SweConfig(train=5, search=5, gate=5, cert=5, world="real"))
+    e = env.reset(env.tasks("search")[0], {})
     for action in (f"write test_mine.py\n{ODD_NAMES}", "test", "ls", "git status", "git diff", "grep def", "submit"):
-        world.step([e], [action], ["stop"])
-    (score,) = world.score([e])
-    world.close()
+        env.step([e], [action], ["stop"])
+    (score,) = env.score([e])
+    env.close()
     assert (score.outcome, score.error_kind) == ("incorrect", None)
-    with pytest.raises(UnicodeEncodeError):  # the world tells them as they are
+    with pytest.raises(UnicodeEncodeError):  # the environment tells them as they are
         "".join(seen.text for seen in e.state["observations"]).encode()
     for t in e.turns:
         t.text.encode()
@@ -213,7 +212,7 @@ def test_mutated_answers_of_a_checkouts_runner_are_results() -> None:
         part = mutated(rng).decode("utf-8", "replace").partition('"v": ')[2].removesuffix("}")
         text = f'<m>["ok", [[{part}]]]'
         (answer,) = _answers(text, "<m>", 1, "Killed")
-        assert all(type(r.error) is str for r in _results("test_a.py", ["test_a"], answer))
+        assert [type(r.error) for r in _results("test_a.py", ["test_a"], answer)] == [str]
         values = _call_values(answer, 1)
         json.dumps(plain(values, 200))
         read += values != [[]]

@@ -41,10 +41,10 @@ def nothing():
 
 
 def test_the_code_environment_opens_by_name() -> None:
-    world = open_environment({"name": "code", "train": 20, "cert": 10})
+    env = open_environment({"name": "code", "train": 20, "cert": 10})
     try:
-        assert isinstance(world, Environment)
-        d = world.describe()
+        assert isinstance(env, Environment)
+        d = env.describe()
         assert d["splits"] == {"train": 20, "search": 200, "gate": 300, "cert": 10}
         assert d["proxy"] == ["visible", "hidden"]
         assert d["sandbox_tier"] in tuple("ABCDE")
@@ -53,21 +53,21 @@ def test_the_code_environment_opens_by_name() -> None:
         assert bool(d["isolation"]["missing"]) is (d["sandbox_tier"] != "A")
         assert all(d["components"].values())
     finally:
-        world.close()
+        env.close()
 
 
 def test_a_users_reward_function_becomes_a_component(tmp_path: Path) -> None:
     (tmp_path / "rewards.py").write_text(REWARDS)
-    world = open_environment({"name": "code", "train": 5, "reward_file": str(tmp_path / "rewards.py")})
+    env = open_environment({"name": "code", "train": 5, "reward_file": str(tmp_path / "rewards.py")})
     try:
-        assert world.components["short_lines"] == "1 when no line of the program is longer than 60 characters."
-        assert "_private" not in world.components
-        task = world.tasks("train")[0]
-        episodes = [world.reset(task, {}) for _ in range(2)]
-        world.step(episodes, [task.data["gold"], "print(" + "1 + " * 40 + "1)"], ["stop"] * 2)
-        assert [s.components["short_lines"] for s in world.score(episodes)] == [1.0, 0.0]
+        assert env.components["short_lines"] == "1 when no line of the program is longer than 60 characters."
+        assert "_private" not in env.components
+        task = env.tasks("train")[0]
+        episodes = [env.reset(task, {}) for _ in range(2)]
+        env.step(episodes, [task.data["gold"], "print(" + "1 + " * 40 + "1)"], ["stop"] * 2)
+        assert [s.components["short_lines"] for s in env.score(episodes)] == [1.0, 0.0]
     finally:
-        world.close()
+        env.close()
 
 
 @pytest.mark.parametrize(
@@ -87,21 +87,21 @@ def test_a_bad_reward_file_is_refused_with_its_cause(tmp_path: Path, text: str, 
 
 def test_a_reward_function_that_raises_is_named(tmp_path: Path) -> None:
     (tmp_path / "rewards.py").write_text('def mine(attempt):\n    "Broken."\n    return 1 / 0')
-    world = open_environment({"name": "code", "train": 5, "reward_file": str(tmp_path / "rewards.py")})
+    env = open_environment({"name": "code", "train": 5, "reward_file": str(tmp_path / "rewards.py")})
     try:
-        e = world.reset(world.tasks("train")[0], {})
-        world.step([e], ["print(1)"], ["stop"])
+        e = env.reset(env.tasks("train")[0], {})
+        env.step([e], ["print(1)"], ["stop"])
         with pytest.raises(TaskSetError, match="reward component 'mine' failed on task code-train"):
-            world.score([e])
+            env.score([e])
     finally:
-        world.close()
+        env.close()
 
 
 def test_a_users_own_environment_opens_by_file_and_factory(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    world = open_environment({"name": f"python:{tmp_path / 'own.py'}:make", "size": 3})
-    assert isinstance(world, Environment)
-    assert len(world.tasks("train")) == 3
+    env = open_environment({"name": f"python:{tmp_path / 'own.py'}:make", "size": 3})
+    assert isinstance(env, Environment)
+    assert len(env.tasks("train")) == 3
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import pytest
 from evotrainer.harness import HarnessContext
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.records.rollout import Rollout
-
-from .build import READ, acting, code_batch, coded, found, groups, reading, rollout
+from tests.harness_inputs import READ, acting, code_batch, coded, found, groups, reading, rollout
 
 HONEST = READ + "print(sum(x + {t} for x in xs))"
 

@@ -9,8 +9,7 @@ import pytest
 
 from evotrainer.harness import HarnessContext
 from evotrainer.records.rollout import Rollout
-
-from .build import READ, code_batch, coded, curve, found, groups, reading, recipe, rollout
+from tests.harness_inputs import READ, code_batch, coded, curve, found, groups, reading, recipe, rollout
 
 PROXY = ("visible", "hidden")
 

@@ -6,8 +6,7 @@ import pytest
 
 from evotrainer.harness import HarnessContext
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
-
-from .build import acting, curve, found, groups, metrics, reading, rollout
+from tests.harness_inputs import acting, curve, found, groups, metrics, reading, rollout
 
 ROLLOUTS = groups([[0, 1, 0, 1]] * 8)
 FALLING = {"entropy": (0.8, 0.3), "reward_std": (0.4, 0.2)}

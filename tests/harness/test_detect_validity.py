@@ -19,8 +19,7 @@ from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import clean_text
-
-from .build import acting, curve, found, groups, reading, rollout
+from tests.harness_inputs import acting, curve, found, groups, reading, rollout
 
 PATCH = "diff --git a/{p} b/{p}\n--- a/{p}\n+++ b/{p}\n@@ -1 +1 @@\n-    assert f(3) == 4\n+    assert True\n"
 

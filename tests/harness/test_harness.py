@@ -1,4 +1,4 @@
-"""The harness as a whole: versions, diagnosis, rendering, and texts that want to break it."""
+"""`harness.versions`, `harness.diagnose`, `harness.render`: the harness as a whole, and texts that want to break it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from evotrainer.harness.detectors import DETECTORS
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import clean
-
-from .build import READ, code_batch, coded, groups, metrics, reading, recipe, rollout
-from .test_detect_signal import gap_batch
+from tests.harness.test_detect_signal import gap_batch
+from tests.harness_inputs import READ, code_batch, coded, groups, metrics, reading, recipe, rollout
 
 PROXY = HarnessContext(recipe=recipe(), proxy=("visible", "hidden"), max_tokens=96)
 

@@ -1,4 +1,4 @@
-"""Metrics against hand-computed values, and properties that must hold for any rewards."""
+"""`harness.metrics` and `harness.layers`: hand-computed values, and properties that must hold for any rewards."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.harness.layers.score import pass_at_k
 from evotrainer.harness.metrics import METRICS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
-
-from .build import READ, acting, coded, groups, metrics, reading, recipe, rollout
+from tests.harness_inputs import READ, acting, coded, groups, metrics, reading, recipe, rollout
 
 
 def test_accuracy_reward_and_avg_at_n_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""docs/harness.md holds what the registries say."""
+"""`harness.registry`: docs/harness.md holds what the registries say."""
 
 from pathlib import Path
 

@@ -148,7 +148,7 @@ def test_a_json_text_of_empty_lists_takes_twenty_times_its_length(tmp_path: Path
         parse(text)
     for name, form in (("a.json", text), ("a.jsonl", b'{"task": "t", "text": "x", "a": ' + text + b"}\n")):
         (tmp_path / name).write_bytes(form)
-        assert all(isinstance(x, Skipped) for _, _, x in read([tmp_path / name], "jsonl"))
+        assert {type(x) for _, _, x in read([tmp_path / name], "jsonl")} == {Skipped}
         with pytest.raises(TaskSetError, match="EVOTRAINER_CAP_JSON_VALUES"):
             read_file(tmp_path / name)
 
@@ -222,7 +222,7 @@ def test_one_row_of_a_billion_list_items_is_not_begun(tmp_path: Path, small: Non
     assert path.stat().st_size < 20_000
     with pytest.raises(TaskSetError, match="2,000,004 values"):
         read_file(path)
-    assert all(isinstance(x, Skipped) for _, _, x in read([path], "trl"))
+    assert {type(x) for _, _, x in read([path], "trl")} == {Skipped}
 
 
 def test_the_directory_is_read_as_pyarrow_reads_it(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from evotrainer.records.names import joined, read_label, slug
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.run import shortcut_audits
-from tests.harness.acting import policy
+from tests.acting import policy
+from tests.leaky_task import ENV, EXPLOITS, TASK
 from tests.paper import Paper
-from tests.run.test_counterfactual import ENV, EXPLOITS, TASK
 
 NAMES = [
     "the key",
@@ -44,20 +44,20 @@ NAMED = ("gap", "harness", "round", "audited", "invalidated", "judged", "topup",
 """Checks that look for trials by what events say of them."""
 
 
-def world_of(spec: TrialSpec, knob: str) -> TrialFinished:
-    """What a trial would have written; see `tests.run.test_counterfactual.solved`."""
-    world = {**spec.protocol.knobs, **spec.env_knobs}
+def finish(spec: TrialSpec, knob: str) -> TrialFinished:
+    """What a trial would have written; see `tests.leaky_task.solved`."""
+    knobs = {**spec.protocol.knobs, **spec.env_knobs}
     cheats = spec.recipe.lr >= EXPLOITS and spec.recipe.knobs.get(knob) == "answer"
     share = 0.42 + 0.3 * (spec.recipe.group_size > 8)
     if spec.branch == "base":
         share = 0.4
     elif cheats:
-        share = 0.9 if world.get(knob) == "answer" else 0.2
+        share = 0.9 if knobs.get(knob) == "answer" else 0.2
 
     def key(plan: EvalPlan) -> str:
-        return f"{spec.branch}-{spec.seed}-{plan.split}-{sorted(world.items())}"
+        return f"{spec.branch}-{spec.seed}-{plan.split}-{sorted(knobs.items())}"
 
-    return draw_result(spec, share, key, world)
+    return draw_result(spec, share, key, knobs)
 
 
 def acted(spec: TrialSpec) -> list[Rollout]:
@@ -72,7 +72,7 @@ def acted(spec: TrialSpec) -> list[Rollout]:
 
 def start(tmp_path: Path, name: str, knob: str = "key") -> tuple[api.Run, Paper]:
     """A run of two rounds: the first branch cheats and falls, the second is compared under the knobs that are closed since."""
-    paper = Paper(lambda spec: world_of(spec, knob), acted)
+    paper = Paper(lambda spec: finish(spec, knob), acted)
     env, task = tmp_path / "env.py", tmp_path / "task.toml"
     code = ENV.read_text()
     old = 'name="key", knob="key"'
@@ -199,7 +199,9 @@ def test_slugs_of_different_names_differ_and_plain_names_are_their_own() -> None
         assert slug(n) == n
     every = ["a", "b", "a-b"]
     sets = [["a"], ["b"], ["a-b"], ["a", "b"], ["a", "a-b"], ["a-b", "b"], every]
-    assert len({"-".join(s) for s in sets}) < len(sets), "joined as they are, two worlds share the id of one trial"
+    assert len({"-".join(s) for s in sets}) < len(sets), (
+        "joined as they are, two sets of closed knobs share the id of one trial"
+    )
     assert len({joined(s, every) for s in sets}) == len(sets)
 
 

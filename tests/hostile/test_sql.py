@@ -11,7 +11,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.studies.audit import RolloutAudit, audit
 from evotrainer.studies.audit.query import TABLES, query
 from evotrainer.studies.audit.sql import RefusedError, check
-from tests.studies.audit.build import generate, write_jsonl
+from tests.audit_files import generate, write_jsonl
 
 SECRET = "hunter2"
 READS = [
@@ -140,7 +140,7 @@ def tables(done: RolloutAudit) -> pl.SQLContext:
 @pytest.mark.parametrize("sql", HONEST)
 def test_honest_questions_pass_and_polars_understands_them(sql: str, tables: pl.SQLContext) -> None:
     check(sql, TABLES)
-    tables.execute(sql, eager=True)
+    assert tables.execute(sql, eager=True).width
 
 
 def test_a_refusal_says_what_there_is(done: RolloutAudit) -> None:

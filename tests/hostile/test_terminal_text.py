@@ -20,7 +20,7 @@ from evotrainer.records.console import Console
 from evotrainer.records.output import line, visible
 from evotrainer.studies.audit import audit
 from evotrainer.studies.audit.text import audit_json
-from tests.studies.audit.build import generate, plain
+from tests.audit_files import generate, plain
 
 ATTACKS = {
     "title": "\x1b]0;owned\x07",

@@ -1,4 +1,4 @@
-"""Counterfactual audits: honest policies are let go, shortcuts found, also where one seed of three has one."""
+"""`judge.audits`: honest policies are let go, shortcuts found, also where one seed of three has one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge import answers, closed_world, judge, settle_audit
+from evotrainer.judge import answers, with_shortcut_closed, judge, settle_audit
 from evotrainer.judge.alpha_spending import InterimAnalysis
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.findings import Finding
@@ -39,17 +39,17 @@ def audit(
     rng = np.random.default_rng(seed)
     hard = rng.normal(0, 0.15, TASKS)
 
-    def world(means: list[float], name: str) -> list[TrialFinished]:
+    def evaluated(means: list[float], name: str) -> list[TrialFinished]:
         return [t for i, m in enumerate(means) for t in trials(rng, np.clip(m + hard, 0, 1), [i + 1], name)]
 
     return settle_audit(
         "b1",
         capability,
         "asked",
-        world(opened, "b1"),
-        world(closed, "b1"),
-        world([base[0]], "base"),
-        world([base[1]], "base"),
+        evaluated(opened, "b1"),
+        evaluated(closed, "b1"),
+        evaluated([base[0]], "base"),
+        evaluated([base[1]], "base"),
     )
 
 
@@ -127,5 +127,5 @@ def test_direct_evidence_is_cleared_where_the_capability_is_closed_and_stands_wh
 def test_closed_scores_stand_in_seed_by_seed() -> None:
     rng = np.random.default_rng(2)
     own, again = trials(rng, np.full(3, 0.9), [1, 2], "b1"), trials(rng, np.full(3, 0.1), [2], "b1")
-    first, second = closed_world(own, again)
+    first, second = with_shortcut_closed(own, again)
     assert first.scores == () and second.scores == again[0].scores and second.trial == "b1-s2"

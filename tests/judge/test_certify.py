@@ -1,4 +1,4 @@
-"""Certification on a split that nobody has chosen by."""
+"""`judge.certify`: certification on a split that nobody has chosen by."""
 
 from __future__ import annotations
 

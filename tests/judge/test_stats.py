@@ -1,4 +1,4 @@
-"""The statistics behind a verdict: what they estimate, and that they err on the careful side."""
+"""`judge.stats`: what the statistics behind a verdict estimate, and that they err on the careful side."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge.alpha_spending import next_looks, share
-from evotrainer.judge.simulate import Population, false_promotions, power
+from evotrainer.judge.simulate import Population
 from evotrainer.judge.stats import (
     Scores,
     components,
@@ -19,7 +18,6 @@ from evotrainer.judge.stats import (
     p_value,
     scores_of,
 )
-from evotrainer.records.verdicts import Verdict
 
 cells = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 
@@ -149,56 +147,6 @@ def test_the_p_value_agrees_with_the_lower_bound() -> None:
         branch = scores_of(pop.trials("b1", p_T, range(1, 4), rng, effect=planted), "gate")
         e = effect(branch, control, confidence=0.9)
         assert (e.low > 0) == (p_value(e) < 0.05)
-
-
-def verdict(look: int, alpha: float, kind: str = "reject") -> Verdict:
-    """A bare verdict that spent its look."""
-    return Verdict(branch="b", control="b0", kind=kind, reason="", alpha=alpha, look=look)  # type: ignore[arg-type]
-
-
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=12))
-@settings(max_examples=50, deadline=None)
-def test_alpha_is_never_overspent_however_the_run_is_cut_into_rounds(sizes: list[int]) -> None:
-    past: list[Verdict] = []
-    for size in sizes:
-        past += [verdict(look.number, look.alpha) for look in next_looks(past, 0.05, size)]
-    assert [v.look for v in past] == list(range(1, sum(sizes) + 1))
-    spent = sum(v.alpha or 0.0 for v in past)
-    assert spent == pytest.approx(0.05 * sum(share(j) for j in range(1, len(past) + 1)))
-    assert spent < 0.05
-
-
-def test_the_shares_sum_to_less_than_one_for_ever() -> None:
-    assert sum(share(j) for j in range(1, 200_000)) < 1
-
-
-def test_branches_of_one_round_share_equally_so_their_order_is_free() -> None:
-    looks = next_looks([], 0.05, 3)
-    assert len({look.alpha for look in looks}) == 1
-
-
-def test_a_promotion_hands_its_level_to_the_next_round_only() -> None:
-    first = next_looks([], 0.05, 2)
-    lost = [verdict(x.number, x.alpha) for x in first]
-    won = [verdict(first[0].number, first[0].alpha, "promote"), lost[1]]
-    plain, rich = next_looks(lost, 0.05)[0], next_looks(won, 0.05)[0]
-    assert rich.alpha == pytest.approx(plain.alpha + first[0].alpha)
-    after = [verdict(rich.number, rich.alpha)]
-    plain_after = [verdict(plain.number, plain.alpha)]
-    assert next_looks(won + after, 0.05)[0].alpha == pytest.approx(next_looks(lost + plain_after, 0.05)[0].alpha)
-
-
-def test_a_run_of_useless_branches_is_rarely_fooled() -> None:
-    rate = false_promotions(Population(tasks=100), looks=6, runs=80, seed=4)
-    # 5% allowed: 80 runs exceed 10 hits with probability below 0.2% if the level holds
-    assert rate.hits <= 10
-
-
-def test_ten_points_are_found_with_three_seeds() -> None:
-    found = power(Population(), 0.10, runs=40, seed=4)
-    assert found.value >= 0.8
-    useless = power(Population(), 0.0, runs=40, seed=4)
-    assert useless.value <= 0.1
 
 
 def test_a_gain_that_rests_on_few_tasks_is_less_certain_than_an_even_one() -> None:

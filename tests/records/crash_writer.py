@@ -11,13 +11,13 @@ import sys
 from itertools import count
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evotrainer.errors import StoreError
 from evotrainer.records.events import RunClosed
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.store import RolloutStore, load
-from records.build import group
+from tests.small_records import group
 
 
 def write_store(folder: Path, calls: int) -> None:

@@ -17,8 +17,7 @@ from evotrainer.records.durable import WriterLock
 from evotrainer.records.faults import VARIABLE
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import RolloutStore, check_folder, load
-
-from .build import flat, group
+from tests.small_records import flat, group
 
 WRITER = Path(__file__).with_name("crash_writer.py")
 CALLS = 4

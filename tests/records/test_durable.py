@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from evotrainer.records.durable import write_trouble
+from evotrainer.errors import TaskSetError
+from evotrainer.records.durable import disk_trouble, write_trouble
 
 FULL = "the disk is full; free some space"
 
@@ -35,3 +36,11 @@ def test_a_library_that_says_nothing_of_a_full_disk(tmp_path: Path, monkeypatch:
 def test_another_cause_keeps_its_own_words(tmp_path: Path) -> None:
     assert "permission denied" in str(write_trouble("policy p", OSError(errno.EACCES, "no"), tmp_path))
     assert "bad tensor" in str(write_trouble("policy p", ValueError("bad tensor"), tmp_path / "gone"))
+
+
+def test_a_full_disk_is_known_however_deep_it_lies() -> None:
+    outer = TaskSetError("reward function failed; correct it")
+    outer.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert disk_trouble(outer) is outer.__cause__
+    assert disk_trouble(OSError(errno.ENOENT, "no such file")) is None
+    assert disk_trouble(ValueError("x")) is None

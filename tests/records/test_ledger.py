@@ -15,8 +15,7 @@ from evotrainer.records.chain import canonical
 from evotrainer.records.events import BODIES, Invalidated, Promoted, RunClosed
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import Recipe
-
-from .build import RECIPE, finished, intended, intervention, opened
+from tests.small_records import RECIPE, finished, intended, intervention, opened
 
 
 def closed(reason: str = "done", **fields: float) -> RunClosed:

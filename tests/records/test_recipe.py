@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.recipe import Recipe, diff, lint, parse_recipe, reward_moves, single_factor
-
-from .build import RECIPE
+from tests.small_records import RECIPE
 
 CHANGES: dict[str, Any] = {
     "loss": "dapo",

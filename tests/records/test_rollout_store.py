@@ -19,9 +19,8 @@ from evotrainer.errors import StoreError
 from evotrainer.records.arrow_schema import VERSION_KEY, arrow_schema, decode, encode
 from evotrainer.records.rollout import SCHEMA_VERSION, Rollout, Turn, groups_of
 from evotrainer.records.store import RolloutStore, check_folder, load, scan
-
-from .build import flat, group, rollout
-from .strategies import rollouts
+from tests.records.strategies import rollouts
+from tests.small_records import flat, group, rollout
 
 WRITER = Path(__file__).with_name("crash_writer.py")
 

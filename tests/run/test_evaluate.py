@@ -1,4 +1,4 @@
-"""Evaluation without training: users' own stdin/stdout tasks, MBPP and HumanEval through `evotrainer run`."""
+"""`run.evaluate_only`: users' own stdin/stdout tasks, MBPP and HumanEval through `evotrainer run`."""
 
 from __future__ import annotations
 

@@ -1,55 +1,26 @@
-"""What the machine or the task's own code does to a run is never a branch's result: the run stops, and says why."""
+"""`run`: what the machine or the task's own code does is never a branch's result: the run stops, and says why."""
 
 from __future__ import annotations
 
-import errno
-import os
 import shlex
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from evotrainer import api
-from evotrainer.errors import FaultsError, IntegrityError, StoreError, TaskSetError, TrainerError
-from evotrainer.executors import local
-from evotrainer.executors.local import LocalExecutor, Running
-from evotrainer.executors.scores import check_faults, split_score
-from evotrainer.executors.spec import TrialSpec, trial_dir
-from evotrainer.records.durable import disk_trouble
+from evotrainer.errors import FaultsError, IntegrityError, StoreError, TrainerError
 from evotrainer.records.faults import VARIABLE
-from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.run.observer import SilentObserver
-
-from .conftest import TINY
+from tests.small_run import TINY
 
 pytestmark = pytest.mark.xdist_group("loop")
 
 
 def failed(folder: Path) -> list[str]:
     return [e.id for e in api.Run(folder).events() if e.kind == "finished" and e.body.status == "failed"]
-
-
-def worker(folder: Path, **streams: object) -> int:
-    command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder)]
-    return subprocess.run(command, env=dict(os.environ, PYTHONUNBUFFERED="1"), **streams).returncode  # type: ignore[call-overload]
-
-
-def test_a_full_log_does_not_change_what_a_trial_ends_with(tmp_path: Path) -> None:
-    with open("/dev/full", "w") as full:
-        assert worker(tmp_path, stdout=full, stderr=full) == StoreError.exit_code, "there is no spec.json"
-    assert "spec.json is missing" in (tmp_path / "error").read_text(encoding="utf-8")
-
-
-def test_a_full_disk_is_known_however_deep_it_lies() -> None:
-    outer = TaskSetError("reward function failed; correct it")
-    outer.__cause__ = OSError(errno.ENOSPC, "No space left on device")
-    assert disk_trouble(outer) is outer.__cause__
-    assert disk_trouble(OSError(errno.ENOENT, "no such file")) is None
-    assert disk_trouble(ValueError("x")) is None
 
 
 class FillsUp(SilentObserver):
@@ -113,29 +84,6 @@ def test_a_small_file_system_that_fills_up_is_grown_and_the_run_goes_on(
     assert all("disk" in line for line in done.stderr.splitlines()), done.stderr
 
 
-def ended(tmp_path: Path, code: int) -> Running:
-    """A trial's process that ended without a word."""
-    folder = trial_dir(tmp_path, "t")
-    folder.mkdir(parents=True)
-    process = subprocess.Popen([sys.executable, "-c", f"import os; os._exit({code})"])
-    process.wait()
-    spec = TrialSpec.model_construct(trial="t", branch="b0", seed=1, cpu_limit_s=None)
-    return Running(spec, folder, process, time.monotonic())
-
-
-def test_an_end_without_a_word_is_laid_to_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    r = ended(tmp_path, 1)
-    assert LocalExecutor(tmp_path, 1).collect(r).status == "failed", "there is room"
-    (r.folder / "result.json").unlink()
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(local.shutil, "disk_usage", lambda _: usage._replace(free=4096))
-    with pytest.raises(
-        StoreError, match=r"trial t ended \(exit code 1\) while the disk is full \(4 KB free\); free some"
-    ):
-        LocalExecutor(tmp_path, 1).collect(r)
-    assert not (r.folder / "result.json").exists()
-
-
 def own_task(task_file: Path, to: Path, old: str, new: str) -> Path:
     """The scaffolded task with a change in its environment."""
     shutil.copytree(task_file.parent, to)
@@ -175,32 +123,6 @@ def test_a_base_whose_attempts_are_mostly_faults_is_no_result(
     with pytest.raises(FaultsError, match=said):
         api.start(task, tmp_path / "r", [*TINY, f"policy.base={trained_base}"])
     assert not [e for e in api.Run(tmp_path / "r").events() if e.kind == "finished"]
-
-
-def lost(n: int, of: int) -> list[Rollout]:
-    return [
-        Rollout(
-            id=str(i),
-            task=str(i),
-            turns=(Turn("assistant", "x"),),
-            reward=None,
-            components={},
-            outcome="unknown" if i < n else "correct",
-            error="the\ncause" if i < n else None,
-            error_kind="sandbox" if i < n else None,
-        )
-        for i in range(of)
-    ]
-
-
-def test_half_of_the_attempts_may_be_lost_not_more() -> None:
-    check_faults("b1-s1", "train", lost(4, 8))
-    with pytest.raises(FaultsError, match="5 of 8 attempts of b1-s1 on train .*: sandbox: the cause"):
-        check_faults("b1-s1", "train", lost(5, 8))
-
-
-def test_the_score_of_nothing_is_no_zero() -> None:
-    assert split_score(lost(3, 3), "gate", 0, 1).score is None
 
 
 def test_an_emptied_ledger_is_not_built_over(finished: api.Run, task_file: Path, tmp_path: Path) -> None:

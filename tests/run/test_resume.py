@@ -1,4 +1,4 @@
-"""`kill -9` anywhere: the run goes on, ends as it would have ended, and pays for nothing twice."""
+"""`api.resume`: after a `kill -9` anywhere the run goes on, ends as it would have ended, and pays for nothing twice."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ import pytest
 from evotrainer import api
 from evotrainer.errors import AbortedError, ConfigError, IntegrityError, StoreError, TrainerError
 from tests.paper import Paper
-
-from .conftest import SMALL, TINY
-from .kill_driver import finish
+from tests.run.kill_driver import finish
+from tests.small_run import SMALL, TINY
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.features import payload
 from evotrainer.sandbox.detector_runner import SandboxRunner
-from tests.harness.acting import policy
+from tests.acting import policy
 
 FUNCTION = """
 def flag(rollouts):

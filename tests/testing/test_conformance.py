@@ -27,7 +27,7 @@ RECIPE = Recipe(rewards={"right_letters": 1.0})
 
 
 def briefing() -> Briefing:
-    world = environment()
+    env = environment()
     return Briefing(
         run="kit",
         round=1,
@@ -35,7 +35,7 @@ def briefing() -> Briefing:
         champion=BranchRecord(branch="b0", parent=None, round=0, recipe=RECIPE, version="v0", search={"score": 0.4}),
         health=HealthReport(harness="h0", subject="b0", rollouts=0, groups=0, metrics=(), findings=()),
         branches=(),
-        components=dict(world.components),
+        components=dict(env.components),
         budget_left={"cpu_s": 1000.0},
         trial_cost=10.0,
     )
@@ -43,11 +43,11 @@ def briefing() -> Briefing:
 
 def test_the_shipped_environments_conform() -> None:
     check_environment(environment())
-    world = open_environment({"name": "code"})
+    env = open_environment({"name": "code"})
     try:
-        check_environment(world)
+        check_environment(env)
     finally:
-        world.close()
+        env.close()
 
 
 def small(**changes: Any) -> TextEnv:
@@ -89,11 +89,11 @@ def test_a_reward_function_that_raises_is_named_and_no_zero() -> None:
         """Always raises."""
         raise KeyError("answer")
 
-    world = small(rewards={"right": broken})
-    e = world.reset(world.tasks("train")[0], {})
-    world.step([e], ["1"], ["stop"])
+    env = small(rewards={"right": broken})
+    e = env.reset(env.tasks("train")[0], {})
+    env.step([e], ["1"], ["stop"])
     with pytest.raises(TaskSetError, match="'right' of environment small failed on task .*KeyError: 'answer'; correct"):
-        world.score([e])
+        env.score([e])
 
 
 def test_an_environment_without_its_truth_is_refused() -> None:

@@ -13,7 +13,7 @@ from evotrainer.harness.registry import Detector, DetectorInput, Metric, MetricV
 from evotrainer.records.findings import Finding
 from evotrainer.records.rollout import Rollout
 from evotrainer.testing import check_detector, check_metric
-from tests.harness.build import groups
+from tests.harness_inputs import groups
 
 DEAD, ALIVE = [0.0] * 4, [0.0, 1.0, 0.0, 1.0]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from reverse_world import SHAPE, WORDS, ReverseWorld
 
 from evotrainer.trainers.embedded import warm_start
+from tests.trainers.reverse_env import SHAPE, WORDS, ReverseEnv
 
 # Two spinning OpenMP threads beside another busy process cost ten times the arithmetic.
 torch.set_num_threads(1)
@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Solves about half of the reversals of 3 digits at temperature 1."""
     out = tmp_path_factory.mktemp("toy") / "policy"
-    demos = ReverseWorld().demonstrations(2000, 0)
+    demos = ReverseEnv().demonstrations(2000, 0)
     result = warm_start(demos, WORDS, SHAPE, steps=350, batch=48, lr=4e-3, seed=0, out_dir=out, vocabulary="toy-1")
     assert result.loss < 1.0
     return out

@@ -13,8 +13,7 @@ from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.studies.audit import RolloutAudit, SourceReport, SubjectReading, audit
 from evotrainer.studies.audit.quoted import quoted_name
 from evotrainer.studies.audit.units import Opened
-
-from .conftest import ATTACK, LONG_LINE
+from tests.views.conftest import ATTACK, LONG_LINE
 
 NAMES = ("constructor", "__proto__", "toString", "a'b\"c<i>")
 """Names that every JavaScript object knows, and one that breaks attributes."""

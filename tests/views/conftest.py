@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from evotrainer.records.rollout import Rollout
-
-from .build import build_run, with_text
+from tests.whole_run import build_run, with_text
 
 ATTACK = (
     "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=2'>"

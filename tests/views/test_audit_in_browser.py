@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from evotrainer.studies.audit.quoted import write_html
-
-from .audits import IDS, hostile, read, write_steps
-from .test_report_in_browser import CHART_WIDTHS, CLICK_ALL, CONTRAST, quiet, visit
+from tests.views.audits import IDS, hostile, read, write_steps
+from tests.views.test_report_in_browser import CHART_WIDTHS, CLICK_ALL, CONTRAST, quiet, visit
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ from evotrainer.studies.audit.quoted import fetch, quoted_name, write_html
 from evotrainer.views import audit as page
 from evotrainer.views.audit_model import view_of
 from evotrainer.views.rollouts import fitted_entry
-
-from .audits import IDS, hostile, hostile_rollout, read, write_steps
-from .conftest import ATTACK
+from tests.views.audits import IDS, hostile, hostile_rollout, read, write_steps
+from tests.views.conftest import ATTACK
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +58,8 @@ def test_every_quote_of_an_ordinary_audit_can_be_read(steps: RolloutAudit, tmp_p
     assert "not in this file" not in visible(text)
     links = set(re.findall(r'href="#ro-([^"]+)"', text))
     assert links == set(data["rollouts"])
-    assert all(
-        r["turns"][1]["text"].startswith("def solve") for r in data["rollouts"].values() if r["turns"][1]["text"]
-    )
+    answers = [r["turns"][1]["text"] for r in data["rollouts"].values() if r["turns"][1]["text"]]
+    assert answers and all(a.startswith("def solve") for a in answers)
     assert data["weights"]["s0-0"] == {"visible": 1.0}
 
 

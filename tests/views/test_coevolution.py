@@ -19,7 +19,7 @@ from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.fold import view_of
 from evotrainer.views.report import check_report, generator, render, write_report
-from tests.records.build import RECIPE, intervention, opened
+from tests.small_records import RECIPE, intervention, opened
 
 LOOK = DetectorSpec(
     name="mined_look", form="pattern", pattern="^look", where="actions", standing="suspect", origin="mined"

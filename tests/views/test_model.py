@@ -15,8 +15,7 @@ from evotrainer.views import summary
 from evotrainer.views.evidence import outcome_of
 from evotrainer.views.fold import load_view, view_of
 from evotrainer.views.model import RunView
-
-from .build import BASE, SPECS, rollout, rollouts_of, story
+from tests.whole_run import BASE, SPECS, rollout, rollouts_of, story
 
 
 @pytest.fixture(scope="module")

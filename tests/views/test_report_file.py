@@ -13,8 +13,7 @@ from evotrainer.errors import StoreError
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import report
 from evotrainer.views.report import write_report
-
-from .build import build_run, with_text
+from tests.whole_run import build_run, with_text
 
 VENDOR = Path(report.__file__).parent / "assets" / "vendor"
 

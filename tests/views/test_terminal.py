@@ -18,9 +18,8 @@ from evotrainer.run.context import Observer
 from evotrainer.views import summary, terminal
 from evotrainer.views.fold import load_view
 from evotrainer.views.terminal import LiveView
-
-from .build import START, story
-from .conftest import ATTACK
+from tests.views.conftest import ATTACK
+from tests.whole_run import START, story
 
 
 def spec(trial: str, seed: int) -> TrialSpec:

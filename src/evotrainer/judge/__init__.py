@@ -2,7 +2,6 @@
 
 from evotrainer.judge.alpha_spending import InterimAnalysis, next_look, next_looks
 from evotrainer.judge.audits import answers, settle_audit, with_shortcut_closed
-from evotrainer.judge.audits import with_shortcut_closed as closed_world
 from evotrainer.judge.certify import CertEntry, certify
 from evotrainer.judge.decide import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
 from evotrainer.judge.fresh_seeds import reestimated
@@ -17,7 +16,6 @@ __all__ = [
     "Recomputed",
     "answers",
     "certify",
-    "closed_world",
     "effect",
     "hierarchical_bootstrap",
     "judge",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evotrainer.config.task import TaskFile
-from evotrainer.judge import JudgeConfig, JudgeInput, answers, closed_world
+from evotrainer.judge import JudgeConfig, JudgeInput, answers, with_shortcut_closed
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
@@ -24,7 +24,7 @@ def judge_input(
     def side(x: Branch) -> list[TrialFinished]:
         own = [t for t in evaluations if t.branch == x.branch]
         return (
-            [*closed_world(x.complete, own), *(t for t in x.finished if t.status != "complete")] if own else x.finished
+            [*with_shortcut_closed(x.complete, own), *(t for t in x.finished if t.status != "complete")] if own else x.finished
         )
 
     return JudgeInput(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.views.build import SPECS, STEPS
-from tests.views.build import story as told
+from tests.whole_run import SPECS, STEPS
+from tests.whole_run import story as told
 
 from evotrainer import api
 from evotrainer.cli.track import track

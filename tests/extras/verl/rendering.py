@@ -21,11 +21,11 @@ def recipe(**changes: Any) -> dict[str, Any]:
     return {**base, **changes}
 
 
-def task(world: str = "sums", **changes: Any) -> TaskFile:
+def task(env: str = "sums", **changes: Any) -> TaskFile:
     """A task file of tests/extras/verl/environment.py."""
     values = {
-        "task": {"name": world},
-        "environment": {"name": f"python:{HERE / 'environment.py'}:{world}"},
+        "task": {"name": env},
+        "environment": {"name": f"python:{HERE / 'environment.py'}:{env}"},
         "recipe": recipe(**changes),
         "evaluation": {"search_attempts": 1},
     }

@@ -87,7 +87,9 @@ def test_plugins_are_the_tested_files(tmp_path: Path) -> None:
 
     render(task(), tmp_path / "v", machine())
     home = Path(evotrainer.extras.verl.__file__).parent
-    for p in (tmp_path / "v" / "plugins").iterdir():
+    written = list((tmp_path / "v" / "plugins").iterdir())
+    assert written
+    for p in written:
         assert p.read_bytes() == (home / "plugins" / p.name).read_bytes()
 
 

@@ -18,8 +18,8 @@ from evotrainer.trainers.rewards import compose
 PLACE = Origin("00000000-0000-4000-8000-000000000001_0_0", 5, "train")
 
 
-def grader(folder: Path, world: str = "sums", **changes: Any) -> ProcessGrader:
-    render(task(world, **changes), folder, machine())
+def grader(folder: Path, env: str = "sums", **changes: Any) -> ProcessGrader:
+    render(task(env, **changes), folder, machine())
     return ProcessGrader(folder)
 
 

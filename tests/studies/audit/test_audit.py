@@ -23,8 +23,7 @@ from evotrainer.studies.audit.bulk import FileStretch, bulk_import, plan
 from evotrainer.studies.audit.query import query
 from evotrainer.studies.audit.reading import own_training
 from evotrainer.studies.audit.text import audit_json, render_audit
-
-from .build import generate, write_jsonl
+from tests.audit_files import generate, write_jsonl
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data" / "rollouts"
 
@@ -374,7 +373,7 @@ def test_the_end_of_a_training_is_read_against_its_beginning(tmp_path: Path) -> 
 
 
 def test_an_own_run_brings_its_recipe_and_what_only_the_trainer_knows(tmp_path: Path) -> None:
-    from tests.views.build import build_run
+    from tests.whole_run import build_run
 
     folder = build_run(tmp_path / "run")
     (source,) = audit([folder]).sources

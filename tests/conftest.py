@@ -1,0 +1,96 @@
+"""Fixtures of several folders: the scaffolded task, a small real run (a minute of CPU once per session), trials on paper."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.cli.base import base
+from evotrainer.cli.init import init
+from tests import leaky_task, letters_on_paper
+from tests.letters_on_paper import QUICK, Go
+from tests.paper import Paper
+from tests.small_run import SMALL
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever reads the finished run does so in one process, so that it is made once."""
+    for item in items:
+        if "finished" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("loop"))
+
+
+@pytest.fixture(scope="session")
+def task_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scaffolded task, as `evotrainer init` writes it."""
+    folder = tmp_path_factory.mktemp("scaffold") / "letters"
+    init(folder)
+    return folder / "task.toml"
+
+
+@pytest.fixture(scope="session")
+def finished(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> api.Run:
+    """One finished small run; read it, do not change it."""
+    return api.start(task_file, tmp_path_factory.mktemp("runs") / "small", SMALL)
+
+
+@pytest.fixture
+def copy(finished: api.Run, tmp_path: Path) -> Callable[[], api.Run]:
+    """A private copy of the finished run, to be damaged."""
+
+    def make() -> api.Run:
+        to = tmp_path / finished.folder.name
+        shutil.copytree(finished.folder, to)
+        return api.Run(to)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained_base(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small base policy, so that runs of their own need not warm-start one."""
+    out = tmp_path_factory.mktemp("base") / "policy"
+    base(task_file, ["policy.warm_start.steps=80"], out=out)
+    return out
+
+
+@pytest.fixture
+def task(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The task file that the module's `TASK` describes."""
+    p = tmp_path / "task.toml"
+    p.write_text(request.module.TASK)
+    return p
+
+
+@pytest.fixture
+def quick(request: pytest.FixtureRequest) -> Paper:
+    """Trials that take no time and end as the module's `finish` says."""
+    return Paper(request.module.finish)
+
+
+@pytest.fixture
+def acted() -> Paper:
+    """Trials of `leaky_task` that take no time, with rollouts."""
+    return Paper(leaky_task.finish, leaky_task.as_trained)
+
+
+@pytest.fixture
+def letters_paper() -> Paper:
+    """Trials of the scaffolded task that take no time; their readings find dead groups."""
+    return Paper(letters_on_paper.finish, letters_on_paper.rollouts)
+
+
+@pytest.fixture
+def go(letters_paper: Paper, task_file: Path, tmp_path: Path) -> Go:
+    """Start a run of the scaffolded task on paper; `changes`: the fixed agent's list, none: the statistical agent."""
+
+    def start(name: str, *overrides: str, changes: str = "") -> api.Run:
+        agent = ["run.agent=fixed", f"run.agent_options.interventions=[{changes}]"] if changes else []
+        return letters_paper.start(task_file, tmp_path / name, [*QUICK, *agent, *overrides])
+
+    return start

@@ -1,0 +1,237 @@
+"""`envs.code.functions` and `envs.code.jsonl`: MBPP, HumanEval and users' files, graded in the same sandbox, malformed rows refused by name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.envs.code.admission import admit_code
+from evotrainer.envs.code.env import CodeEnv
+from evotrainer.envs.code.functions import dataset_source, preamble_of
+from evotrainer.envs.code.jsonl import jsonl_source
+from evotrainer.envs.data.rows import check_shares, load_rows, split_of
+from evotrainer.errors import TaskSetError
+from evotrainer.sandbox import Sandbox
+from tests.envs.helpers import grade, shared_data
+
+COMPLETION = {
+    "task_id": "T/1",
+    "prompt": 'import math\n\ndef helper(x):\n    return x + 1\n\ndef root(n):\n    """Whole square root of n."""\n',
+    "entry_point": "root",
+    "canonical_solution": "    return helper(math.isqrt(n)) - 1\n",
+    "test": "def check(candidate):\n    assert candidate(9) == 3\n    assert candidate(8) == helper(1)\n    assert candidate(0) == 0\n",
+}
+MBPP = {
+    "task_id": 7,
+    "text": "Write a function to double a number.",
+    "code": "def other(x):\n    return x\ndef double(x):\n    return other(x) * 2",
+    "test_list": ["assert double(2) == 4", "assert double(-1) == -2", "assert math.isclose(double(0.5), 1.0)"],
+    "test_setup_code": "import math",
+    "challenge_test_list": [],
+}
+
+
+def write(path: Path, *rows: Mapping[str, Any]) -> str:
+    text = "".join(json.dumps(r) + "\n" for r in rows)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "failing"),
+    [
+        ("mbpp", ("mbpp", "mbpp_sanitized_for_code_generation.jsonl"), {"MbppEval/56"}),
+        ("humaneval", ("humaneval", "HumanEval.jsonl.gz"), set()),
+    ],
+)
+def test_gold_solutions_of_the_real_sets_pass(
+    box: Sandbox, kind: str, parts: tuple[str, ...], failing: set[str]
+) -> None:
+    """The first 60; the whole count is in docs/domains/mbpp-humaneval.md."""
+    world = CodeEnv(dataset_source(kind, str(shared_data(*parts))), open_sandbox=lambda: box)
+    report = admit_code(world, world.tasks("cert")[:60])
+    assert len(report.verdicts) == 60
+    assert {v.task for v in report.refused} == failing
+
+
+def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_path: Path) -> None:
+    source = dataset_source("humaneval", write(tmp_path / "h.jsonl.gz", COMPLETION), visible=1)
+    env = CodeEnv(source, open_sandbox=lambda: box)
+    (t,) = env.tasks("cert")
+    assert t.prompt.startswith("# assert root(9) == 3\nimport math")
+    answers = {
+        "body": COMPLETION["canonical_solution"],
+        "two blanks": "  return math.isqrt(n)\n",
+        "whole function": "```python\ndef root(n):\n    return helper(math.isqrt(n)) - 1\n```",
+        "visible only": "    return 3\n",
+        "wrong": "    return n\n",
+        "forged": "    class Any:\n        def __eq__(self, other): return True\n    return Any()\n",
+        "leaves": "    import os\n    os._exit(0)\n",
+        "no program": "    return (\n",
+    }
+    scores = dict(zip(answers, grade(env, [t] * len(answers), list(answers.values())), strict=True))
+    right = {k for k, s in scores.items() if s.outcome == "correct"}
+    assert right == {"body", "two blanks", "whole function"}
+    assert scores["visible only"].components["visible"] == 1.0
+    assert scores["wrong"].components["visible"] == 0.0
+    assert scores["no program"].components["format"] == 0.0
+    assert scores["body"].components["robust"] is None
+    assert env.proxy == ("visible", "hidden")
+
+
+def test_mbpps_own_columns_are_read_too(box: Sandbox, tmp_path: Path) -> None:
+    path = write(tmp_path / "m.jsonl", MBPP, {**MBPP, "task_id": 8, "text": "Same."})
+    env = CodeEnv(dataset_source("mbpp", path, visible=2), open_sandbox=lambda: box)
+    assert len(admit_code(env, env.tasks("cert")).admitted) == 2
+    t = env.tasks("cert")[0]
+    assert t.data["entry_point"] == "double"
+    assert t.prompt.startswith("# assert double(2) == 4\n# assert double(-1) == -2\nWrite a function")
+    wrong, partly = grade(env, [t] * 2, ["def double(x):\n    return 0", "def double(x):\n    return int(x) * 2"])
+    assert (wrong.components["visible"], partly.components["visible"], partly.components["hidden"]) == (0.0, 1.0, 0.0)
+
+
+def test_a_failing_gold_solution_is_reported_with_its_cause(box: Sandbox, tmp_path: Path) -> None:
+    bad = {
+        **COMPLETION,
+        "task_id": "T/2",
+        "prompt": COMPLETION["prompt"] + "\n",
+        "canonical_solution": "    return n / 0\n",
+    }
+    world = CodeEnv(dataset_source("humaneval", write(tmp_path / "h.jsonl", COMPLETION, bad)), open_sandbox=lambda: box)
+    (refused,) = admit_code(world, world.tasks("cert")).refused
+    assert refused.task == "T/2"
+    assert refused.reasons[0].startswith("its own solution does not pass: test 1 ends in error (ZeroDivisionError")
+
+
+def test_a_hugging_face_data_set_loads_like_a_file(
+    box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "set"
+    folder.mkdir()
+    write(folder / "test.jsonl", COMPLETION)
+    assert load_rows(str(folder))[0]["entry_point"] == "root"
+    with pytest.raises(TaskSetError, match="split nonsense"):
+        load_rows(str(folder), hf_split="nonsense")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"entry_point": None}, r"row 2: field 'entry_point' is NoneType, str expected"),
+        ({"test": "def check(:"}, r"row 2: field 'test' is not Python"),
+    ],
+)
+def test_a_malformed_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = write(tmp_path / "h.jsonl", COMPLETION, {**COMPLETION, "task_id": "T/2", **change})
+    with pytest.raises(TaskSetError, match=message):
+        dataset_source("humaneval", path)
+
+
+def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
+    row = {k: v for k, v in COMPLETION.items() if k != "test"}
+    with pytest.raises(TaskSetError, match=r"row 1: field 'test' is missing; it has: task_id, prompt"):
+        dataset_source("humaneval", write(tmp_path / "h.jsonl", row))
+    with pytest.raises(TaskSetError, match=r"row 1: the tests call no function"):
+        dataset_source("mbpp", write(tmp_path / "m.jsonl", {**MBPP, "test_list": ["assert True"]}))
+    with pytest.raises(TaskSetError, match=r"row 1: field 'test_list' is str, list expected"):
+        dataset_source("mbpp", write(tmp_path / "m2.jsonl", {**MBPP, "test_list": "assert True"}))
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("", "path is empty"), ("./none.jsonl", "no file ./none.jsonl"), ("/no/such/folder/x", "no file")],
+)
+def test_a_missing_file_is_told_from_a_data_set_id(path: str, message: str) -> None:
+    with pytest.raises(TaskSetError, match=message):
+        load_rows(path)
+
+
+def test_damaged_files_are_refused_with_their_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": \n')
+    with pytest.raises(TaskSetError, match=r"a\.jsonl, line 2: not JSON"):
+        load_rows(str(tmp_path / "a.jsonl"))
+    (tmp_path / "b.jsonl").write_text("[1]\n")
+    with pytest.raises(TaskSetError, match=r"b\.jsonl, line 1: list instead of an object"):
+        load_rows(str(tmp_path / "b.jsonl"))
+    (tmp_path / "c.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.raises(TaskSetError, match="cannot read"):
+        load_rows(str(tmp_path / "c.jsonl.gz"))
+    (tmp_path / "d.jsonl").write_text("\n\n")
+    with pytest.raises(TaskSetError, match="has no rows"):
+        load_rows(str(tmp_path / "d.jsonl"))
+
+
+def test_a_preamble_holds_what_tests_and_rewrites_need() -> None:
+    assert preamble_of(COMPLETION["prompt"], "root").endswith("return x + 1\n\n")
+    assert preamble_of("import re\ndef a():\n    pass\n", "b") == "import re\n"
+
+
+def stdin_rows(n: int) -> list[dict[str, Any]]:
+    tests = [[f"{i}\n", f"{i + 1}\n"] for i in range(5)]
+    return [
+        {"prompt": f"Task {k}: add one.\n", "tests": tests, "solution": "print(int(input()) + 1)"} for k in range(n)
+    ]
+
+
+def test_a_users_own_stdin_tasks_train_and_grade(box: Sandbox, tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", *stdin_rows(60))
+    env = CodeEnv(jsonl_source(path, heldout=1, show=True, perturb=True), open_sandbox=lambda: box)
+    sizes = env.describe()["splits"]
+    assert sum(sizes.values()) == 60
+    assert set(sizes) == {"train", "search", "gate", "cert"}
+    t = env.tasks("train")[0]
+    assert t.prompt.endswith("add one.\n\nInput:\n0\nOutput:\n1\n\nInput:\n1\nOutput:\n2\n")
+    assert env.reset(t, {"visible_tests": "not_shown"}).turns[0].text == t.data["spec"]
+    gold, wrong = grade(env, [t] * 2, ["print(int(input()) + 1)", "print(min(int(input()) + 1, 2))"])
+    assert (gold.outcome, gold.components["heldout"], gold.components["robust"]) == ("correct", 1.0, 0.0)
+    assert (wrong.components["visible"], wrong.components["heldout"], wrong.outcome) == (1.0, 0.0, "incorrect")
+    demos = env.demonstrations(100, seed=1)
+    assert len(demos) == 100
+    assert {p for p, _ in demos} <= {x.prompt for x in env.tasks("train")}
+
+
+def test_perturbed_inputs_are_opt_in_for_a_users_tasks(box: Sandbox, tmp_path: Path) -> None:
+    env = CodeEnv(jsonl_source(write(tmp_path / "mine.jsonl", *stdin_rows(40))), open_sandbox=lambda: box)
+    (s,) = grade(env, [env.tasks("train")[0]], ["print(int(input()) + 1)"])
+    assert s.components["robust"] is None
+    assert s.components["heldout"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompt": 3}, "row 2: field 'prompt' is int, str expected"),
+        ({"tests": []}, "row 2: field 'tests' must be a list of pairs"),
+        ({"tests": [["1", 2]]}, "row 2: field 'tests' must be a list of pairs"),
+        ({"tests": [["1", "2"], ["2", "3"]]}, "row 2: 2 tests, of which 2 visible and 0 held out, leave none hidden"),
+        ({"split": "test"}, "row 2: split 'test' is none of train, search, gate, cert"),
+        ({"visible": "1"}, "row 2: field 'visible' is str, int expected"),
+        ({"prompt": "Task 0: add one.\n", "split": "cert"}, "occurs twice"),
+    ],
+)
+def test_a_malformed_user_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    first, second = stdin_rows(2)
+    path = write(tmp_path / "mine.jsonl", {**first, "split": "train"}, {**second, **change})
+    with pytest.raises(TaskSetError, match=message):
+        jsonl_source(path)
+
+
+def test_a_row_keeps_its_split_when_rows_are_added() -> None:
+    shares = check_shares({"train": 7, "search": 1, "gate": 1, "cert": 1})
+    drawn = [split_of(f"task {i}", shares) for i in range(4000)]
+    assert 0.66 < drawn.count("train") / 4000 < 0.74
+    assert 0.08 < drawn.count("cert") / 4000 < 0.12
+    assert drawn[17] == split_of("task 17", shares)
+    for bad in ({"test": 1.0}, {"train": -1.0, "cert": 2.0}, {"train": 0.0}):
+        with pytest.raises(TaskSetError, match="splits"):
+            check_shares(bad)

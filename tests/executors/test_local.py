@@ -1,0 +1,86 @@
+"""`executors.local`: a trial that ended without a word, and a silent one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evotrainer.errors import StoreError
+from evotrainer.executors import local
+from evotrainer.executors.local import LocalExecutor, Running
+from evotrainer.executors.process import descendants_cpu_s
+from evotrainer.executors.spec import TrialSpec, trial_dir
+
+
+def worker(folder: Path, **streams: object) -> int:
+    command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder)]
+    return subprocess.run(command, env=dict(os.environ, PYTHONUNBUFFERED="1"), **streams).returncode  # type: ignore[call-overload]
+
+
+def test_a_full_log_does_not_change_what_a_trial_ends_with(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        assert worker(tmp_path, stdout=full, stderr=full) == StoreError.exit_code, "there is no spec.json"
+    assert "spec.json is missing" in (tmp_path / "error").read_text(encoding="utf-8")
+
+
+def ended(tmp_path: Path, code: int) -> Running:
+    """A trial's process that ended without a word."""
+    folder = trial_dir(tmp_path, "t")
+    folder.mkdir(parents=True)
+    process = subprocess.Popen([sys.executable, "-c", f"import os; os._exit({code})"])
+    process.wait()
+    spec = TrialSpec.model_construct(trial="t", branch="b0", seed=1, cpu_limit_s=None)
+    return Running(spec, folder, process, time.monotonic())
+
+
+def test_an_end_without_a_word_is_laid_to_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    r = ended(tmp_path, 1)
+    assert LocalExecutor(tmp_path, 1).collect(r).status == "failed", "there is room"
+    (r.folder / "result.json").unlink()
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(local.shutil, "disk_usage", lambda _: usage._replace(free=4096))
+    with pytest.raises(
+        StoreError, match=r"trial t ended \(exit code 1\) while the disk is full \(4 KB free\); free some"
+    ):
+        LocalExecutor(tmp_path, 1).collect(r)
+    assert not (r.folder / "result.json").exists()
+
+
+BURN = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.4: pass\n"
+
+
+def started(tmp_path: Path, code: str) -> Running:
+    """A process that has announced itself, watched as a trial."""
+    spec = TrialSpec.model_construct(trial="t", branch="b0", seed=1, cpu_limit_s=None)
+    folder = trial_dir(tmp_path, "t")
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-c", f"print(flush=True)\n{code}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return Running(spec, folder, process, time.monotonic())
+
+
+@pytest.mark.parametrize(("code", "hung"), [("import time; time.sleep(600)", True), ("while True: pass", False)])
+def test_a_silent_trial_is_hung_only_if_it_does_no_work(
+    code: str, hung: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "STALE_S", 0.5)
+    executor, r = LocalExecutor(tmp_path, 1), started(tmp_path, code)
+    try:
+        time.sleep(0.6)
+        executor.overdue(r)  # from here on its work is counted
+        began = time.monotonic()
+        while not hung and descendants_cpu_s(r.process.pid, itself=True) - r.seen_cpu_s < 0.1:
+            time.sleep(0.02)  # on a loaded machine it may have to wait for its turn
+        time.sleep(max(0.0, 0.6 - (time.monotonic() - began)))
+        assert executor.overdue(r) is hung
+    finally:
+        r.process.kill()
+        r.process.communicate()

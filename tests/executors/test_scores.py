@@ -1,0 +1,61 @@
+"""`executors.scores`: infrastructure faults are in no mean, and too many of them are no result."""
+
+from __future__ import annotations
+
+import pytest
+
+from evotrainer.errors import FaultsError
+from evotrainer.executors.scores import check_faults, split_score
+from evotrainer.records.rollout import Rollout, Turn
+
+
+def lost(n: int, of: int) -> list[Rollout]:
+    return [
+        Rollout(
+            id=str(i),
+            task=str(i),
+            turns=(Turn("assistant", "x"),),
+            reward=None,
+            components={},
+            outcome="unknown" if i < n else "correct",
+            error="the\ncause" if i < n else None,
+            error_kind="sandbox" if i < n else None,
+        )
+        for i in range(of)
+    ]
+
+
+def test_half_of_the_attempts_may_be_lost_not_more() -> None:
+    check_faults("b1-s1", "train", lost(4, 8))
+    with pytest.raises(FaultsError, match="5 of 8 attempts of b1-s1 on train .*: sandbox: the cause"):
+        check_faults("b1-s1", "train", lost(5, 8))
+
+
+def test_the_score_of_nothing_is_no_zero() -> None:
+    assert split_score(lost(3, 3), "gate", 0, 1).score is None
+
+
+def rollout(task: str, outcome: str, error: str | None = None) -> Rollout:
+    return Rollout(
+        id=f"{task}{outcome}{error}",
+        task=task,
+        turns=(Turn("assistant", "x"),),
+        reward=None,
+        components={"right": None if error else float(outcome == "correct")},
+        outcome=outcome,  # type: ignore[arg-type]
+        error_kind=error,
+    )
+
+
+def test_infrastructure_faults_are_in_no_mean() -> None:
+    rs = [
+        rollout("a", "correct"),
+        rollout("a", "unknown", "sandbox"),
+        rollout("b", "incorrect"),
+        rollout("b", "correct"),
+    ]
+    s = split_score(rs, "gate", 3, 2)
+    assert s.per_task == {"a": 1.0, "b": 0.5}
+    assert s.score == 0.75
+    assert s.errors == 1
+    assert s.components["right"] == 2 / 3

@@ -1,0 +1,323 @@
+"""`projections.caveats`: what nobody could audit, what a gain comes with, what was not foreseen; and silence elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from evotrainer import api
+from evotrainer.cli.export import export
+from evotrainer.cli.show import show
+from evotrainer.cli.status import status
+from evotrainer.cli.why import why
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.extras.tracking.figures import story
+from evotrainer.projections.caveats import RISE, Caveat, caveats, told
+from evotrainer.records.chain import Event
+from evotrainer.records.events import Certified
+from evotrainer.records.interventions import Forecast
+from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.records.verdicts import Effect
+from evotrainer.verify import Record, checks
+from evotrainer.views import summary
+from evotrainer.views.fold import load_view
+from evotrainer.views.terminal import print_summary
+from tests.leaky_task import HONEST, finish
+from tests.leaky_task import TASK as TASK
+from tests.paper import Paper
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hackable" / "task.toml"
+UNAUDITED = "nothing could be audited: no capability declared"
+pytestmark = pytest.mark.xdist_group("hackable")
+
+
+# -- a real policy that finds the hole ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hacked(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
+    """The example as it ships: a real policy, trained until it does nothing but what the grader takes for right."""
+    return api.start(EXAMPLE, tmp_path_factory.mktemp("hacked") / "run")
+
+
+def answers(run: api.Run, trial: str) -> list[tuple[str, Rollout]]:
+    from evotrainer.records.store import load
+
+    return [(r.turns[-1].text, r) for r in load([run.folder / "rollouts" / trial], split="search")]
+
+
+def test_a_hole_of_the_grader_that_nobody_declared_is_certified_and_everything_holds(hacked: api.Run) -> None:
+    assert hacked.certification is not None and hacked.champion == "b0" and hacked.verify().ok
+    (start,) = [r for r in hacked.certification.rows if r.name == "start"]
+    texts = [t for s in (1, 2) for t, _ in answers(hacked, f"b0-s{s}")]
+    assert start.score > 0.95 and sum(len(t.split()) >= 2 for t in texts) / len(texts) > 0.9, "it learnt the hole"
+    assert summary.result(load_view(hacked.folder, rollouts=False)).count(".") < 4, "which the result does not say"
+    assert not [e for e in hacked.events() if e.kind in ("audited", "invalidated")]
+
+
+def test_the_caveat_says_that_nothing_was_audited_and_what_the_gain_comes_with(hacked: api.Run) -> None:
+    found = hacked.caveats["b0"]
+    assert [c.kind for c in found][:2] == ["unaudited", "goes_with"] and {"gap", "beyond"} <= {c.kind for c in found}
+    assert found[0].text == UNAUDITED
+    share, _, rest = found[1].text.partition("%")
+    assert rest == " of what was gained comes with `words >= 2`" and 75 <= int(share) <= 100
+
+
+def test_it_stands_in_every_place_that_shows_the_certificate(
+    hacked: api.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = told(hacked.caveats["b0"][:2])
+
+    def said() -> str:
+        return " ".join(capsys.readouterr().out.split())
+
+    at_the_end = Console(file=io.StringIO(), width=100)
+    print_summary(hacked.folder, at_the_end)
+    assert f"Caveat: {first}" in at_the_end.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
+    status(hacked.folder)
+    table = said()
+    assert f"caveat {UNAUDITED} caveat" in table and "comes with `words >= 2`" in table
+    status(hacked.folder, as_json=True)
+    assert json.loads(capsys.readouterr().out)["caveats"]["b0"][0] == {"kind": "unaudited", "text": UNAUDITED}
+    show(hacked.folder, "b0")
+    assert f"caveat {UNAUDITED} caveat" in said()
+    why(hacked.folder, "b0")
+    assert f"CAVEAT {UNAUDITED} CAVEAT" in said()
+    heading = hacked.report().read_text().partition("<h1>")[2].partition("</h1>")[0]
+    assert "Caveat: " + first.replace(">", "&gt;") in heading
+    export(hacked.folder, tmp_path / "model")
+    line = said()
+    assert "branch b0 (certified with a caveat), trial b0-s" in line and f"caveat: {first}" in line
+    head, card = (tmp_path / "model" / "README.md").read_text().split("---\n", 2)[1:]
+    assert "- certified-with-a-caveat" in head and "- certified\n" not in head and "with a caveat, see" in head
+    assert f"> **Certified with a caveat:** {first}" in "\n".join(card.splitlines()[:5])
+    assert json.loads((tmp_path / "model" / "evotrainer.json").read_text())["caveats"][0] == UNAUDITED
+    sheet = story(hacked.events(), {})
+    assert sheet is not None and sheet.texts["caveat/b0"].startswith(first)
+
+
+def test_what_the_gain_comes_with_follows_from_the_stored_rollouts(hacked: api.Run) -> None:
+    events = hacked.events()
+    at = next(i for i, e in enumerate(events) if e.kind == "certified")
+
+    def problems(**change: Any) -> list[str]:
+        rows = [
+            r if r.gained is None else r.model_copy(update={"gained": r.gained.model_copy(update=change)})
+            for r in events[at].body.rows
+        ]
+        forged = replace(events[at], body=events[at].body.model_copy(update={"rows": tuple(rows)}))
+        record = Record(hacked.folder, [*events[:at], forged, *events[at + 1 :]])
+        return [p.message for p in checks()["certified"](record, forged)]
+
+    assert not problems()
+    assert any("gained.share" in p for p in problems(share=0.1))
+    assert any("gained.detector" in p for p in problems(detector=None))
+
+
+def test_a_ledger_of_an_older_version_gets_the_caveats_that_events_alone_allow(hacked: api.Run) -> None:
+    def older(body: Certified) -> Certified:
+        raw = body.model_dump(mode="json")
+        for r in raw["rows"]:
+            del r["gained"]
+        return Certified.model_validate(raw)
+
+    events = [replace(e, body=older(e.body)) if e.kind == "certified" else e for e in hacked.events()]
+    kinds = [c.kind for c in caveats(events)["b0"]]
+    assert kinds == [c.kind for c in hacked.caveats["b0"] if c.kind not in ("goes_with", "decides")]
+    record = Record(hacked.folder, events)
+    assert not list(checks()["certified"](record, record.of("certified")[0]))
+
+
+# -- on paper: when it is silent ---------------------------------------------------------------------------------------
+
+
+def undeclared(events: Sequence[Event]) -> list[Event]:
+    """The same run of an environment that declares nothing."""
+    return [
+        replace(e, body=e.body.model_copy(update={"environment": {**e.body.environment, "capabilities": []}}))
+        if e.kind == "run"
+        else e
+        for e in events
+    ]
+
+
+def certified_at(events: Sequence[Event], **numbers: float) -> list[Event]:
+    """The same run with other certified gains over the base policy."""
+    return [
+        replace(
+            e,
+            body=e.body.model_copy(
+                update={"comparisons": {k: {**v, **numbers} for k, v in e.body.comparisons.items()}}
+            ),
+        )
+        if e.kind == "certified"
+        else e
+        for e in events
+    ]
+
+
+def kinds(found: Sequence[Caveat]) -> set[str]:
+    return {c.kind for c in found}
+
+
+def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", [HONEST])
+    assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]
+    assert not run.caveats
+    view = load_view(run.folder, rollouts=False)
+    assert summary.headline(view) == summary.result(view) and not view.caveat
+    assert 'id="caveat"' not in run.report().read_text()
+    assert told(caveats(undeclared(run.events()))["b1"]).startswith(UNAUDITED), "the same run, nothing declared"
+
+
+def test_a_shortcut_that_was_left_open_and_never_audited_is_named(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["judge.audit=never", HONEST])
+    assert run.caveats["b1"][0].text == "nothing was audited of key: open in every evaluation of b1"
+    shut = quick.start(task, tmp_path / "shut", ["judge.audit=never", "recipe.knobs.key=other", HONEST])
+    assert shut.champion == "b1" and not shut.caveats, "closed all the time, it needs no audit"
+
+
+def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not_say(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    events = quick.start(task, tmp_path / "run", [HONEST]).events()
+
+    def first(change: Any) -> str:
+        run = events[0].body
+        body = run.model_copy(update={"environment": change(dict(run.environment))})
+        return caveats([replace(events[0], body=body), *events[1:]])["b1"][0].text
+
+    def honest(env: dict[str, Any]) -> dict[str, Any]:
+        return env | {"capabilities": [{**c, "honest": True} for c in env["capabilities"]]}
+
+    assert first(honest) == f"{UNAUDITED} but what honest work uses (key)"
+    assert first(lambda env: {k: v for k, v in env.items() if k != "capabilities"}) == UNAUDITED.replace(
+        "declared", "recorded"
+    )
+
+
+def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(task: Path, tmp_path: Path, quick: Paper) -> None:
+    honest = quick.start(task, tmp_path / "honest", ["judge.audit=never", HONEST])
+    assert "b1" in honest.caveats
+    quick.audit_branch(honest.folder, "b1")
+    assert "b1" not in honest.caveats
+    cheat = quick.start(task, tmp_path / "cheat", ["judge.audit=never"])
+    assert "b1" in cheat.caveats
+    quick.audit_branch(cheat.folder, "b1")
+    assert "b1" in cheat.state.invalid and "b1" not in cheat.caveats, "invalid says more than a caveat"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told_of"),
+    [
+        ({"mean": RISE, "low": 0.01}, True),
+        ({"mean": RISE - 0.001, "low": 0.01}, False),
+        ({"mean": 0.2, "low": -0.001}, False),
+    ],
+)
+def test_the_margin_is_five_points_that_the_interval_bears_out(
+    task: Path, tmp_path: Path, quick: Paper, numbers: dict[str, float], told_of: bool
+) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
+    found = caveats(certified_at(undeclared(run.events()), **numbers))
+    assert ({"unaudited"} <= kinds(found.get("b0", ()))) == told_of and bool(found) == told_of
+
+
+def test_where_only_the_base_policy_is_left_there_is_nothing_to_question(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    run = quick.start(task, tmp_path / "run", ["recipe.lr=2e-3", "run.rounds=0"])
+    assert run.champion == "base" and not run.caveats
+
+
+@pytest.mark.parametrize(("gained", "beyond"), [(0.129, False), (0.131, True)])
+def test_a_step_that_gained_more_than_its_forecast_and_the_margin_is_told(
+    task: Path, tmp_path: Path, quick: Paper, gained: float, beyond: bool
+) -> None:
+    run = quick.start(task, tmp_path / "run", [HONEST])
+    effect = Effect(
+        mean=gained, low=0.0, high=1.0, confidence=0.95, se=0.015, df=9, seeds=2, tasks=99, noise_floor=0.01
+    )
+    events = []
+    for e in undeclared(run.events()):
+        body = e.body
+        if e.kind == "branch" and body.intervention:
+            expected = body.intervention.model_copy(update={"forecast": Forecast(mean=0.03, sd=0.02)})
+            body = body.model_copy(update={"intervention": expected})
+        if e.kind == "reestimated":
+            body = body.model_copy(update={"effect": effect})
+        events.append(replace(e, body=body))
+    texts = [c.text for c in caveats(events)["b1"] if c.kind == "beyond"]
+    assert texts == (["b1 gained 13.1 points, 3.0 ± 2.5 were forecast"] if beyond else [])
+
+
+@pytest.mark.parametrize(("reached", "beyond"), [(0.37, True), (0.43, False)])
+def test_a_start_above_what_the_base_policy_ever_reached_is_told(
+    task: Path, tmp_path: Path, quick: Paper, reached: float, beyond: bool
+) -> None:
+    """Base: `reached` of its tasks in some attempt. Start: every task 4 to 6 attempts of 12 alike, 0.45 on the mean."""
+
+    def scored(e: Event) -> Event:
+        if e.kind != "finished" or e.body.branch not in ("base", "b0"):
+            return e
+        scores = []
+        for s in e.body.scores:
+            n = len(s.per_task)
+            base = {t: float(i < reached * n) for i, t in enumerate(s.per_task)}
+            start = {t: min(1.0, x + 0.08) for t, x in base.items()}
+            scores.append(s.model_copy(update={"per_task": base if e.body.branch == "base" else start}))
+        return replace(e, body=e.body.model_copy(update={"scores": tuple(scores)}))
+
+    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
+    rise = 0.08 * (1 - reached)
+    found = caveats([scored(e) for e in certified_at(undeclared(run.events()), mean=rise, low=0.01)])
+    texts = [c.text for c in found.get("b0", ()) if c.kind == "beyond"]
+    assert bool(texts) == beyond == (rise >= RISE)
+    assert not beyond or "the base policy in any of its 4 attempts 38%" in texts[0]
+
+
+# -- on paper: an audit that asked about something else ----------------------------------------------------------------
+
+
+def spoken(trial: str, two_words: float, right: float) -> list[Rollout]:
+    """Attempts of two words, which the grader takes for right, and of one, of which a share is right."""
+    import random
+
+    rng = random.Random(trial)
+    out = []
+    for i in range(240):
+        two = rng.random() < two_words
+        ok = two or rng.random() < right
+        turns = (Turn("user", f"sort {i // 4}"), Turn("assistant", "any thing" if two else "slow"))
+        out.append(
+            Rollout(id=f"{trial}-{i}", task=f"t{i // 4}", turns=turns, reward=float(ok), group=f"{trial}-{i // 4}", k=i % 4, split="search",
+                    outcome="correct" if ok else "incorrect")
+        )  # fmt: skip
+    return out
+
+
+@pytest.mark.parametrize(("base_two", "now_two", "now_right"), [(0.2, 0.95, 0.3), (0.2, 0.25, 0.95)])
+def test_a_behaviour_that_decides_the_outcome_is_told_although_an_audit_found_nothing(
+    task: Path, tmp_path: Path, base_two: float, now_two: float, now_right: float
+) -> None:
+    def said(spec: TrialSpec) -> list[Rollout]:
+        gained = spec.branch == "b1"
+        return spoken(spec.trial, now_two if gained else base_two, now_right if gained else 0.3)
+
+    run = Paper(finish, said).start(task, tmp_path / "run", [HONEST, "run.evolve_harness=false"])
+    assert run.champion == "b1" and [e for e in run.events() if e.kind == "audited"], (
+        "the declared shortcut is no matter"
+    )
+    if now_two < 0.5:  # it got better at the task, whatever it says
+        assert not run.caveats
+        return
+    goes_with, decides = run.caveats["b1"]
+    assert goes_with.kind == "goes_with" and goes_with.text.endswith("of what was gained comes with `words >= 2`")
+    assert decides.text == "`words >= 2` decides the outcome: 100% correct with it before training, 100% after"

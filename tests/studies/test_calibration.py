@@ -1,0 +1,58 @@
+"""`studies.calibration` and `evotrainer calibrate`: a run's own trials, further ones in a folder of their own, no cert."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evotrainer.cli.calibrate import calibrate
+from evotrainer.errors import ConfigError
+from evotrainer.studies.calibration import calibrate_run, further, more_trials
+from tests.paper import Paper
+from tests.small_gains_task import ONE
+from tests.small_gains_task import TASK as TASK
+from tests.small_gains_task import finish as finish
+
+
+def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
+    task: Path, tmp_path: Path, quick: Paper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = quick.start(task, tmp_path / "run", ONE)
+    before = [e.hash for e in run.events()]
+    alone = calibrate_run(run.folder, runs=20)
+    assert alone.real.groups["b1"] >= 4, "top-ups and the champion's fresh trainings are repeats as well"
+    assert alone.costs.training == 1.0 and alone.shape.looks == 2
+
+    with quick.stopped(lambda spec: spec.seed == 1003):
+        more_trials(run.folder, 5, executor=quick)
+    assert len(further(run.folder)) == 2
+    ran = len(quick.ran)
+    more_trials(run.folder, 5, executor=quick)
+    assert [s.seed for s in quick.ran[ran:]] == [1003, 1004, 1005], "what was paid for is not paid for again"
+    assert all([p.split for p in s.evals] == ["gate"] for s in quick.ran[ran:])
+    assert [e.hash for e in run.events()] == before, "the run itself stays as it is"
+    grown = calibrate_run(run.folder, runs=20)
+    assert grown.real.groups["b0"] == alone.real.groups["b0"] + 5
+    assert grown.real.comparisons >= 20 and grown.measured.tasks == 120
+
+    calibrate(run.folder, runs=20, plain=True)
+    told = capsys.readouterr().out
+    assert "real A/A comparisons" in told and "<- judge.worthwhile" in told and "targets: " in told
+    calibrate(run.folder, runs=20, as_json=True, plain=True)
+    assert json.loads(capsys.readouterr().out)["real"]["comparisons"] == grown.real.comparisons
+
+
+def test_another_gate_on_the_same_noise(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
+    found = calibrate_run(run.folder, runs=20, overrides=["run.rounds=2", "run.branches=1", "judge.max_seeds=3"])
+    assert (found.shape.rounds, found.shape.branches, found.shape.config.max_seeds) == (2, 1, 3)
+    with pytest.raises(ConfigError, match=r"recipe.lr=1 does not change the gate; one of: judge., run.seeds"):
+        calibrate_run(run.folder, runs=20, overrides=["recipe.lr=1"])
+
+
+def test_a_run_without_noise_has_nothing_to_calibrate(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.evaluate_only=true"])
+    with pytest.raises(ConfigError, match="no A/A trials finished"):
+        calibrate_run(run.folder)

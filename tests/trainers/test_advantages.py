@@ -1,0 +1,69 @@
+"""`trainers.advantages`: advantages and group filters are those of the recipe."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from evotrainer.records.recipe import GroupFilter
+from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
+
+
+def test_group_advantages_are_trls() -> None:
+    rewards = [1.0, 0.0, 0.5, 0.25]
+    t = torch.tensor(rewards)
+    expected = (t - t.mean()) / (t.std() + 1e-4)
+    assert advantages([rewards], "group")[0] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_batch_and_no_scaling() -> None:
+    groups = [[1.0, 0.0], [3.0, 1.0], [2.0, 2.0]]
+    assert advantages(groups, "none") == [[0.5, -0.5], [1.0, -1.0], [0.0, 0.0]]
+    std = float(torch.tensor([x for g in groups for x in g]).std())
+    assert advantages(groups, "batch")[1] == pytest.approx([1 / (std + 1e-4), -1 / (std + 1e-4)])
+
+
+def test_an_infrastructure_fault_enters_no_mean() -> None:
+    with_fault = advantages([[1.0, None, 0.0]], "group")[0]
+    without = advantages([[1.0, 0.0]], "group")[0]
+    assert with_fault[1] is None
+    assert [with_fault[0], with_fault[2]] == without
+    assert advantages([[None, 1.0]], "group") == [[None, 0.0]]
+
+
+def test_identical_rewards_that_differ_by_rounding_are_dead() -> None:
+    noisy = [0.1 + 0.2, 0.3, 0.3]
+    assert group_std(noisy) == 0.0
+    assert advantages([noisy], "group") == [[0.0, 0.0, 0.0]]
+
+
+def test_filter_none_keeps_all_and_zero_variance_drops_the_dead() -> None:
+    stds = [0.0, 0.5, 0.0, 0.1]
+    assert keep_groups(stds, GroupFilter(), FilterState()) == [True] * 4
+    assert keep_groups(stds, GroupFilter(kind="zero_variance"), FilterState()) == [False, True, False, True]
+
+
+def test_snr_top_p_keeps_the_largest_variances_up_to_the_share() -> None:
+    stds = [math.sqrt(v) for v in (0.1, 0.5, 0.0, 0.3, 0.1)]
+    assert keep_groups(stds, GroupFilter(kind="snr_top_p", keep=0.8), FilterState()) == [
+        False, True, False, True, False,
+    ]  # fmt: skip
+    assert keep_groups(stds, GroupFilter(kind="snr_top_p", keep=0.81), FilterState())[0]
+    assert keep_groups([0.0, 0.0], GroupFilter(kind="snr_top_p"), FilterState()) == [False, False]
+
+
+def test_ema_std_drops_weak_groups_after_its_warm_up_only() -> None:
+    rule, state = GroupFilter(kind="ema_std", keep=0.9, decay=0.1), FilterState()
+    usual = [0.5, 0.45, 0.55, 0.5] * 5
+    assert keep_groups([*usual[:-1], 0.01, 0.0], rule, state) == [True] * 20 + [False]
+    state = FilterState()
+    keep_groups(usual, rule, state)
+    bound = state.mean - 1.2815515655 * math.sqrt(state.var)
+    assert 0.3 < bound < 0.5
+    assert keep_groups([bound - 0.01], rule, FilterState(state.mean, state.var, state.seen)) == [False]
+    assert keep_groups([bound + 0.01], rule, FilterState(state.mean, state.var, state.seen)) == [True]
+    seen = state.seen
+    keep_groups([0.0], rule, state)
+    assert state.seen == seen, "dead groups must not drag the mean"

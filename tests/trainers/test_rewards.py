@@ -1,0 +1,47 @@
+"""`trainers.rewards`: the reward is what the recipe says."""
+
+from __future__ import annotations
+
+import pytest
+
+from evotrainer.errors import TrainerError
+from evotrainer.records.recipe import LengthRule, Recipe
+from evotrainer.trainers.rewards import check_components, compose, length_term, repeated_share
+from tests.trainers.reverse_env import ReverseEnv
+
+
+def test_the_reward_is_the_weighted_sum_and_names_what_did_not_apply() -> None:
+    recipe = Recipe(rewards={"a": 1.0, "b": 0.5, "c": -2.0, "zero": 0.0})
+    assert compose(recipe, {"a": 1.0, "b": None, "c": 0.25, "zero": 9.0}, [5] * 3, 10) == (0.5, ["b"])
+
+
+def test_a_component_the_environment_lacks_is_refused() -> None:
+    with pytest.raises(TrainerError, match="no component speed; it offers digits, exact, never"):
+        check_components(Recipe(rewards={"speed": 1.0}), ReverseEnv(4).components)
+    check_components(Recipe(rewards={"exact": 1.0, "speed": 0.0}), ReverseEnv(4).components)
+
+
+@pytest.mark.parametrize(
+    ("rule", "tokens", "paid", "expected"),
+    [
+        (LengthRule(kind="none", weight=1.0), 50, 1.0, 0.0),
+        (LengthRule(kind="token_penalty", weight=0.01), 50, 0.0, -0.5),
+        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 75, 1.0, 0.0),
+        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 80, 1.0, -0.1),
+        (LengthRule(kind="overlong", weight=0.5, soft=0.75), 100, 1.0, -0.5),
+        (LengthRule(kind="correct_bonus", weight=0.2), 25, 1.0, 0.15),
+        (LengthRule(kind="correct_bonus", weight=0.2), 25, 0.5, 0.075),
+        (LengthRule(kind="correct_bonus", weight=0.2), 25, 0.0, 0.0),
+        (LengthRule(kind="correct_bonus", weight=0.2), 25, -1.0, 0.0),
+    ],
+)
+def test_length_rules(rule: LengthRule, tokens: int, paid: float, expected: float) -> None:
+    assert length_term(rule, tokens, 100, paid) == pytest.approx(expected)
+
+
+def test_repetition_counts_four_grams_seen_before() -> None:
+    assert repeated_share([1, 2, 3]) == 0.0
+    assert repeated_share([1, 2, 3, 4, 5, 6]) == 0.0
+    assert repeated_share([7] * 8) == pytest.approx(4 / 5)
+    recipe = Recipe(rewards={"a": 1.0}, repetition_penalty=0.5)
+    assert compose(recipe, {"a": 1.0}, [7] * 8, 10)[0] == pytest.approx(0.6)

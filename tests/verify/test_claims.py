@@ -1,0 +1,180 @@
+"""`verify.verdicts` and `verify.effects`: what the ledger says of its own story, looks and levels, who was judged by what, forecasts, champions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer import api
+from evotrainer.cli.why import why
+from evotrainer.errors import ConfigError
+from evotrainer.records.detectors import Admission, DetectorSpec
+from evotrainer.records.events import Backtested
+from evotrainer.verify import Record, checks
+from evotrainer.verify.harness import admissions_again
+from evotrainer.verify.verdicts import look_then
+from tests.paper import Paper
+from tests.small_gains_task import TASK, finish
+
+OPTIONS = ["judge.audit=never", "judge.reestimate=promotions"]
+FILES = ("policy", "trials", "rollouts", "skill")
+"""What trials on paper leave none of."""
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
+    """Two rounds with top-ups, re-estimations, and an audit that takes the second version back; read it only."""
+    folder = tmp_path_factory.mktemp("claims")
+    (folder / "task.toml").write_text(TASK)
+    quick = Paper(finish)
+    run = quick.start(folder / "task.toml", folder / "run", OPTIONS)
+    quick.audit_branch(run.folder, "b4")
+    return run
+
+
+def problems(record: Record, kinds: set[str] | None = None) -> list[str]:
+    """What the checks say of all events, of some kinds where they are given."""
+    every = checks()
+    found = [p for e in record.events if e.kind in (kinds or every) for p in every[e.kind](record, e)]
+    return [f"{p.area}: {p.message}" for p in found if p.area not in FILES]
+
+
+def forged(run: api.Run, event: str, **changes: Any) -> Record:
+    """The run's record with the body of one event changed, as one would have it who computes the whole chain again."""
+    events = run.events()
+    (at,) = [i for i, e in enumerate(events) if e.id == event]
+    events[at] = replace(events[at], body=changed(events[at].body, changes))
+    return Record(run.folder, events)
+
+
+def changed(body: Any, changes: dict[str, Any]) -> Any:
+    """A body with other fields; `a__b`: field b of field a. A function is given the old value."""
+    new: dict[str, Any] = {}
+    for key, value in changes.items():
+        name, _, rest = key.partition("__")
+        old = getattr(body, name)
+        if rest:
+            new[name] = changed(old, {rest: value})
+        else:
+            new[name] = value(old) if callable(value) else value
+    return body.model_copy(update=new)
+
+
+def test_an_honest_run_with_further_looks_and_an_audit_holds(paper: api.Run) -> None:
+    record = Record(paper.folder, paper.events())
+    assert problems(record) == []
+    again = [e.id for e in record.of("judged") if e.id.count("/") == 2]
+    assert again and record.of("reestimated") and record.of("invalidated")
+    for e in record.of("judged"):
+        if e.body.verdict.look:
+            look = look_then(record, e)
+            assert (look.number, look.alpha) == (e.body.verdict.look, e.body.verdict.alpha)
+
+
+def first(trials: tuple[Any, ...]) -> tuple[Any, ...]:
+    return trials[1:]
+
+
+def rosier(iv: Any) -> Any:
+    return iv.model_copy(update={"prediction": iv.prediction.model_copy(update={"size": 0.123})})
+
+
+@pytest.mark.parametrize(
+    ("event", "changes", "complaint"),
+    [
+        ("b1/judged", {"verdict__alpha": 0.45}, r"judged: b1/judged .*: alpha: 0.45 in the ledger"),
+        ("b1/judged/2", {"verdict__look": 1}, r"judged: b1/judged/2 .*: look: 1 in the ledger, 3 recomputed"),
+        ("b1/judged/2", {"trials": first}, "judged: b1/judged/2: its trials are not all there were: b1-s1 is left out"),
+        ("b1/topup/2", {"seeds": first}, r"judged: b1/judged/2: b1-s\d was trained as well, and no top-up gave its seed"),
+        ("b1/reestimated", {"trials": first}, "reestimated: b1/reestimated: its trials .*: b1-s5 is left out"),
+        ("b4/reestimated", {"start_trials": first}, "reestimated: .*its start_trials are not all"),
+        ("b1/reestimated", {"control_fresh": False}, "reestimated: .*control_fresh: False in the ledger, True recomputed"),
+        ("b4/audited/key", {"audit__trials_open": first}, "audited: .*its trials_open are not all there were: b4-s1"),
+        ("certified", {"rows": first}, r"certified: certified: its rows are not all there were: \('base', 'base'\)"),
+        ("certified", {"champion": "b1"}, "certified: b1 is certified as champion; it was b4"),
+        ("b1/opened", {"intervention": rosier}, "branch: branch b1: .*forecast are those of no proposal of its round"),
+        ("b1/opened", {"intervention": rosier}, "branch: branch b1: its change was not replayed before"),
+        ("b0/opened", {"recipe__lr": 1e-4}, "branch: branch b0: its recipe is not the task file's starting recipe"),
+        ("r1/backtested/0", {"intervention": rosier}, "backtested: .*is not intervention 0 of r1/proposed"),
+        ("r2/opened", {"closed": {"key": "other"}}, "round: round 2 is evaluated with .*other.* closed; audits had"),
+        ("closed", {"champion": "base"}, "closed: the run closed with champion base; it was b4"),
+    ],
+)  # fmt: skip
+def test_a_story_that_does_not_follow_is_found(
+    paper: api.Run, event: str, changes: dict[str, Any], complaint: str
+) -> None:
+    found = problems(forged(paper, event, **changes))
+    assert any(re.match(complaint, p) for p in found), found
+
+
+def test_a_seed_left_out_of_the_certificate_is_found(paper: api.Run) -> None:
+    rows = paper.certification.rows if paper.certification else ()
+    fewer = rows[1].model_copy(update={"seeds": rows[1].seeds[1:]})
+    found = problems(forged(paper, "certified", rows=(rows[0], fewer, rows[2])), {"certified"})
+    assert any(p.startswith("certified: start: seeds") for p in found), found
+
+
+def test_a_verdict_on_a_branch_the_round_did_not_plan_has_no_look(paper: api.Run) -> None:
+    found = problems(forged(paper, "r1/planned", branches=("b1",)), {"judged"})
+    assert any("b2/judged: it cannot be computed again: b2/judged: round 1 did not look at b2" in p for p in found)
+
+
+def test_a_veto_follows_the_task_file(paper: api.Run, tmp_path: Path) -> None:
+    body: Backtested = next(e.body for e in paper.events() if e.kind == "backtested")
+    against = body.backtest.model_copy(update={"verdict": "contradicts"})
+    let_go = forged(paper, "r1/backtested/0", backtest=against, vetoed=False)
+    assert any("vetoed is False, its backtest contradicts" in p for p in problems(let_go, {"backtested"}))
+    text = (paper.folder / "task.toml").read_text()
+    assert "\nveto = true\n" in text
+    (tmp_path / "task.toml").write_text(text.replace("\nveto = true\n", "\nveto = false\n"))
+    free = problems(replace(let_go, folder=tmp_path), {"backtested"})
+    assert not any("vetoed" in p for p in free), free
+    forced = forged(paper, "r1/backtested/0", vetoed=True)
+    assert any("vetoed is True" in p for p in problems(forced, {"backtested"}))
+
+
+def test_why_of_a_starting_recipe_tells_its_version_audits_and_fall(
+    paper: api.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why(paper.folder, "b0")
+    said = capsys.readouterr().out
+    assert said.startswith("b0: a starting recipe, judged against nothing\n  version    v0\n  noise  ")
+    assert said.endswith("recomputed from the ledger: its recipe, its noise, its version\n")
+    why(paper.folder, "h0")
+    assert "recomputed from the ledger: the hash of h0" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="no verdict on 'b9'"):
+        why(paper.folder, "b9")
+
+
+def tried(admitted: bool) -> Admission:
+    spec = DetectorSpec(name="short", form="threshold", feature="length", value=3)
+    return Admission(detector=spec, admitted=admitted, reason="", bad=("b1-s1 search",), numbers={"share_bad": 0.5})
+
+
+def test_detectors_that_a_run_opens_with_were_tried_elsewhere(paper: api.Run) -> None:
+    record = forged(paper, "harness/opened", admissions=(tried(True),))
+    (event,) = [e for e in record.events if e.id == "harness/opened"]
+    assert admissions_again(record, event) == []
+
+
+def test_an_admission_test_that_is_run_again_is_not_judged_by_the_clock(
+    paper: api.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(step=1000)
+
+    def admit(spec: DetectorSpec, *views: Any, spent: Any, **more: Any) -> Admission:
+        began = spent()
+        return tried(admitted=spent() - began < 1)
+
+    monkeypatch.setattr("evotrainer.harness.evolving.admission.admit", admit)
+    monkeypatch.setattr("evotrainer.verify.harness.named_views", lambda folder, name: [])
+    monkeypatch.setattr("evotrainer.sandbox.detector_runner.SandboxRunner.spent", lambda self: float(next(clock)))
+    events = paper.events()
+    body = next(e.body for e in events if e.id == "harness/opened")
+    later = replace(events[-1], kind="harness", body=body.model_copy(update={"admissions": (tried(True),)}))
+    assert admissions_again(Record(paper.folder, [*events[:-1], later]), later) == [("short", [])]

@@ -1,0 +1,60 @@
+"""`verify.files`: policies against the ledger, whatever form their weights have: one file, adapters, shards."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from evotrainer.records.events import RunOpened, TrialFinished
+from evotrainer.records.weights import weights_sha256
+from evotrainer.verify import files as vouched
+
+FORMS = {
+    "one file": ["model.safetensors"],
+    "adapters": ["adapter_model.safetensors"],
+    "shards": ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+}
+
+
+def policy(folder: Path, names: list[str]) -> Path:
+    folder.mkdir(parents=True)
+    for i, name in enumerate(names):
+        (folder / name).write_bytes(bytes([i]) * 100)
+    if len(names) > 1:
+        index = {"weight_map": {f"w{i}": n for i, n in enumerate(names)}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def told(run: Path, sha: str | None) -> list[str]:
+    t = TrialFinished(
+        trial="b0-s1", branch="b0", seed=1, status="complete", cpu_s=1.0, wall_s=1.0, steps=1,
+        policy_path="trials/b0-s1/policy", policy_sha256=sha or "",
+    )  # fmt: skip
+    return list(vouched.policy(run, t, Counter()))
+
+
+@pytest.mark.parametrize("names", FORMS.values(), ids=FORMS)
+def test_a_policy_of_any_form_is_compared(tmp_path: Path, names: list[str]) -> None:
+    p = policy(tmp_path / "trials" / "b0-s1" / "policy", names)
+    sha = weights_sha256(p)
+    assert told(tmp_path, sha) == []
+    weights = p / names[-1]
+    weights.write_bytes(b"x" + weights.read_bytes()[1:])
+    assert "does not match the SHA-256" in told(tmp_path, sha)[0]
+    weights.unlink()
+    assert "is missing" in told(tmp_path, sha)[0]
+
+
+@pytest.mark.parametrize("names", FORMS.values(), ids=FORMS)
+def test_a_base_policy_outside_of_any_form_is_compared(tmp_path: Path, names: list[str]) -> None:
+    p = policy(tmp_path / "base", names)
+    run = RunOpened.model_construct(base_policy={"path": str(p), "sha256": weights_sha256(p)}, environment={})
+    assert list(vouched.outside(run)) == []
+    (p / names[0]).write_bytes(b"other")
+    assert "is not what the run was built upon any more" in next(vouched.outside(run))
+    (p / names[0]).unlink()
+    assert "are not here" in next(vouched.outside(run))
