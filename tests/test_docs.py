@@ -69,16 +69,25 @@ def words(page: str) -> set[str]:
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
+def statements(n: ast.AST) -> Iterator[ast.stmt]:
+    """All statements below a node, those of functions and classes included; expressions hold no definitions."""
+    for part in ("body", "orelse", "finalbody", "handlers"):
+        for child in getattr(n, part, ()):
+            if isinstance(child, ast.stmt):
+                yield child
+            yield from statements(child)
+
+
 @cache
 def defined() -> Mapping[str, set[str]]:
     """Every class, function and value of the source -> its members, and its bases as `<Base`."""
     out: dict[str, set[str]] = {}
     for path in modules().values():
-        for n in ast.walk(tree(path)):
+        for n in statements(tree(path)):
             for name in names_given(n):
                 out.setdefault(name, set())
             if isinstance(n, ast.ClassDef):
-                out[n.name].update(name for inner in ast.walk(n) for name in names_given(inner))
+                out[n.name].update(name for inner in statements(n) for name in names_given(inner))
                 out[n.name].update(f"<{ast.unparse(b).split('.')[-1].split('[')[0]}" for b in n.bases)
     return out
 
@@ -102,7 +111,7 @@ def members(name: str) -> set[str]:
 def names_in(module: str) -> set[str]:
     """What can be imported from a module; of a lazy one every word that it says."""
     found: set[str] = set()
-    for n in ast.walk(tree(modules()[module])):
+    for n in statements(tree(modules()[module])):
         if isinstance(n, ast.Import | ast.ImportFrom):
             found |= {a.asname or a.name for a in n.names}
         found |= set(names_given(n))
