@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge import answers, with_shortcut_closed, judge, settle_audit
+from evotrainer.judge import answers, judge, settle_audit, with_shortcut_closed
 from evotrainer.judge.alpha_spending import InterimAnalysis
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.findings import Finding

@@ -24,7 +24,9 @@ def judge_input(
     def side(x: Branch) -> list[TrialFinished]:
         own = [t for t in evaluations if t.branch == x.branch]
         return (
-            [*with_shortcut_closed(x.complete, own), *(t for t in x.finished if t.status != "complete")] if own else x.finished
+            [*with_shortcut_closed(x.complete, own), *(t for t in x.finished if t.status != "complete")]
+            if own
+            else x.finished
         )
 
     return JudgeInput(

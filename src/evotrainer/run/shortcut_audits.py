@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge import with_shortcut_closed, settle_audit
+from evotrainer.judge import settle_audit, with_shortcut_closed
 from evotrainer.judge.audits import CONFIDENCE
 from evotrainer.projections.branches import BASE
 from evotrainer.records import keys
@@ -116,7 +116,8 @@ def audit(ctx: RunContext, n: int, branch: str, c: Capability, trigger: str) -> 
     def audited() -> Audited:
         evaluated = [evaluations(ctx, *side) for side in sides]
         scored = [
-            with_shortcut_closed(trials, e) if e else list(trials) for (_, trials, _), e in zip(sides, evaluated, strict=True)
+            with_shortcut_closed(trials, e) if e else list(trials)
+            for (_, trials, _), e in zip(sides, evaluated, strict=True)
         ]
         settle = partial(settle_audit, branch, c, trigger, *scored, min_effect=ctx.task.judge.min_effect)
         settled = settle()
