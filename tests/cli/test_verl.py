@@ -33,7 +33,7 @@ def task_file(folder: Path) -> Path:
     return path
 
 
-def test_render_by_command(tmp_path: Path) -> None:
+def test_the_command_renders_a_folder(tmp_path: Path) -> None:
     args = [
         "verl",
         "render",
@@ -52,7 +52,7 @@ def test_render_by_command(tmp_path: Path) -> None:
     assert "loss_agg_mode: token-mean" in (tmp_path / "v" / "config.yaml").read_text()
 
 
-def test_mistakes(tmp_path: Path) -> None:
+def test_mistakes_are_answered_with_cause_and_remedy(tmp_path: Path) -> None:
     task = str(task_file(tmp_path))
     for args, said in [
         (["render", task, "--out", str(tmp_path / "v")], "policy of the embedded trainer; name a model for verl: --model"),

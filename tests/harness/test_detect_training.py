@@ -53,7 +53,7 @@ class TestEchoOnset:
 
 
 @pytest.mark.parametrize(("last", "severity"), [(0.05, "critical"), (0.35, "warn"), (0.7, None)])
-def test_effective_sample_size(last: float, severity: str | None) -> None:
+def test_a_small_effective_sample_size_is_off_policy_drift(last: float, severity: str | None) -> None:
     context = HarnessContext(curve=curve(20, ess=(0.95, last)))
     assert [f.severity for f in found("off_policy_drift", ROLLOUTS, context)] == ([severity] if severity else [])
 

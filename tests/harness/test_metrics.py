@@ -186,7 +186,7 @@ def test_solutions_that_differ_in_names_and_comments_are_one_solution() -> None:
     assert metrics(rs)["distinct_solutions"].value == pytest.approx(2 / 4)
 
 
-def test_repetition_and_runs_by_hand() -> None:
+def test_repetition_and_runs_are_those_counted_by_hand() -> None:
     m = metrics([rollout("t", 0, text="a b c d a b c d")])
     assert m["ngram_repetition"].value == pytest.approx(1 - 4 / 5)
     assert metrics([rollout("t", 0, text="x\ny\ny\ny\nz")])["action_run"].value == 3
@@ -202,7 +202,7 @@ def test_output_that_ignores_its_input_has_no_dependence() -> None:
     assert metrics(template)["io_dependence"].value == pytest.approx(0.0)
 
 
-def test_tool_calls_and_their_kinds() -> None:
+def test_tool_calls_are_counted_by_kind() -> None:
     rs = [
         acting(0, 0, ["ls", ("cat a.py", False), "sed -i s/1/2/ a.py", ("pytest -q", False)], True),
         acting(0, 1, ["grep x a.py", "cat a.py"], False),

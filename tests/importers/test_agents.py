@@ -57,7 +57,7 @@ def only(found: Any) -> Rollout:
 
 @real
 @pytest.mark.parametrize("name", ["default", "function_calling", "xml_window"])
-def test_the_three_real_generations(name: str) -> None:
+def test_the_three_real_generations_are_read(name: str) -> None:
     path = REAL / f"{name}.traj"
     raw = json.loads(path.read_text())
     assert SWE.recognises(Source(path)) and not MINI.recognises(Source(path))
@@ -105,7 +105,7 @@ def test_the_real_mini_swe_agent_trajectory() -> None:
         ("exit_something_new", None, None),
     ],
 )
-def test_exit_status_of_swe_agent(tmp_path: Path, status: Any, finish: Any, kind: Any) -> None:
+def test_swe_agents_exit_status_is_read(tmp_path: Path, status: Any, finish: Any, kind: Any) -> None:
     r = only(SWE.read(traj(tmp_path / "i.traj", info={"exit_status": status})))
     assert (r.finish, r.error_kind, r.reward, r.outcome) == (finish, kind, None, "unknown")
     assert (r.error is None) == (kind is None)
@@ -161,7 +161,7 @@ def test_exit_status_of_mini_swe_agent(tmp_path: Path, status: str, finish: Any,
     assert (r.finish, r.error_kind, r.reward) == (finish, kind, None)
 
 
-def test_the_second_generation(tmp_path: Path) -> None:
+def test_the_second_generation_is_read(tmp_path: Path) -> None:
     path = mini(tmp_path / "x.traj.json")
     assert MINI.recognises(Source(path))
     r = only(MINI.read(path))

@@ -93,7 +93,7 @@ def test_a_trajectory_alone_has_no_reward(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["ATIF-v1.0", "ATIF-v1.2", "ATIF-v1.6", "ATIF-v1.7"])
-def test_versions(tmp_path: Path, version: str) -> None:
+def test_every_version_is_recognised(tmp_path: Path, version: str) -> None:
     assert IMPORTER.recognises(Source(write(tmp_path / "t.json", trajectory(schema_version=version))))
 
 
@@ -129,7 +129,7 @@ def test_the_trials_result_gives_the_reward(tmp_path: Path, rewards: Any, reward
         ("RuntimeError", "error", "other"),
     ],
 )
-def test_exceptions_of_a_trial(tmp_path: Path, exception: str, finish: str, kind: str | None) -> None:
+def test_exceptions_of_a_trial_are_read(tmp_path: Path, exception: str, finish: str, kind: str | None) -> None:
     info = {"exception_type": exception, "exception_message": "it broke", "exception_traceback": "..."}
     done = result(exception_info=info, verifier_result={"rewards": {"reward": 0.0}})
     r = one(harbor(tmp_path / "t", done))

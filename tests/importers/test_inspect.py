@@ -131,7 +131,7 @@ def test_what_a_detector_of_special_casing_needs_is_there() -> None:
         ([1, 0], None, "unknown"),
     ],
 )
-def test_score_values(tmp_path: Path, value: Any, reward: float | None, outcome: str) -> None:
+def test_score_values_are_read(tmp_path: Path, value: Any, reward: float | None, outcome: str) -> None:
     r = one(tmp_path, scores={"s": {"value": value}})
     assert (r.reward, r.outcome, r.error_kind) == (reward, outcome, None)
 
@@ -176,7 +176,7 @@ def test_a_limit_of_the_task_is_a_finish_and_its_score_stands(tmp_path: Path, li
     assert (r.finish, r.reward, r.outcome, r.error_kind) == (finish, 0.0, "incorrect", None)
 
 
-def test_tool_calls_and_their_success(tmp_path: Path) -> None:
+def test_tool_calls_are_read_with_their_success(tmp_path: Path) -> None:
     calls = [{"id": i, "function": "bash", "arguments": {"cmd": "ls"}} for i in ("1", "2", "3")]
     replies = [
         {"role": "tool", "tool_call_id": "2", "content": "no", "error": {"type": "permission", "message": "no"}},

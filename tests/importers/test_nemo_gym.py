@@ -51,7 +51,7 @@ def read(folder: Path, *rows: Any) -> list[Rollout]:
     return [r for r in out if isinstance(r, Rollout)]
 
 
-def test_a_conversation_with_parallel_calls(tmp_path: Path) -> None:
+def test_a_conversation_with_parallel_calls_is_read(tmp_path: Path) -> None:
     (r,) = read(tmp_path, record())
     check_importer(IMPORTER, tmp_path / "rollouts.jsonl", count=1)
     assert [t.role for t in r.turns] == ["user", "assistant", "tool", "tool", "assistant"]
@@ -86,7 +86,7 @@ def test_faults_have_no_reward(tmp_path: Path, fields: dict[str, Any], kind: str
     assert r.error and r.detail["reward_of_fault"] == 0.0
 
 
-def test_what_is_no_fault(tmp_path: Path) -> None:
+def test_what_is_no_fault_is_not_called_one(tmp_path: Path) -> None:
     a, b, c, d = read(
         tmp_path,
         record(

@@ -99,7 +99,7 @@ def test_two_files_of_one_name_do_not_collide(tmp_path: Path) -> None:
         ("something_new", None, None, 1.0),
     ],
 )
-def test_tau2_termination_reasons(tmp_path: Path, reason: str, finish: Any, kind: Any, reward: Any) -> None:
+def test_tau2_termination_reasons_are_read(tmp_path: Path, reason: str, finish: Any, kind: Any, reward: Any) -> None:
     row = simulation(termination_reason=reason, info={"error": "API disconnect"} if "infra" in reason else None)
     path = write(tmp_path / "r.json", tau2(row))
     assert IMPORTER.recognises(Source(path))

@@ -69,7 +69,7 @@ def test_any_values_in_the_fields_of_a_format(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_json_and_any_bytes(name: str, tmp_path: Path) -> None:
+def test_any_json_and_any_bytes_are_read_or_named(name: str, tmp_path: Path) -> None:
     importer = IMPORTERS[name]
     start = st.sampled_from([b"", b"PAR1", b"[", b'{"a":', b"\xef\xbb\xbf{", b"\0"])
 

@@ -37,7 +37,7 @@ def read(path: Path) -> list[Rollout]:
     return [r for r in IMPORTER.read(path) if isinstance(r, Rollout)]
 
 
-def test_texts_with_one_reward_function(tmp_path: Path) -> None:
+def test_texts_with_one_reward_function_are_read(tmp_path: Path) -> None:
     rewards = [0.0, 1.0, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
     path = completions(
         tmp_path,

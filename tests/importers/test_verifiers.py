@@ -88,7 +88,7 @@ def trace(**other: Any) -> dict[str, Any]:
     }
 
 
-def test_v0_results_with_metadata(tmp_path: Path) -> None:
+def test_v0_results_are_read_with_their_metadata(tmp_path: Path) -> None:
     (tmp_path / "metadata.json").write_text(json.dumps({"env_id": "reverse", "model": "m", "avg_reward": 0.5}))
     rows = [result(example_id=i // 2, completion=[{"role": "assistant", "content": f"c{i}"}]) for i in range(6)]
     path = write(tmp_path / "results.jsonl", *rows)
@@ -153,7 +153,7 @@ def test_a_context_that_ran_over_is_the_policys_own(tmp_path: Path) -> None:
     assert (r.error_kind, r.reward, r.finish) == (None, 0.0, "length")
 
 
-def test_v1_traces(tmp_path: Path) -> None:
+def test_v1_traces_are_read(tmp_path: Path) -> None:
     path = write(tmp_path / "traces.jsonl", trace(), trace())
     check_importer(IMPORTER, path, count=2)
     a, b = read(path)

@@ -52,7 +52,7 @@ def test_an_honest_forecaster_is_calibrated_and_a_sure_one_is_not() -> None:
     assert sure.skill is not None and sure.skill < 0 and sure.bias == pytest.approx(0.05 - float(np.mean(true + seen)))
 
 
-def test_brier_and_climatology_by_hand() -> None:
+def test_brier_and_climatology_are_those_worked_out_by_hand() -> None:
     s = score_one("a", [row(promote=0.8, kind="promote"), row(promote=0.4), row(promote=0.1), row(promote=0.1)])
     assert s.brier == pytest.approx((0.04 + 0.16 + 0.01 + 0.01) / 4)
     assert s.brier_climatology == pytest.approx(0.25 * 0.75)

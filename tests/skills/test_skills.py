@@ -75,7 +75,7 @@ def skill(*trials: SkillTrial) -> Skill:
         ("group_filter", {"kind": "none", "keep": 0.9}, {"kind": "ema_std", "keep": 0.9}, "kind ema_std"),
     ],
 )
-def test_directions(factor: str, old: Any, new: Any, said: str) -> None:
+def test_directions_are_told(factor: str, old: Any, new: Any, said: str) -> None:
     assert direction(factor, old, new) == said
 
 
@@ -94,7 +94,7 @@ def test_names_are_valid_and_tell_apart() -> None:
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", n) and len(n) <= 64 for n in names)
 
 
-def test_pooling_against_known_numbers() -> None:
+def test_pooling_gives_the_known_numbers() -> None:
     """Two comparisons of equal error and no spread: the mean of them, error divided by the square root of two."""
     same = pool([trial(0.03, 0.01), trial(0.03, 0.01, run="b" * 64)])
     assert same is not None and same.tau == 0 and same.mean == pytest.approx(0.03)
@@ -113,7 +113,7 @@ def test_a_byte_identical_branch_does_not_settle_everything() -> None:
     assert skill(trial(0.0, 0.0)).claim == "unsettled"
 
 
-def test_claims_and_scope() -> None:
+def test_claims_follow_from_trials_and_scope() -> None:
     assert skill(trial(0.03, 0.005)).claim == "helps"
     assert skill(trial(-0.03, 0.005)).claim == "harms"
     assert skill(trial(-0.002, 0.005)).claim == "no-gain"

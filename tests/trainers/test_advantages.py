@@ -18,7 +18,7 @@ def test_group_advantages_are_trls() -> None:
     assert advantages([rewards], "group")[0] == pytest.approx(expected.tolist(), abs=1e-6)
 
 
-def test_batch_and_no_scaling() -> None:
+def test_batch_scaling_and_none_are_as_defined() -> None:
     groups = [[1.0, 0.0], [3.0, 1.0], [2.0, 2.0]]
     assert advantages(groups, "none") == [[0.5, -0.5], [1.0, -1.0], [0.0, 0.0]]
     std = float(torch.tensor([x for g in groups for x in g]).std())

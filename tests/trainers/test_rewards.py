@@ -35,7 +35,7 @@ def test_a_component_the_environment_lacks_is_refused() -> None:
         (LengthRule(kind="correct_bonus", weight=0.2), 25, -1.0, 0.0),
     ],
 )
-def test_length_rules(rule: LengthRule, tokens: int, paid: float, expected: float) -> None:
+def test_length_rules_pay_what_they_say(rule: LengthRule, tokens: int, paid: float, expected: float) -> None:
     assert length_term(rule, tokens, 100, paid) == pytest.approx(expected)
 
 

@@ -52,7 +52,7 @@ def test_huge_texts_are_cut_and_the_cut_is_named() -> None:
         (0.02, "0.02"),
     ],
 )
-def test_numbers(x: float | None, shown: str) -> None:
+def test_numbers_are_written_for_readers(x: float | None, shown: str) -> None:
     assert text.number(x) == shown
 
 
@@ -67,7 +67,7 @@ def test_differences_are_points_with_a_sign_and_tiny_ones_are_no_signed_zero() -
     ("s", "shown"),
     [(0, "0 s"), (4.26, "4.3 s"), (59.7, "1 min"), (750, "12 min 30 s"), (3600, "1 h 00 min"), (11_160, "3 h 06 min")],
 )
-def test_durations(s: float, shown: str) -> None:
+def test_durations_are_written_for_readers(s: float, shown: str) -> None:
     assert text.duration(s) == shown
 
 

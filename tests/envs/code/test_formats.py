@@ -263,7 +263,7 @@ def test_mbpp_as_csv_holds_its_lists_as_json(box: Sandbox, tmp_path: Path) -> No
     assert grade(w, [t], [row["code"]])[0].outcome == "correct"
 
 
-def test_visible_tests_and_large_ones(tmp_path: Path) -> None:
+def test_the_task_file_says_how_many_tests_are_visible_and_large_ones_are_left_out(tmp_path: Path) -> None:
     big = {**STDIN, "input_output": json.dumps({"inputs": ["1", "2", "3"], "outputs": ["2", "4", "6" * 40_000]})}
     path = jsonl(tmp_path / "t.jsonl", [big])
     source = code_source(CodeDataConfig(source=str(path), visible=1, show=True, output_kb=16))

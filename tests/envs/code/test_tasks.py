@@ -42,7 +42,7 @@ def operations(spec: str) -> list[str]:
     return out
 
 
-def test_default_sizes(splits: dict[str, tuple[Task, ...]]) -> None:
+def test_splits_have_their_default_sizes(splits: dict[str, tuple[Task, ...]]) -> None:
     assert {s: len(t) for s, t in splits.items()} == {"train": 3000, "search": 200, "gate": 300, "cert": 400}
 
 

@@ -35,7 +35,7 @@ def _play(swe: SweEnv, task: Task, knobs: dict[str, Any], actions: Sequence[str]
     return e
 
 
-def test_conformance(swe: SweEnv) -> None:
+def test_it_passes_the_conformance_kit(swe: SweEnv) -> None:
     check_environment(swe)
 
 

@@ -218,7 +218,7 @@ def test_a_process_is_told_from_a_later_one_of_its_number(folder: Path) -> None:
     assert state(folder, a) == "lost"
 
 
-def test_commands_and_their_output(
+def test_commands_print_what_they_did(
     folder: Path, venv: Venv, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
 

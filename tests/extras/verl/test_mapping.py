@@ -50,7 +50,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_losses_and_their_clip_range(loss: str) -> None:
+def test_losses_are_mapped_with_their_clip_range(loss: str) -> None:
     k = keys(loss=loss, clip={"low": 0.1, "high": 0.3}, max_tokens=50, max_turns=2)
     assert (k[f"{ACTOR}.policy_loss.loss_mode"], k[f"{ACTOR}.loss_agg_mode"], k[f"{ACTOR}.clip_ratio_low"]) == LOSSES[
         loss
@@ -59,7 +59,7 @@ def test_losses_and_their_clip_range(loss: str) -> None:
     assert k.get(f"{ACTOR}.loss_scale_factor") == (100 if loss == "dr_grpo" else None)
 
 
-def test_sizes_sampling_and_optimizer() -> None:
+def test_sizes_sampling_and_optimizer_are_mapped() -> None:
     k = keys(prompts_per_step=6, group_size=5, updates_per_step=2, steps=7, temperature=0.7, top_p=0.9, lr=1e-6, grad_clip=0.5,
              weight_decay=0.01, schedule={"kind": "cosine", "warmup": 3}, entropy_bonus=0.01, kl_beta=0.2, is_cap=2.0)  # fmt: skip
     wanted = {

@@ -69,7 +69,7 @@ def test_the_configuration_lays_the_recipe_over_verls_own(tmp_path: Path) -> Non
     assert got["actor_rollout_ref.rollout.calculate_log_probs"] is True, "the mask is written back only with them"
 
 
-def test_lora_and_attention(tmp_path: Path) -> None:
+def test_lora_and_attention_are_rendered(tmp_path: Path) -> None:
     render(task(), tmp_path / "v", machine(attention="sdpa", lora_rank=16))
     model = yaml.safe_load((tmp_path / "v" / "config.yaml").read_text())["actor_rollout_ref"]["model"]
     assert model == {"path": "org/name", "override_config": {"attn_implementation": "sdpa"}, "use_remove_padding": False,

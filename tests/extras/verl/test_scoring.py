@@ -75,7 +75,7 @@ def test_a_reward_function_that_raises_is_named_and_counted(tmp_path: Path, monk
     assert [r["error_kind"] for r in evidence(tmp_path / "v")] == [None, "task_set"] and lost(tmp_path / "v") == (1, 2)
 
 
-def test_an_episode_of_several_turns(tmp_path: Path) -> None:
+def test_an_episode_of_several_turns_is_scored(tmp_path: Path) -> None:
     g = grader(tmp_path / "v", "guessing", max_turns=3)
     e = g.begin("train-2", "train")
     assert g.step(e, "5", "stop") == ["lower"] and g.step(e, "2", "stop") == ["higher"] and g.step(e, "4", "stop") == []

@@ -32,7 +32,7 @@ def test_all_recorded_answers_are_tested() -> None:
 
 
 @pytest.mark.parametrize("name", ["valid", "all plug-ins"])
-def test_what_verl_accepts(name: str) -> None:
+def test_what_verl_accepts_is_accepted(name: str) -> None:
     v = explain({**ANSWERS[name], "seconds": 9.0}, 1)
     assert v.ok and not v.findings and v.verl == "0.9.1" and v.gpus == 1
     demand_valid(v)

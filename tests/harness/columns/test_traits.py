@@ -136,7 +136,7 @@ def test_the_compiled_kernel_reads_what_the_plain_one_reads(monkeypatch: pytest.
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=80))
-def test_repetition_and_words_by_definition(pieces: list[str]) -> None:
+def test_repetition_and_words_are_those_of_their_definition(pieces: list[str]) -> None:
     """Against a direct count over the same words."""
     import re
 
