@@ -35,7 +35,7 @@ def test_a_reservation_that_does_not_fit_says_what_is_asked_left_and_needed() ->
     )
     assert refused.value.exit_code != 0
     assert budget.reserved == {"cpu_s": 100, "trials": 1}, "a refused reservation reserves nothing"
-    budget.release("b1-s2")
+    budget.settle("b1-s2", cpu_s=0, trials=1)
     budget.reserve("b1-s3", cpu_s=180, trials=1)
     assert budget.left()["cpu_s"] == 0
 

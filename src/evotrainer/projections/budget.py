@@ -95,10 +95,6 @@ class Budget:
         self._reservations.pop(key, None)
         self.charge(**amounts)
 
-    def release(self, key: str) -> None:
-        """Give a reservation back unused."""
-        self._reservations.pop(key, None)
-
     def charge(self, **amounts: float) -> None:
         """Add to what is spent, without a reservation."""
         for kind, amount in _known(amounts).items():

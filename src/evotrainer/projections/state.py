@@ -134,10 +134,6 @@ class RunState:
         gone = {*lost, *self.invalid}
         return next((v.branch for v in reversed(self.versions) if v.branch not in gone), BASE)
 
-    def children(self, branch: str) -> list[str]:
-        """Branches opened from this one."""
-        return [b.branch for b in self.branches.values() if b.parent == branch]
-
     def descendants(self, branch: str) -> list[str]:
         """All branches that grew from this one, parents first, without itself."""
         found = {branch}
