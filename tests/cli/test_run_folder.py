@@ -78,5 +78,5 @@ def test_every_trial_is_read_during_training_and_at_its_evaluation(
     assert "# Health of b1/1@2 train" in capsys.readouterr().out
     health(finished.folder, "b1", trend=True)
     assert "accuracy" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="nothing was read of b1-s1 at step 99"):
+    with pytest.raises(ConfigError, match="b1-s1 was not read at step 99; it was read at: 2 train"):
         health(finished.folder, "b1-s1", step=99)

@@ -90,7 +90,7 @@ def rosier(iv: Any) -> Any:
         ("b1/judged", {"verdict__alpha": 0.45}, r"judged: b1/judged .*: alpha: 0.45 in the ledger"),
         ("b1/judged/2", {"verdict__look": 1}, r"judged: b1/judged/2 .*: look: 1 in the ledger, 3 recomputed"),
         ("b1/judged/2", {"trials": first}, "judged: b1/judged/2: its trials are not all there were: b1-s1 is left out"),
-        ("b1/topup/2", {"seeds": first}, r"judged: b1/judged/2: b1-s\d was trained as well, and no top-up gave its seed"),
+        ("b1/topup/2", {"seeds": first}, r"judged: b1/judged/2: b1-s\d was trained as well, and no event added its seed"),
         ("b1/reestimated", {"trials": first}, "reestimated: b1/reestimated: its trials .*: b1-s5 is left out"),
         ("b4/reestimated", {"start_trials": first}, "reestimated: .*its start_trials are not all"),
         ("b1/reestimated", {"control_fresh": False}, "reestimated: .*control_fresh: False in the ledger, True recomputed"),
@@ -121,7 +121,7 @@ def test_a_seed_left_out_of_the_certificate_is_found(paper: api.Run) -> None:
 
 def test_a_verdict_on_a_branch_the_round_did_not_plan_has_no_look(paper: api.Run) -> None:
     found = problems(forged(paper, "r1/planned", branches=("b1",)), {"judged"})
-    assert any("b2/judged: it cannot be computed again: b2/judged: round 1 did not look at b2" in p for p in found)
+    assert any("b2/judged: it cannot be computed again: b2/judged: analysis 1 of round 1 was of [" in p for p in found)
 
 
 def test_a_veto_follows_the_task_file(paper: api.Run, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_why_of_a_starting_recipe_tells_its_version_audits_and_fall(
 ) -> None:
     why(paper.folder, "b0")
     said = capsys.readouterr().out
-    assert said.startswith("b0: a starting recipe, judged against nothing\n  version    v0\n  noise  ")
+    assert said.startswith("b0: a starting recipe, which has no control\n  version    v0\n  noise  ")
     assert said.endswith("recomputed from the ledger: its recipe, its noise, its version\n")
     why(paper.folder, "h0")
     assert "recomputed from the ledger: the hash of h0" in capsys.readouterr().out

@@ -111,7 +111,7 @@ def test_the_noted_head_of_a_run_is_confirmed_and_a_foreign_one_refused(
     verify_command(finished.folder, head=events[-1].hash)
     said = capsys.readouterr().out
     assert f"head {len(events)} {events[-1].hash}, and the noted one is in it" in said
-    assert "vouched for by the chain alone: " in said
+    assert "protected by the hash chain alone: " in said
     with pytest.raises(IntegrityError, match="1 problem"):
         verify_command(finished.folder, head="ab" * 32)
     assert "[FAIL] head: no event has the noted hash" in capsys.readouterr().out
@@ -132,7 +132,9 @@ def test_why_explains_a_skill_and_a_harness_version_and_names_what_there_is(
     said = capsys.readouterr().out
     assert said.startswith("h0 (opened")
     assert said.endswith("recomputed from the ledger: the hash of h0\n")
-    with pytest.raises(ConfigError, match=rf"no verdict on 'h9'.*harness versions: h0.*skills: .*{taught.skill}"):
+    with pytest.raises(
+        ConfigError, match=rf"nothing is recorded of 'h9'.*harness versions: h0.*skills: .*{taught.skill}"
+    ):
         why(finished.folder, "h9")
 
 
