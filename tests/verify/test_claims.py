@@ -147,7 +147,7 @@ def test_why_of_a_starting_recipe_tells_its_version_audits_and_fall(
     assert said.endswith("recomputed from the ledger: its recipe, its noise, its version\n")
     why(paper.folder, "h0")
     assert "recomputed from the ledger: the hash of h0" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="no verdict on 'b9'"):
+    with pytest.raises(ConfigError, match="nothing is recorded of 'b9'"):
         why(paper.folder, "b9")
 
 
