@@ -55,6 +55,7 @@ def test_a_disk_that_fills_up_is_no_result_in_any_phase(
     assert run.verify().ok
 
 
+@pytest.mark.slow
 def test_a_small_file_system_that_fills_up_is_grown_and_the_run_goes_on(
     task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:

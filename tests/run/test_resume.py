@@ -77,7 +77,7 @@ def one_per_kind(points: list[str]) -> list[str]:
 
 
 def some(points: list[str], every: int) -> list[str]:
-    """Each `every`th of them; all of them for `python -m bench.loop.named` (it sets ALL)."""
+    """Each `every`th of them; all of them for `python -m bench.slow`, which sets ALL."""
     return points if os.environ.get(ALL) else points[::every]
 
 

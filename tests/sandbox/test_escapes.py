@@ -130,6 +130,7 @@ def test_no_attack_escapes_an_episode_shell_or_reaches_the_next_episode() -> Non
         assert [f for f in found if not f.held] == []
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_residues_stay_in_a_shell_whose_mounts_can_be_written() -> None:
     with cut(shell_launch, READ_ONLY), EpisodeShell.open() as shell:

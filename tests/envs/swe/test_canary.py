@@ -123,6 +123,7 @@ def test_the_attempt_that_breaks_the_grader_is_found_and_the_others_are_graded_a
     assert "zoo passes with nothing mended" in str(grades[1].fault)
 
 
+@pytest.mark.slow
 def test_a_grader_that_stays_broken_grades_nothing_until_it_is_mended(
     grader: Fragile, graded: Callable[..., list[Grade]]
 ) -> None:

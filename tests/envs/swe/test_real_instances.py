@@ -80,6 +80,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
     return Cache(tmp_path_factory.mktemp("admission"))
 
 
+@pytest.mark.slow
 def test_admission_takes_sound_instances_and_says_why_it_refuses_others(env: InstancesEnv, cache: Cache) -> None:
     report = admit(judged(env), env.instances, cache)
     assert report.admitted == {"changed-test", "new-file"}, str(report)

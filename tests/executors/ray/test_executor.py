@@ -137,6 +137,7 @@ def placed(run_dir: Path, trial: str) -> str:
     return at[-1].rpartition("(")[2].rstrip(")") if at else ""
 
 
+@pytest.mark.slow
 def test_a_trial_whose_node_is_lost_ends_elsewhere_with_the_same_weights(
     machines: Machines, make_spec: Make, reference: TrialFinished, tmp_path: Path
 ) -> None:
@@ -269,6 +270,7 @@ def test_a_run_on_the_cluster_verifies(machines: Machines, task_file: Path, base
     assert run.verify().ok
 
 
+@pytest.mark.slow
 def test_two_processes_on_two_nodes_train_one_policy(machines: Machines, make_spec: Make, tmp_path: Path) -> None:
     """Ray Train and gloo between the nodes; rollouts, scores and policy are recorded as those of one process."""
     from evotrainer.trainers.trl import warm_start

@@ -42,6 +42,7 @@ def test_a_run_through_trl_is_complete_and_verifies(tmp_path: Path, monkeypatch:
     assert not run.verify().problems
 
 
+@pytest.mark.slow
 def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

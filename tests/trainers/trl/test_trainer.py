@@ -356,6 +356,7 @@ def test_a_policy_of_the_embedded_trainer_says_the_same_through_transformers(tmp
     env.close()
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_policy(base: Path, tmp_path: Path) -> None:
     """Each samples its groups; process 0 stores all rollouts and writes the policy; a resume goes on with both."""
     import socket
