@@ -80,12 +80,12 @@ class Run:
     @property
     def verdicts(self) -> list[Verdict]:
         """All verdicts, in order."""
-        return [e.body.verdict for e in self.events() if e.kind == "judged"]
+        return list(self.state.verdicts)
 
     @property
     def certification(self) -> Certified | None:
         """Scores on the cert split, None before the end."""
-        return next((e.body for e in self.events() if e.kind == "certified"), None)
+        return self.state.certified
 
     @property
     def caveats(self) -> dict[str, tuple[Caveat, ...]]:

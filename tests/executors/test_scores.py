@@ -26,13 +26,13 @@ def lost(n: int, of: int) -> list[Rollout]:
 
 
 def test_half_of_the_attempts_may_be_lost_not_more() -> None:
-    check_faults("b1-s1", "train", lost(4, 8))
+    check_faults("b1-s1", "train", [lost(4, 8)])
     with pytest.raises(FaultsError, match="5 of 8 attempts of b1-s1 on train .*: sandbox: the cause"):
-        check_faults("b1-s1", "train", lost(5, 8))
+        check_faults("b1-s1", "train", [lost(5, 8)])
 
 
 def test_the_score_of_nothing_is_no_zero() -> None:
-    assert split_score(lost(3, 3), "gate", 0, 1).score is None
+    assert split_score([lost(3, 3)], "gate", 0, 1).score is None
 
 
 def rollout(task: str, outcome: str, error: str | None = None) -> Rollout:
@@ -54,7 +54,7 @@ def test_infrastructure_faults_are_in_no_mean() -> None:
         rollout("b", "incorrect"),
         rollout("b", "correct"),
     ]
-    s = split_score(rs, "gate", 3, 2)
+    s = split_score([rs[:2], rs[2:]], "gate", 3, 2)
     assert s.per_task == {"a": 1.0, "b": 0.5}
     assert s.score == 0.75
     assert s.errors == 1

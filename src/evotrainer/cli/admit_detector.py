@@ -87,21 +87,20 @@ def _sides(runs: Sequence[Run], bad: Sequence[str], clean: Sequence[str]) -> tup
     """(bad, clean) versions of runs, by trial; without names the runs' own records tell which is which."""
     from evotrainer.harness.columns.rollout_reader import RolloutReader
     from evotrainer.projections.branches import BASE
-    from evotrainer.run.contrasts import rising_branches
+    from evotrainer.run.contrasts import questionable
 
     sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     known: set[str] = set()
     for run in runs:
         events, tree = run.events(), run.state
-        audited = {e.body.audit.branch for e in events if e.kind == "audited"}
-        suspected = rising_branches(events) - audited
+        doubted = questionable(tree, events)
         for e in events:
             if e.kind != "finished" or e.body.status != "complete" or not _own(e.body.trial, e.body.branch):
                 continue
             name = e.body.branch
             known.add(name)
             listed = bool(bad or clean)
-            is_bad = name in bad if listed else name in tree.invalid or name in suspected
+            is_bad = name in bad if listed else name in doubted
             if (listed and name not in (*bad, *clean) and name != BASE) or (clean and not is_bad and name not in clean):
                 continue
             reader = RolloutReader(run.folder)

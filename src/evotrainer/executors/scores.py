@@ -11,42 +11,48 @@ from evotrainer.records.events import SplitScore
 if TYPE_CHECKING:
     from evotrainer.records.rollout import Rollout
 
+    Groups = Sequence[Sequence[Rollout]]
 
-def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
+
+def check_faults(trial: str, split: str, groups: Groups) -> None:
     """FaultsError where more than half of one step's or evaluation's attempts were lost;
     none of them is stored then."""
-    lost = [r for r in rollouts if r.error_kind is not None]
-    if 2 * len(lost) > len(rollouts):
+    lost = [r for g in groups for r in g if r.error_kind is not None]
+    attempts = sum(map(len, groups))
+    if 2 * len(lost) > attempts:
         raise FaultsError(
-            f"{len(lost)} of {len(rollouts)} attempts of {trial} on {split} were lost to infrastructure faults; "
+            f"{len(lost)} of {attempts} attempts of {trial} on {split} were lost to infrastructure faults; "
             f"the first: {lost[0].error_kind}: {' '.join((lost[0].error or 'no message').split())[:300]}"
         )
 
 
-def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
-    """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean, None without any."""
-    per: dict[str, list[float]] = {}
-    comps: dict[str, list[float]] = {}
-    paid: dict[str, list[float]] = {}
+def split_score(groups: Groups, split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
+    """Per-task share of correct attempts, a group a task; rollouts lost to infrastructure faults are in no mean, None
+    without any."""
+    per_task: dict[str, float] = {}
+    paid: dict[str, float] = {}
+    components: dict[str, list[float]] = {}
     errors = 0
-    for r in rollouts:
-        if r.error_kind is not None or r.outcome == "unknown":
-            errors += 1
+    for group in groups:
+        graded = [r for r in group if r.error_kind is None and r.outcome != "unknown"]
+        errors += len(group) - len(graded)
+        if not graded:
             continue
-        per.setdefault(r.task, []).append(float(r.outcome == "correct"))
-        for k, v in r.components.items():
-            if v is not None:
-                comps.setdefault(k, []).append(v)
-        if (x := r.components.get(proxy)) is not None:
-            paid.setdefault(r.task, []).append(x)
-    per_task = {t: sum(v) / len(v) for t, v in per.items()}
+        per_task[graded[0].task] = sum(float(r.outcome == "correct") for r in graded) / len(graded)
+        told = [x for r in graded if (x := r.components.get(proxy)) is not None]
+        if told:
+            paid[graded[0].task] = sum(told) / len(told)
+        for r in graded:
+            for k, v in r.components.items():
+                if v is not None:
+                    components.setdefault(k, []).append(v)
     return SplitScore(
         split=split,
         step=step,
         score=sum(per_task.values()) / len(per_task) if per_task else None,
         attempts=attempts,
         per_task=per_task,
-        components={k: sum(v) / len(v) for k, v in comps.items()},
+        components={k: sum(v) / len(v) for k, v in components.items()},
         errors=errors,
-        proxy_per_task={t: sum(v) / len(v) for t, v in paid.items()},
+        proxy_per_task=paid,
     )

@@ -219,7 +219,7 @@ class TrialProcess:
         self.beat("training")
 
         def sink(groups: Groups) -> None:
-            check_faults(spec.trial, "train", [r for g in groups for r in g])
+            check_faults(spec.trial, "train", groups)
             store.append(groups)
 
         result = trainer.train(request, environment, sink, on_step)
@@ -244,14 +244,14 @@ class TrialProcess:
         )
 
         def sink(groups: Groups) -> None:
-            check_faults(spec.trial, plan.split, [r for g in groups for r in g])
+            check_faults(spec.trial, plan.split, groups)
             store.append(groups)
             self.beat()
 
-        rollouts = [r for g in trainer.evaluate(request, environment, sink) for r in g]
+        groups = trainer.evaluate(request, environment, sink)
         fault_point(f"trial:evaluated:{plan.split}")
         return split_score(
-            rollouts, plan.split, request.step, plan.attempts, environment.proxy[0] if environment.proxy else ""
+            groups, plan.split, request.step, plan.attempts, environment.proxy[0] if environment.proxy else ""
         )
 
 

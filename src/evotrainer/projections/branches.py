@@ -103,7 +103,7 @@ class Branch:
             intervention=self.intervention,
             verdict=self.verdict,
             version=self.version,
-            search=search_means([t.finished for t in self.trials if t.finished and t.purpose in ("noise", "branch")]),
+            search=search_means(self.finished),
         )
 
 

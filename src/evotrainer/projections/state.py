@@ -125,6 +125,11 @@ class RunState:
         """Invalid branches: name -> reason."""
         return {b.branch: b.invalid for b in self.branches.values() if b.invalid is not None}
 
+    @property
+    def leader(self) -> str:
+        """The branch that a reader is shown first: the champion, or the first branch where no branch is champion."""
+        return self.champion if self.champion in self.branches else next(iter(self.branches), "")  # type: ignore[return-value]
+
     def audits_of(self, branch: str) -> list[ShortcutAudit]:
         """Audits of a branch, the last of each capability: it covers the seeds that were added since the one before."""
         return list({a.capability: a for a in self.audits if a.branch == branch}.values())

@@ -39,7 +39,7 @@ def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
     now = [t for t in done if t.trial in own]
     knobs = in_force(run, now[0].env_knobs) if now else {}
     before = [t for t in done if t.branch == BASE and in_force(run, t.env_knobs) == knobs][:1]
-    least = row.gained.least if row.gained else LEAST
+    least = row.gained.least if row.gained else LEAST if run.rules >= 1 else 1
     now_, before_ = (FeatureView.joined(load(t.trial) for t in side) for side in (now, before))
     found = gained(now_, before_, least)
     names = {"trials": tuple(t.trial for t in now), "before": tuple(t.trial for t in before)}

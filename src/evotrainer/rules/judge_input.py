@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from evotrainer.config.task import TaskFile
 from evotrainer.judge import JudgeConfig, JudgeInput, answers, with_shortcut_closed
@@ -43,6 +44,15 @@ def judge_input(
         proxy=state.proxy,
         ahead=state.champion if state.champion and state.champion != control else "",
     )
+
+
+def evaluation_knobs(task: TaskFile, state: RunState, branch: str) -> dict[str, Any] | None:
+    """Environment knobs under which both sides of a verdict must have scores: the run's, and what was audited closed.
+    None where an audit confirmed a shortcut: the branch is invalid whatever its scores are."""
+    audits = state.audits_of(branch)
+    if any(a.confirmed for a in audits):
+        return None
+    return env_knobs(task, state) | {a.knob: a.closed for a in audits}
 
 
 def judge_config(task: TaskFile) -> JudgeConfig:

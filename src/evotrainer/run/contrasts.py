@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.caveats import rising
+from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.names import read_label
@@ -164,17 +165,21 @@ def minable_pairs(ctx: RunContext, b: Branch, gap: Gap) -> list[tuple[str, str]]
     return named
 
 
+def questionable(state: RunState, events: Sequence[Event]) -> set[str]:
+    """Branches that are invalid, or whose score rose without an explanation and without an audit."""
+    return {*state.invalid, *(x for x in rising_branches(events) if not state.audits_of(x))}
+
+
 def labelled(ctx: RunContext) -> tuple[ContrastSides, dict[str, list[str]]]:
     """(the run's branches, trials left out because agents were shown them, by side `bad` and `clean`): bad branches
     are invalid, or moved without an explanation that an audit cleared. Each branch's first seed, which mining reads,
     is left out as well."""
     shown = {t for e in ctx.ledger.events("proposed") for t in e.body.shown}
     left_out: dict[str, list[str]] = {"bad": [], "clean": []}
-    moved = rising_branches(ctx.ledger.events())
+    doubted = questionable(ctx.state, ctx.ledger.events())
     out = ContrastSides()
     for name, b in ctx.branches.items():
-        audits = ctx.state.audits_of(name)
-        bad = name in ctx.state.invalid or (name in moved and not audits)
+        bad = name in doubted
         for t in b.complete[1:]:
             if t.trial in shown:
                 left_out["bad" if bad else "clean"].append(t.trial)

@@ -12,7 +12,8 @@ from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.judge import reestimated
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
-from evotrainer.records.events import Reestimated, TrialFinished
+from evotrainer.records.events import Reestimated
+from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.run import shortcut_audits, skills, trial_specs
 from evotrainer.run.context import RunContext
 
@@ -57,28 +58,19 @@ def reestimate(ctx: RunContext, name: str) -> None:
 
 def measure(ctx: RunContext, name: str) -> Reestimated:
     """Fresh branch against its control, both with scores under the current environment knobs."""
-    b = ctx.branches[name]
-    control, start = ctx.branches[b.parent or START], ctx.branches[START]
-    others = fresh_trainings(ctx, control)
-    sides = [(b, fresh_trainings(ctx, b)), (control, others or control.complete)]
-    if control is not start:
-        sides.append((start, fresh_trainings(ctx, start) or start.complete))
-    evaluated = [shortcut_audits.evaluations(ctx, x.branch, trials, ctx.env_knobs) for x, trials in sides]
-    noises = ctx.state.noises
+    b, sides, noises = ctx.branches[name], fresh_sides(ctx.task, ctx.state, name), ctx.state.noises
+    evaluated = [
+        shortcut_audits.evaluations(ctx, x, trials, ctx.env_knobs)
+        for x, trials in zip(sides.branches, sides.trials, strict=True)
+    ]
     return reestimated(
-        b.branch,
-        control.branch,
+        name,
+        sides.branches[1],
         START,
-        [trials for _, trials in sides],
+        sides.trials,
         evaluated,
         noises,
         list(noises)[-1],
         selected=b.verdict.effect if b.verdict else None,
-        control_fresh=bool(others),
+        control_fresh=sides.control_fresh,
     )
-
-
-def fresh_trainings(ctx: RunContext, b: Branch) -> list[TrialFinished]:
-    """The branch's complete trainings on certification's seeds."""
-    found = [ctx.recorded(keys.finished(keys.training(b.branch, s))) for s in ctx.task.run.certify_seeds]
-    return [e.body for e in found if e is not None and e.body.status == "complete"]

@@ -13,7 +13,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted, TrialFinished
 from evotrainer.records.verdicts import Verdict
-from evotrainer.rules.judge_input import judge_input
+from evotrainer.rules.judge_input import evaluation_knobs, judge_input
 from evotrainer.run import detector_outcomes, fresh_seeds, gaps, readings, shortcut_audits, skills
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
@@ -78,10 +78,9 @@ def give_verdict(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
     """The judge's answer, both sides with gate scores under the same environment knobs: what was audited is closed."""
     b = ctx.branches[name]
     control = ctx.branches[b.parent or START]  # the one factor's effect, even after another promotion
-    audits = ctx.state.audits_of(name)
     used: list[TrialFinished] = []
-    if not any(a.confirmed for a in audits):
-        knobs = ctx.env_knobs | {a.knob: a.closed for a in audits}
+    knobs = evaluation_knobs(ctx.task, ctx.state, name)
+    if knobs is not None:
         used = [t for x in (b, control) for t in shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)]
     verdict = judge_input(ctx.task, ctx.state, name, control.branch, used).verdict(analysis)
     seen = [t.trial for x in (b, control) for t in x.finished]

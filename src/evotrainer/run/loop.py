@@ -40,6 +40,9 @@ from evotrainer.run.context import RunContext
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.propose import open_branch
 
+RULES = 1
+"""See `RunOpened.rules`."""
+
 
 def run(ctx: RunContext) -> RunClosed:
     """Walk the whole run, from the base policy to a certified champion, within the budget;
@@ -115,6 +118,7 @@ def describe(ctx: RunContext) -> RunOpened:
         task_hash=ctx.task_hash,
         task_sha256=sha256_file(ctx.folder / "task.toml"),
         version=__version__,
+        rules=RULES,
         seed=task.run.seed,
         agent=task.run.agent,
         autonomy=task.run.autonomy,

@@ -15,7 +15,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge.calibrate import Calibration, Costs, GateShape, calibrate
 from evotrainer.judge.components import measured, seed_correlation
 from evotrainer.judge.real_comparisons import real_comparisons
-from evotrainer.projections.branches import BASE
+from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import TrialFinished
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 FOLDER = "calibration"
 FIRST_SEED = 1001
 """Further repeated trainings count from here: no run has these seeds by itself."""
-START = "b0"
 
 
 GATE = ("judge.", "run.seeds", "run.rounds", "run.branches")

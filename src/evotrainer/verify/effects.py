@@ -12,6 +12,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
+from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.verify.report import Problem, Record, named, six_decimals
@@ -113,22 +114,23 @@ def fresh_seeds(record: Record, event: Event) -> Iterator[Problem]:
     if gone := sorted({*r.trials, *r.control_trials, *r.start_trials, *r.evaluations} - finished):
         yield Problem("reestimated", f"{event.id}: it names {gone[0]}, which had not finished")
         return
-    fresh = {x: fresh_trainings(record, x, event) for x in (r.branch, r.control, START)}
-    own = {x: [t.trial for t in complete(record, due(record, x, event), event)] for x in (r.control, START)}
-    sides = {
-        "trials": fresh[r.branch],
-        "control_trials": fresh[r.control] or own[r.control],
-        "start_trials": (fresh[START] or own[START]) if r.control != START else [],
-    }
+    state = record.state_before(event)
+    if r.branch not in state.branches:
+        yield Problem("reestimated", f"{event.id}: {r.branch} was never opened")
+        return
+    there = fresh_sides(record.task, state, r.branch)
+    names = [[t.trial for t in side] for side in there.trials]
+    sides = {"trials": names[0], "control_trials": names[1], "start_trials": names[2] if len(names) > 2 else []}
     for what, needed in sides.items():
         yield from named("reestimated", event, what, getattr(r, what), needed)
     verdicts = [e.body.verdict for e in record.before(event, "judged") if e.body.verdict.branch == r.branch]
     noise = record.before(event, "noise")
     expected = {
-        "control_fresh": bool(fresh[r.control]),
+        "control": there.branches[1],
+        "control_fresh": there.control_fresh,
         "selected": verdicts[-1].effect if verdicts else None,
         "noise": noise[-1].id if noise else "",
-        "seeds": tuple(sorted(t.seed for t in complete(record, r.trials, event))),
+        "seeds": tuple(sorted(t.seed for t in there.trials[0])),
     }
     for what, value in expected.items():
         if getattr(r, what) != value:
@@ -165,12 +167,6 @@ def again(recorded: Reestimated, events: Sequence[Event]) -> list[str]:
         if old and new:
             wrong += differences(old.model_dump(), new.model_dump(), name)
     return wrong
-
-
-def fresh_trainings(record: Record, branch: str, before: Event) -> list[str]:
-    """A branch's complete trainings on certification's seeds."""
-    names = [keys.training(branch, s) for s in record.task.run.certify_seeds]
-    return [t.trial for t in complete(record, names, before)]
 
 
 def read_cert(trials: Sequence[TrialFinished], name: str) -> bool:

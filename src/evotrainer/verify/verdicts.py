@@ -18,10 +18,11 @@ from evotrainer.judge import (
     scores_of,
     seeds_wanted,
 )
+from evotrainer.projections.branches import START
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
-from evotrainer.rules.judge_input import judge_input
+from evotrainer.rules.judge_input import evaluation_knobs, judge_input
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.verify.report import Problem, Record, named
 
@@ -138,11 +139,36 @@ def judged(record: Record, event: Event) -> Iterator[Problem]:
     if event.body.trials:
         both_sides = [t for x in (v.branch, v.control) for t in due(record, x, event)]
         yield from named("judged", event, "trials", event.body.trials, both_sides)
+    if why := not_comparable(record, event):
+        yield Problem("judged", f"{event.id}: {why}")
     for x in (v.branch, v.control):
         if more := unexplained(record, x, event):
             yield Problem("judged", f"{event.id}: {more[0]} was trained as well, and no event added its seed")
     for d in rejudge(record, event).differences:
         yield Problem("judged", f"{event.id} ({v.kind}): {d}")
+
+
+def not_comparable(record: Record, event: Event) -> str:
+    """What is wrong with the sides of a verdict: another control than the branch's parent, or scores under other
+    environment knobs than the run's with what was audited closed. Empty where nothing is."""
+    body, state = event.body, record.state_before(event)
+    v, shortcuts = body.verdict, state.shortcuts
+    b = state.branches.get(v.branch)
+    if b is None:
+        return f"{v.branch} was never opened"
+    if v.control != (b.parent or START):
+        return f"{v.branch} was compared with {v.control}; it grew from {b.parent or START}"
+    knobs = evaluation_knobs(record.task, state, v.branch)
+    given = {t.trial: t.finished for t in state.trials.values() if t.finished}
+    for side in (b, state.branches[v.control]):
+        own = [t for n in body.evaluations if (t := given.get(n)) and t.branch == side.branch]
+        asked = knobs is not None and not all(shortcuts.same(t.env_knobs, knobs) for t in side.complete)
+        seeds = sorted(t.seed for t in side.complete) if asked else []
+        if sorted(t.seed for t in own) != seeds:
+            return f"{side.branch}: seeds {sorted(t.seed for t in own)} were evaluated again, {seeds} had to be"
+        if wrong := [t.trial for t in own if knobs is not None and not shortcuts.same(t.env_knobs, knobs)]:
+            return f"{wrong[0]} was evaluated under other environment knobs than {knobs}"
+    return ""
 
 
 def topup(record: Record, event: Event) -> Iterator[Problem]:

@@ -178,8 +178,8 @@ class RunView:
 
     @property
     def champion(self) -> str:
-        """Branch of the last valid version; before there is one the starting recipe's, empty where none was opened."""
-        return self.state.champion or next(iter(self.state.branches), "")
+        """Branch of the last valid version, `base` where none is valid; the starting recipe's before there is one."""
+        return self.state.champion or self.state.leader
 
     @property
     def proxy(self) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from evotrainer.projections.caveats import caveats
 from evotrainer.projections.caveats import told as in_words
+from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
@@ -153,7 +154,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     told = RunFigures()
     points = []
     for e in events:
-        values = finite(told.take(e.body))
+        values = finite(told.take(e))
         if values and e.seq > after:
             points.append(Point(e.seq, seconds(e), values))
     if any(e.kind == "certified" for e in events):
@@ -184,14 +185,17 @@ class RunFigures:
     """Accumulates a run's events. `take` gives the figures of one event."""
 
     def __init__(self) -> None:
+        self.state = RunState()
         self.texts: dict[str, str] = {}
         self.spent = {"budget/cpu_s": 0.0, "budget/trials": 0.0}
         self.summary: dict[str, float] = {}
         self.scores: dict[tuple[str, str], list[float]] = {}
         """(split, branch) -> scores of its trials."""
 
-    def take(self, body: Any) -> dict[str, float]:
+    def take(self, event: Event) -> dict[str, float]:
         """The event's figures, by name."""
+        self.state.apply(event)
+        body = event.body
         match body:
             case ev.TrialFinished():
                 return self._trial(body)
@@ -210,17 +214,15 @@ class RunFigures:
                 self.texts[name] = f"{body.audit.verdict}: {body.audit.reason}"
                 return {f"{name}/excess": body.audit.excess}
             case ev.Promoted():
-                self.texts["champion"] = f"{body.branch} ({body.version})"
                 version = float(body.version.removeprefix("v") or 0)
-                return {"champion/version": version} | self._champion(body.branch)
+                return {"champion/version": version} | self._champion(f" ({body.version})")
             case ev.Invalidated():
-                self.texts["champion"] = body.champion
                 self.texts[f"invalid/{body.branch}"] = body.reason
-                return self._champion(body.champion)
+                return self._champion()
             case ev.Certified():
                 return self._certified(body)
             case ev.RunClosed():
-                self.texts["champion"], self.texts["closed"] = body.champion, body.reason
+                self.texts["champion"], self.texts["closed"] = self.state.champion or "", body.reason
                 used = {"cpu_s": body.cpu_s, "wall_s": body.wall_s, "peak_rss_mb": body.peak_rss_mb}
                 values = {f"budget/{k}": v for k, v in used.items()}
                 self.summary |= values
@@ -247,7 +249,10 @@ class RunFigures:
         self.summary |= values
         return values
 
-    def _champion(self, branch: str) -> dict[str, float]:
+    def _champion(self, version: str = "") -> dict[str, float]:
+        """Scores of the champion as it is now."""
+        branch = self.state.champion or ""
+        self.texts["champion"] = branch + version
         found = {f"champion/{split}": self.scores.get((split, branch), ()) for split in ("search", "gate")}
         return {k: sum(v) / len(v) for k, v in found.items() if v}
 

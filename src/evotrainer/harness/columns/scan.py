@@ -34,7 +34,7 @@ class Scan:
     repetition: Floats
     """Share of word 4-grams that occurred before in the same text; 0 below four words."""
     line_run: Floats
-    """Longest run of equal non-empty lines, surrounding blanks ignored."""
+    """Longest run of equal non-empty lines; blanks at their ends are ignored, indentation is not."""
     visible: Floats
     """1 where there is a visible character."""
     solution: Ints
@@ -219,9 +219,7 @@ def _kernel(
             else:
                 h = ((h ^ c) * 16777619) & m32
                 p += 1
-            # blanks count where they separate words, so that `a b` and `ab` differ, and not at the line's ends
-            if line_end == 0:
-                blanks = 0
+            # blanks count where they separate words, so that `a b` and `ab` differ, and not at the line's end
             line = ((line ^ (h + 7 * blanks + 1)) * 16777619) & m32
             blanks = 0
             line_end = line + 1

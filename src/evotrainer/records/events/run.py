@@ -20,6 +20,9 @@ class RunOpened(Frozen):
     """SHA-256 (64 hex) of `task.toml` in the run folder, byte for byte."""
     version: str
     """evotrainer version."""
+    rules: int = 0
+    """Version of the rules that the run was begun under: what later ones decide otherwise is decided as then.
+    1: a gain's explanation takes the success of fewer than ten attempts from the other side (`Gained.least`)."""
     seed: int
     agent: str
     autonomy: str

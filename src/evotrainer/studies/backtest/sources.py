@@ -80,8 +80,7 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     run = api.open_run(folder)
     tree = run.state
     trials = {name: [t.trial for t in b.complete] for name, b in tree.branches.items()}
-    first = next(iter(tree.branches), "")
-    name = branch or (tree.champion if tree.champion in tree.branches else None) or first
+    name = branch or tree.leader
     if name not in tree.branches or not trials[name]:
         known = ", ".join(b for b, t in trials.items() if t) or "none yet"
         raise ConfigError(f"{folder} has no trained branch {name!r}; there are: {known}")
