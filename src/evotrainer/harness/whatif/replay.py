@@ -192,8 +192,7 @@ def _ema_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
 
 
 def dead_share_at(batch: Batch, reward: Floats, size: int) -> float:
-    """Expected share of zero-variance groups if groups had `size` rollouts, from the stored ones; NaN without a full
-    group.
+    """Expected share of zero-variance groups with `size` rollouts a group, from those stored; NaN without a full one.
 
     Smaller than stored: exact, the chance that `size` draws without replacement have equal rewards. Larger: rewards are
     cut at the batch's middle and pass rates fitted by a beta distribution (method of moments), whose
