@@ -79,7 +79,7 @@ ALLOWED = {
     "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.clock trainers.curriculum "
     "trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
     "trainers.merging": "errors trainers.bases trainers.trl",
-    "trainers": "errors records trainers.base trainers.embedded trainers.trl",
+    "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "",
@@ -87,7 +87,7 @@ ALLOWED = {
     "executors.path_map": "executors.spec",
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
-    "executors.warm": "errors config envs.base trainers.embedded trainers.trl",
+    "executors.warm": "errors config envs.base trainers trainers.base",
     "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
     "executors.spec executors.path_map executors.health executors.scores executors.warm",
     "executors.local": "errors records executors.process executors.spec",

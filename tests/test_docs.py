@@ -181,6 +181,21 @@ def names_no_file(word: str) -> bool:
 
 
 @each_page
+def test_every_name_that_a_page_places_in_a_file_is_defined_there(page: str) -> None:
+    """`agents/__init__.py: AGENTS`."""
+    wrong = [
+        span for span in spans(page) if (found := re.fullmatch(r"([\w./]+\.py): (\w+)", span)) and gone(*found.groups())
+    ]
+    assert not wrong, wrong
+
+
+def gone(path: str, name: str) -> bool:
+    """Whether no statement of the file gives that name; what it only imports counts as defined elsewhere."""
+    file = next((f for f in (ROOT / path, SRC / path) if f.is_file()), None)
+    return file is None or name not in {n for s in statements(tree(file)) for n in names_given(s)}
+
+
+@each_page
 def test_every_dotted_name_of_ours_that_a_page_says_resolves(page: str) -> None:
     said: set[str] = set()
     for text in (*blocks(page), *spans(page)):
@@ -251,6 +266,8 @@ def test_every_benchmark_and_make_target_that_a_page_names_exists(page: str) -> 
 def test_what_does_not_exist_is_found() -> None:
     assert names_no_file("records/nothing.py") and names_no_file("tests/nothing/test_it.py")
     assert not names_no_file("executors/ray/{executor,driver}.py") and not names_no_file("trials/b1-s1/spec.json")
+    assert gone("trainers/__init__.py", "make_trainer") and gone("trainers/nothing.py", "get_trainer")
+    assert not gone("trainers/__init__.py", "TRAINERS") and not gone("src/evotrainer/trainers/base.py", "TrainerSpec")
     assert resolves("evotrainer.judge.JudgeConfig") and not resolves("evotrainer.judge.Nothing")
     assert no_such("verify RUN --head HASH --nothing # --else") == ["--nothing"]
     assert no_such("skills list RUN") == [] and no_such("dance") == ["dance"]

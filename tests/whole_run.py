@@ -456,7 +456,7 @@ def story() -> list[tuple[str, str, Frozen]]:
                 champion = s.name
         if n == 3:
             add("escalated", "r3/escalated", ev.Escalated(round=3, failures=2, actions=(
-                "re-validated the evaluation: 3 A/A trials within the noise floor", "switched layer: signal -> data")))  # fmt: skip
+                "re-validated the evaluation: 3 A/A trials within the noise floor", "switched family: signal -> data")))  # fmt: skip
     for t, b, seed, purpose in (
         ("base-cert", "base", 0, "certify"),
         ("b0-s0-cert", "b0", 0, "certify"),

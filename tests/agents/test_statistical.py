@@ -14,7 +14,7 @@ from evotrainer.agents import make_agent
 from evotrainer.agents.catalogue import MOVES
 from evotrainer.agents.changes import neighbourhood
 from evotrainer.agents.moves import FAMILIES
-from evotrainer.agents.statistical import layer_of, next_layer
+from evotrainer.agents.statistical import family_of, next_family
 from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.interventions import Intervention
@@ -176,31 +176,31 @@ def test_no_branch_is_ever_proposed_twice() -> None:
     assert len(hashes) == len(set(hashes))
 
 
-def test_after_two_failures_the_layer_changes_and_after_three_something_is_taken_away() -> None:
+def test_after_two_failures_the_family_changes_and_after_three_something_is_taken_away() -> None:
     recipe = Recipe(rewards={"shown": 1.0, "format": 0.2}, kl_beta=0.04)
     b = briefing(recipe, GAP)
     first = propose(b)[0]
-    assert layer_of(first.factor) == "reward"
+    assert family_of(first.factor) == "reward"
     failed = [
         record(f"b{n}", recipe.with_factor(iv.factor, iv.new), "b0", n, iv, "reject", -0.01)
         for n, iv in enumerate(propose(b)[:1] * 2, 1)
     ]
     two = b.model_copy(update={"round": 3, "failures_in_a_row": 2, "branches": (b.champion, *failed)})
-    assert next_layer(two) == "signal"
-    assert layer_of(propose(two)[0].factor) == "signal"
+    assert next_family(two) == "signal"
+    assert family_of(propose(two)[0].factor) == "signal"
     three = two.model_copy(update={"round": 4, "failures_in_a_row": 3})
     moves = {m.name for m in MOVES if m.subtracts} | {"remove_reward", "revert"}
     assert any(iv.move.partition(" ")[0] in moves for iv in propose(three)[:2])
 
 
-def test_the_layers_are_taken_in_the_order_of_the_method() -> None:
+def test_the_families_are_taken_in_the_order_of_the_method() -> None:
     b, order = briefing(), []
     factors = {"reward": "rewards", "signal": "temperature", "data": "sft_anchor", "algorithm": "lr"}
     values: dict[str, Any] = {"rewards": {"share": 1.0}, "temperature": 1.2, "sft_anchor": 0.1, "lr": 1e-4}
     for n in range(1, 6):
-        layer = next_layer(b.model_copy(update={"round": n, "failures_in_a_row": n - 1}))
-        order.append(layer)
-        f = factors[layer]
+        family = next_family(b.model_copy(update={"round": n, "failures_in_a_row": n - 1}))
+        order.append(family)
+        f = factors[family]
         iv = Intervention(
             factor=f, old=None, new=values[f], hypothesis="", success_criterion="", rollback="",
             prediction={"metric": "accuracy", "direction": "up", "size": 0.01},

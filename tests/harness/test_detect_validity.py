@@ -549,7 +549,7 @@ class TestPatchThatReachesForTheGrader:
         for sampled in (False, True):
             b = Batch.over(source := InMemoryRollouts(rs), source.read(sampled))
             assert (b.programs, b.patches, b.has("programs"), b.has("programs or patches")) == (0, 30, False, True)
-            (finding,) = DETECTORS["grader_bypass"].look(b, {}, HarnessContext())
+            (finding,) = DETECTORS["grader_bypass"].read(b, {}, HarnessContext())
             assert finding.claim.startswith("10 of 30 patches")
         assert found("special_casing", rs) == []
 

@@ -79,7 +79,7 @@ def test_a_shipped_champion_can_still_fall(view: RunView) -> None:
             )
         )
     )
-    assert {n: fallen.branches[n].standing for n in ("b1", "b5", "b7", "b2")} == {
+    assert {n: fallen.branches[n].status for n in ("b1", "b5", "b7", "b2")} == {
         "b1": "invalid",
         "b5": "invalid",
         "b7": "invalid",
@@ -100,7 +100,7 @@ def test_a_branch_that_grew_from_an_invalid_one_is_invalid_in_state_and_view() -
             ("branch", "b9/opened", opened.model_copy(update={"branch": "b9", "parent": "b1"})),
         )
     )
-    assert {n for n, b in late.branches.items() if b.standing == "invalid"} == set(late.state.invalid) >= {"b1", "b9"}
+    assert {n for n, b in late.branches.items() if b.status == "invalid"} == set(late.state.invalid) >= {"b1", "b9"}
     assert late.branches["b9"].invalid == "descends from b1: leak"
 
 
@@ -116,7 +116,7 @@ def test_a_promotion_sent_back_by_a_human_is_withheld_not_promoted() -> None:
     )
     told = [e for e in told if not (e.kind == "promoted" and e.body.branch == "b1")]
     view = view_of(told)
-    assert view.branches["b1"].standing == "withheld"
+    assert view.branches["b1"].status == "withheld"
     assert view.verdict_counts()["withheld"] == 1
 
 
@@ -127,7 +127,7 @@ def test_a_killed_run_shows_its_open_trials(killed_run: Path) -> None:
     assert (by_id["b1-s1"].status, by_id["b1-s1"].heartbeat["step"]) == ("started", 8)
     assert by_id["b1-s2"].status == "waiting", "a torn heartbeat is no heartbeat"
     assert summary.state(view)[0] == "open"
-    assert view.branches["b1"].standing == "open"
+    assert view.branches["b1"].status == "open"
     gaps = " ".join(summary.not_measured(view))
     assert "Certification: the cert split was not read" in gaps
     assert "b1: 2 of 3 trials have no result" in gaps

@@ -14,7 +14,7 @@ from evotrainer.records.text import shown
 Family = Literal["reward", "signal", "data", "algorithm"]
 Direction = Literal["up", "down"]
 FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm")
-"""The order in which escalation changes layer (METHOD.md section 1)."""
+"""The order in which escalation changes the family of changes (METHOD.md section 1 calls them layers)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Move:
 
     name: str
     factor: str
-    layer: Family
+    family: Family
     remedies: Mapping[str, float]
     """Bottleneck -> how well this remedy answers it, in [0, 1]."""
     values: Callable[[Situation], Iterable[Variant]]

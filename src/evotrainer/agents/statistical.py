@@ -28,7 +28,7 @@ from evotrainer.records.interventions import Backtest, ConsideredChange, Forecas
 from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
-"""Rounds without promotion after which a subtraction is offered, and the layer changed (METHOD.md section 1)."""
+"""Rounds without promotion after which a subtraction is offered, and the family changed (METHOD.md section 1)."""
 BACKTEST_WORTH = {"supports": 0.02, "silent": 0.0, "contradicts": 0.0}
 """What a backtest adds to the drawn gain, score units; a contradiction drops the change altogether."""
 CONSIDERED = 30
@@ -228,8 +228,8 @@ class StatisticalAgent:
         """Best first, each factor once before any factor twice, with the escalation's demands served first."""
         order: list[Ranked] = []
         if briefing.failures_in_a_row >= SWITCH_AFTER:
-            layer = next_layer(briefing)
-            order += [r for r in kept if r.candidate.move.layer == layer][:1]
+            family = next_family(briefing)
+            order += [r for r in kept if r.candidate.move.family == family][:1]
         if briefing.failures_in_a_row >= SUBTRACT_AFTER:
             order += [r for r in kept if r.candidate.move.subtracts and r not in order][:1]
         factors = {r.candidate.factor for r in order}
@@ -249,37 +249,37 @@ class StatisticalAgent:
         return Proposal(agent=self.name, interventions=(), reasoning="\n".join(lines), stop=why)
 
 
-def next_layer(briefing: Briefing) -> Family:
-    """The layer to turn to: the first in the order that the present streak of failures has not tried.
+def next_family(briefing: Briefing) -> Family:
+    """The family to turn to: the first in the order that the present streak of failures has not tried.
 
     Where it has tried all, the one after the latest.
     """
     streak = briefing.round - briefing.failures_in_a_row
     failed = [b for b in briefing.branches if b.intervention and b.round >= streak]
-    layers = [layer_of(b.intervention.factor) for b in failed if b.intervention]
-    if not layers:
+    tried = [family_of(b.intervention.factor) for b in failed if b.intervention]
+    if not tried:
         return FAMILIES[0]
-    fresh = [x for x in FAMILIES if x not in layers]
-    return fresh[0] if fresh else FAMILIES[(FAMILIES.index(layers[-1]) + 1) % len(FAMILIES)]
+    fresh = [x for x in FAMILIES if x not in tried]
+    return fresh[0] if fresh else FAMILIES[(FAMILIES.index(tried[-1]) + 1) % len(FAMILIES)]
 
 
-def layer_of(factor: str) -> Family:
-    """The layer a factor belongs to."""
+def family_of(factor: str) -> Family:
+    """The family a factor belongs to."""
     from evotrainer.agents.catalogue import MOVES
 
     if factor == "rewards":
         return "reward"
     if factor.startswith("knobs."):
         return "data"
-    return next((m.layer for m in MOVES if m.factor == factor), "algorithm")
+    return next((m.family for m in MOVES if m.factor == factor), "algorithm")
 
 
 def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
-    """After failures, the best of the next layer (and of the subtractions): tried even where a gain is unlikely."""
+    """After failures, the best of the next family (and of the subtractions): tried even where a gain is unlikely."""
     first: list[Ranked] = []
     if briefing.failures_in_a_row >= SWITCH_AFTER:
-        layer = next_layer(briefing)
-        first += [r for r in ranked if r.candidate.move.layer == layer][: 2 * briefing.branches_wanted]
+        family = next_family(briefing)
+        first += [r for r in ranked if r.candidate.move.family == family][: 2 * briefing.branches_wanted]
     if briefing.failures_in_a_row >= SUBTRACT_AFTER:
         first += [r for r in ranked if r.candidate.move.subtracts and r not in first][:3]
     return first
@@ -309,7 +309,7 @@ def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[Candidate
     unwanted: set[str] = set()
     wanted: set[str] = set()
     for i, w in enumerate(words):
-        named = {f for f in factors if w in (f, f + "s", f.rstrip("s"), layer_of(f))}
+        named = {f for f in factors if w in (f, f + "s", f.rstrip("s"), family_of(f))}
         refused = {"no", "not", "avoid", "without", "never", "don't"} & set(words[max(0, i - 4) : i])
         (unwanted if refused else wanted).update(named)
     left = [c for c in pool if c.factor not in unwanted and (not wanted or c.factor in wanted)]
@@ -325,7 +325,7 @@ def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoe
         lines.append(f"The present reward's alignment with the outcome is {fit.aligned:.2f} on stored rollouts.")
     if briefing.failures_in_a_row >= SWITCH_AFTER:
         lines.append(
-            f"{briefing.failures_in_a_row} rounds without promotion: turning to the {next_layer(briefing)} layer"
+            f"{briefing.failures_in_a_row} rounds without promotion: turning to the {next_family(briefing)} family"
             + (" and trying a subtraction." if briefing.failures_in_a_row >= SUBTRACT_AFTER else ".")
         )
     for r in chosen:

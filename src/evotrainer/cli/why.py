@@ -103,7 +103,7 @@ def _unjudged(record: Record, branch: str) -> None:
         "noise": "its noise",
         "promoted": "its version",
         "audited": "the same audit, every number",
-        "invalidated": "who fell with it",
+        "invalidated": "which descendants are invalid with it",
     }
     told = [e for e in record.events if e.kind in about and _of(e) == branch]
     wrong = [p.message for e in told if e.kind != "audited" for p in checks()[e.kind](record, e)]
@@ -201,7 +201,7 @@ def _audits(record: Record, branch: str) -> list[str]:
             if branch in (e.body.branch, *e.body.descendants):
                 fallen = f", and with it {', '.join(e.body.descendants)}" if e.body.descendants else ""
                 when = e.time[:19].replace("T", " ")
-                print(f"  since      {when} UTC: {e.body.branch} fell{fallen}; champion {e.body.champion}")
+                print(f"  since      {when} UTC: {e.body.branch} is invalid{fallen}; champion {e.body.champion}")
         print(f"  champion since: {record.state.champion}")
     return wrong
 

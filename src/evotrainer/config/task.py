@@ -189,8 +189,9 @@ class BudgetConfig(Frozen):
 class TrainerConfig(Frozen):
     """What trains and evaluates policies."""
 
-    name: Literal["embedded", "trl"] = "embedded"
-    """embedded: EvoTrainer's own small policies, for CPUs. trl: any causal language model of the Hugging Face form."""
+    name: str = "embedded"
+    """A row of `trainers.TRAINERS`. embedded: EvoTrainer's own small policies, for CPUs. trl: any causal language model
+    of the Hugging Face form."""
     options: dict[str, Any] = {}
     """The trainer's own options (docs/trainers.md)."""
 

@@ -1,4 +1,4 @@
-"""Environments: task sets with the worlds their attempts run in."""
+"""Environments: task sets, and what attempts at their tasks run in."""
 
 from evotrainer.envs.registry import open_environment
 

@@ -62,8 +62,8 @@ def local_workers(task: TaskFile) -> int:
 
 
 def wants_gpu(task: TaskFile) -> bool:
-    """Whether the trainer takes a GPU where it sees one."""
-    return task.trainer.name == "trl" and task.trainer.options.get("device") != "cpu"
+    """Whether the trainer takes a GPU where it sees one; one that is not ours is taken to."""
+    return task.trainer.name != "embedded" and task.trainer.options.get("device") != "cpu"
 
 
 def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:

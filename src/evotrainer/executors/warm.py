@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evotrainer.config.task import WarmStart
 from evotrainer.errors import ConfigError
+from evotrainer.trainers import trainer_spec
+from evotrainer.trainers.base import WarmStartRequest
 
 if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
@@ -31,14 +33,18 @@ def make_base(
 
     `trainer`: whose policy it is; that of trl is Qwen3's architecture with a chat template, in float32.
 
-    ConfigError where the environment has no demonstrations, or no drills and `options.drill_steps` asks for them.
+    ConfigError where the trainer trains nothing from scratch, or the environment has no demonstrations, or no drills
+    and `options.drill_steps` asks for them.
     """
     demos = environment.demonstrations(options.demonstrations, options.seed)
     if not demos:
         raise ConfigError(
             f"environment {environment.name} offers no demonstrations to warm-start from; set policy.base to a folder"
         )
-    phase = _Phase(environment, options, on_step, trainer, (trainer_options or {}).get("chat", "auto"))
+    warm_start = trainer_spec(trainer).warm_start
+    if warm_start is None:
+        raise ConfigError(f"the {trainer} trainer trains no policy from scratch; set policy.base to a folder")
+    phase = _Phase(environment, options, on_step, warm_start, trainer_options or {})
     last: Precision = "bfloat16" if bf16 else "float32"
     if not options.drill_steps:
         phase.train(demos, options.steps, options.lr, out, last)
@@ -52,13 +58,13 @@ def make_base(
 
 @dataclass(frozen=True)
 class _Phase:
-    """Supervised training on texts, by either trainer's own warm start."""
+    """Supervised training on texts, by the trainer's own warm start."""
 
     environment: Environment
     options: WarmStart
     on_step: Callable[[dict[str, float]], None]
-    trainer: str
-    chat: str
+    warm_start: Callable[[WarmStartRequest, Callable[[dict[str, float]], None]], None]
+    trainer_options: Mapping[str, Any]
 
     def train(
         self,
@@ -76,18 +82,22 @@ class _Phase:
         def report(row: dict[str, float]) -> None:
             self.on_step(row | {"step": row["step"] + after})
 
-        s, o, words = self._shape(), self.options, self.environment.vocabulary()
-        if self.trainer == "trl":
-            from evotrainer.trainers.trl import warm_start as chat_start
-
-            chat_start(texts, words, s, steps, o.batch, lr, o.seed, out, report, start, self.chat)
-            return
-        from evotrainer.trainers.embedded import warm_start
-
-        vocabulary = str(self.environment.describe().get("vocabulary") or self.environment.name)
-        warm_start(
-            texts, words, s, steps, o.batch, lr, o.seed, out, report, vocabulary=vocabulary, start=start, dtype=dtype
+        environment, o = self.environment, self.options
+        request = WarmStartRequest(
+            texts,
+            environment.vocabulary(),
+            str(environment.describe().get("vocabulary") or environment.name),
+            self._shape(),
+            steps,
+            o.batch,
+            lr,
+            o.seed,
+            out,
+            start,
+            dtype,
+            self.trainer_options,
         )
+        self.warm_start(request, report)
 
     def _shape(self) -> dict[str, int]:
         s = self.options.shape

@@ -201,7 +201,7 @@ def a_blind_constant_is_one_failure(case: Diagnosis) -> None:
 
 @rule
 def no_gradient_explains_everything(case: Diagnosis) -> None:
-    """With all advantages 0, zero-variance (dead) groups are a symptom."""
+    """With all advantages 0, zero-variance groups are a symptom."""
     # folding removes a draft: the order of these three lines decides which of the causes keeps the evidence
     case.fold("dead_groups", "dead_training", 0.1, "no group has reward spread")
     case.fold("saturation", "dead_training", 0.0, "every group is solved")

@@ -170,7 +170,7 @@ class Detector:
     unsaid: tuple[str, ...] = ()
     """Fields whose absence is no blindness worth reporting (a single-turn batch has no actions)."""
 
-    def look(
+    def read(
         self,
         batch: Batch,
         metrics: Mapping[str, MetricValue],

@@ -201,11 +201,12 @@ def restart(ctx: RunContext, n: int, known: str) -> None:
 
 
 def escalate(ctx: RunContext, n: int) -> None:
-    """After failures in a row: check the evaluation itself, tell the agent to change layer (METHOD.md section 1)."""
+    """After failures in a row: check the evaluation itself, tell the agent to turn to another family of changes
+    (METHOD.md section 1)."""
     failures = ctx.state.failures
     if failures < ESCALATE_AFTER:
         return
-    actions = ["the agent is told to change layer (reward, signal, data, algorithm) and to subtract first"]
+    actions = ["the agent is told to turn to another family (reward, signal, data, algorithm) and to subtract first"]
     if failures > ESCALATE_AFTER:
         actions.insert(0, evaluate_again(ctx, n))
     actions += skills.escalation(ctx)

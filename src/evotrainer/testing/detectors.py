@@ -86,7 +86,7 @@ def _found(d: Detector, rollouts: Sequence[Rollout], context: HarnessContext | N
     from evotrainer.harness import Batch, HarnessContext, measure
 
     batch, beside = Batch.of(list(rollouts)), context or HarnessContext()
-    return d.look(batch, measure(batch, beside), beside)
+    return d.read(batch, measure(batch, beside), beside)
 
 
 def _measured(m: Metric, rollouts: Sequence[Rollout], context: HarnessContext | None) -> Mapping[str, float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
@@ -108,3 +108,54 @@ class Trainer(Protocol):
     def policy_sha256(self, policy_dir: Path) -> str:
         """SHA-256 of the weights."""
         ...
+
+
+SamplerDtype = Literal["fp32", "bf16"]
+"""Numbers that sampling computes in."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStartRequest:
+    """Supervised training on texts: of a policy from scratch, or of the one in `start`."""
+
+    texts: Sequence[tuple[str, ...]]
+    """Prompt, action, observation, action, ...; the loss is on the actions."""
+    words: Sequence[str]
+    """Multi-character tokens of the vocabulary."""
+    vocabulary: str
+    """The vocabulary's name."""
+    shape: dict[str, int]
+    """Sizes: d, layers, heads, kv_heads, hidden, context."""
+    steps: int
+    batch: int
+    lr: float
+    seed: int
+    out_dir: Path
+    start: Path | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the stored weights."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """`[trainer.options]`."""
+
+
+def _nothing_to_check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerSpec:
+    """What a run has to know of a trainer before and besides training; its functions import libraries when called."""
+
+    make: Callable[[SamplerDtype, Mapping[str, Any]], Trainer]
+    """(sampling's numbers, `[trainer.options]`) -> the trainer; ConfigError for an option that it does not take."""
+    libraries: tuple[str, ...] = ()
+    """Modules without which it cannot train."""
+    remedy: str = ""
+    """How to install them."""
+    check: Callable[[Mapping[str, Any], Sequence[Recipe], str], None] = _nothing_to_check
+    """(options, recipes, sampling's numbers): ConfigError names what it cannot carry out; loads nothing heavy."""
+    check_turns: Callable[[Path, Mapping[str, Any], bool], str] | None = None
+    """(base policy, options, whether the trainer plays the environment): ConfigError where the policy cannot carry
+    several turns, else a note for the reader or nothing."""
+    warm_start: Callable[[WarmStartRequest, Callable[[dict[str, float]], None]], None] | None = None
+    """Trains a policy from scratch and saves it; None: `policy.base` must name one."""

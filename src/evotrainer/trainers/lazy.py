@@ -23,3 +23,14 @@ def attribute(package: str, name: str, home: Mapping[str, str], needs: str) -> A
             raise
         raise MissingDependencyError(needs.format(e.name)) from e
     return getattr(module, name)
+
+
+def installed(library: str) -> bool:
+    """Whether a library could be imported."""
+    from importlib.util import find_spec
+
+    try:
+        # find_spec imports nothing: torch alone takes seconds, which `--help` and a config check must not pay
+        return find_spec(library) is not None
+    except (ImportError, ValueError):
+        return False

@@ -175,7 +175,8 @@ def _invalidated(record: Record, event: Event) -> Iterator[Problem]:
         )
     if i.champion != then.last_valid((i.branch, *i.descendants)):
         yield Problem(
-            "invalidated", f"after {i.branch} fell, {i.champion} is champion; the last valid version is another"
+            "invalidated",
+            f"after {i.branch} was found invalid, {i.champion} is champion; the last valid version is another",
         )
 
 

@@ -126,8 +126,9 @@ def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequen
     """Problem where a list in the ledger does not hold exactly what it should."""
     if sorted(stored) != sorted(due):
         left = [x for x in due if x not in stored]
-        how = f"{left[0]} is left out" if left else f"{next((x for x in stored if x not in due), 'one')} is too much"
-        yield Problem(area, f"{event.id}: its {what} are not all there were: {how}")
+        more = [x for x in stored if x not in due]
+        how = f"{left[0]} is missing" if left else f"{more[0]} is none of them" if more else "one is listed twice"
+        yield Problem(area, f"{event.id}: its {what} are not those of the record: {how}")
 
 
 def both(*checks: EventCheck) -> EventCheck:

@@ -40,7 +40,7 @@ def model_card(
     body = [
         f"# {_md(name)}",
         "",
-        *_standing(view, invalid, certified, caveats),
+        *_status(view, invalid, certified, caveats),
         f"Branch `{branch}` of the run `{_md(_run(view))}`, task `{_md(view.opened.task if view.opened else '')}`: "
         "trained by reinforcement learning and judged by [EvoTrainer](https://arxiv.org/abs/2606.03108).",
         "",
@@ -103,7 +103,7 @@ def _hub_base(view: RunView, base: str) -> str | None:
     return told
 
 
-def _standing(view: RunView, invalid: str, certified: bool, caveats: Sequence[str]) -> list[str]:
+def _status(view: RunView, invalid: str, certified: bool, caveats: Sequence[str]) -> list[str]:
     if invalid:
         return [f"> **INVALID.** {_md(invalid)} Its scores do not measure what the task asks for.", ""]
     if certified and caveats:

@@ -89,7 +89,7 @@ def render_lineage(run_folder: Path | str) -> RenderableType:
 
 
 def _branch_line(b: BranchView) -> list[tuple[str, str]]:
-    kind = b.standing
+    kind = b.status
     e, was = b.effect, b.at_selection
     score = b.mean("search")
     parts = [(f"{MARK[kind]} {b.name}", f"bold {STYLE[kind]}"), (f" {b.version}" if b.version else "", "bold")]

@@ -115,7 +115,7 @@ class BranchView:
         return self.fresh.selected if self.fresh else None
 
     @property
-    def standing(self) -> str:
+    def status(self) -> str:
         """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed or open
         (no verdict yet)."""
         if self.recipe is None:
@@ -211,7 +211,7 @@ class RunView:
     def verdict_counts(self) -> dict[str, int]:
         """How many branches have each status, only those with a verdict."""
         order = ("promote", "withheld", "reject", "invalid", "inconclusive", "failed", "open")
-        seen = Counter(b.standing for b in self.branches.values())
+        seen = Counter(b.status for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}
 
     def path(self, name: str) -> list[BranchView]:

@@ -213,7 +213,7 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
             {
                 "id": b.name,
                 "parent": b.parent if b.parent in view.branches else nodes[0]["id"],
-                "kind": b.standing,
+                "kind": b.status,
                 "title": b.name + (f" · {b.version}" if b.version else ""),
                 "change": text.one_line(b.intervention.factor if b.intervention else "starting recipe", 40),
                 "sub": f"{text.points(effect.mean)} pt {text.point_range(effect.low, effect.high)}"
@@ -221,7 +221,7 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
                 else f"search {text.percent(score)}"
                 if score is not None
                 else "",
-                "about": text.one_line(f"{b.name}: {summary.change_of(b)}. Status: {b.standing}", 300),
+                "about": text.one_line(f"{b.name}: {summary.change_of(b)}. Status: {b.status}", 300),
                 "on_path": b.name in path,
                 "champion": b.name == view.champion,
             }

@@ -202,7 +202,7 @@ def _branch_gaps(view: RunView) -> list[str]:
         lost = len(b.trials) - len(done)
         if lost and b.recipe is not None:
             out.append(f"{b.name}: {lost} of {len(b.trials)} trials have no result.")
-        if b.standing == "open":
+        if b.status == "open":
             out.append(f"{b.name}: no verdict.")
         if b.outcome and b.outcome.change is None:
             out.append(f"{b.name}: its prediction about {b.outcome.prediction.metric} was not measured on both sides.")

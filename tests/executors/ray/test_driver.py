@@ -229,28 +229,30 @@ def job(spec: TrialSpec, run_dir: Path, **changes: Any) -> dict[str, Any]:
     return {**given.pack(), **changes}
 
 
-def last(keeper: NodeSupervisor) -> dict[str, Any]:
+def last(supervisor: NodeSupervisor) -> dict[str, Any]:
     report: dict[str, Any] = {}
     deadline = time.monotonic() + 60
     while report.get("state") not in ("refused", "fault", "finished", "expired") and time.monotonic() < deadline:
-        report = keeper.watch(report.get("number", -1), 5.0)
+        report = supervisor.watch(report.get("number", -1), 5.0)
     return report
 
 
 def test_a_node_with_another_version_refuses_before_it_starts(tmp_path: Path, make_spec: Make) -> None:
-    keeper = NodeSupervisor(job(make_spec(1), tmp_path, versions={"evotrainer": "9.9", "python": versions()["python"]}))
-    report = last(keeper)
+    supervisor = NodeSupervisor(
+        job(make_spec(1), tmp_path, versions={"evotrainer": "9.9", "python": versions()["python"]})
+    )
+    report = last(supervisor)
     assert report["state"] == "refused"
     assert "where the driver has 9.9; install the driver's versions" in report["error"]
-    keeper.stop()
+    supervisor.stop()
 
 
 def test_a_node_that_does_not_see_the_run_folder_says_so(tmp_path: Path, make_spec: Make) -> None:
-    keeper = NodeSupervisor(job(make_spec(1), tmp_path / "elsewhere"))
-    report = last(keeper)
+    supervisor = NodeSupervisor(job(make_spec(1), tmp_path / "elsewhere"))
+    report = last(supervisor)
     assert (report["state"], report["kind"]) == ("refused", "ConfigError")
     assert "set executor.options.artifacts" in report["error"]
-    keeper.stop()
+    supervisor.stop()
 
 
 def test_options_are_checked_before_anything_is_spent(task_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

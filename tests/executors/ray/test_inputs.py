@@ -78,7 +78,7 @@ def adapters(folder: Path, base: Path, run: Path | None) -> Path:
 
 
 def lay(trees: list[Tree], files: dict[TreeFile, Path], node: Path) -> dict[str, str]:
-    """As a keeper lays inputs on a node; where they are."""
+    """As a supervisor lays inputs on a node; where they are."""
     there = {}
     for tree in trees:
         to = node / "run" / tree.place if tree.place else node / "inputs" / tree.key

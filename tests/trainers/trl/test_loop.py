@@ -77,11 +77,11 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
         job = NodeJob(
             key="k", run=spec.run, spec=spec.model_dump_json(), trial=spec.trial, attempt=1, run_dir="", artifacts=url,
             inputs=tuple(trees), scratch=str(tmp_path / "node"), versions=versions())  # fmt: skip
-        keeper = NodeSupervisor(job.pack())
+        supervisor = NodeSupervisor(job.pack())
         report: dict[str, Any] = {}
         while report.get("state") not in ENDED:
-            report = keeper.watch(report.get("number", -1), 5.0)
-        keeper.stop()
+            report = supervisor.watch(report.get("number", -1), 5.0)
+        supervisor.stop()
         assert report["state"] == "finished", report["error"]
         done = TrialFinished.model_validate_json(report["result"])
         recorded = next(e.body for e in Run(moved).events() if e.kind == "finished" and e.body.trial == "b0-s1")

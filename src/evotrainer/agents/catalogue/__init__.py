@@ -35,7 +35,7 @@ def candidates(s: Situation, seen: set[str], moves: Iterable[Move] = MOVES) -> I
 
 def reverts(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
     """Undo one factor that differs from the starting recipe: the subtraction that escalation asks for."""
-    layers = {m.factor: m.layer for m in MOVES} | {"rewards": "reward"}
+    families = {m.factor: m.family for m in MOVES} | {"rewards": "reward"}
     start = s.start.factors()
     for factor, now in s.recipe.factors().items():
         if factor not in start or start[factor] == now:
@@ -43,7 +43,7 @@ def reverts(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
         move = Move(
             "revert",
             factor,
-            layers.get(factor, "data"),
+            families.get(factor, "data"),
             {},
             lambda _: (),
             "an earlier change may be worth nothing since later ones came",

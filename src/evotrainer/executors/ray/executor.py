@@ -33,7 +33,7 @@ STOP_S = 15.0
 """Time that supervisors have for ending their trials when the driver leaves."""
 
 
-class RayKeeper(NodeSupervisor):
+class RaySupervisor(NodeSupervisor):
     """A supervisor in its actor."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
@@ -122,7 +122,7 @@ class RayBackend:
         if o.runtime_env:
             options["runtime_env"] = o.runtime_env
         try:
-            handle = self.ray.remote(RayKeeper).options(**options).remote(job.pack())
+            handle = self.ray.remote(RaySupervisor).options(**options).remote(job.pack())
         except ValueError as e:
             if not self.attach(job.trial, job.attempt):  # its name is taken: it was submitted before
                 raise ConfigError(f"executor.options: {line_of(e)}") from e

@@ -47,5 +47,5 @@ def detect(
     for name in wanted:
         prefix = f"{name}."
         own = {k.removeprefix(prefix): v for k, v in (thresholds or {}).items() if k.startswith(prefix)}
-        out += DETECTORS[name].look(batch, metrics, context, own)
+        out += DETECTORS[name].read(batch, metrics, context, own)
     return out

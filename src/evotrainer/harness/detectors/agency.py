@@ -14,9 +14,9 @@ from evotrainer.records.rollout import Turn
 from evotrainer.records.text import clean
 
 
-def _script(look: DetectorInput, i: int, note: str) -> Quote:
+def _script(given: DetectorInput, i: int, note: str) -> Quote:
     """A rollout's actions in one line, as a quote."""
-    return look.quote(i, text=" | ".join(clean(a.command, 40) for a in look.batch.actions(i)[:12]), note=note)
+    return given.quote(i, text=" | ".join(clean(a.command, 40) for a in given.batch.actions(i)[:12]), note=note)
 
 
 @detector(
@@ -27,25 +27,25 @@ def _script(look: DetectorInput, i: int, note: str) -> Quote:
     thresholds={"warn": 0.15, "critical": 0.05, "search": 0.5, "ever": 0.1, "min_actions": 3, "coverage": 0.6},
     unsaid=["actions"],
 )
-def action_timidity(look: DetectorInput) -> list[Finding]:
+def action_timidity(given: DetectorInput) -> list[Finding]:
     """Edits below 15% of actions (critical 5%) and edits that take in fewer than 60% of the rollouts, while half of the
     actions look around; or the edit ratio fell to half of its start while looking around did not fall. Only where
     somebody edits at all: 10% of rollouts now or an edit ratio before. Every rollout that edits once after a long
     search is no timidity. Source: METHOD.md section 4."""
-    edit, search, coverage = look.value("edit_ratio"), look.value("search_ratio"), look.value("edit_coverage")
+    edit, search, coverage = given.value("edit_ratio"), given.value("search_ratio"), given.value("edit_coverage")
     if edit is None or search is None:
         return []
-    limits = look.thresholds
-    start, looked = look.context.reference("edit_ratio"), look.context.reference("search_ratio")
-    long = np.nan_to_num(look.batch.trait("actions")) >= limits["min_actions"]
-    edits = np.nan_to_num(look.batch.trait("edits"))
-    acting = max(1, int(look.batch.acting.sum()))
+    limits = given.thresholds
+    start, looked = given.context.reference("edit_ratio"), given.context.reference("search_ratio")
+    long = np.nan_to_num(given.batch.trait("actions")) >= limits["min_actions"]
+    edits = np.nan_to_num(given.batch.trait("edits"))
+    acting = max(1, int(given.batch.acting.sum()))
     # where nobody edits, editing may not be the task (a search or chat agent): absence is no timidity
     if start is None and float((edits > 0).sum()) / acting < limits["ever"]:
         return []
     seldom = coverage is not None and coverage < limits["coverage"]
     # a long search with one edit each makes the ratio small, too: only few editing rollouts, or next to no edits, count
-    severity = look.level_low(edit) if seldom or edit < limits["critical"] else None
+    severity = given.level_low(edit) if seldom or edit < limits["critical"] else None
     if severity is not None and search < limits["search"]:
         severity = None
     # 0.02: half of next to nothing is noise. Looking around must have held, else the policy just does less of
@@ -58,15 +58,15 @@ def action_timidity(look: DetectorInput) -> list[Finding]:
     claim = f"edits are {edit:.0%} of actions, looking around {search:.0%}" + (
         f" (edits were {start:.0%})" if start else ""
     )
-    quotes = [_script(look, int(i), "no edit") for i in np.flatnonzero(long & (edits == 0))[:2]]
+    quotes = [_script(given, int(i), "no edit") for i in np.flatnonzero(long & (edits == 0))[:2]]
     numbers = {"edit_ratio": edit, "search_ratio": search, "edit_coverage": coverage, "start": start}
-    return [look.finding(severity, claim, numbers, quotes)]
+    return [given.finding(severity, claim, numbers, quotes)]
 
 
-def _repository_work(look: DetectorInput) -> bool:
+def _repository_work(given: DetectorInput) -> bool:
     """Do some of the acting rollouts edit, and some run tests?"""
-    b = look.batch
-    some = max(2.0, look.thresholds["some"] * float(b.acting.sum()))
+    b = given.batch
+    some = max(2.0, given.thresholds["some"] * float(b.acting.sum()))
     return float((b.trait("edits") > 0).sum()) >= some and float((b.trait("tests") > 0).sum()) >= some
 
 
@@ -86,44 +86,44 @@ def _repository_work(look: DetectorInput) -> bool:
     },
     unsaid=["actions"],
 )
-def laziness(look: DetectorInput) -> list[Finding]:
+def laziness(given: DetectorInput) -> list[Finding]:
     """Against the start: actions per rollout down 30% or self-testing down 15 points, without a gain in accuracy (both:
     critical). Or, in repository work (some edit, some run tests), whatever the start was: fewer than half of the
     rollouts run a test and fewer than half are right. Fewer actions with a better score is skill."""
-    limits = look.thresholds
-    out_of = {k: (look.context.reference(k), look.value(k)) for k in ("turns", "tool_calls", "self_test_rate")}
+    limits = given.thresholds
+    out_of = {k: (given.context.reference(k), given.value(k)) for k in ("turns", "tool_calls", "self_test_rate")}
     # tool calls where both readings have them; an agent that writes its actions as text has turns only
     calls0, calls = out_of["tool_calls"] if None not in out_of["tool_calls"] else out_of["turns"]
     tests0, tests = out_of["self_test_rate"]
     fewer = calls0 is not None and calls is not None and calls0 > 0 and calls < (1 - limits["calls"]) * calls0
     untested = tests0 is not None and tests is not None and tests < tests0 - limits["tests"]
-    now = look.value("accuracy")
-    if look.gained(limits["gain"]):
+    now = given.value("accuracy")
+    if given.gained(limits["gain"]):
         return []
     parts = []
     if fewer:
         parts.append(f"actions per rollout fell from {calls0:.1f} to {calls:.1f}")
     if untested and tests0 is not None and tests is not None:
         parts.append(f"self-testing fell from {tests0:.0%} to {tests:.0%}")
-    acting = np.flatnonzero(look.batch.acting)
+    acting = np.flatnonzero(given.batch.acting)
     seldom = tests is not None and tests < limits["self_test"] and len(acting) >= limits["min_rollouts"]
     if (
         not parts
         and seldom
         and tests is not None
         and (now is None or now < limits["solved"])
-        and _repository_work(look)
+        and _repository_work(given)
     ):
         parts.append(f"only {tests:.0%} of rollouts run a test")
     if not parts:
         return []
     severity: Severity = "critical" if fewer and untested else "warn"
     # stable: the same rollouts are quoted when a ledger is verified on another machine
-    short = acting[np.argsort(look.batch.trait("actions")[acting], kind="stable")[:2]]
-    quotes = [_script(look, int(i), "among the shortest") for i in short]
+    short = acting[np.argsort(given.batch.trait("actions")[acting], kind="stable")[:2]]
+    quotes = [_script(given, int(i), "among the shortest") for i in short]
     numbers = {"calls": calls, "calls_before": calls0, "self_test_rate": tests, "self_test_before": tests0}
-    numbers["edit_coverage"] = look.value("edit_coverage")
-    return [look.finding(severity, "; ".join(parts) + ", without a gain", numbers, quotes)]
+    numbers["edit_coverage"] = given.value("edit_coverage")
+    return [given.finding(severity, "; ".join(parts) + ", without a gain", numbers, quotes)]
 
 
 @detector(
@@ -134,27 +134,27 @@ def laziness(look: DetectorInput) -> list[Finding]:
     thresholds={"warn": 0.15, "critical": 0.4, "min_calls": 16},
     unsaid=["tool_ok"],
 )
-def tool_misuse(look: DetectorInput) -> list[Finding]:
+def tool_misuse(given: DetectorInput) -> list[Finding]:
     """Failed tool calls: warn above 15%, critical above 40%. Of calls whose success is unknown none counts as failed,
     and all count as calls: logs that note only failures would look worse than they are. Tests that ran and failed, and
     searches that found nothing, are no failed calls."""
-    calls, tools = look.batch.traits.calls, look.batch.traits.tools
+    calls, tools = given.batch.traits.calls, given.batch.traits.tools
     n = len(calls["ok"])
     # -1 (unknown) stays in the denominator on purpose: see the docstring
     rate = float((calls["ok"] == 0).sum()) / max(1, n)
-    severity = look.level(rate)
-    if severity is None or n < look.thresholds["min_calls"]:
+    severity = given.level(rate)
+    if severity is None or n < given.thresholds["min_calls"]:
         return []
     bad = calls["ok"] == 0
     failed = dict(zip(tools, np.bincount(calls["tool"][bad], minlength=len(tools)).tolist(), strict=True))
     quotes: list[Quote] = []
     for i in np.unique(calls["row"][bad])[:3]:
-        said, answer = _failed_call(look.batch.turns([int(i)])[0])
-        quotes.append(look.quote(int(i), text=said, note=f"failed call; it printed: {clean(answer, 120)}"))
+        said, answer = _failed_call(given.batch.turns([int(i)])[0])
+        quotes.append(given.quote(int(i), text=said, note=f"failed call; it printed: {clean(answer, 120)}"))
     most = sorted(failed.items(), key=lambda kv: -kv[1])[:3]
     worst = ", ".join(f"{v}x {clean(k, 40) or 'call'}" for k, v in most if v)
     claim = f"{rate:.0%} of {n} tool calls fail: {worst}"
-    return [look.finding(severity, claim, {"tool_failure_rate": rate, "calls": n}, quotes)]
+    return [given.finding(severity, claim, {"tool_failure_rate": rate, "calls": n}, quotes)]
 
 
 def _failed_call(turns: Sequence[Turn]) -> tuple[str, str]:
@@ -174,12 +174,12 @@ def _failed_call(turns: Sequence[Turn]) -> tuple[str, str]:
     thresholds={"warn": 0.3, "critical": 0.6, "min_rollouts": 16, "few": 5, "many": 50, "fall": 0.5, "gain": 0.01},
     unsaid=["actions"],
 )
-def abandonment(look: DetectorInput) -> list[Finding]:
+def abandonment(given: DetectorInput) -> list[Finding]:
     """Episodes that end at the turn limit instead of finishing: warn above 30%, critical above 60%. Or episodes given
     up: fewer than 5 turns on average, below half of the start, without a gain in accuracy: critical. Or episodes
     without end: more than 50 turns on average, twice the start or (start unknown) 15% at the turn limit, without a
     gain: warn. A task that needs two turns is no abandonment."""
-    b, limits = look.batch, look.thresholds
+    b, limits = given.batch, given.thresholds
     acting = b.acting
     n = int(acting.sum())
     if n < limits["min_rollouts"]:
@@ -189,23 +189,23 @@ def abandonment(look: DetectorInput) -> list[Finding]:
     limit = acting & (b.trait("finish") == FINISH["turn_limit"])
     share = float(limit[known].mean()) if known.any() else 0.0
     out = []
-    if severity := look.level(share):
+    if severity := given.level(share):
         claim = f"{share:.0%} of episodes end at the turn limit, unfinished"
-        quotes = [_script(look, int(i), "ended at the turn limit") for i in np.flatnonzero(limit)[:2]]
-        out.append(look.finding(severity, claim, {"share": share}, quotes))
-    turns, before = float(b.trait("turns")[acting].mean()), look.context.reference("turns")
-    if look.gained(limits["gain"]) or out:
+        quotes = [_script(given, int(i), "ended at the turn limit") for i in np.flatnonzero(limit)[:2]]
+        out.append(given.finding(severity, claim, {"share": share}, quotes))
+    turns, before = float(b.trait("turns")[acting].mean()), given.context.reference("turns")
+    if given.gained(limits["gain"]) or out:
         return out
     if before is not None and turns < limits["few"] and turns < limits["fall"] * before:
         claim = f"episodes are given up: {turns:.1f} turns on average, {before:.1f} at the start"
         order = np.flatnonzero(acting)[np.argsort(b.trait("turns")[acting], kind="stable")[:2]]
-        quotes = [_script(look, int(i), "among the shortest") for i in order]
-        out.append(look.finding("critical", claim, {"turns": turns, "start": before}, quotes))
+        quotes = [_script(given, int(i), "among the shortest") for i in order]
+        out.append(given.finding("critical", claim, {"turns": turns, "start": before}, quotes))
     elif turns > limits["many"] and (
         turns > before / limits["fall"] if before is not None else share > limits["warn"] / 2
     ):
         claim = f"episodes do not end: {turns:.0f} turns on average" + (
             f", {before:.0f} at the start" if before else ""
         )
-        out.append(look.finding("warn", claim, {"turns": turns, "start": before, "share": share}))
+        out.append(given.finding("warn", claim, {"turns": turns, "start": before, "share": share}))
     return out

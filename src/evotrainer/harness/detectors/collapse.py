@@ -18,10 +18,10 @@ from evotrainer.records.findings import Finding, Severity
     needs=["outcome"],
     thresholds={"warn": 0.05, "critical": 0.15, "z": 3.0},
 )
-def policy_collapse(look: DetectorInput) -> list[Finding]:
+def policy_collapse(given: DetectorInput) -> list[Finding]:
     """Accuracy more than 5 points (critical 15) below the start policy, beyond 3 standard errors of the difference."""
-    now = look.metrics.get("accuracy")
-    base = look.context.base
+    now = given.metrics.get("accuracy")
+    base = given.context.base
     metrics = base.metrics if base else ()
     before = next((m for m in metrics if m.name == "accuracy"), None)
     if now is None or before is None or now.value is None or before.value is None:
@@ -29,13 +29,13 @@ def policy_collapse(look: DetectorInput) -> list[Finding]:
     drop = before.value - now.value
     # both accuracies are estimates from different rollouts: independent errors add in squares
     se = float(np.hypot(now.se or 0.0, before.se or 0.0))
-    severity = look.level(drop)
-    if severity is None or drop < look.thresholds["z"] * se:
+    severity = given.level(drop)
+    if severity is None or drop < given.thresholds["z"] * se:
         return []
     claim = f"accuracy {now.value:.1%} is {100 * drop:.1f} points below the start policy's {before.value:.1%}"
-    quotes = look.quote_where(look.batch.truth < 0.5, "incorrect now", 2)
+    quotes = given.quote_where(given.batch.truth < 0.5, "incorrect now", 2)
     return [
-        look.finding(severity, claim, {"drop": drop, "accuracy": now.value, "base": before.value, "se": se}, quotes)
+        given.finding(severity, claim, {"drop": drop, "accuracy": now.value, "base": before.value, "se": se}, quotes)
     ]
 
 
@@ -45,12 +45,12 @@ def policy_collapse(look: DetectorInput) -> list[Finding]:
     "signal",
     thresholds={"warn": 0.33, "critical": 0.15, "floor": 0.02, "t": -3.0},
 )
-def entropy_collapse(look: DetectorInput) -> list[Finding]:
+def entropy_collapse(given: DetectorInput) -> list[Finding]:
     """Token entropy below a third (critical 15%) of its start, in the curve or against the base reading, and still
     falling or below 0.02 nats; alone it is what learning looks like, so accuracy must not have grown by 5 points."""
-    series = look.context.series("entropy")
-    now = look.value("entropy")
-    start = look.context.reference("entropy")
+    series = given.context.series("entropy")
+    now = given.value("entropy")
+    start = given.context.reference("entropy")
     if start is None and len(series) >= 5:
         # without a base reading the first fifth of the curve stands for the start; its mean, as single steps are noisy
         start = float(np.mean(series[: max(1, len(series) // 5)]))
@@ -59,16 +59,16 @@ def entropy_collapse(look: DetectorInput) -> list[Finding]:
     if start is None or now is None or start <= 0:
         return []
     ratio = now / start
-    severity = look.level_low(ratio)
+    severity = given.level_low(ratio)
     # fewer than 4 points have no slope: the level alone decides then
-    falling = len(series) < 4 or slope_t(series)[1] < look.thresholds["t"]
-    if severity is None or not (falling or now < look.thresholds["floor"]):
+    falling = len(series) < 4 or slope_t(series)[1] < given.thresholds["t"]
+    if severity is None or not (falling or now < given.thresholds["floor"]):
         return []
     # lower entropy with a better score is what RL is for (arXiv 2505.22617 describes the trade-off)
-    if look.gained(0.05):
+    if given.gained(0.05):
         return []
     claim = f"token entropy fell from {start:.3f} to {now:.3f} nats ({ratio:.0%} of its start)"
-    return [look.finding(severity, claim, {"entropy": now, "start": start, "ratio": ratio})]
+    return [given.finding(severity, claim, {"entropy": now, "start": start, "ratio": ratio})]
 
 
 @detector(
@@ -78,30 +78,30 @@ def entropy_collapse(look: DetectorInput) -> list[Finding]:
     needs=["mean_logprob"],
     thresholds={"warn": -0.1, "critical": -0.05, "distinct": 0.5, "distinct_warn": 0.15},
 )
-def exploration_collapse(look: DetectorInput) -> list[Finding]:
+def exploration_collapse(given: DetectorInput) -> list[Finding]:
     """Mean log-probability above -0.1 nats (critical -0.05), or fewer than 15% distinct solutions in a group (all the
     same, in groups of up to 6) whatever the log-probability: warn. Beyond METHOD.md section 4 it abstains where
     distinct solutions are known to be many, half of a group or more: a peaked policy whose samples still differ
     explores enough. Where they are not known, the log-probability alone decides."""
-    logprob = look.value("mean_logprob")
-    distinct = look.value("distinct_solutions")
+    logprob = given.value("mean_logprob")
+    distinct = given.value("distinct_solutions")
     if logprob is None:
         return []
-    size = float(look.batch.sizes.mean()) if look.batch.n_groups else 0.0
+    size = float(given.batch.sizes.mean()) if given.batch.n_groups else 0.0
     # 1 / size is "all the same": in groups of up to 6 that is above 15%, so the bound must grow with 1 / size
-    few = distinct is not None and distinct < max(look.thresholds["distinct_warn"], 1.01 / max(size, 1.0))
-    severity: Severity | None = look.level(logprob)
+    few = distinct is not None and distinct < max(given.thresholds["distinct_warn"], 1.01 / max(size, 1.0))
+    severity: Severity | None = given.level(logprob)
     if few and severity is None:
         severity = "warn"
     # samples that differ outweigh a peaked distribution: many tokens of a program are forced by its syntax
-    if severity is None or (distinct is not None and distinct >= look.thresholds["distinct"]):
+    if severity is None or (distinct is not None and distinct >= given.thresholds["distinct"]):
         return []
     claim = f"mean log-probability {logprob:.3f} nats" + (
         f", {distinct:.0%} of a group's solutions are distinct" if distinct is not None else ""
     )
-    b = look.batch
-    quotes = [look.quote(i, note="first of its group") for i in range(min(1, b.n))]
-    return [look.finding(severity, claim, {"mean_logprob": logprob, "distinct_solutions": distinct}, quotes)]
+    b = given.batch
+    quotes = [given.quote(i, note="first of its group") for i in range(min(1, b.n))]
+    return [given.finding(severity, claim, {"mean_logprob": logprob, "distinct_solutions": distinct}, quotes)]
 
 
 @detector(
@@ -111,37 +111,37 @@ def exploration_collapse(look: DetectorInput) -> list[Finding]:
     needs=["text", "groups", "prompts"],
     thresholds={"warn": 0.3, "critical": 0.1, "min_groups": 8, "variety": 0.5, "reach": 0.5, "alike": 0.5},
 )
-def template_collapse(look: DetectorInput) -> list[Finding]:
+def template_collapse(given: DetectorInput) -> list[Finding]:
     """Outputs no longer tell which input they answer: retrieval proxy `io_dependence` below 0.3 (critical 0.1) over at
     least 8 tasks, while the batch has under half as many distinct solutions as tasks, or one solution is given to more
     than half of the tasks, or the proxy fell to half of its start while outputs of different tasks share half of their
     words; and the policy is mostly wrong. Tasks with few possible answers (yes or no) look alike and are right; so
     accuracy above 50% is no collapse."""
-    dependence = look.metrics.get("io_dependence")
-    if dependence is None or dependence.value is None or dependence.n < look.thresholds["min_groups"]:
+    dependence = given.metrics.get("io_dependence")
+    if dependence is None or dependence.value is None or dependence.n < given.thresholds["min_groups"]:
         return []
-    severity = look.level_low(dependence.value)
+    severity = given.level_low(dependence.value)
     if severity is None:
         return []
-    b = look.batch
+    b = given.batch
     distinct = len(b.solutions[0])
     # counted against tasks, not rollouts: one right answer per task would be healthy
     variety = distinct / max(1, b.n_tasks)
-    accuracy = look.value("accuracy")
-    start = look.context.reference("io_dependence")
-    fell = start is not None and dependence.value < 0.5 * start and _alike(b) > look.thresholds["alike"]
+    accuracy = given.value("accuracy")
+    start = given.context.reference("io_dependence")
+    fell = start is not None and dependence.value < 0.5 * start and _alike(b) > given.thresholds["alike"]
     commonest = _commonest(b)
-    varied = variety >= look.thresholds["variety"] and commonest < look.thresholds["reach"]
+    varied = variety >= given.thresholds["variety"] and commonest < given.thresholds["reach"]
     if (varied and not fell) or (accuracy is not None and accuracy > 0.5):
         return []
     first = b.first[:3]
-    quotes = [look.quote(int(i), note=f"task {b.rollout(int(i)).task}") for i in first]
+    quotes = [given.quote(int(i), note=f"task {b.rollout(int(i)).task}") for i in first]
     claim = (
         f"outputs hardly depend on their input: retrieval {dependence.value:.2f} (1: fully), "
         f"{distinct} distinct solutions for {b.n_tasks} tasks, the commonest one given to {commonest:.0%} of the tasks"
     )
     return [
-        look.finding(
+        given.finding(
             severity, claim, {"io_dependence": dependence.value, "variety": variety, "commonest": commonest}, quotes
         )
     ]

@@ -13,8 +13,8 @@ from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.text import clean
 
 
-def _group_quotes(look: DetectorInput, mask: np.ndarray, note: str) -> list[Quote]:
-    return [look.quote(int(look.batch.first[g]), note=note) for g in np.flatnonzero(mask)[:2]]
+def _group_quotes(given: DetectorInput, mask: np.ndarray, note: str) -> list[Quote]:
+    return [given.quote(int(given.batch.first[g]), note=note) for g in np.flatnonzero(mask)[:2]]
 
 
 @detector(
@@ -24,17 +24,17 @@ def _group_quotes(look: DetectorInput, mask: np.ndarray, note: str) -> list[Quot
     needs=["reward", "groups"],
     thresholds={"warn": 0.3, "critical": 0.5, "min_groups": 4},
 )
-def dead_groups(look: DetectorInput) -> list[Finding]:
+def dead_groups(given: DetectorInput) -> list[Finding]:
     """Share of groups with reward std < 1e-3: warn above 30%, critical above 50% (METHOD.md section 4).
 
-    Kind `saturation` where most of the dead groups are solved by every attempt, else `dead_groups`.
+    Kind `saturation` where most of the zero-variance groups are solved by every attempt, else `dead_groups`.
     """
-    masks = dead_masks(look.batch)
+    masks = dead_masks(given.batch)
     n = int(masks["scored"].sum())
-    if n < look.thresholds["min_groups"]:
+    if n < given.thresholds["min_groups"]:
         return []
     shares = {k: float(masks[k].sum()) / n for k in ("dead", "fail", "pass", "other")}
-    severity = look.level(shares["dead"])
+    severity = given.level(shares["dead"])
     if severity is None:
         return []
     # the remedies differ: harder tasks for groups that always pass, another reward or larger groups for the rest
@@ -45,9 +45,9 @@ def dead_groups(look: DetectorInput) -> list[Finding]:
         f"{shares['dead']:.0%} of {n} groups are dead: {shares['fail']:.0%} all fail, {shares['pass']:.0%} all pass, "
         f"{shares['other']:.0%} other"
     )
-    quotes = _group_quotes(look, masks[worst], f"first of a group {what}")
+    quotes = _group_quotes(given, masks[worst], f"first of a group {what}")
     kind = "saturation" if saturated else "dead_groups"
-    return [look.finding(severity, claim, {**shares, "groups": n}, quotes, kind=kind)]
+    return [given.finding(severity, claim, {**shares, "groups": n}, quotes, kind=kind)]
 
 
 @detector(
@@ -57,16 +57,16 @@ def dead_groups(look: DetectorInput) -> list[Finding]:
     needs=["reward", "groups"],
     thresholds={"warn": 0.05, "min_groups": 4},
 )
-def low_spread(look: DetectorInput) -> list[Finding]:
+def low_spread(given: DetectorInput) -> list[Finding]:
     """Mean within-group reward std over live groups below 0.05: what little spread there is drowns in noise."""
-    std = look.batch.reward_std[~np.isnan(look.batch.reward_std)]
+    std = given.batch.reward_std[~np.isnan(given.batch.reward_std)]
     # zero-variance groups are another detector's; counted here they would pull any mean below the threshold
     alive = std[std >= 1e-3]
-    if len(alive) < look.thresholds["min_groups"] or float(alive.mean()) >= look.thresholds["warn"]:
+    if len(alive) < given.thresholds["min_groups"] or float(alive.mean()) >= given.thresholds["warn"]:
         return []
     mean = float(alive.mean())
     claim = f"groups that are not dead have a mean reward std of only {mean:.3f}"
-    return [look.finding("warn", claim, {"reward_std": mean, "groups": len(alive)})]
+    return [given.finding("warn", claim, {"reward_std": mean, "groups": len(alive)})]
 
 
 @detector(
@@ -76,31 +76,31 @@ def low_spread(look: DetectorInput) -> list[Finding]:
     needs=["components", "outcome", "groups"],
     thresholds={"warn": 0.3, "critical": 0.5, "blind_below": 0.1, "min_groups": 8},
 )
-def false_revival(look: DetectorInput) -> list[Finding]:
+def false_revival(given: DetectorInput) -> list[Finding]:
     """A paid component that makes more than 30% (critical 50%) of the within-group reward variance, while its
     within-group correlation with correctness is below 0.1 (within one standard error, 1 / sqrt(n))."""
-    b, weights = look.batch, look.context.weights
+    b, weights = given.batch, given.context.weights
     if not weights or len(weights) < 2:
         return []
-    if int(dead_masks(b)["scored"].sum()) < look.thresholds["min_groups"]:
+    if int(dead_masks(b)["scored"].sum()) < given.thresholds["min_groups"]:
         return []
     out = []
     for name, share in variance_shares(b, weights).items():
         # a penalty (negative weight) points towards correctness where its component is higher on wrong rollouts
         signed = np.sign(weights[name]) * b.component(name)
         r = within_correlation(signed, b.truth, b.group, b.n_groups)
-        severity = look.level(share)
+        severity = given.level(share)
         known = int((~np.isnan(signed) & ~np.isnan(b.truth)).sum())
         # the standard error of a correlation near 0 is 1 / sqrt(n): what one of it may explain counts as blind
-        if severity is None or r is None or r - 1 / np.sqrt(max(1, known)) >= look.thresholds["blind_below"]:
+        if severity is None or r is None or r - 1 / np.sqrt(max(1, known)) >= given.thresholds["blind_below"]:
             continue
         swing = np.abs(np.nan_to_num(centred(b.component(name), b.group, b.n_groups)))
         strongest = np.argsort(-swing)[:2]
-        quotes = [look.quote(int(i), note=f"{name} = {b.component(name)[i]:.3g}") for i in strongest]
+        quotes = [given.quote(int(i), note=f"{name} = {b.component(name)[i]:.3g}") for i in strongest]
         claim = (
             f"{share:.0%} of the reward variance within groups is {name}, whose correlation with correctness is {r:.2f}"
         )
-        out.append(look.finding(severity, claim, {"variance_share": share, "correlation": r}, quotes))
+        out.append(given.finding(severity, claim, {"variance_share": share, "correlation": r}, quotes))
     return out
 
 
@@ -111,78 +111,78 @@ def false_revival(look: DetectorInput) -> list[Finding]:
     needs=["components"],
     thresholds={"warn": 0.95, "min_rollouts": 32},
 )
-def constant_bonus(look: DetectorInput) -> list[Finding]:
+def constant_bonus(given: DetectorInput) -> list[Finding]:
     """A paid component with one and the same non-zero value on at least 95% of the rollouts it applies to.
 
     A policy that solves everything makes its correctness component constant, too: components that correctness
     explains (mean within 5 points of accuracy) are saturation, not a bonus.
     """
-    weights = look.context.weights
+    weights = given.context.weights
     if not weights:
         return []
-    accuracy = nan_or(look.value("accuracy"))
+    accuracy = nan_or(given.value("accuracy"))
     out = []
     for name, weight in weights.items():
-        x = look.batch.component(name)
+        x = given.batch.component(name)
         x = x[~np.isnan(x)]
-        if len(x) < look.thresholds["min_rollouts"]:
+        if len(x) < given.thresholds["min_rollouts"]:
             continue
         values, counts = distinct(np.round(x, 9))
         mode, share = float(values[counts.argmax()]), float(counts.max()) / len(x)
         # a component as frequent as correctness is correctness by another name; where all is solved it is rightly
         # constant
-        if share < look.thresholds["warn"] or mode == 0 or abs(float(x.mean()) - accuracy) < 0.05:
+        if share < given.thresholds["warn"] or mode == 0 or abs(float(x.mean()) - accuracy) < 0.05:
             continue
-        earned = np.isclose(look.batch.component(name), mode)
+        earned = np.isclose(given.batch.component(name), mode)
         claim = f"{share:.0%} of rollouts earn the same {name} = {mode:.3g} (weight {weight:g}): it is a constant"
-        quotes = look.quote_where(earned & (look.batch.truth < 0.5), f"incorrect, yet paid {name} = {mode:.3g}", 2)
-        out.append(look.finding("warn", claim, {"coverage": share, "value": mode, "weight": weight}, quotes))
+        quotes = given.quote_where(earned & (given.batch.truth < 0.5), f"incorrect, yet paid {name} = {mode:.3g}", 2)
+        out.append(given.finding("warn", claim, {"coverage": share, "value": mode, "weight": weight}, quotes))
     return out
 
 
 @detector("dead_training", "dead_training", "signal", thresholds={"critical": 0.99, "min_steps": 3, "min_rollouts": 16})
-def dead_training(look: DetectorInput) -> list[Finding]:
-    """Nothing is learnt: at least 99% of stored advantages are 0, or every group was dead in each of the last 3
-    steps."""
-    limit = look.thresholds["critical"]
-    a = look.batch.advantage[~np.isnan(look.batch.advantage)]
-    if len(a) >= look.thresholds["min_rollouts"]:
+def dead_training(given: DetectorInput) -> list[Finding]:
+    """Nothing is learnt: at least 99% of stored advantages are 0, or every group had zero variance in each of the
+    last 3 steps."""
+    limit = given.thresholds["critical"]
+    a = given.batch.advantage[~np.isnan(given.batch.advantage)]
+    if len(a) >= given.thresholds["min_rollouts"]:
         share = float((np.abs(a) < 1e-9).mean())
         if share >= limit:
             # NaN is "filtered", not 0: such rollouts were not trained on and are no evidence here
-            zero = np.abs(np.nan_to_num(look.batch.advantage, nan=1.0)) < 1e-9
+            zero = np.abs(np.nan_to_num(given.batch.advantage, nan=1.0)) < 1e-9
             claim = f"{share:.0%} of {len(a)} stored advantages are 0: the loss has no gradient"
             return [
-                look.finding("critical", claim, {"zero_advantage": share}, look.quote_where(zero, "advantage 0", 2))
+                given.finding("critical", claim, {"zero_advantage": share}, given.quote_where(zero, "advantage 0", 2))
             ]
-    steps = int(look.thresholds["min_steps"])
+    steps = int(given.thresholds["min_steps"])
     # the curve as well: trainers that store no advantages still log this one
-    dead = look.context.series("frac_reward_zero_std")[-steps:]
+    dead = given.context.series("frac_reward_zero_std")[-steps:]
     if len(dead) == steps and min(dead) >= limit:
         claim = f"every group was dead in the last {steps} training steps"
-        return [look.finding("critical", claim, {"frac_reward_zero_std": min(dead), "steps": steps})]
+        return [given.finding("critical", claim, {"frac_reward_zero_std": min(dead), "steps": steps})]
     return []
 
 
 @detector("infrastructure", "infrastructure", "signal", thresholds={"warn": 0.02, "critical": 0.1, "min_faults": 2})
-def infrastructure(look: DetectorInput) -> list[Finding]:
+def infrastructure(given: DetectorInput) -> list[Finding]:
     """Rollouts with an infrastructure fault: warn above 2% (and one standard error above 1%), critical above 10%. They
     count in no rate."""
-    faults, n = look.batch.n_faults, look.batch.n + look.batch.n_faults
-    if faults < look.thresholds["min_faults"]:
+    faults, n = given.batch.n_faults, given.batch.n + given.batch.n_faults
+    if faults < given.thresholds["min_faults"]:
         return []
     rate = faults / n
-    severity = look.level(rate)
+    severity = given.level(rate)
     # one standard error of a binomial share: two faults in 90 are above 2% by chance often enough
-    if severity is None or rate - np.sqrt(rate * (1 - rate) / n) < look.thresholds["warn"] / 2:
+    if severity is None or rate - np.sqrt(rate * (1 - rate) / n) < given.thresholds["warn"] / 2:
         return []
-    worst = sorted(look.batch.faults.items(), key=lambda kv: -kv[1])[:3]
+    worst = sorted(given.batch.faults.items(), key=lambda kv: -kv[1])[:3]
     claim = f"{faults} of {n} rollouts failed for the infrastructure: " + ", ".join(f"{v}x {k}" for k, v in worst)
     quotes = [
         Quote(rollout=clean(name_of(r), 80), text=clean(r.error or r.error_kind, 200))
-        for r in look.batch.source.rollouts(look.batch.fault_rows[:2].tolist())
+        for r in given.batch.source.rollouts(given.batch.fault_rows[:2].tolist())
     ]
-    return [look.finding(severity, claim, {"error_rate": faults / n, "faults": faults}, quotes)]
+    return [given.finding(severity, claim, {"error_rate": faults / n, "faults": faults}, quotes)]
 
 
 @detector(
@@ -191,14 +191,14 @@ def infrastructure(look: DetectorInput) -> list[Finding]:
     "signal",
     thresholds={"warn": 0.002, "critical": 0.05, "min_faults": 3, "excess": 3.0, "read": 500},
 )
-def void_gradings(look: DetectorInput) -> list[Finding]:
+def void_gradings(given: DetectorInput) -> list[Finding]:
     """Void gradings that stand together in few groups: a machine fails anywhere, a program that brings its own grading
     down does so again, and the failure is missing from every mean.
 
     Seen where faults share their group with another one `excess` times as often as chance would have it,
     (k - 1) * rate.
     """
-    limits, b = look.thresholds, look.batch
+    limits, b = given.thresholds, given.batch
     found = [r for r in b.source.rollouts(b.fault_rows[: int(limits["read"])].tolist()) if r.error_kind == "sandbox"]
     n = b.n + b.n_faults
     if len(found) < limits["min_faults"]:
@@ -208,7 +208,7 @@ def void_gradings(look: DetectorInput) -> list[Finding]:
     size = max(2.0, n / max(1, b.n_groups))
     # chance that one of the other size - 1 rollouts of a fault's group is a fault, were faults spread at random
     by_chance = min(1.0, (size - 1) * len(found) / n)
-    severity = look.level(len(found) / n)
+    severity = given.level(len(found) / n)
     # half at least: with few faults three times chance may still be one pair
     if severity is None or together < limits["excess"] * by_chance or together < 0.5:
         return []
@@ -220,4 +220,4 @@ def void_gradings(look: DetectorInput) -> list[Finding]:
     )
     quotes = [Quote(rollout=clean(name_of(r), 80), text=clean(r.error or "sandbox", 200)) for r in found[:2]]
     numbers = {"void_rate": len(found) / n, "together": together, "by_chance": by_chance, "tasks": float(tasks)}
-    return [look.finding(severity, claim, numbers, quotes)]
+    return [given.finding(severity, claim, numbers, quotes)]

@@ -9,13 +9,13 @@ from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Severity
 
 
-def _start_and_end(look: DetectorInput, metric: str, curve_key: str = "") -> tuple[float, float] | None:
+def _start_and_end(given: DetectorInput, metric: str, curve_key: str = "") -> tuple[float, float] | None:
     """(start, now) of a metric: base or oldest previous reading against this one; else the curve's first and last
     fifth."""
-    now, before = look.value(metric), look.context.reference(metric)
+    now, before = given.value(metric), given.context.reference(metric)
     if now is not None and before is not None:
         return before, now
-    series = look.context.series(curve_key or metric)
+    series = given.context.series(curve_key or metric)
     if len(series) < 5:
         return None
     k = max(1, len(series) // 5)
@@ -29,41 +29,43 @@ def _start_and_end(look: DetectorInput, metric: str, curve_key: str = "") -> tup
     needs=["tokens"],
     thresholds={"warn": 0.6, "critical": 0.35, "tiny": 3, "gain": 0.0},
 )
-def efficiency_collapse(look: DetectorInput) -> list[Finding]:
+def efficiency_collapse(given: DetectorInput) -> list[Finding]:
     """Mean length falls below 60% (critical 35%) of where it started and accuracy did not gain; or, without a start to
     compare with, the 10th percentile is below 3 tokens while such answers are wrong more often than the rest."""
-    limits = look.thresholds
-    pair = _start_and_end(look, "completions/mean_length")
+    limits = given.thresholds
+    pair = _start_and_end(given, "completions/mean_length")
     if pair and pair[0] > 0:
         ratio = pair[1] / pair[0]
-        severity = look.level_low(ratio)
-        start, now = look.context.reference("accuracy"), look.value("accuracy")
+        severity = given.level_low(ratio)
+        start, now = given.context.reference("accuracy"), given.value("accuracy")
         gain = now - start if start is not None and now is not None else nan_or(None)
-        if severity is None or look.gained(limits["gain"] + 0.02):
+        if severity is None or given.gained(limits["gain"] + 0.02):
             return []
         claim = f"mean length fell from {pair[0]:.1f} to {pair[1]:.1f} tokens" + (
             f" while accuracy changed by {100 * gain:+.1f} points" if gain == gain else "; accuracy then is unknown"
         )
-        short = look.batch.tokens <= np.nanpercentile(look.batch.tokens, 10)
+        short = given.batch.tokens <= np.nanpercentile(given.batch.tokens, 10)
         # NaN: accuracy then and now cannot be compared, so a shorter answer may be a better one and is no critical
         # finding
         if gain != gain:
             severity = "warn"
         return [
-            look.finding(severity, claim, {"ratio": ratio, "gain": gain}, look.quote_where(short, "among the shortest"))
+            given.finding(
+                severity, claim, {"ratio": ratio, "gain": gain}, given.quote_where(short, "among the shortest")
+            )
         ]
     # without a start only absolute shortness tells, and only where short answers are wrong more often than long ones
-    tiny = look.batch.tokens < limits["tiny"]
-    if look.share(tiny) < 0.1 or not look.batch.has("outcome"):
+    tiny = given.batch.tokens < limits["tiny"]
+    if given.share(tiny) < 0.1 or not given.batch.has("outcome"):
         return []
-    a, b = look.batch.truth[tiny], look.batch.truth[~tiny]
+    a, b = given.batch.truth[tiny], given.batch.truth[~tiny]
     if not (np.isfinite(a).any() and np.isfinite(b).any()) or np.nanmean(a) >= np.nanmean(b) - 0.05:
         return []
     claim = (
-        f"{look.share(tiny):.0%} of answers have under {limits['tiny']:.0f} tokens; "
+        f"{given.share(tiny):.0%} of answers have under {limits['tiny']:.0f} tokens; "
         f"{np.nanmean(a):.0%} of them are correct, against {np.nanmean(b):.0%}"
     )
-    return [look.finding("warn", claim, {"share": look.share(tiny)}, look.quote_where(tiny, "tiny answer"))]
+    return [given.finding("warn", claim, {"share": given.share(tiny)}, given.quote_where(tiny, "tiny answer"))]
 
 
 @detector(
@@ -81,26 +83,26 @@ def efficiency_collapse(look: DetectorInput) -> list[Finding]:
         "weak": 0.1,
     },
 )
-def length_gaming(look: DetectorInput) -> list[Finding]:
+def length_gaming(given: DetectorInput) -> list[Finding]:
     """Within groups longer answers earn more (correlation above 0.3; above 0.1 where lengths have doubled and it is 0.1
     above that with correctness), lengths grew by half (critical: threefold), and accuracy stayed flat (within 2 points,
     or one standard error). Where accuracy itself grows with length (correlation of length with correctness as high),
     length is work, not gaming."""
-    b, limits = look.batch, look.thresholds
+    b, limits = given.batch, given.thresholds
     r = within_correlation(b.tokens, b.reward, b.group, b.n_groups)
     if b.n_groups < limits["min_groups"] or r is None:
         return []
-    pair = _start_and_end(look, "completions/mean_length")
+    pair = _start_and_end(given, "completions/mean_length")
     growth = pair[1] / pair[0] if pair and pair[0] > 0 else nan_or(None)
     with_truth = within_correlation(b.tokens, b.truth, b.group, b.n_groups)
     doubled = growth >= limits["much"] and with_truth is not None and r > limits["weak"]
     if r <= limits["correlation"] and not doubled:
         return []
-    start, now = look.context.reference("accuracy"), look.value("accuracy")
+    start, now = given.context.reference("accuracy"), given.value("accuracy")
     gain = now - start if start is not None and now is not None else nan_or(None)
     if growth == growth and growth < limits["growth"]:
         return []
-    if look.gained(limits["flat"]):
+    if given.gained(limits["flat"]):
         return []
     # longer answers that are right more often earn more for a reason
     if with_truth is not None and with_truth > r - 0.1:
@@ -116,7 +118,7 @@ def length_gaming(look: DetectorInput) -> list[Finding]:
         claim += f"; mean length grew {growth:.1f}-fold"
     long = b.tokens >= np.nanpercentile(b.tokens, 90)
     numbers = {"correlation": r, "correlation_with_correctness": with_truth, "growth": growth, "gain": gain}
-    return [look.finding(severity, claim, numbers, look.quote_where(long, "among the longest", 2))]
+    return [given.finding(severity, claim, numbers, given.quote_where(long, "among the longest", 2))]
 
 
 @detector(
@@ -126,25 +128,26 @@ def length_gaming(look: DetectorInput) -> list[Finding]:
     needs=["finish"],
     thresholds={"warn": 0.15, "critical": 0.3, "min_rollouts": 16},
 )
-def truncation(look: DetectorInput) -> list[Finding]:
-    """Completions cut by the token budget: warn above 15%, critical above 30%."""
-    t = look.batch.truncated
+def truncation(given: DetectorInput) -> list[Finding]:
+    """Completions truncated by the token budget: warn above 15%, critical above 30%."""
+    t = given.batch.truncated
     known = ~np.isnan(t)
-    if known.sum() < look.thresholds["min_rollouts"]:
+    if known.sum() < given.thresholds["min_rollouts"]:
         return []
     share = float(t[known].mean())
-    severity = look.level(share)
+    severity = given.level(share)
     if severity is None:
         return []
     cut = np.nan_to_num(t) > 0.5
-    right = look.batch.truth[cut]
+    right = given.batch.truth[cut]
     right = right[~np.isnan(right)]
     accuracy = float(right.mean()) if len(right) else None
-    budget = look.context.token_budget
-    claim = f"{share:.0%} of completions are cut" + (f" at {budget} tokens" if budget else " by the token budget")
+    budget = given.context.token_budget
+    claim = f"{share:.0%} of completions are truncated" + (f" at {budget} tokens" if budget else " by the token budget")
     if accuracy is not None:
-        claim += f"; {accuracy:.0%} of the cut ones are correct"
+        claim += f"; {accuracy:.0%} of the truncated ones are correct"
     quotes = [
-        look.quote(int(i), text=look.batch.text(int(i))[-200:], note="its end, cut") for i in np.flatnonzero(cut)[:2]
+        given.quote(int(i), text=given.batch.text(int(i))[-200:], note="its end, truncated")
+        for i in np.flatnonzero(cut)[:2]
     ]
-    return [look.finding(severity, claim, {"share": share, "accuracy_of_cut": accuracy}, quotes)]
+    return [given.finding(severity, claim, {"share": share, "accuracy_of_cut": accuracy}, quotes)]

@@ -28,27 +28,27 @@ from evotrainer.records.findings import Finding, Severity
         "spike": 5.0,
     },
 )
-def echo_trap(look: DetectorInput) -> list[Finding]:
+def echo_trap(given: DetectorInput) -> list[Finding]:
     """Rollouts that echo themselves: more than half of their 4-grams repeat (in episodes: within a turn, or half of the
     turns were said before), or one action (one line) runs 5 times or more: warn above 10% of rollouts, critical above
     30%. On the way there: turns rise in three checks in a row, or turns or repetition rise over the curve, while
     in-group spread and entropy fall over the curve and accuracy does not gain: warn, and critical where rollouts echo
     themselves already. A gradient norm that ends above 5 times its median while spread and entropy fall makes either
     critical. After RAGEN's echo trap (arXiv 2504.20073)."""
-    b, limits = look.batch, look.thresholds
+    b, limits = given.batch, given.thresholds
     if b.n < limits["min_rollouts"]:
         return []
     rep, run = b.trait("repetition"), b.trait("action_run")
     mask = (rep > limits["repetition"]) | (run > limits["run"])
-    share = look.share(mask)
-    severity: Severity | None = look.level(share)
-    signs = _onset(look)
+    share = given.share(mask)
+    severity: Severity | None = given.level(share)
+    signs = _onset(given)
     if signs:
         # repetition that is there already and signs that it grows are two independent readings of one failure
         severity = "critical" if severity else "warn"
     if severity is None:
         return []
-    spike = _spike(look)
+    spike = _spike(given)
     if spike is not None:
         severity = "critical"
     claim = (
@@ -62,34 +62,34 @@ def echo_trap(look: DetectorInput) -> list[Finding]:
             "" if signs else " while in-group spread and entropy fall"
         )
     numbers = {"share": share, "repetition": float(rep.mean()), "longest_run": float(run.max()), "spike": spike}
-    return [look.finding(severity, claim, numbers, look.quote_where(mask, "repeats itself"))]
+    return [given.finding(severity, claim, numbers, given.quote_where(mask, "repeats itself"))]
 
 
-def _narrowing(look: DetectorInput) -> bool:
+def _narrowing(given: DetectorInput) -> bool:
     """Do in-group spread and entropy both fall over the curve?"""
-    falls = [slope_t(look.context.series(k)) for k in ("reward_std", "entropy")]
-    return all(change < 0 and t < -look.thresholds["t"] for change, t in falls)
+    falls = [slope_t(given.context.series(k)) for k in ("reward_std", "entropy")]
+    return all(change < 0 and t < -given.thresholds["t"] for change, t in falls)
 
 
-def _spike(look: DetectorInput) -> float | None:
+def _spike(given: DetectorInput) -> float | None:
     """The last gradient norm over the median one, where it spikes while spread and entropy fall."""
-    norms = look.context.series("grad_norm")
-    if len(norms) < 4 or not _narrowing(look):
+    norms = given.context.series("grad_norm")
+    if len(norms) < 4 or not _narrowing(given):
         return None
     # the median: a few earlier spikes would lift a mean, and hide the last one
     ratio = norms[-1] / max(float(np.median(norms)), 1e-12)
-    return ratio if ratio > look.thresholds["spike"] else None
+    return ratio if ratio > given.thresholds["spike"] else None
 
 
-def _onset(look: DetectorInput) -> str:
+def _onset(given: DetectorInput) -> str:
     """What rises while spread and entropy fall; empty where this is not so, or accuracy gains."""
-    limits = look.thresholds
-    if look.gained(limits["gain"]):
+    limits = given.thresholds
+    if given.gained(limits["gain"]):
         return ""
-    if not _narrowing(look):
+    if not _narrowing(given):
         return ""
     # the present reading closes the series of earlier ones; one more than `checks` makes that many rises
-    readings = [*(r.metric("turns") for r in look.context.previous), look.value("turns")]
+    readings = [*(r.metric("turns") for r in given.context.previous), given.value("turns")]
     checks = [x for x in readings if x is not None][-int(limits["checks"]) - 1 :]
     if (
         len(checks) > limits["checks"]
@@ -98,7 +98,7 @@ def _onset(look: DetectorInput) -> str:
     ):
         return f"turns rose in {len(checks) - 1} checks in a row to {checks[-1]:.1f}"
     for key, what in (("turns", "turns"), ("ngram_repetition", "repetition")):
-        series = look.context.series(key)
+        series = given.context.series(key)
         change, t = slope_t(series)
         # a significant slope may be tiny: it must also be a tenth of where it began
         if t > limits["t"] and change > 0.1 * max(series[0], 0.5):
@@ -115,46 +115,46 @@ def _onset(look: DetectorInput) -> str:
         "ess_critical": 0.1, "steps": 3,
     },
 )  # fmt: skip
-def off_policy_drift(look: DetectorInput) -> list[Finding]:
+def off_policy_drift(given: DetectorInput) -> list[Finding]:
     """Median over the last 3 training steps of the largest trainer/sampler ratio above 10 (critical 100), of the KL to
     the start policy above 0.5 nats (critical 2) and rising, or of the effective sample size of the importance weights
     (Kish, as a share of the batch; `ess`) below half (critical a tenth)."""
-    steps = int(look.thresholds["steps"])
+    steps = int(given.thresholds["steps"])
     out = []
-    ratios, kls, ess = (look.context.series(k) for k in ("ratio_max", "kl", "ess"))
+    ratios, kls, ess = (given.context.series(k) for k in ("ratio_max", "kl", "ess"))
     if len(ratios) >= steps:
         x = float(np.median(ratios[-steps:]))
-        if severity := look.level(x, "ratio_warn", "ratio_critical"):
+        if severity := given.level(x, "ratio_warn", "ratio_critical"):
             claim = f"the largest trainer/sampler probability ratio is {x:.3g} (median of the last {steps} steps)"
-            out.append(look.finding(severity, claim, {"ratio_max": x}))
+            out.append(given.finding(severity, claim, {"ratio_max": x}))
     # 4 points at least: below that `slope_t` has no t, and a high but stable KL is the price of a good policy
     if len(kls) >= max(steps, 4):
         x = float(np.median(kls[-steps:]))
-        severity = look.level(x, "kl_warn", "kl_critical")
+        severity = given.level(x, "kl_warn", "kl_critical")
         if severity and slope_t(kls)[1] > 3:
             claim = f"KL to the start policy is {x:.2f} nats and rising"
-            out.append(look.finding(severity, claim, {"kl": x}))
+            out.append(given.finding(severity, claim, {"kl": x}))
     # above 1 it is no share of the batch (an absolute sample size, say), and the thresholds are of shares
     if len(ess) >= steps and max(ess) <= 1.0 + 1e-6:
         x = float(np.median(ess[-steps:]))
-        if severity := look.level_low(x, "ess_warn", "ess_critical"):
+        if severity := given.level_low(x, "ess_warn", "ess_critical"):
             claim = (
                 f"importance weights leave {x:.0%} of the batch as effective sample (median of the last {steps} steps)"
             )
-            out.append(look.finding(severity, claim, {"ess": x}))
+            out.append(given.finding(severity, claim, {"ess": x}))
     return out
 
 
 @detector("score_jump", "score_jump", "score", thresholds={"sd": 4.0, "warn": 0.15, "window": 3, "min_points": 12})
-def score_jump(look: DetectorInput) -> list[Finding]:
+def score_jump(given: DetectorInput) -> list[Finding]:
     """Over the learning curve (`score`, else `accuracy`, else `reward` where it lies in [0, 1]) the mean of three steps
     lies more than 15 points above the mean of the three steps before, and more than 4 robust standard deviations
     (1.4826 MAD) above the curve's usual change. Alone it asks for an explanation: a leak, a broken grader, or a skill
     found."""
-    width = int(look.thresholds["window"])
+    width = int(given.thresholds["window"])
     keys = ("score", "accuracy", "reward")
-    curves = (look.context.series(k) for k in keys)
-    series = next((x for x in curves if len(x) >= look.thresholds["min_points"]), None)
+    curves = (given.context.series(k) for k in keys)
+    series = next((x for x in curves if len(x) >= given.thresholds["min_points"]), None)
     if series is None or min(series) < -1e-6 or max(series) > 1.0 + 1e-6:
         return []
     y = np.array(series)
@@ -166,10 +166,10 @@ def score_jump(look: DetectorInput) -> list[Finding]:
     # 0
     sd = max(1.4826 * float(np.median(np.abs(rise - usual))), 0.005)
     at = int(rise.argmax())
-    if rise[at] <= look.thresholds["warn"] or rise[at] - usual <= look.thresholds["sd"] * sd:
+    if rise[at] <= given.thresholds["warn"] or rise[at] - usual <= given.thresholds["sd"] * sd:
         return []
     claim = (
         f"the score jumps by {100 * rise[at]:.0f} points at step {at + width} of {len(y)}, "
         f"{(rise[at] - usual) / sd:.0f} robust standard deviations above the usual change: it wants an explanation"
     )
-    return [look.finding("warn", claim, {"rise": float(rise[at]), "sd": sd, "at": at + width})]
+    return [given.finding("warn", claim, {"rise": float(rise[at]), "sd": sd, "at": at + width})]

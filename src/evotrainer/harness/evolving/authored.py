@@ -132,7 +132,7 @@ def read_authored(
     One that questions validity and fails by its own fault (raises, too slow) counts as suspected: to choke its function
     clears nobody. Faults of the machine (SandboxError) are raised, they are no branch's result.
     """
-    look = DetectorInput(batch, metrics, context, {"warn": spec.warn}, _as_detector(spec))
+    given = DetectorInput(batch, metrics, context, {"warn": spec.warn}, _as_detector(spec))
     suspect = spec.standing != "informational"
     if spec.form == "python" and context.sandboxed is None:
         claim = f"cannot look: detector {spec.name} is a Python function and there is no sandbox to run it in"
@@ -152,7 +152,7 @@ def read_authored(
                 validity=suspect,
             )
         ]
-    share = look.share(mask)
+    share = given.share(mask)
     if batch.n < MIN_READ or share < spec.warn:
         return []
     truth, reward = batch.truth, batch.reward
@@ -164,13 +164,13 @@ def read_authored(
         "paid_without": mean(reward[~mask]),
     }
     quotes = [
-        look.quote(int(i), text=excerpt(spec, views, int(i)), note=describe(spec)[:160]) for i in _spread(batch, mask)
+        given.quote(int(i), text=excerpt(spec, views, int(i)), note=describe(spec)[:160]) for i in _spread(batch, mask)
     ]
     claim = f"{share:.0%} of rollouts {describe(spec)} (from {spec.warn:.0%} on it speaks)"
     solved = [numbers["solve_with"], numbers["solve_without"]]
     if not any(x is None or math.isnan(x) for x in solved):
         claim += f"; they solve {solved[0]:.0%}, the others {solved[1]:.0%}"
-    return [look.finding("warn" if suspect else "info", claim, numbers, quotes, validity=suspect)]
+    return [given.finding("warn" if suspect else "info", claim, numbers, quotes, validity=suspect)]
 
 
 def mean(x: np.ndarray) -> float | None:
@@ -188,7 +188,7 @@ def _spread(batch: Batch, mask: Mask, limit: int = 3) -> list[int]:
 
 
 def _as_detector(spec: DetectorSpec) -> Detector:
-    return Detector(spec.name, spec.kind, "behaviour", (), {"warn": spec.warn}, lambda look: [])
+    return Detector(spec.name, spec.kind, "behaviour", (), {"warn": spec.warn}, lambda given: [])
 
 
 def excerpt(spec: DetectorSpec, views: FeatureView, i: int) -> str:

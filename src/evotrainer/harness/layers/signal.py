@@ -18,10 +18,11 @@ from evotrainer.harness.registry import MetricValues, clustered_reading, metric
 
 
 def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
-    """Boolean masks over groups (G,): `scored` (two rewards or more), `dead`, and of the dead `fail`, `pass`, `other`.
+    """Boolean masks over groups (G,): `scored` (two rewards or more), `dead`, and of those `fail`, `pass`, `other`.
 
-    Dead: reward std < 1e-3 (METHOD.md section 4). All-fail and all-pass by outcome where every outcome of the group is
-    known and equal, else by reward: at the batch's smallest (and not above 0.5), or largest (and above 0.5), reward.
+    `dead` is zero variance: reward std < 1e-3 (METHOD.md section 4). All-fail and all-pass by outcome where every
+    outcome of the group is known and equal, else by reward: at the batch's smallest (and not above 0.5), or largest
+    (and above 0.5), reward.
     """
     scored = ~np.isnan(batch.reward_std)
     dead = scored & (np.nan_to_num(batch.reward_std, nan=1.0) < DEAD_STD)
@@ -55,19 +56,19 @@ def dead_groups(batch: Batch, context: HarnessContext) -> MetricValues:
 
 @metric("dead_fail", "signal", "share of groups", needs=["reward", "groups"])
 def dead_fail(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Dead groups in which every rollout fails: the tasks are too hard for the policy."""
+    """Zero-variance groups in which every rollout fails: the tasks are too hard for the policy."""
     return _group_share(batch, "fail")
 
 
 @metric("dead_pass", "signal", "share of groups", needs=["reward", "groups"])
 def dead_pass(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Dead groups in which every rollout passes: the tasks are used up."""
+    """Zero-variance groups in which every rollout passes: the tasks are used up."""
     return _group_share(batch, "pass")
 
 
 @metric("dead_other", "signal", "share of groups", needs=["reward", "groups"])
 def dead_other(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Dead groups with mixed outcomes or rewards in between: the reward does not see the difference."""
+    """Zero-variance groups with mixed outcomes or rewards in between: the reward does not see the difference."""
     return _group_share(batch, "other")
 
 
@@ -196,7 +197,7 @@ def zero_advantage(batch: Batch, context: HarnessContext) -> MetricValues:
 @metric("advantage_std", "signal", "advantage", healthy=(0.1, None), needs=["advantage"])
 def advantage_std(batch: Batch, context: HarnessContext) -> MetricValues:
     """Standard deviation of the stored advantages over all rollouts that have one. 1 where groups are normalised by
-    their std and none is dead; near 0 the loss has no gradient."""
+    their std and none has zero variance; near 0 the loss has no gradient."""
     a = batch.advantage[~np.isnan(batch.advantage)]
     return MetricValues(float(a.std()) if len(a) else None, len(a))
 

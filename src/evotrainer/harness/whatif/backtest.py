@@ -98,12 +98,12 @@ def reward_change(x: ReplayInput) -> Answer:
     """Rewards recomputed under both recipes.
 
     Contradicts, in this order: the advantages stay the same up to a factor that group scaling removes; 95% of groups
-    would be dead; an added or re-weighted component has one value on 95% of rollouts; a changed component makes over
-    half of the within-group variance at a correlation with correctness below 0.1; misranked (correct, incorrect) pairs
-    rise by more than 1 point and 2 standard errors; known-invalid rollouts would be paid better. Supports: misranked
-    pairs fall by more than 1 point and 2 standard errors; or at least 10% of the dead groups (3 or more) are revived by
-    components that correlate with correctness (0.2); or a constant or blind component goes. Silent otherwise, and where
-    components or outcomes are not stored.
+    would have zero variance; an added or re-weighted component has one value on 95% of rollouts; a changed component
+    makes over half of the within-group variance at a correlation with correctness below 0.1; misranked (correct,
+    incorrect) pairs rise by more than 1 point and 2 standard errors; known-invalid rollouts would be paid better.
+    Supports: misranked pairs fall by more than 1 point and 2 standard errors; or at least 10% of the zero-variance
+    groups (3 or more) are revived by components that correlate with correctness (0.2); or a constant or blind
+    component goes. Silent otherwise, and where components or outcomes are not stored.
     """
     b = x.batch
     unstored = sorted(c for c, w in {**x.old.rewards, **x.new.rewards}.items() if w and c not in b.component_names)

@@ -20,7 +20,7 @@ from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recip
 CONSTANT = 0.95
 BLIND = 0.1
 SEEING = 0.2
-"""Within-group correlation with correctness above which a component may revive zero-variance (dead) groups."""
+"""Within-group correlation with correctness above which a component may revive zero-variance groups."""
 
 
 def compose(batch: Batch, recipe: Recipe) -> Floats:
@@ -112,7 +112,7 @@ def order_change(batch: Batch, old: Order, new: Order) -> tuple[float, float]:
 
 
 def dead(batch: Batch, reward: Floats) -> tuple[np.ndarray, np.ndarray]:
-    """(groups with two rewards or more, dead ones among them), boolean, shape (G,)."""
+    """(groups with two rewards or more, zero-variance ones among them), boolean, shape (G,)."""
     std = group_std(reward, batch.group, batch.n_groups)
     return ~np.isnan(std), np.nan_to_num(std, nan=1.0) < DEAD_STD
 
@@ -192,7 +192,7 @@ def _ema_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
 
 
 def dead_share_at(batch: Batch, reward: Floats, size: int) -> float:
-    """Expected share of dead groups if groups had `size` rollouts, from the stored ones; NaN without a full group.
+    """Expected share of zero-variance groups with `size` rollouts a group, from those stored; NaN without a full one.
 
     Smaller than stored: exact, the chance that `size` draws without replacement have equal rewards. Larger: rewards are
     cut at the batch's middle and pass rates fitted by a beta distribution (method of moments), whose

@@ -30,8 +30,9 @@ def filter_change(x: ReplayInput) -> Answer:
     """Which stored groups the filter keeps, under the parent's reward.
 
     Contradicts: it keeps under 20% of groups, drops over 30% of the live groups that hold both outcomes, or keeps the
-    worse-ordered ones (misranked pairs up 1 point). Supports: over 10% of groups are dead and it drops at most 5% of
-    live groups with both outcomes; or misranked pairs of the kept groups are 1 point fewer. Silent otherwise.
+    worse-ordered ones (misranked pairs up 1 point). Supports: over 10% of groups have zero variance and it drops at
+    most 5% of live groups with both outcomes; or misranked pairs of the kept groups are 1 point fewer. Silent
+    otherwise.
     """
     b = x.batch
     reward = compose_or_stored(x)
@@ -113,7 +114,7 @@ def curriculum_change(x: ReplayInput) -> Answer:
     """Tasks inside the pass-rate band, by their stored pass rates (search tasks stand for training tasks).
 
     Contradicts: fewer than 25% of tasks are left (cutting data to 23% collapsed exploration, METHOD.md section 2).
-    Supports: dead groups fall by 5 points or more. Silent otherwise, and where outcomes are unknown.
+    Supports: zero-variance groups fall by 5 points or more. Silent otherwise, and where outcomes are unknown.
     """
     b, rule = x.batch, x.new.curriculum
     if rule.kind == "none":
@@ -137,10 +138,11 @@ def curriculum_change(x: ReplayInput) -> Answer:
 
 @replays("group_size")
 def group_size_change(x: ReplayInput) -> Answer:
-    """Expected dead groups at the new size: exact by counting draws when smaller, beta-binomial extrapolation when
-    larger.
+    """Expected zero-variance groups at the new size: exact by counting draws when smaller, beta-binomial extrapolation
+    when larger.
 
-    Contradicts: dead groups rise by 5 points or more. Supports: they fall by 5 points or more. Silent otherwise.
+    Contradicts: zero-variance groups rise by 5 points or more. Supports: they fall by 5 points or more. Silent
+    otherwise.
     """
     reward = compose_or_stored(x)
     before = dead_share_at(x.batch, reward, x.old.group_size)

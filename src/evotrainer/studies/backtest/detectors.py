@@ -71,7 +71,7 @@ class Reads:
             assert mask is not None
             f = fire_of_mask(mask, self.spec.warn)
             return replace(f, fired=(f.share or 0.0) >= self.spec.warn)
-        found = DETECTORS[self.name].look(batch, OnDemand(batch, context), context, self.thresholds)
+        found = DETECTORS[self.name].read(batch, OnDemand(batch, context), context, self.thresholds)
         return fire_of(found)
 
 

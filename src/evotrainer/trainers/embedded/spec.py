@@ -1,0 +1,54 @@
+"""The embedded trainer's row of `trainers.TRAINERS`; importing it loads no machine-learning library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from evotrainer.errors import ConfigError
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
+
+
+def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
+    """The trainer; ConfigError for any option."""
+    check(options, (), sampler)
+    from evotrainer.trainers.embedded import EmbeddedTrainer
+
+    return EmbeddedTrainer(bf16=sampler == "bf16")
+
+
+def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -> None:
+    """It takes every recipe, and no options."""
+    if options:
+        raise ConfigError(f"the embedded trainer has no option {', '.join(options)}; remove [trainer.options]")
+
+
+def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], None]) -> None:
+    """A small policy with the environment's own vocabulary."""
+    from evotrainer.trainers.embedded import warm_start as train
+
+    r = request
+    train(
+        r.texts,
+        r.words,
+        r.shape,
+        r.steps,
+        r.batch,
+        r.lr,
+        r.seed,
+        r.out_dir,
+        on_step,
+        vocabulary=r.vocabulary,
+        start=r.start,
+        dtype=r.dtype,
+    )
+
+
+SPEC = TrainerSpec(
+    make=make,
+    libraries=("torch", "safetensors", "tokenizers"),
+    remedy="pip install torch==2.13.0, then pip install 'evotrainer[local]'",
+    check=check,
+    warm_start=warm_start,
+)

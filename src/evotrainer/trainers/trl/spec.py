@@ -1,0 +1,88 @@
+"""The trl trainer's row of `trainers.TRAINERS`; importing it loads no machine-learning library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evotrainer.errors import ConfigError, MissingDependencyError
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
+from evotrainer.trainers.lazy import installed
+
+
+def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
+    """The trainer; ConfigError for an unknown option."""
+    from evotrainer.trainers.trl import TrlTrainer
+
+    return TrlTrainer(options)
+
+
+def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -> None:
+    """ConfigError for options and recipes that TRL cannot carry out together.
+
+    Imports nothing heavy, but TRL where `trainer.options.config` names fields of its own.
+    """
+    from evotrainer.trainers.trl.mapping import check as check_recipe
+    from evotrainer.trainers.trl.options import parse
+
+    if sampler == "bf16":
+        raise ConfigError("run.sampler_dtype is the embedded trainer's; for trl set trainer.options.dtype=bfloat16")
+    parsed = parse(options)
+    for recipe in recipes:
+        check_recipe(recipe, parsed)
+    # GRPOConfig's fields differ between versions: only the installed one can say which names exist
+    if parsed.config and installed("trl"):
+        check_config_names(parsed.config)
+    for wanted, library in ((parsed.lora, "peft"), (parsed.vllm, "vllm")):
+        if wanted and not installed(library):
+            raise MissingDependencyError(
+                f"trainer.options.{'lora' if library == 'peft' else 'vllm'} needs {library}, "
+                f"which is not installed; run: pip install {library}"
+            )
+
+
+def check_config_names(config: Mapping[str, Any]) -> None:
+    """ConfigError for names that TRL's GRPOConfig does not have."""
+    from dataclasses import fields
+    from difflib import get_close_matches
+
+    from trl import GRPOConfig
+
+    known = [f.name for f in fields(GRPOConfig) if f.init]
+    said = []
+    for name in sorted(config.keys() - set(known)):
+        near = get_close_matches(name, known, 1)
+        said.append(f"{name} (did you mean {near[0]}?)" if near else name)
+    if said:
+        raise ConfigError(
+            f"trainer.options.config: GRPOConfig of the installed TRL has no {', '.join(said)}; correct or remove"
+        )
+
+
+def check_turns(base: Path, options: Mapping[str, Any], tools: bool) -> str:
+    """Tries the policy's chat template on several turns."""
+    from evotrainer.trainers.trl.chat import check_policy_turns
+    from evotrainer.trainers.trl.options import parse
+
+    return check_policy_turns(base, parse(options), tools)
+
+
+def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], None]) -> None:
+    """A small Qwen3 with a chat template, in float32."""
+    from evotrainer.trainers.trl import warm_start as train
+
+    r = request
+    chat = r.options.get("chat", "auto")
+    train(r.texts, r.words, r.shape, r.steps, r.batch, r.lr, r.seed, r.out_dir, on_step, r.start, chat)
+
+
+SPEC = TrainerSpec(
+    make=make,
+    libraries=("torch", "transformers", "trl", "accelerate", "datasets"),
+    remedy="pip install 'evotrainer[trl]'",
+    check=check,
+    check_turns=check_turns,
+    warm_start=warm_start,
+)
