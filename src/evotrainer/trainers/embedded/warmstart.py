@@ -61,6 +61,7 @@ def warm_start(
     """
     if not demos:
         raise TrainerError("warm start: no demonstrations; the environment must offer some")
+    # one thread and a seeded order: the same demonstrations give the same weights, whose hash the ledger holds
     torch.set_num_threads(1)
     keep_memory()
     if start is None:
@@ -76,6 +77,7 @@ def warm_start(
         loaded = load_policy(start, trainable=True)
         policy, tokenizer = loaded.policy, loaded.tokenizer
     rows = demo_rows(demos, tokenizer)
+    # before the first step: a demonstration that does not fit would else end the training in its middle
     longest = max(len(r.prompt) + len(r.tokens) for r in rows)
     if longest > policy.shape.context:
         raise TrainerError(
@@ -92,6 +94,7 @@ def warm_start(
         )  # fmt: skip
         norm = optimizer.step(rate, 1.0)
         tokens += sum(r.counted for r in chosen)
+        # the mean of 50: a single batch's loss says which demonstrations it held
         recent = [*recent[-49:], loss]
         on_step(
             {"step": step + 1.0, "loss": loss, "lr": rate, "grad_norm": norm, "tokens": float(tokens),
@@ -112,6 +115,7 @@ def bucketed(rows: Sequence[TrainRow], batch: int, seed: int) -> Iterator[list[T
             pool = sorted(order[i : i + batch * BUCKET], key=lambda j: len(rows[j].prompt) + len(rows[j].tokens))
             # sorted only within a pool of BUCKET batches: little padding, and epochs still differ
             chunks += [pool[j : j + batch] for j in range(0, len(pool), batch)]
+        # batches are shuffled again, or every epoch would go from short demonstrations to long ones
         rng.shuffle(chunks)
         for c in chunks:
             yield [rows[j] for j in c]
