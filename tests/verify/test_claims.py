@@ -17,7 +17,7 @@ from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
 from evotrainer.verify import Record, checks
 from evotrainer.verify.harness import admissions_again
-from evotrainer.verify.verdicts import look_then
+from evotrainer.verify.verdicts import due, input_of, look_then, verdict_on
 from tests import leaky_task
 from tests.paper import Paper
 from tests.small_gains_task import TASK, finish
@@ -205,3 +205,20 @@ def test_an_admission_that_the_stored_rollouts_do_not_bear_out_is_found(
 ) -> None:
     found = [d for _, wrong in mined(leaky, **changes) for d in wrong]
     assert any(re.match(complaint, d) for d in found), found
+
+
+def against(run: api.Run, branch: str, control: str) -> Record:
+    """A branch's verdict as the judge would have given it against another control, recorded as if that were its own."""
+    record = Record(run.folder, run.events())
+    event = verdict_on(record, branch, 1)
+    trials = tuple(t for b in (branch, control) for t in due(record, b, event))
+    wrong = event.body.model_copy(update={"trials": trials})
+    wrong = changed(wrong, {"verdict__control": control})
+    verdict = input_of(record, replace(event, body=wrong)).verdict(look_then(record, event))
+    return forged(run, event.id, verdict=verdict, trials=trials)
+
+
+def test_a_verdict_against_another_control_than_its_parent_is_found(paper: api.Run) -> None:
+    assert problems(against(paper, "b4", "b1"), {"judged"}) == [], "b1 is its parent: nothing was changed"
+    record = against(paper, "b4", "b0")
+    assert problems(record, {"judged"}), "b4 came from b1"
