@@ -21,6 +21,7 @@ from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import build_tokenizer
 from evotrainer.trainers.embedded.update import demo_rows, sft_backward
 
+# steps in which Adam's second moments are estimated from next to nothing: a full rate would follow their noise
 WARMUP = 50
 FLOOR = 0.1
 """Share of the peak learning rate that the cosine ends at."""
@@ -32,6 +33,7 @@ BUCKET = 16
 class WarmStartResult:
     policy_dir: Path
     parameters: int
+    # of 50 steps, since a single batch's loss says which demonstrations it held
     loss: float
     """Mean token loss of the last 50 steps, nats."""
     tokens: int
@@ -61,7 +63,6 @@ def warm_start(
     """
     if not demos:
         raise TrainerError("warm start: no demonstrations; the environment must offer some")
-    # one thread and a seeded order: the same demonstrations give the same weights, whose hash the ledger holds
     torch.set_num_threads(1)
     keep_memory()
     if start is None:
@@ -77,7 +78,6 @@ def warm_start(
         loaded = load_policy(start, trainable=True)
         policy, tokenizer = loaded.policy, loaded.tokenizer
     rows = demo_rows(demos, tokenizer)
-    # before the first step: a demonstration that does not fit would else end the training in its middle
     longest = max(len(r.prompt) + len(r.tokens) for r in rows)
     if longest > policy.shape.context:
         raise TrainerError(
@@ -94,7 +94,6 @@ def warm_start(
         )  # fmt: skip
         norm = optimizer.step(rate, 1.0)
         tokens += sum(r.counted for r in chosen)
-        # the mean of 50: a single batch's loss says which demonstrations it held
         recent = [*recent[-49:], loss]
         on_step(
             {"step": step + 1.0, "loss": loss, "lr": rate, "grad_norm": norm, "tokens": float(tokens),
