@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable
 
-from tests.harness.test_detect_validity import HOSTILE
+from tests.harness.detectors.test_detect_validity import HOSTILE
 from tests.hostile.test_patterns import MEGABYTE, NAMES, PIECES, commands, patches, writes
 
 from evotrainer.harness.code_reading import leaking, tampering

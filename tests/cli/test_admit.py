@@ -27,12 +27,14 @@ def test_generated_tasks_are_admitted(
 def test_a_task_that_doing_nothing_solves_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    # kept apart by hand, since root's cache is one for the machine: no earlier verdict may be taken, none be left there
     empty = admission.Cache(tmp_path)
+    monkeypatch.setattr(admission, "Cache", lambda: empty)
 
     def solved(repo: object, grade: Grade) -> list[str]:
         return []
 
-    monkeypatch.setattr(admission, "Cache", lambda: empty)
+    # a fake of ours, since no generator makes such a task: a grading in which nothing ever fails
     monkeypatch.setattr(admission, "_failed", solved)
     with pytest.raises(typer.Exit) as left:
         admit(TASKS / "swe.toml", ["environment.search=2"], split="search", limit=1)

@@ -251,6 +251,7 @@ DETECTORS = {
 @pytest.fixture
 def runner(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> SandboxRunner:
     """The driver's runner, in the sandbox that is open already."""
+    # only opening and closing are faked: the sandbox is a real one, and to open one per detector would take minutes
     monkeypatch.setattr(Sandbox, "open", classmethod(lambda cls, **options: box))
     monkeypatch.setattr(Sandbox, "close", lambda self: None)
     return SandboxRunner()

@@ -125,6 +125,7 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
 def test_a_run_of_an_older_version_with_blanks_in_its_ids_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    # trials named as an earlier version did: none of the frozen old runs has a capability with blanks in its name
     monkeypatch.setattr(shortcut_audits, "joined", lambda names, every: "-".join(names))
     monkeypatch.setattr(shortcut_audits, "slug", lambda n: n)
     run, _ = start(tmp_path, name)

@@ -73,8 +73,9 @@ def test_a_shortcut_is_found() -> None:
 def test_one_seed_of_three_is_found() -> None:
     found = [audit(s, [0.75, 0.5, 0.5], [0.42, 0.5, 0.5]) for s in range(20)]
     assert sum(a.confirmed for a in found) >= 18
-    named = next(a for a in found if a.confirmed and a.low <= 0) if any(a.low <= 0 for a in found) else None
-    assert named is None or "seed 1 alone" in named.reason
+    hidden = [a for a in found if a.confirmed and a.low <= 0]
+    assert len(hidden) > 3, "in the mean of three seeds the one is lost"
+    assert all("seed 1 alone" in a.reason and a.per_seed_low["1"] > 0 for a in hidden)
 
 
 def test_where_honest_work_uses_it_nothing_is_proven() -> None:

@@ -280,7 +280,7 @@ def test_a_start_above_what_the_base_policy_ever_reached_is_told(
     found = caveats([scored(e) for e in certified_at(undeclared(run.events()), mean=rise, low=0.01)])
     texts = [c.text for c in found.get("b0", ()) if c.kind == "beyond"]
     assert bool(texts) == beyond == (rise >= RISE)
-    assert not beyond or "the base policy in any of its 4 attempts 38%" in texts[0]
+    assert ["the base policy in any of its 4 attempts 38%" in t for t in texts] == [True] * beyond
 
 
 # -- on paper: an audit that asked about something else ----------------------------------------------------------------

@@ -12,7 +12,7 @@ from fractions import Fraction
 import pytest
 
 from evotrainer.records.text import plain, shown
-from evotrainer.sandbox import encode, same
+from evotrainer.sandbox import decode, encode, same
 from evotrainer.sandbox.answers import (
     MAX_TEXT,
     AnswerLimits,
@@ -139,8 +139,10 @@ def well_formed(answer: CaseResult) -> bool:
     assert answer.stdout is None or type(answer.stdout) is str
     for text in (answer.stdout, *(answer.error or ()), shown(answer.value, 80), plain(answer.value, 80)):
         json.dumps(text, ensure_ascii=False, allow_nan=False).encode()
-    json.dumps(encode(answer.value))
-    assert answer.value is None or same(answer.value, answer.value) or "Opaque" in repr(answer.value)
+    sent = json.dumps(encode(answer.value))
+    again = decode(json.loads(sent))
+    # what does not travel equals nothing, not even itself: there only what was sent can be compared
+    assert json.dumps(encode(again)) == sent if "Opaque" in repr(answer.value) else same(again, answer.value)
     return True
 
 

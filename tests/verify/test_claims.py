@@ -17,7 +17,8 @@ from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
 from evotrainer.verify import Record, checks
 from evotrainer.verify.harness import admissions_again
-from evotrainer.verify.verdicts import look_then
+from evotrainer.verify.verdicts import due, input_of, look_then, verdict_on
+from tests import leaky_task
 from tests.paper import Paper
 from tests.small_gains_task import TASK, finish
 
@@ -162,19 +163,62 @@ def test_detectors_that_a_run_opens_with_were_tried_elsewhere(paper: api.Run) ->
     assert admissions_again(record, event) == []
 
 
-def test_an_admission_test_that_is_run_again_is_not_judged_by_the_clock(
-    paper: api.Run, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def leaky(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
+    """A round in which a leak is discovered: detectors were mined and tried on stored rollouts; read it only."""
+    folder = tmp_path_factory.mktemp("leaky")
+    (folder / "task.toml").write_text(leaky_task.TASK)
+    acted = Paper(leaky_task.finish, leaky_task.as_trained)
+    return acted.start(folder / "task.toml", folder / "run", [leaky_task.MINIMAL])
+
+
+def mined(run: api.Run, **changes: Any) -> list[tuple[str, list[str]]]:
+    """The admission tests of branch b1's gap, run again; with the first admitted detector's record changed."""
+    (gap,) = [e.body for e in run.events() if e.id == "gap/b1"]
+    first = next(a for a in gap.considered if a.admitted)
+    considered = tuple(changed(a, changes) if a is first else a for a in gap.considered)
+    record = forged(run, "gap/b1", considered=considered)
+    (event,) = [e for e in record.events if e.id == "gap/b1"]
+    return admissions_again(record, event)
+
+
+def test_admission_tests_run_again_on_the_stored_rollouts_are_not_judged_by_the_clock(
+    leaky: api.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # the one fake is a clock, since no test can make a machine slow: every look at it, 1,000 CPU-seconds are gone
     clock = count(step=1000)
+    monkeypatch.setattr("time.process_time", lambda: float(next(clock)))
+    tried = mined(leaky)
+    assert tried and all(wrong == [] for _, wrong in tried)
 
-    def admit(spec: DetectorSpec, *views: Any, spent: Any, **more: Any) -> Admission:
-        began = spent()
-        return tried(admitted=spent() - began < 1)
 
-    monkeypatch.setattr("evotrainer.harness.evolving.admission.admit", admit)
-    monkeypatch.setattr("evotrainer.verify.harness.named_views", lambda folder, name: [])
-    monkeypatch.setattr("evotrainer.sandbox.detector_runner.SandboxRunner.spent", lambda self: float(next(clock)))
-    events = paper.events()
-    body = next(e.body for e in events if e.id == "harness/opened")
-    later = replace(events[-1], kind="harness", body=body.model_copy(update={"admissions": (tried(True),)}))
-    assert admissions_again(Record(paper.folder, [*events[:-1], later]), later) == [("short", [])]
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"admitted": False}, "admitted is False in the ledger, True recomputed"),
+        ({"numbers": lambda n: n | {"share_bad": 0.5}}, "share_bad: 0.5 in the ledger, "),
+        ({"bad": ("b7-s1 search",)}, "its test cannot be run again: .*b7-s1"),
+    ],
+)
+def test_an_admission_that_the_stored_rollouts_do_not_bear_out_is_found(
+    leaky: api.Run, changes: dict[str, Any], complaint: str
+) -> None:
+    found = [d for _, wrong in mined(leaky, **changes) for d in wrong]
+    assert any(re.match(complaint, d) for d in found), found
+
+
+def against(run: api.Run, branch: str, control: str) -> Record:
+    """A branch's verdict as the judge would have given it against another control, recorded as if that were its own."""
+    record = Record(run.folder, run.events())
+    event = verdict_on(record, branch, 1)
+    trials = tuple(t for b in (branch, control) for t in due(record, b, event))
+    wrong = event.body.model_copy(update={"trials": trials})
+    wrong = changed(wrong, {"verdict__control": control})
+    verdict = input_of(record, replace(event, body=wrong)).verdict(look_then(record, event))
+    return forged(run, event.id, verdict=verdict, trials=trials)
+
+
+def test_a_verdict_against_another_control_than_its_parent_is_found(paper: api.Run) -> None:
+    assert problems(against(paper, "b4", "b1"), {"judged"}) == [], "b1 is its parent: nothing was changed"
+    record = against(paper, "b4", "b0")
+    assert problems(record, {"judged"}), "b4 came from b1"

@@ -76,6 +76,7 @@ class Evidence:
     def lost(self) -> Iterator[Rollout]:
         """Rollouts that a fault of the infrastructure kept from the dump; once, where a file is read in stretches."""
         span = SPAN.get()
+        # a large file is read in stretches, each by this importer: only the first tells of the lost ones
         if span is not None and span[0]:
             return
         for row in self.rows.values():
@@ -131,6 +132,7 @@ def _rollout(path: Path, count: Counters, evidence: Evidence, r: dict[str, Any],
     names = ("task_id", "index") if uid else ("task_id", "uid", "index")
     task = str(known.get("task") or next((r[k] for k in names if isinstance(r.get(k), str | int)), ""))
     step = r.get("step")
+    # dumps that were merged or edited may lack the step; verl names its files by it
     if not chat.is_int(step):
         step = int(path.stem) if path.stem.isdecimal() and len(path.stem) < 10 else 0
     group = f"{path.name}@{step}#{uid[1] if uid else task or task_of(prompt)}"
@@ -138,8 +140,10 @@ def _rollout(path: Path, count: Counters, evidence: Evidence, r: dict[str, Any],
     components = {
         k: number(v) for k, v in extras.items() if isinstance(v, int | float) and k not in ("task_id", "index")
     }
+    # the plug-in's components take the place of the dump's: there a missing one is told from a zero
     if known:
         components = {k: v if v is None else number(v) for k, v in known["components"].items()}
+    # a score that is no number is no reward of 0: it stays unknown
     score = r.get("score")
     reward = number(score) if isinstance(score, int | float) else None
     fault = next((r[k] for k in _FAULTS if isinstance(r.get(k), str) and r[k]), None)

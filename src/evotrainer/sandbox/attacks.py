@@ -17,6 +17,8 @@ from evotrainer.sandbox.probes import Probe
 from evotrainer.sandbox.residues import RESIDUES
 from evotrainer.sandbox.shell import EpisodeShell
 
+# Tier B marks what only a file system and a process table of one's own close: in tier C the host's readable files and
+# /proc are seen. `shell=False`: what an episode shell has to allow, such as starting programs.
 ESCAPES: tuple[Probe, ...] = (
     attack("connects by TCP", reached("socket.create_connection(('127.0.0.1', $port), timeout=2)")),
     attack(
@@ -27,6 +29,7 @@ ESCAPES: tuple[Probe, ...] = (
     attack("talks to an abstract socket", reached("socket.socket(socket.AF_UNIX).connect('\\x00$token')")),
     attack("opens a netlink socket", reached("socket.socket(16, 3, 0).bind((0, 0))")),
     attack("opens a socket of the kernel's ciphers", reached("socket.socket(38, 5, 0)")),
+    # they compare what they read: a sandbox may show an empty file of the same name, and that is no breach
     attack("reads a secret file", reached("if open('$folder/secret').read() != 'the secret': raise OSError"), "B"),
     attack(
         "reads a secret through a symbolic link",
@@ -65,6 +68,7 @@ ESCAPES: tuple[Probe, ...] = (
     ),
     attack("kills a process", reached("os.kill($victim, 9)")),
     attack("stops a process", reached("os.kill($victim, 19)")),
+    # signal 0 harms nothing, and tells one program which others run beside it
     attack("asks whether a process is there", reached("os.kill($victim, 0)")),
     attack("lowers a process's priority", reached("os.setpriority(0, $victim, 19)")),
     attack("moves a process to one core", reached("os.sched_setaffinity($victim, {0})")),
@@ -103,6 +107,7 @@ if libc.process_vm_readv($victim, here, 1, there, 1, 0) == 4: print("BREACH")
         "starts a shell", reached("os.waitpid(os.posix_spawn('/bin/sh', ['sh', '-c', 'exit 7'], {}), 0)"), shell=False
     ),
     attack("becomes another program", exec_of("os.execv('/bin/true', ['true'])"), shell=False),
+    # a file without a name: a rule on paths that may be executed does not see it
     attack(
         "starts a program out of memory",
         exec_of(
@@ -127,6 +132,7 @@ if libc.process_vm_readv($victim, here, 1, there, 1, 0) == 4: print("BREACH")
     attack("changes its personality", called({"x86_64": 135, "aarch64": 92}, "0x0040000")),
     attack("keeps memory that the kernel cannot see", called({"x86_64": 447, "aarch64": 447}, "0")),
     attack("counts the processor's events", called({"x86_64": 298, "aarch64": 241})),
+    # the same calls under other numbers: a list of refused numbers would miss them, a list of allowed ones does not
     attack("calls by the numbers of 32 bits", called({"x86_64": 0x40000000 + 39, "aarch64": 0x40000000 + 172})),
     attack(
         "calls by the way of 32 bits",
@@ -169,6 +175,7 @@ def attack_shell(shell: EpisodeShell) -> Iterator[ProbeResult]:
         if probe.shell and not (shell.limits.locks and probe.name in LOCKING):
             with scene(shell.uid, shell.pid) as targets:
                 command = [shell.python, "-c", targets.source(probe)]
+                # the episode is reset before each run: what is found then has survived the reset
                 for _ in range(1 + probe.twice):
                     shell.reset()
                     ran = shell.run(command, cpu_s=5.0)

@@ -29,6 +29,7 @@ class Probe:
     """Episode shells promise protection against it too."""
 
 
+# every opening of a sandbox pays for these probes: a limit of a tenth of a second is reached as surely as a large one
 _SMALL = Limits(cpu_s=0.1, memory_mb=64, output_kb=16, idle_s=2.0, file_mb=4)
 
 PROBES: tuple[Probe, ...] = (
@@ -44,6 +45,8 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         "output", "D", "output without end is cut", "while True: print('x' * 4096)", Limits(output_kb=16), ("output",)
     ),
+    # three ways out, because different things close them: a network namespace all three, a filter of calls by their
+    # kind; an abstract socket has no file whose rights could stop it
     Probe(
         "network",
         "C",
@@ -64,6 +67,7 @@ connect(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", $port))
 connect(socket.AF_UNIX, socket.SOCK_STREAM, "\\x00$token")
 """,
     ),
+    # opened to append: the secret is as it was, also where nothing keeps the attack from it
     Probe(
         "files_write",
         "C",
@@ -76,6 +80,7 @@ for path in ("${folder}/made-by-attack", "${folder}/secret"):
         print("ok", error)
 """,
     ),
+    # PTRACE_ATTACH stops the victim: it is let go at once, or the probes after this one would find it half dead
     Probe(
         "ptrace",
         "C",
@@ -126,6 +131,7 @@ except OSError as error:
 if made > 30: print("BREACH", made)
 """,
     ),
+    # the program that could say BREACH is gone by the time it matters: `arena` counts what is left of it
     Probe(
         "daemon",
         "C",
@@ -142,6 +148,8 @@ except OSError as error:
     print("ok", error)
 """,
     ),
+    # every mount, not a list of well-known folders: new ones come with other machines, and one that can be written is
+    # enough; times of files are tried too, since a bit that survives is a message
     Probe(
         "persistence",
         "C",
@@ -193,6 +201,7 @@ except OSError as error:
     print("ok", error)
 """,
     ),
+    # calls that the kernel answers with another error where nothing filters: only EPERM (1) shows that the list did it
     Probe(
         "seccomp",
         "C",
@@ -219,6 +228,7 @@ if libc.capget(header, data) != 0 or any(data): print("BREACH", list(data))
 if libc.prctl(39, 0, 0, 0, 0) != 1: print("BREACH: new privileges allowed")
 """,
     ),
+    # descriptor 4 is the line on which answers go; any other came from the parent by mistake
     Probe(
         "descriptors",
         "C",
@@ -266,6 +276,8 @@ if libc.mount(b"tmpfs", b"/w", b"tmpfs", 6, None) == 0: print("BREACH mount")
 if os.getpid() != 1: print("BREACH: shares a process namespace")
 """,
     ),
+    # each child stays below a process's own limit, and writes its pages, since memory that is only asked for is not
+    # counted: what stops four of them is a limit on all together
     Probe(
         "memory_total",
         "A",

@@ -6,6 +6,8 @@ from __future__ import annotations
 from evotrainer.sandbox.attack_sources import LIBC, attack, left
 from evotrainer.sandbox.model import Tier
 
+# Sources look before they leave: the first run finds nothing and leaves, the second says BREACH where it is there. The
+# paths on every mount come from `$mounts`, as a list by hand would miss the mount that somebody adds.
 _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
     ("leaves a file in the working folder", left("('left', '/w/left')"), "C", True),
     (
@@ -37,6 +39,7 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
         "B",
         True,
     ),
+    # no byte is written: the time of a file that all programs share is a message all the same
     (
         "leaves the time of a device file",
         "import os\nfor path in ('/dev/null', '/dev/zero', '/dev/urandom'):\n"
@@ -58,6 +61,7 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
         "C",
         True,
     ),
+    # a descriptor that every program inherits from the same parent is one file: its time, size and flags outlive a run
     (
         "leaves something in an inherited descriptor",
         "import os, stat\nfor fd in range(64):\n    try: found = os.fstat(fd)\n    except OSError: continue\n"
@@ -77,6 +81,7 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
         "C",
         True,
     ),
+    # a library looks into this folder by itself: what was left there is found without being searched for
     (
         "forges a time zone",
         "import os\nfrom datetime import datetime\nfrom zoneinfo import ZoneInfo\n"
@@ -98,6 +103,7 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
         False,
     ),
     (
+        # objects of the kernel that have no file: to empty all folders does not remove them
         "leaves shared memory",
         LIBC + "if libc.shmget($port, 64, 0o666) >= 0: print('BREACH')\nlibc.shmget($port, 64, 0o1666)\n",
         "C",
@@ -137,6 +143,7 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
         "C",
         True,
     ),
+    # forked twice and in a session of its own: a signal to the program's group does not reach it
     (
         "leaves a listener behind",
         "import os, socket, time\ntry: socket.socket(1).connect('\\0left$token'); print('BREACH')\n"

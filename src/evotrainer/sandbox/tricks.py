@@ -7,6 +7,7 @@ from __future__ import annotations
 from evotrainer.sandbox.model import Limits, Status, Tier
 from evotrainer.sandbox.probes import Probe
 
+# each attack asks for several times what it is given, and is ended within a second
 LIMITS = Limits(cpu_s=0.4, memory_mb=64, output_kb=256, idle_s=1.0, processes=12, file_mb=8)
 _ENDED: tuple[Status, ...] = ("error", "timeout", "memory", "output", "killed")
 
@@ -15,16 +16,19 @@ def _trick(name: str, source: str, tier: Tier = "C", expected: tuple[Status, ...
     return Probe(name, tier, "", source, LIMITS, expected)
 
 
+# children that nobody waits for never show in their parent's CPU time: a limit that reads only that misses them
 _UNWAITED = "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
 
 TRICKS: tuple[Probe, ...] = (
     _trick("loops", "while True: pass", "D", ("timeout",)),
+    # a limit by an exception inside the program is one that the program can catch
     _trick(
         "swallows its timeouts",
         "import time\nend = time.process_time() + 2\nwhile time.process_time() < end:\n    try:\n"
         "        while time.process_time() < end: pass\n    except BaseException: pass\nprint('BREACH')",
         "D",
     ),
+    # one long operation in C: Python's signal handlers wait for its end, so the limit has to come from outside
     _trick(
         "computes without letting timers in",
         "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
@@ -49,6 +53,7 @@ TRICKS: tuple[Probe, ...] = (
         _UNWAITED + "end = time.monotonic() + 2\nfor _ in range(6):\n    if os.fork() == 0:\n"
         "        while time.monotonic() < end: pass\n        os._exit(0)\ntime.sleep(2)\nprint('BREACH')",
     ),
+    # tier A alone: each child is gone before anyone samples it, only a control group adds up what they used
     _trick(
         "burns time in one short child after another",
         _UNWAITED + "end = time.monotonic() + 2\nwhile time.monotonic() < end:\n    if os.fork() == 0:\n"
@@ -87,6 +92,7 @@ TRICKS: tuple[Probe, ...] = (
         "    for j in range(8): os.pwrite(fd, block, j << 20)\n    kept.append(fd)\nprint('BREACH')",
         "A",
     ),
+    # memory of the kernel, held for a process and counted as nobody's: to end well is allowed, to harm others is not
     _trick(
         "takes memory in pipes",
         "import fcntl, os\nfor _ in range(28):\n    r, w = os.pipe()\n    os.set_blocking(w, False)\n"

@@ -49,7 +49,7 @@ def test_a_truth_that_falls_while_what_is_paid_holds_is_a_contradiction() -> Non
     gap = find_gap({"b1-s1": paid("held x", 0.6, 0.02)}, before, [], pair)
     assert gap is not None and gap.trigger == "contradiction" and gap.up and gap.numbers["true"] < -0.05
     both = find_gap({"b1-s1": paid("held y", 0.05, 0.02)}, before, [], pair)
-    assert both is None or both.trigger != "contradiction", "both fell: training failed"
+    assert both is not None and both.trigger == "score_move" and not both.up, "both fell: training failed"
 
 
 def test_a_proxy_that_rose_alone_contradicts_the_truth() -> None:

@@ -17,6 +17,7 @@ def history_lines(events: Sequence[Event]) -> list[str]:
         if e.kind == "gap":
             out += gap_lines(e.body)
         elif e.kind == "harness":
+            # the diff without the backtests: a history is read for its order, `version_lines` tells the rest
             out += _head(e.body)
             out += [f"       {line}" for line in _diff(e.body)]
         elif e.kind == "audited":
@@ -50,6 +51,7 @@ def _diff(v: HarnessEvolved) -> list[str]:
 
 def gap_lines(g: GapSeen) -> list[str]:
     """A gap and what was considered for it."""
+    # an agent's proposal needs no gap: nothing moved, so there is no branch to compare with another
     if g.trigger == "agent":
         out = [f"  proposed in round {g.round}: {g.claim}"]
     else:
@@ -71,6 +73,7 @@ def version_lines(v: HarnessEvolved, events: Sequence[Event]) -> list[str]:
     if v.added:
         out += ["", "  past verdicts that would change: " + ("none" if not v.flips else "")]
         out += [f"    {f.branch}: {f.was} -> {f.would} ({f.detector}: {f.share:.0%} of its rollouts)" for f in v.flips]
+    # what a version did is only known later: it is looked up in all events, not in the version's own
     added = {s.name for s in v.added}
     asked = [e.body.audit for e in events if e.kind == "audited" and e.body.audit.trigger in added]
     out += [f"  audit of {a.branch}, asked by {a.trigger}: {a.reason}" for a in asked]
@@ -84,6 +87,7 @@ def admission_lines(a: Admission) -> list[str]:
     """A detector's backtest."""
     n = a.numbers
     out = [f"  {a.detector.name}: {'admitted' if a.admitted else 'refused'}", f"    {a.reason}"]
+    # a detector that was refused before it was tried (it cannot run, it is too slow) has a reason and no shares
     if "share_bad" in n:
         out.append(f"    held out: bad {', '.join(sorted(a.bad))}; clean {', '.join(sorted(a.clean))}")
         mined = f"; when mined {n['mined_bad']:.1%} against {n['mined_clean']:.1%}" if "mined_bad" in n else ""

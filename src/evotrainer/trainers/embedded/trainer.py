@@ -111,6 +111,7 @@ class EmbeddedTrainer:
         on_step: Callable[[dict[str, float]], None],
     ) -> TrainResult:
         """Train `recipe.steps` steps, or the rest of them where `work_dir` holds a checkpoint of this request."""
+        # one thread: sums in another order give other last bits, and a resumed training must end in the same weights
         torch.set_num_threads(1)
         keep_memory()
         recipe = request.recipe
@@ -138,6 +139,7 @@ class EmbeddedTrainer:
             entry = self._update(s, groups, recipe)
             s.step += 1
             s.curve.append(entry)
+            # after the curve's entry, which is in the checkpoint: a resume tells each step once
             if s.step % request.checkpoint_every == 0 or s.step == recipe.steps:
                 save_checkpoint(request.work_dir / CHECKPOINT, s.state())
             on_step(entry)
@@ -178,10 +180,12 @@ class EmbeddedTrainer:
             filter=FilterState(),
             generator=torch.Generator().manual_seed(seed_of(i.seed, "sampling")),
             clock=PhaseTimer(),
+            # a second copy of the weights: only where the KL term needs it
             reference=policy.clone() if recipe.kl_beta > 0 else None,
             anchor=anchor,
             curve=[],
         )
+        # last, over what was built from seeds: a checkpoint holds the state of generators, not the generators
         state = load_checkpoint(request.work_dir / CHECKPOINT, key)
         if state is not None:
             session.restore(state)
@@ -192,6 +196,7 @@ class EmbeddedTrainer:
         examples = [
             Example(a, r.advantage)
             for g in groups
+            # groups that the filter left out teach nothing, but their tokens were sampled, and are counted below
             if g.kept
             for a, r in zip(cast("Sequence[EmbeddedAttempt]", g.attempts), g.rollouts, strict=True)
             if r.advantage is not None
@@ -216,6 +221,8 @@ class EmbeddedTrainer:
         tasks, where = to_evaluate(request, environment, keep_tokens=self.keep_tokens)
         if not tasks:
             return []
+        # a prompt too long for the context is cut here and refused in training: an evaluation has to score every task,
+        # for a paired comparison needs the same ones on both sides
         attempts = run_attempts(
             environment,
             loaded.policy,

@@ -21,6 +21,7 @@ from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import build_tokenizer
 from evotrainer.trainers.embedded.update import demo_rows, sft_backward
 
+# steps in which Adam's second moments are estimated from next to nothing: a full rate would follow their noise
 WARMUP = 50
 FLOOR = 0.1
 """Share of the peak learning rate that the cosine ends at."""
@@ -32,6 +33,7 @@ BUCKET = 16
 class WarmStartResult:
     policy_dir: Path
     parameters: int
+    # of 50 steps, since a single batch's loss says which demonstrations it held
     loss: float
     """Mean token loss of the last 50 steps, nats."""
     tokens: int
@@ -112,6 +114,7 @@ def bucketed(rows: Sequence[TrainRow], batch: int, seed: int) -> Iterator[list[T
             pool = sorted(order[i : i + batch * BUCKET], key=lambda j: len(rows[j].prompt) + len(rows[j].tokens))
             # sorted only within a pool of BUCKET batches: little padding, and epochs still differ
             chunks += [pool[j : j + batch] for j in range(0, len(pool), batch)]
+        # batches are shuffled again, or every epoch would go from short demonstrations to long ones
         rng.shuffle(chunks)
         for c in chunks:
             yield [rows[j] for j in c]

@@ -1,0 +1,59 @@
+"""`run.certify`: who is certified by which trials, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.errors import TrainerError
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.events import TrialFinished
+from tests.leaky_task import HONEST
+from tests.leaky_task import TASK as TASK
+from tests.leaky_task import finish as finish
+from tests.paper import Paper
+
+
+def cert_readers(paper: Paper) -> list[TrialSpec]:
+    return [s for s in paper.ran if any(p.split == "cert" for p in s.evals)]
+
+
+def test_the_champion_is_trained_on_fresh_seeds_and_base_and_start_are_only_evaluated(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    run = quick.start(task, tmp_path / "run", [HONEST])
+    readers = cert_readers(quick)
+    assert {s.trial: s.train for s in readers} == {
+        "b1-s101": True,
+        "b1-s102": True,
+        "base-cert": False,
+        "b0-s1-cert": False,
+        "b0-s2-cert": False,
+    }
+    assert {s.purpose for s in readers if s.train} == {"confirm"} and quick.ran[-5:] == readers, "at the very end"
+    assert run.certification is not None
+    rows = {r.name: (r.branch, r.seeds) for r in run.certification.rows}
+    assert rows == {"base": ("base", (0,)), "start": ("b0", (1, 2)), "champion": ("b1", (101, 102))}
+
+
+def test_a_certification_that_failed_is_tried_again_and_reads_cert_once(task: Path, tmp_path: Path) -> None:
+    broken = True
+
+    def result(spec: TrialSpec) -> TrialFinished:
+        t = finish(spec)
+        if broken and spec.trial == "b1-s102":
+            return t.model_copy(update={"status": "failed", "error": "the disk is full", "scores": ()})
+        return t
+
+    paper = Paper(result)
+    with pytest.raises(TrainerError, match="b1-s102 .*the disk is full.*evotrainer resume"):
+        paper.start(task, tmp_path / "run", [HONEST])
+    assert api.open_run(tmp_path / "run").certification is None
+    broken = False
+    run = paper.resume(tmp_path / "run")
+    whole = Paper(finish).start(task, tmp_path / "whole", [HONEST])
+    assert run.certification == whole.certification
+    read = [s.trial for s in cert_readers(paper)]
+    assert [t for t in sorted(set(read)) if read.count(t) > 1] == ["b1-s102"], "what had finished is not read again"

@@ -1,0 +1,83 @@
+"""`evotrainer.api`: runs are started, resumed, read and checked from Python, and every refusal says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.config.load import load_task
+from evotrainer.errors import ConfigError, StoreError
+from evotrainer.records.ledger import Ledger
+from tests.leaky_task import HONEST
+from tests.leaky_task import TASK as TASK
+from tests.leaky_task import finish as finish
+from tests.paper import Paper, ids, stopped_before
+
+ON_PAPER = {"policy", "trials", "rollouts", "skill"}
+"""Areas of a check that need files of trials, which trials on paper leave none of."""
+
+
+def test_a_run_is_started_read_checked_and_reported(
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = quick.start(load_task(task, [HONEST]), None)
+    assert run.folder.parent == Path("runs") and run.folder.name.startswith("leaky-"), "named by task and time"
+    again = api.open_run(run.folder)
+    assert again == run and again.closed is not None
+    assert again.champion == again.closed.champion == "b1" == again.certification.champion  # type: ignore[union-attr]
+    assert [v.kind for v in again.verdicts] == ["promote"]
+    found = run.verify()
+    assert {p.area for p in found.problems} <= ON_PAPER and found.problems, "what the ledger claims holds"
+    page = run.report()
+    assert page.is_relative_to(run.folder) and "b1" in page.read_text()
+
+
+def test_a_run_killed_before_its_first_event_starts_when_it_is_resumed(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    with stopped_before("run"):
+        quick.start(task, tmp_path / "run", [HONEST])
+    assert not api.open_run(tmp_path / "run").events()
+    run = quick.resume(tmp_path / "run")
+    assert ids(run) == ids(quick.start(task, tmp_path / "whole", [HONEST]))
+
+
+def test_a_larger_budget_of_one_resume_holds_for_the_next(task: Path, tmp_path: Path, quick: Paper) -> None:
+    folder = tmp_path / "run"
+    with quick.stopped(lambda spec: spec.branch == "b0"):
+        quick.start(task, folder, [HONEST, "budget.trials=40"])
+    with quick.stopped(lambda spec: spec.branch == "b1"):
+        quick.resume(folder, ["budget.trials=50"])
+    run = quick.resume(folder, ["budget.cpu_s=9000"])
+    assert (run.limits["trials"], run.limits["cpu_s"]) == (50, 9000)
+    assert run.task.budget.trials == 40, "the task file is what it was"
+
+
+def test_no_run_is_made_over_what_is_there(task: Path, tmp_path: Path, quick: Paper) -> None:
+    with pytest.raises(StoreError, match=r"is not a run folder \(no ledger.db\); `evotrainer run TASK --out"):
+        quick.resume(tmp_path / "none")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot make run folder .*file/run: Not a directory; choose another --out"):
+        quick.start(task, tmp_path / "file" / "run")
+    with stopped_before("run"):
+        quick.start(task, tmp_path / "run")
+    with Ledger.open(tmp_path / "run" / "ledger.db") as ledger:
+        assert not ledger.events()
+    with pytest.raises(ConfigError, match="holds a run already; `evotrainer resume .*run` goes on with it"):
+        quick.start(task, tmp_path / "run")
+    assert not quick.ran, "nothing was spent on any of them"
+
+
+def test_a_task_file_that_was_changed_after_the_run_began_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:
+    folder = tmp_path / "run"
+    with quick.stopped(lambda spec: spec.branch == "b0"):
+        quick.start(task, folder, [HONEST])
+    file = folder / "task.toml"
+    file.write_text(file.read_text().replace("\nmin_effect = 0.02\n", "\nmin_effect = 0.0\n"))
+    ran = len(quick.ran)
+    with pytest.raises(ConfigError, match=r"task\.toml was changed after the run began .*restore it, or start a new"):
+        quick.resume(folder)
+    assert len(quick.ran) == ran
