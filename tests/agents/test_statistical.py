@@ -18,7 +18,7 @@ from evotrainer.agents.statistical import layer_of, next_layer
 from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import Curriculum, GroupFilter, Recipe, lint, single_factor
+from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe, lint, single_factor
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record, rollouts
 
 GAP = health({"proxy_gap": 0.8, "dead_groups": 0.3}, proxy_gap=0.15)
@@ -294,9 +294,21 @@ def test_closing_a_shortcut_is_offered_where_a_leak_is_diagnosed() -> None:
     assert propose(b, Desk())[0].factor == "knobs.history"
 
 
+def test_lighter_negatives_are_offered_only_where_most_of_the_mass_pushes_down() -> None:
+    def offered(share: float, recipe: Recipe = START) -> list[Any]:
+        report = health({}, negative_share=share)
+        agent = make_agent("statistical", 0, {})
+        b = briefing(recipe, report=report)
+        s = agent.situation(b, Desk(rollouts()))
+        return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == "negative_weight"]
+
+    assert offered(0.55) == [] and offered(0.64) == [0.5] and sorted(offered(0.75)) == [0.33, 0.5]
+    assert offered(0.75, START.with_factor("negative_weight", 0.5)) == [1.0], "only back"
+
+
 def test_every_factor_of_a_recipe_has_a_move() -> None:
     covered = {m.factor for m in MOVES} | {"rewards"}
-    assert covered == set(Recipe.model_fields)
+    assert covered == set(Recipe.model_fields) | COMPOSITES.keys()
     assert len({m.name for m in MOVES}) == len(MOVES)
 
 

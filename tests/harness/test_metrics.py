@@ -269,3 +269,24 @@ def test_a_rate_of_too_small_a_sample_is_not_said(name: str) -> None:
         whole.columns[column][5:] = math.nan  # type: ignore[index]
     few = measure(Batch.over(InMemoryRollouts(rs), whole))[name]
     assert (few.value, few.n, few.missing) == (None, 5, ("sampled programs",))
+
+
+def test_the_negative_share_by_hand_and_from_the_curve() -> None:
+    """Two tasks: |A| x tokens is 10 up and 30 down in one, 8 up and 8 down in the other."""
+    rows = [
+        rollout("a", 0, advantage=1.0, tokens=10),
+        rollout("a", 1, advantage=-1.0, tokens=30),
+        rollout("b", 0, advantage=2.0, tokens=4),
+        rollout("b", 1, advantage=-0.5, tokens=16),
+        rollout("b", 2, advantage=None, tokens=1000),
+    ]
+    m = metrics(rows)["negative_share"]
+    share = 38 / 56
+    # by task, what a ratio of sums leaves over: 30 - 40 share and 8 - 16 share
+    assert m.value == pytest.approx(share) and m.n == 4
+    assert m.se == pytest.approx(math.sqrt(2 * ((30 - 40 * share) ** 2 + (8 - 16 * share) ** 2)) / 56)
+    search = [rollout("a", 0, tokens=5), rollout("a", 1, tokens=5)]
+    curve = ({"step": 1.0, "negative_share": 0.5}, {"step": 2.0}, {"step": 3.0, "negative_share": 0.7})
+    from_curve = metrics(search, HarnessContext(curve=curve))["negative_share"]
+    assert from_curve.value == pytest.approx(0.6) and from_curve.n == 2
+    assert metrics(search)["negative_share"].missing == ("advantage and tokens, or curve.negative_share",)

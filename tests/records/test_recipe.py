@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.records.recipe import Recipe, diff, lint, parse_recipe, reward_moves, single_factor
+from evotrainer.records.recipe import LATER, Recipe, diff, lint, parse_recipe, reward_moves, single_factor
 from tests.small_records import RECIPE
 
 CHANGES: dict[str, Any] = {
@@ -17,6 +17,7 @@ CHANGES: dict[str, Any] = {
     "clip": {"low": 0.2, "high": 0.28},
     "kl_beta": 0.01,
     "reward_scaling": "none",
+    "negative_weight": 0.5,
     "lr": 5e-4,
     "steps": 7,
     "group_size": 4,
@@ -69,6 +70,18 @@ def test_the_hash_survives_json_and_key_order() -> None:
     assert again.hash == recipe.hash == recipe.with_factor("rewards", {"a": 1.0, "b": 0.5}).hash
     assert len(recipe.hash) == 16
     assert recipe.canonical() == again.canonical()
+
+
+def test_factors_that_came_later_do_not_change_the_hash_of_recipes_without_them() -> None:
+    """The hashes are those of the version before any of them."""
+    assert Recipe(rewards={"x": 1.0}).hash == "3d010d532df96ae7"
+    band = Recipe(rewards={"x": 1.0}).with_factor("curriculum", {"kind": "pass_rate_band", "low": 0.1})
+    assert band.hash == "6c2c5b83111f50eb"
+    assert band.factors()["curriculum"] == {"kind": "pass_rate_band", "low": 0.1, "high": 0.95}
+    for name in {path.partition(".")[0] for path in LATER} & CHANGES.keys():
+        later = RECIPE.with_factor(name, CHANGES[name])
+        assert later.hash != RECIPE.hash
+        assert later.with_factor(name, RECIPE.value(name)).hash == RECIPE.hash
 
 
 def test_a_changed_and_restored_factor_is_no_change() -> None:
@@ -139,6 +152,7 @@ def test_recipes_cannot_be_changed_in_place() -> None:
         ({"temperature": 0.1}, "warning", "temperature"),
         ({"kl_beta": 1.0}, "warning", "kl_beta"),
         ({"entropy_bonus": -0.01}, "warning", "entropy_bonus"),
+        ({"negative_weight": 0.0}, "warning", "negative_weight"),
     ],
 )
 def test_the_lint_names_poison_and_refuses_silent_zero_gradients(

@@ -321,3 +321,33 @@ def test_the_chance_of_a_dead_smaller_group_is_counted_exactly() -> None:
     assert dead_share_at(batch, batch.reward, 2) == pytest.approx(2 / 6)
     assert dead_share_at(batch, batch.reward, 4) == 0
     assert math.isnan(dead_share_at(Batch.of([rollout()]), np.array([1.0]), 2))
+
+
+class TestNegativeWeight:
+    def long_failures(self, tokens: int) -> list[Rollout]:
+        """Groups of four, one success of 10 tokens, failures of `tokens`: three advantages of -0.58, one of 1.73."""
+        return [
+            rollout(f"t{t}", k, reward=float(k == 0), correct=k == 0, tokens=10 if k == 0 else tokens)
+            for t in range(10)
+            for k in range(4)
+        ]
+
+    def test_a_lighter_weight_is_supported_where_failures_are_long(self) -> None:
+        b = replay("negative_weight", 0.5, recipe(rewards={}), self.long_failures(30))
+        assert b.verdict == "supports"
+        assert b.numbers["negative_share_before"] == pytest.approx(0.75, abs=1e-6)
+        assert b.numbers["negative_share_after"] == pytest.approx(0.6, abs=1e-6)
+        assert b.forecast is None, "stored rollouts do not say how far training follows"
+
+    def test_nothing_is_said_where_both_sides_are_even(self) -> None:
+        assert replay("negative_weight", 0.5, recipe(rewards={}), self.long_failures(10)).verdict == "silent"
+        assert replay("negative_weight", 2.0, recipe(rewards={}), self.long_failures(30)).verdict == "silent"
+
+    def test_a_weight_that_meets_no_negative_advantage_is_contradicted(self) -> None:
+        dead = [rollout(f"t{t}", k, reward=1.0, correct=True, tokens=9) for t in range(10) for k in range(4)]
+        b = replay("negative_weight", 0.5, recipe(rewards={}), dead)
+        assert b.verdict == "contradicts" and "no advantage is negative" in b.reason
+
+    def test_without_token_counts_it_is_silent(self) -> None:
+        bare = [rollout(f"t{t}", k, text="", reward=float(k), correct=bool(k)) for t in range(10) for k in range(2)]
+        assert replay("negative_weight", 0.5, recipe(rewards={}), bare).verdict == "silent"

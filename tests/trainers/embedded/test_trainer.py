@@ -102,6 +102,7 @@ RICH = {
     "group_filter": {"kind": "ema_std"}, "curriculum": {"kind": "pass_rate_band"}, "is_cap": 2.0,
     "schedule": {"kind": "cosine", "warmup": 2}, "length": {"kind": "overlong", "weight": 0.1}, "weight_decay": 0.01,
     "repetition_penalty": 0.1, "reward_scaling": "batch", "mask_truncated": True, "top_p": 0.95, "temperature": 1.1,
+    "negative_weight": 0.5,
 }  # fmt: skip
 
 CHILD = """
@@ -219,6 +220,15 @@ def test_a_filtered_group_gives_no_gradient_and_resampling_replaces_it(base: Pat
     assert refilled.curve[0]["kept_groups"] == 8
     assert refilled.curve[0]["groups"] > 8
     assert len({r.id for r in rollouts}) == len(rollouts)
+
+
+def test_lighter_negative_advantages_are_recorded_and_train_otherwise(base: Path, tmp_path: Path) -> None:
+    plain, before = train(base, tmp_path / "a", SMALL.with_factor("steps", 2))
+    light, after = train(base, tmp_path / "b", SMALL.with_factor("steps", 2).with_factor("negative_weight", 0.5))
+    first = [(a.advantage or 0.0, b.advantage or 0.0) for a, b in zip(before, after, strict=True) if a.step == 1]
+    assert min(a for a, _ in first) < 0 and all(b == (a / 2 if a < 0 else a) for a, b in first)
+    assert light.curve[0]["negative_share"] < plain.curve[0]["negative_share"] < 1
+    assert EmbeddedTrainer().policy_sha256(light.policy_dir) != EmbeddedTrainer().policy_sha256(plain.policy_dir)
 
 
 def test_a_component_that_does_not_apply_is_not_paid_and_noted(base: Path, tmp_path: Path) -> None:

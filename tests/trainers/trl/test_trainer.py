@@ -107,6 +107,7 @@ KILLED = {
     "curriculum": {"kind": "pass_rate_band"},
     "group_filter": {"kind": "zero_variance"},
     "resample": 1,
+    "negative_weight": 0.5,
 }
 
 
@@ -238,6 +239,7 @@ def test_a_step_in_micro_batches_is_the_same_step(base: Path, tmp_path: Path) ->
         {"mask_truncated": True, "max_tokens": 2, "temperature": 2.0, "loss": "bnpo"},
         {"length": {"kind": "overlong", "weight": 0.5}, "repetition_penalty": 0.1, "top_p": 0.9, "entropy_bonus": 0.01},
         {"schedule": {"kind": "cosine", "warmup": 1}, "weight_decay": 0.1, "knobs": {"length": 3}},
+        {"negative_weight": 0.0},
     ],
     ids=lambda f: "+".join(f),
 )
@@ -247,6 +249,9 @@ def test_every_other_factor_is_carried_out(factors: dict[str, Any], base: Path, 
     if "knobs" in factors:
         assert stored[0].knobs == {"length": 3}
         assert [e["lr"] for e in result.curve] == [1e-3, 1e-3]
+    if "negative_weight" in factors:
+        assert min(r.advantage or 0.0 for r in stored) == 0.0 and max(r.advantage or 0.0 for r in stored) > 0
+        assert all(e["negative_share"] == 0.0 for e in result.curve if "negative_share" in e)
     if "mask_truncated" in factors:
         assert any(r.finish == "length" and r.advantage for r in stored)
 
