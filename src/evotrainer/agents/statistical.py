@@ -310,10 +310,12 @@ def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[Candidate
     unwanted: set[str] = set()
     wanted: set[str] = set()
     for i, w in enumerate(words):
-        # a composite factor is meant by the names of its fields, too
-        named = {f for f in factors if any(w in (x, x + "s", x.rstrip("s"), layer_of(f)) for x in (f, *fields_of(f)))}
         refused = {"no", "not", "avoid", "without", "never", "don't"} & set(words[max(0, i - 4) : i])
-        (unwanted if refused else wanted).update(named)
+        for f in factors:
+            # who wants no change of a field wants no composite factor either that sets it
+            names = {f, *(fields_of(f) if refused else ())}
+            if w == layer_of(f) or any(w in (x, x + "s", x.rstrip("s")) for x in names):
+                (unwanted if refused else wanted).add(f)
     left = [c for c in pool if c.factor not in unwanted and (not wanted or c.factor in wanted)]
     return left or pool
 

@@ -126,9 +126,7 @@ class Recipe(Frozen):
                 d["knobs"][key] = value
         elif factor in COMPOSITES:
             if not isinstance(value, Mapping) or value.keys() != set(COMPOSITES[factor]):
-                raise ConfigError(
-                    f"{factor} is an object of {', '.join(COMPOSITES[factor])}, all of them (got {value!r})"
-                )
+                raise ConfigError(f"{factor} is an object of all of {', '.join(COMPOSITES[factor])} (got {value!r})")
             d |= value
         elif factor in type(self).model_fields and factor != "knobs":
             d[factor] = value

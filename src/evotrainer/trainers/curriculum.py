@@ -203,6 +203,7 @@ class EasyFirst(TaskStream):
         self.order = sorted(self.level)
         self.planned = planned
         self.drawn = 0
+        self.opened = -math.inf
         self.came = [0] * len(self.level)
 
     @property
@@ -215,6 +216,7 @@ class EasyFirst(TaskStream):
     def draw(self, n: int, exclude: set[int]) -> tuple[list[int], int]:
         """(n task indices, 0): distinct among themselves and from `exclude` as long as there are enough."""
         hardest, chosen = self.hardest, list[int]()
+        self._open(hardest)
         taken = set(exclude)
         while len(chosen) < n:
             pool = [i for i, level in enumerate(self.level) if level <= hardest and i not in taken]
@@ -222,6 +224,7 @@ class EasyFirst(TaskStream):
             if not pool:
                 harder = [level for i, level in enumerate(self.level) if i not in taken]
                 hardest, taken = (min(harder), taken) if harder else (self.hardest, set())
+                self._open(hardest)
                 continue
             self.rng.shuffle(pool)
             pool.sort(key=lambda i: self.came[i])
@@ -232,9 +235,18 @@ class EasyFirst(TaskStream):
         self.drawn += n
         return chosen, 0
 
+    def _open(self, hardest: float) -> None:
+        """Let tasks up to a difficulty in as if they had come as often as the least drawn of the others: otherwise the
+        newly opened ones alone would fill the next steps."""
+        least = min((c for c, level in zip(self.came, self.level, strict=True) if level <= self.opened), default=0)
+        for i, level in enumerate(self.level):
+            if self.opened < level <= hardest:
+                self.came[i] += least
+        self.opened = max(self.opened, hardest)
+
     def state(self) -> dict[str, Any]:
-        return super().state() | {"drawn": self.drawn, "came": list(self.came)}
+        return super().state() | {"drawn": self.drawn, "came": list(self.came), "opened": self.opened}
 
     def load(self, state: dict[str, Any]) -> None:
         super().load(state)
-        self.drawn, self.came = state["drawn"], list(state["came"])
+        self.drawn, self.came, self.opened = state["drawn"], list(state["came"]), state["opened"]

@@ -108,6 +108,7 @@ KILLED = {
     "group_filter": {"kind": "zero_variance"},
     "resample": 1,
     "negative_weight": 0.5,
+    "averaging": {"kind": "tail_mean", "share": 1.0},
 }
 
 
@@ -151,12 +152,26 @@ def test_a_killed_training_goes_on_to_the_same_bits_and_stores_nothing_twice(bas
 def test_one_killed_between_checkpoint_and_policy_still_leaves_a_policy(base: Path, tmp_path: Path) -> None:
     import shutil
 
-    done, _ = run(base, tmp_path)
+    done, _ = run(base, tmp_path, averaging={"kind": "ema"})
     sha = TrlTrainer().policy_sha256(done.policy_dir)
     shutil.rmtree(done.policy_dir)
-    again, stored = run(base, tmp_path)
+    again, stored = run(base, tmp_path, averaging={"kind": "ema"})
     assert again.resumed and not stored
     assert TrlTrainer().policy_sha256(again.policy_dir) == sha
+
+
+def test_the_trained_policy_is_the_mean_of_the_last_weights(base: Path, tmp_path: Path) -> None:
+    after: list[dict[str, torch.Tensor]] = []
+
+    def keep(row: dict[str, float]) -> None:
+        after.append(weights(tmp_path / "plain" / "checkpoint"))
+
+    plain, _ = run(base, tmp_path / "plain", on_step=keep, steps=3)
+    mean, _ = run(base, tmp_path / "mean", steps=3, averaging={"kind": "tail_mean", "share": 0.6})
+    got = weights(mean.policy_dir)
+    assert all(torch.allclose(got[k], (after[1][k] + after[2][k]) / 2, atol=1e-6) for k in got)
+    assert any(not torch.equal(got[k], after[2][k]) for k in got)
+    assert all(torch.equal(v, after[2][k]) for k, v in weights(plain.policy_dir).items())
 
 
 def test_advantages_are_the_ones_trl_computes_itself(base: Path, tmp_path: Path, monkeypatch: Any) -> None:

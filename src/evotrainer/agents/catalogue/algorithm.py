@@ -193,7 +193,6 @@ ALGORITHM: tuple[Move, ...] = (
         of(high_then_zero),
         "a rate too high to stay at learns fast, and falling to 0 averages its noise out again",
         base=0.005,
-        idle_sd=0.02,
     ),
     Move(
         "average_weights",
@@ -203,7 +202,6 @@ ALGORITHM: tuple[Move, ...] = (
         of(averages),
         "the last steps move the weights to and fro; their mean lies in the middle",
         base=0.005,
-        idle_sd=0.015,
     ),
     Move(
         "average_off",

@@ -86,8 +86,6 @@ DATA: tuple[Move, ...] = (
         DEAD,
         "down",
         0.05,
-        base=0.01,
-        idle_sd=0.03,
         sd=0.03,
     ),
     Move(

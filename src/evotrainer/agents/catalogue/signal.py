@@ -121,7 +121,6 @@ SIGNAL: tuple[Move, ...] = (
         of(more_smaller_groups),
         "at equal sampling, other tasks tell a step more than further attempts at the same ones",
         base=0.005,
-        idle_sd=0.02,
     ),
     Move(
         "smaller_groups",
@@ -168,7 +167,7 @@ SIGNAL: tuple[Move, ...] = (
         "down",
         0.05,
         base=0.03,
-        idle_sd=0.05,
+        idle_sd=0.03,
         sd=0.06,
         gain=0.08,
     ),
