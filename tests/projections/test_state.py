@@ -15,6 +15,7 @@ from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Invalidated, Judged, Promoted, RoundOpened, SplitScore
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.recipe import Recipe
 from tests.small_records import RECIPE, finished, intended, intervention, opened, verdict
 
 B1 = RECIPE.with_factor("lr", 2e-4)

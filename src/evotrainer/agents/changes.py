@@ -104,6 +104,13 @@ def reward_changes(
     return out
 
 
+def lr_schedules(r: Recipe) -> list[dict[str, Any]]:
+    """A higher rate that falls to 0."""
+    rates = [lr for x in (2.0, 3.0) if (lr := float(f"{r.lr * x:.3g}")) <= 1e-3]
+    kinds = [kind for kind in ("linear", "cosine") if kind != r.schedule.kind]
+    return [{"lr": lr, "schedule": {"kind": kind, "warmup": r.schedule.warmup}} for lr in rates for kind in kinds]
+
+
 def batch_shapes(r: Recipe) -> list[dict[str, int]]:
     """The same number of rollouts shared out otherwise: half or twice the group for twice or half the prompts or
     steps."""
@@ -172,12 +179,7 @@ def neighbourhood(
             {"kind": "tail_mean", "share": 0.25, "decay": 0.9},
             {"kind": "ema", "share": 0.5, "decay": 0.9},
         ],
-        "lr_schedule": [
-            {"lr": lr, "schedule": {"kind": kind, "warmup": r.schedule.warmup}}
-            for lr in (float(f"{r.lr * x:.3g}") for x in (2.0, 3.0))
-            for kind in ("linear", "cosine")
-            if lr <= 1e-3 and kind != r.schedule.kind
-        ],
+        "lr_schedule": lr_schedules(r),
         "batch_shape": batch_shapes(r),
         "sft_anchor": [0.0, 0.05, 0.2],
         "entropy_bonus": [0.0, 0.003, 0.01],

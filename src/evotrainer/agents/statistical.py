@@ -312,9 +312,8 @@ def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[Candidate
     for i, w in enumerate(words):
         refused = {"no", "not", "avoid", "without", "never", "don't"} & set(words[max(0, i - 4) : i])
         for f in factors:
-            # who wants no change of a field wants no composite factor either that sets it
-            names = {f, *(fields_of(f) if refused else ())}
-            if w == layer_of(f) or any(w in (x, x + "s", x.rstrip("s")) for x in names):
+            names = fields_of(f) if refused else ()  # a refused field is refused in composite factors, too
+            if w == layer_of(f) or any(w in (x, x + "s", x.rstrip("s")) for x in (f, *names)):
                 (unwanted if refused else wanted).add(f)
     left = [c for c in pool if c.factor not in unwanted and (not wanted or c.factor in wanted)]
     return left or pool

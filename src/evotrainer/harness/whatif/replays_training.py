@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from evotrainer.harness.columns.numerics import weighted_share
-from evotrainer.harness.layers.signal import PUSHES_DOWN
 from evotrainer.harness.whatif.forecast import advantages
 from evotrainer.harness.whatif.replay import Answer, ReplayInput, compose_or_stored, replays, trained_groups
+
+PUSHES_DOWN = 0.6
+"""Share above which the metric `negative_share` is out of its healthy range."""
 
 
 @replays("negative_weight")
