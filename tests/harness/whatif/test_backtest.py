@@ -407,6 +407,7 @@ class TestBatchShape:
         assert b.numbers["live_groups_factor"] == pytest.approx(2 * (1 - dead), abs=1e-6)
         assert b.verdict == "supports" and b.forecast is None
 
-    def test_halves_of_rarely_solved_groups_are_contradicted(self) -> None:
+    def test_halves_of_rarely_solved_groups_are_no_gain_by_themselves(self) -> None:
         b = self.shape(8, 1, 16, 4)
-        assert b.numbers["dead_after"] == pytest.approx(0.5, abs=1e-6) and b.verdict == "contradicts"
+        assert b.numbers["dead_after"] == pytest.approx(0.5, abs=1e-6) and b.verdict == "silent"
+        assert b.numbers["live_groups_factor"] == pytest.approx(1.0, abs=1e-6)

@@ -214,8 +214,8 @@ def batch_shape_change(x: ReplayInput) -> Answer:
     """Groups and rollouts that give a gradient, at equal sampling: prompts x steps x the live share at the group's size
     (counted as for group_size).
 
-    Contradicts: a quarter of the rollouts that give a gradient is lost. Supports: a fifth more groups do, and at most a
-    tenth of those rollouts is lost. Silent otherwise.
+    Supports: a fifth more groups do, and at most a tenth of those rollouts is lost. Silent otherwise: smaller groups always
+    give more live groups and fewer live rollouts, larger ones the other way round, and which counts is not stored.
     """
     reward = compose_or_stored(x)
     sizes = (x.old.group_size, x.new.group_size)
@@ -229,8 +229,6 @@ def batch_shape_change(x: ReplayInput) -> Answer:
         f"expected dead groups {before:.0%} -> {after:.0%}: {groups:.2f} times the groups and {rollouts:.2f} times the "
         "rollouts give a gradient"
     )
-    if rollouts < 0.75:
-        return "contradicts", text, m
     return ("supports" if groups >= 1.2 and rollouts >= 0.9 else "silent"), text, m
 
 
