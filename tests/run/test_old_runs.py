@@ -127,10 +127,12 @@ def test_specifications_of_an_earlier_version_are_read(old: Callable[[str], api.
 def test_the_negative_share_of_an_old_runs_training_is_that_of_its_rollouts(old: Callable[[str], api.Run]) -> None:
     """Against a plain sum over rollouts that an older version stored."""
     from evotrainer.harness import Batch, measure
-    from evotrainer.records.reading import read_rollouts
+    from evotrainer.harness.columns.source import stored
+    from evotrainer.records.reading import read_batches
 
     run = old("finished")
-    rows = [r for r in read_rollouts([run.folder / "rollouts" / "b0-s1"]) if r.split == "train"]
+    train = stored(read_batches([run.folder / "rollouts" / "b0-s1"], split="train"))
+    rows = train.rollouts(range(train.n))
     pull = [(r.advantage or 0.0) * (r.tokens or 0) for r in rows if r.error_kind is None]
     share = -sum(x for x in pull if x < 0) / sum(map(abs, pull))
     m = measure(Batch.of(rows), names=["negative_share"])["negative_share"]

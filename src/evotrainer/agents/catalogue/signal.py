@@ -14,7 +14,7 @@ def group_filter(kind: str, keep: float = 0.9) -> dict[str, Any]:
 
 
 def more_smaller_groups(s: Situation) -> Iterator[Variant]:
-    """Groups of half the size, at least 4, of twice the prompts: unless nearly all groups are dead, halves the more so."""
+    """Groups of half the size, at least 4, of twice the prompts: unless nearly all groups are dead already."""
     r = s.recipe
     if r.group_size >= 8 and r.group_size % 2 == 0 and s.metric(DEAD) <= 0.8:
         shape = {"prompts_per_step": 2 * r.prompts_per_step, "group_size": r.group_size // 2, "steps": r.steps}

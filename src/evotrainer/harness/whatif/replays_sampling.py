@@ -214,8 +214,8 @@ def batch_shape_change(x: ReplayInput) -> Answer:
     """Groups and rollouts that give a gradient, at equal sampling: prompts x steps x the live share at the group's size
     (counted as for group_size).
 
-    Supports: a fifth more groups do, and at most a tenth of those rollouts is lost. Silent otherwise: smaller groups always
-    give more live groups and fewer live rollouts, larger ones the other way round, and which counts is not stored.
+    Supports: a fifth more groups do, and at most a tenth of those rollouts is lost. Silent otherwise: smaller groups
+    always give more live groups and fewer live rollouts, and which counts is not in stored rollouts.
     """
     reward = compose_or_stored(x)
     sizes = (x.old.group_size, x.new.group_size)
