@@ -106,6 +106,8 @@ def test_a_tag_that_no_task_has_or_that_holds_no_number_is_named() -> None:
     tasks, _ = _kinds(0.5, 0.5, each=2)
     with pytest.raises(ConfigError, match="carry no tag 'topic'; they carry: kind, level"):
         task_stream(tasks, Curriculum(kind="tag_frontier", tag="topic"), 0, 10)
-    wordy = [Task("a", "train", "", tags={"kind": "hard"})]
+    with pytest.raises(ConfigError, match="all training tasks have kind = k0; choose another"):
+        task_stream(_kinds(0.5)[0], FRONTIER, 0, 10)
+    wordy = [Task("a", "train", "", tags={"kind": "hard"}), Task("b", "train", "", tags={"kind": "easy"})]
     with pytest.raises(ConfigError, match="tag 'kind' of task a is 'hard', which holds no number; choose another"):
         task_stream(wordy, Curriculum(kind="difficulty", tag="kind"), 0, 10)

@@ -103,6 +103,16 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
         environment.close()
 
 
+def check_train_tag(task: TaskFile, recipe: Recipe) -> None:
+    """ConfigError where a curriculum goes by a tag that does not tell the training tasks apart, though search tasks it
+    may."""
+    from evotrainer.envs import open_environment
+    from evotrainer.trainers.curriculum import check_tag
+
+    with contextlib.closing(open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)) as opened:
+        check_tag(opened.tasks("train"), recipe.curriculum)
+
+
 def with_absolute_base(task: TaskFile) -> TaskFile:
     """The base policy's path made absolute, a Hugging Face id pinned to its commit: a resume finds the same weights."""
     from evotrainer.records.hub import pinned

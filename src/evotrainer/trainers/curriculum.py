@@ -44,6 +44,10 @@ def check_tag(tasks: Sequence[Any], rule: Curriculum) -> None:
     if not any(rule.tag in tags_of(t) for t in tasks):
         known = ", ".join(sorted({name for t in tasks for name in tags_of(t)})) or "none"
         raise ConfigError(f"curriculum.tag: the training tasks carry no tag {rule.tag!r}; they carry: {known}")
+    if len(values := {tags_of(t).get(rule.tag) for t in tasks}) < 2:
+        raise ConfigError(
+            f"curriculum.tag: all training tasks have {rule.tag} = {min(map(str, values))}; choose another"
+        )
     if rule.kind == "difficulty":
         for t in tasks:
             difficulty(t, rule.tag)

@@ -305,7 +305,9 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
     from evotrainer.trainers.trl import load_model, save_merged
 
     options = {"lora": {"r": 4, "dropout": 0.1}}
-    result, _ = run(base, tmp_path / "w", options=options, lr=1e-2, kl_beta=0.01, rewards={"digits": 1.0})
+    mean = {"kind": "tail_mean", "share": 1.0}
+    factors: dict[str, Any] = {"lr": 1e-2, "kl_beta": 0.01, "rewards": {"digits": 1.0}, "averaging": mean}
+    result, _ = run(base, tmp_path / "w", options=options, **factors)
     assert (result.policy_dir / "adapter_model.safetensors").stat().st_size < (
         base / "model.safetensors"
     ).stat().st_size
@@ -323,8 +325,9 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
         a, b = (load_model(p, torch.float32)(ids).logits for p in (result.policy_dir, merged))
         c = load_model(base, torch.float32)(ids).logits
     assert torch.allclose(a, b, atol=1e-4) and not torch.allclose(a, c, atol=1e-2)
-    again, _ = run(base, tmp_path / "w", options=options, lr=1e-2, kl_beta=0.01, rewards={"digits": 1.0})
-    assert again.resumed
+    sha = trainer.policy_sha256(result.policy_dir)
+    again, _ = run(base, tmp_path / "w", options=options, **factors)
+    assert again.resumed and trainer.policy_sha256(again.policy_dir) == sha, "the average of adapters is kept"
 
 
 def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(base: Path, tmp_path: Path) -> None:
