@@ -70,14 +70,15 @@ ALLOWED = {
     "trainers.curriculum": "errors records",
     "trainers.lazy": "errors",
     "trainers.rewards": "errors records",
-    "trainers.rollouts": "records trainers.base trainers.rewards",
+    "trainers.averaging": "records",
+    "trainers.rollouts": "records trainers.base trainers.curriculum trainers.rewards",
     "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts",
-    "trainers.curve": "records trainers.groups",
+    "trainers.curve": "records trainers.advantages trainers.groups",
     "trainers.schedule": "records",
-    "trainers.embedded": "errors records trainers.base trainers.advantages trainers.clock trainers.curriculum "
-    "trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
-    "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.clock trainers.curriculum "
-    "trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
+    "trainers.embedded": "errors records trainers.base trainers.advantages trainers.averaging trainers.clock "
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
+    "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
     "trainers.merging": "errors trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #
@@ -99,7 +100,7 @@ ALLOWED = {
     # one run, and its certificate checked: what both do by the same rule is in `rules`, so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.evolving "
-    "harness.whatif envs envs.data trainers executors executors.spec rules",
+    "harness.whatif envs envs.data trainers trainers.curriculum executors executors.spec rules",
     "verify": "errors records sandbox config judge projections skills harness harness.columns harness.evolving "
     "harness.whatif rules",
     #

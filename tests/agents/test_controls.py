@@ -11,7 +11,7 @@ from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import knob_values, neighbourhood
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.findings import Finding, Quote
-from evotrainer.records.recipe import Recipe, lint, single_factor
+from evotrainer.records.recipe import COMPOSITES, Recipe, lint, single_factor
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record
 
 LIST = {"interventions": [{"factor": "lr", "new": 1e-4}, {"factor": "rewards", "new": {"share": 1.0}}]}
@@ -50,7 +50,7 @@ def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
             assert not [i for i in lint(child) if i.level == "error"]
             seen.add(iv.factor)
     assert seen == set(neighbourhood(recipe, COMPONENTS, {}))
-    assert seen == set(Recipe.model_fields) - {"knobs"}
+    assert seen == (set(Recipe.model_fields) | COMPOSITES.keys()) - {"knobs"}
 
 
 def test_the_random_agent_runs_out_of_changes_some_day() -> None:

@@ -18,7 +18,7 @@ from evotrainer.agents.statistical import family_of, next_family
 from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import Curriculum, GroupFilter, Recipe, lint, single_factor
+from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe, lint, single_factor
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record, rollouts
 
 GAP = health({"proxy_gap": 0.8, "dead_groups": 0.3}, proxy_gap=0.15)
@@ -217,7 +217,7 @@ def test_a_factor_that_differs_from_the_start_may_be_reverted() -> None:
     b = briefing(grown, champion=champion, branches=(start, champion), round=7, failures_in_a_row=3)
     out = [iv for s in range(12) for iv in propose(b, Desk(), seed=s)]
     assert any(iv.factor == "entropy_bonus" and iv.new == 0 for iv in out)
-    assert all(iv.old == grown.factors()[iv.factor] for iv in out)
+    assert all(iv.old == grown.value(iv.factor) for iv in out)
 
 
 def test_a_verdict_against_a_move_lowers_its_like_and_one_for_it_raises_them() -> None:
@@ -278,6 +278,8 @@ def test_after_enough_failures_the_agent_calls_the_run_saturated() -> None:
 def test_a_human_can_steer_in_plain_words() -> None:
     only = briefing(report=GAP, feedback="please try the lr")
     assert {iv.factor for iv in propose(only)} == {"lr"}
+    rateless = briefing(report=GAP, feedback="no change of lr, please")
+    assert not {iv.factor for n in range(8) for iv in propose(rateless, seed=n)} & {"lr", "lr_schedule"}
     without = briefing(report=GAP, feedback="no change of the rewards")
     others = {iv.factor for iv in propose(without)}
     assert others and "rewards" not in others
@@ -294,9 +296,75 @@ def test_closing_a_shortcut_is_offered_where_a_leak_is_diagnosed() -> None:
     assert propose(b, Desk())[0].factor == "knobs.history"
 
 
+def test_lighter_negatives_are_offered_only_where_most_of_the_mass_pushes_down() -> None:
+    def offered(share: float, recipe: Recipe = START) -> list[Any]:
+        report = health({}, negative_share=share)
+        agent = make_agent("statistical", 0, {})
+        b = briefing(recipe, report=report)
+        s = agent.situation(b, Desk(rollouts()))
+        return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == "negative_weight"]
+
+    assert offered(0.55) == [] and offered(0.64) == [0.5] and sorted(offered(0.75)) == [0.33, 0.5]
+    assert offered(0.75, START.with_factor("negative_weight", 0.5)) == [1.0], "only back"
+
+
+def moves(factor: str, recipe: Recipe = START, **metrics: float) -> list[Any]:
+    """Values of the moves of a factor that are offered, whatever their rank."""
+    named = {k.replace("_per_", "/").replace("_is_", "="): v for k, v in metrics.items()}
+    b = briefing(recipe, report=health({}, **named))
+    agent = make_agent("statistical", 0, {})
+    s = agent.situation(b, Desk(rollouts()))
+    return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == factor]
+
+
+def test_a_frontier_of_tags_is_offered_where_groups_are_dead_and_kinds_of_tasks_differ() -> None:
+    kinds = {"pass_rate_per_kind_is_a": 0.02, "pass_rate_per_kind_is_b": 0.5, "pass_rate_per_kind_is_c": 0.99}
+    flat = {"pass_rate_per_part_is_x": 0.4, "pass_rate_per_part_is_y": 0.45}
+    wanted = {"kind": "tag_frontier", "tag": "kind"}
+    assert wanted in moves("curriculum", frac_reward_zero_std=0.7, dead_fail=0.1, **kinds, **flat)
+    assert wanted not in moves("curriculum", frac_reward_zero_std=0.2, dead_fail=0.1, **kinds)
+    flat_only = moves("curriculum", frac_reward_zero_std=0.7, dead_pass=0.7, **flat)
+    assert {v["kind"] for v in flat_only} == {"pass_rate_band"}
+
+
+def test_easy_first_is_offered_where_failing_goes_with_a_number() -> None:
+    falling = {f"pass_rate_per_level_is_Level {i}": p for i, p in enumerate((0.9, 0.6, 0.3, 0.05))}
+    wanted = {"kind": "difficulty", "tag": "level"}
+    assert wanted in moves("curriculum", dead_fail=0.4, **falling)
+    assert wanted not in moves("curriculum", dead_fail=0.1, **falling)
+    rising = dict(zip(falling, reversed(falling.values()), strict=True))
+    assert wanted not in moves("curriculum", dead_fail=0.4, **rising)
+
+
+def test_averages_are_offered_where_the_score_no_longer_rises() -> None:
+    assert [v["kind"] for v in moves("averaging", late_gain=0.01)].count("tail_mean") == 2
+    assert moves("averaging", late_gain=0.2) == [] == moves("averaging")
+    assert moves("averaging", START.with_factor("averaging", {"kind": "ema"}), late_gain=0.01) == [{"kind": "none"}]
+
+
+def test_composite_moves_change_fields_that_belong_together() -> None:
+    rates = moves("lr_schedule")
+    assert {v["lr"] for v in rates} == {4e-4, 6e-4} and all(v["schedule"]["kind"] == "linear" for v in rates)
+    assert moves("lr_schedule", START.with_factor("schedule", {"kind": "cosine"})) == []
+    assert moves("batch_shape", frac_reward_zero_std=0.3) == [{"prompts_per_step": 64, "group_size": 4, "steps": 30}]
+    assert moves("batch_shape", frac_reward_zero_std=0.9) == []
+
+
+def test_a_composite_change_is_taken_back_as_one() -> None:
+    from evotrainer.agents.catalogue import reverts
+
+    shaped = START.with_factor("batch_shape", {"prompts_per_step": 64, "group_size": 4, "steps": 30})
+    start, champion = record("b0", START, None, 0, version="v0"), record("b2", shaped, "b0", 2, version="v1")
+    s = make_agent("statistical", 0, {}).situation(
+        briefing(shaped, champion=champion, branches=(start, champion)), Desk()
+    )
+    back = {c.factor: c.child for c in reverts(s, set())}
+    assert back["batch_shape"] == START and back.keys() == {"batch_shape", "prompts_per_step", "group_size"}
+
+
 def test_every_factor_of_a_recipe_has_a_move() -> None:
     covered = {m.factor for m in MOVES} | {"rewards"}
-    assert covered == set(Recipe.model_fields)
+    assert covered == set(Recipe.model_fields) | COMPOSITES.keys()
     assert len({m.name for m in MOVES}) == len(MOVES)
 
 
@@ -348,7 +416,7 @@ def test_whatever_the_briefing_every_proposal_is_one_clean_factor(
         child = recipe.with_factor(iv.factor, iv.new)
         assert single_factor(recipe, child) == iv.factor
         assert not [i for i in lint(child) if i.level == "error"]
-        assert iv.old == recipe.factors().get(iv.factor)
+        assert iv.old == recipe.value(iv.factor)
         children.append(child.hash)
     assert len(children) == len(set(children))
 

@@ -268,3 +268,64 @@ def test_a_rate_of_too_small_a_sample_is_not_said(name: str) -> None:
         whole.columns[column][5:] = math.nan  # type: ignore[index]
     few = measure(Batch.over(InMemoryRollouts(rs), whole))[name]
     assert (few.value, few.n, few.missing) == (None, 5, ("sampled programs",))
+
+
+def test_the_negative_share_by_hand_and_from_the_curve() -> None:
+    """Two tasks: |A| x tokens is 10 up and 30 down in one, 8 up and 8 down in the other."""
+    rows = [
+        rollout("a", 0, advantage=1.0, tokens=10),
+        rollout("a", 1, advantage=-1.0, tokens=30),
+        rollout("b", 0, advantage=2.0, tokens=4),
+        rollout("b", 1, advantage=-0.5, tokens=16),
+        rollout("b", 2, advantage=None, tokens=1000),
+    ]
+    m = metrics(rows)["negative_share"]
+    share = 38 / 56
+    # by task, what a ratio of sums leaves over: 30 - 40 share and 8 - 16 share
+    assert m.value == pytest.approx(share) and m.n == 4
+    assert m.se == pytest.approx(math.sqrt(2 * ((30 - 40 * share) ** 2 + (8 - 16 * share) ** 2)) / 56)
+    search = [rollout("a", 0, tokens=5), rollout("a", 1, tokens=5)]
+    curve = ({"step": 1.0, "negative_share": 0.5}, {"step": 2.0}, {"step": 3.0, "negative_share": 0.7})
+    from_curve = metrics(search, HarnessContext(curve=curve))["negative_share"]
+    assert from_curve.value == pytest.approx(0.6) and from_curve.n == 2
+    assert metrics(search)["negative_share"].missing == ("advantage and tokens, or curve.negative_share",)
+
+
+def tagged(task: int, kind: str, right: int, of: int = 4) -> list[Rollout]:
+    detail = {"tags": {"kind": kind, "name": f"n{task}"}}
+    return [rollout(f"t{task}", k, reward=float(k < right), correct=k < right, detail=detail) for k in range(of)]
+
+
+def test_pass_rates_by_tag_by_hand() -> None:
+    rows = [r for t, n in enumerate((4, 3, 4)) for r in tagged(t, "easy", n)]
+    rows += [r for t, n in enumerate((0, 0, 1, 0), 3) for r in tagged(t, "hard", n)]
+    rows += tagged(9, "once", 2)
+    m = {k: v for k, v in metrics(rows).items() if k.startswith("pass_rate")}
+    assert m.keys() == {"pass_rate/kind=easy", "pass_rate/kind=hard"}, "no tag of one task each, no value of one task"
+    easy = m["pass_rate/kind=easy"]
+    assert (easy.value, easy.n) == (pytest.approx(11 / 12), 12)
+    p = 11 / 12
+    assert easy.se == pytest.approx(math.sqrt(3 / 2 * (2 * (4 - 4 * p) ** 2 + (3 - 4 * p) ** 2)) / 12)
+    assert m["pass_rate/kind=hard"].value == pytest.approx(1 / 16)
+    assert not any(k.startswith("pass_rate") for k in metrics(groups([[1, 0], [1, 1]])))
+
+
+def test_the_tags_of_an_environments_own_tasks_are_told_apart() -> None:
+    """Tasks that this test did not write: those of the maths environment, right where they are not countdown's."""
+    from evotrainer.envs.registry import open_environment
+
+    env = open_environment({"name": "math"}, accept_tier_e=True)
+    tasks = env.tasks("search")
+    rows = []
+    for t in tasks:
+        right = t.tags["generator"] != "countdown"
+        rows += [rollout(t.id, k, reward=1.0, correct=right, detail={"tags": dict(t.tags)}) for k in (0, 1)]
+    rates = {k: v.value for k, v in metrics(rows).items() if k.startswith("pass_rate/generator=")}
+    assert rates.pop("pass_rate/generator=countdown") == 0.0
+    assert len(rates) >= 2 and set(rates.values()) == {1.0}
+
+
+def test_late_gain_is_the_slope_of_the_last_half() -> None:
+    curve = tuple({"step": float(i), "score": s} for i, s in enumerate([0.9, 0.1, 0.5, 0.3, 0.4, 0.5, 0.6, 0.7]))
+    assert metrics([rollout()], HarnessContext(curve=curve))["late_gain"].value == pytest.approx(0.3)
+    assert metrics([rollout()], HarnessContext(curve=curve[:5]))["late_gain"].value is None

@@ -15,6 +15,7 @@ from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Invalidated, Judged, Promoted, RoundOpened, SplitScore
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.recipe import Recipe
 from tests.small_records import RECIPE, finished, intended, intervention, opened, verdict
 
 B1 = RECIPE.with_factor("lr", 2e-4)
@@ -156,3 +157,21 @@ def test_in_any_tree_ancestors_and_descendants_mirror_each_other(parents: list[i
     for a in tree.branches:
         for b in tree.branches:
             assert (a in tree.ancestors(b)) == (b in tree.descendants(a))
+
+
+def test_a_branch_that_changes_a_composite_factor_is_held_to_its_recipes() -> None:
+    rate = {"lr": 6e-4, "schedule": {"kind": "linear", "warmup": 5}}
+    old = RECIPE.value("lr_schedule")
+    root, child = opened("b0", None, RECIPE), RECIPE.with_factor("lr_schedule", rate)
+
+    def said(recipe: Recipe, factor: str, before: object, after: object) -> str:
+        return "\n".join(
+            check_factors(read(root, opened("b1", "b0", recipe, intervention(factor, before, after))).branches)
+        )
+
+    assert said(child, "lr_schedule", old, rate) == ""
+    assert "declares factor 'lr', its recipe changes 'lr_schedule'" in said(child, "lr", RECIPE.lr, 6e-4)
+    assert "its recipe has" in said(child, "lr_schedule", old, {**rate, "lr": 5e-4})
+    assert "its parent has" in said(child, "lr_schedule", {**old, "lr": 1e-6}, rate)
+    alone = RECIPE.with_factor("lr", 6e-4)
+    assert "its recipe changes 'lr'" in said(alone, "lr_schedule", old, {**old, "lr": 6e-4})

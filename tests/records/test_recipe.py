@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.records.recipe import Recipe, diff, lint, parse_recipe, reward_moves, single_factor
+from evotrainer.records.recipe import LATER, Recipe, diff, lint, parse_recipe, reward_moves, single_factor
 from tests.small_records import RECIPE
 
 CHANGES: dict[str, Any] = {
@@ -17,6 +17,7 @@ CHANGES: dict[str, Any] = {
     "clip": {"low": 0.2, "high": 0.28},
     "kl_beta": 0.01,
     "reward_scaling": "none",
+    "negative_weight": 0.5,
     "lr": 5e-4,
     "steps": 7,
     "group_size": 4,
@@ -26,6 +27,7 @@ CHANGES: dict[str, Any] = {
     "length": {"kind": "overlong", "weight": 0.5},
     "group_filter": {"kind": "zero_variance"},
     "curriculum": {"kind": "pass_rate_band"},
+    "averaging": {"kind": "tail_mean"},
     "sft_anchor": 0.1,
     "entropy_bonus": 0.01,
     "is_cap": 2.0,
@@ -43,6 +45,10 @@ def changed(*names: str) -> Recipe:
     return out
 
 
+BELONG = {frozenset(x) for x in ({"steps", "group_size"},)}
+"""Of `CHANGES`, those that one composite factor could set."""
+
+
 @settings(max_examples=60, deadline=None)
 @given(factor_names)
 def test_a_branch_is_accepted_only_with_exactly_one_factor_whatever_was_declared(names: list[str]) -> None:
@@ -53,6 +59,9 @@ def test_a_branch_is_accepted_only_with_exactly_one_factor_whatever_was_declared
         return
     with pytest.raises(SingleFactorError) as refused:
         single_factor(RECIPE, child)
+    if frozenset(names) in BELONG:
+        assert "batch_shape keeps prompts_per_step x group_size x steps within 5%" in str(refused.value)
+        return
     for n in names:
         assert f"{n}: " in str(refused.value), "the message holds the diff"
 
@@ -69,6 +78,18 @@ def test_the_hash_survives_json_and_key_order() -> None:
     assert again.hash == recipe.hash == recipe.with_factor("rewards", {"a": 1.0, "b": 0.5}).hash
     assert len(recipe.hash) == 16
     assert recipe.canonical() == again.canonical()
+
+
+def test_factors_that_came_later_do_not_change_the_hash_of_recipes_without_them() -> None:
+    """The hashes are those of the version before any of them."""
+    assert Recipe(rewards={"x": 1.0}).hash == "3d010d532df96ae7"
+    band = Recipe(rewards={"x": 1.0}).with_factor("curriculum", {"kind": "pass_rate_band", "low": 0.1})
+    assert band.hash == "6c2c5b83111f50eb"
+    assert band.factors()["curriculum"] == {"kind": "pass_rate_band", "low": 0.1, "high": 0.95}
+    for name in {path.partition(".")[0] for path in LATER} & CHANGES.keys():
+        later = RECIPE.with_factor(name, CHANGES[name])
+        assert later.hash != RECIPE.hash
+        assert later.with_factor(name, RECIPE.value(name)).hash == RECIPE.hash
 
 
 def test_a_changed_and_restored_factor_is_no_change() -> None:
@@ -107,6 +128,8 @@ def test_reward_moves_count_elementary_changes(old: dict[str, float], new: dict[
         ("loss", "ppo", "recipe: loss: .*'grpo'"),
         ("clip", {"lo": 0.1}, r"recipe: clip\.lo: unknown name"),
         ("curriculum", {"kind": "pass_rate_band", "low": 0.9, "high": 0.1}, "low must be below"),
+        ("curriculum", {"kind": "tag_frontier"}, "needs curriculum.tag, the name of a tag"),
+        ("averaging", {"kind": "ema", "decay": 1.0}, "less than 1"),
         ("lr", float("nan"), "recipe: lr:"),
         ("temperature", float("inf"), "recipe: temperature:"),
     ],
@@ -116,6 +139,32 @@ def test_a_bad_factor_or_value_is_refused_in_one_line(factor: str, value: Any, c
         RECIPE.with_factor(factor, value)
     assert "\n" not in str(refused.value)
     assert refused.value.exit_code != 0
+
+
+def test_a_composite_factor_is_one_factor_and_its_fields_alone_are_theirs() -> None:
+    rate = {"lr": 6e-4, "schedule": {"kind": "linear", "warmup": 5}}
+    child = RECIPE.with_factor("lr_schedule", rate)
+    assert single_factor(RECIPE, child) == "lr_schedule" and child.value("lr_schedule") == rate
+    assert child.with_factor("lr_schedule", RECIPE.value("lr_schedule")).hash == RECIPE.hash
+    assert single_factor(RECIPE, RECIPE.with_factor("lr", 6e-4)) == "lr"
+    with pytest.raises(SingleFactorError, match="changes 3 factors"):
+        single_factor(RECIPE, child.with_factor("kl_beta", 0.1))
+    with pytest.raises(ConfigError, match="lr_schedule is an object of all of lr, schedule"):
+        RECIPE.with_factor("lr_schedule", {"lr": 1e-4})
+    with pytest.raises(ConfigError, match="lr_schedule is an object of all of lr, schedule"):
+        RECIPE.with_factor("lr_schedule", 3)
+
+
+@pytest.mark.parametrize(("shape", "fine"), [((16, 4, 30), True), ((5, 13, 30), True), ((16, 8, 30), False)])
+def test_a_batch_shape_keeps_the_sampled_rollouts(shape: tuple[int, int, int], fine: bool) -> None:
+    parent = Recipe(rewards={"x": 1.0}, prompts_per_step=8, group_size=8, steps=30)
+    fields = dict(zip(("prompts_per_step", "group_size", "steps"), shape, strict=True))
+    child = parent.with_factor("batch_shape", fields if fine else {**fields, "steps": 29})
+    if fine:
+        assert single_factor(parent, child) == "batch_shape"
+        return
+    with pytest.raises(SingleFactorError, match=r"within 5%: 1920 -> 3712 \(\+93%\); choose values of that product"):
+        single_factor(parent, child)
 
 
 def test_recipes_cannot_be_changed_in_place() -> None:
@@ -139,6 +188,9 @@ def test_recipes_cannot_be_changed_in_place() -> None:
         ({"temperature": 0.1}, "warning", "temperature"),
         ({"kl_beta": 1.0}, "warning", "kl_beta"),
         ({"entropy_bonus": -0.01}, "warning", "entropy_bonus"),
+        ({"negative_weight": 0.0}, "warning", "negative_weight"),
+        ({"averaging": {"kind": "tail_mean", "share": 0.01}}, "warning", "averaging"),
+        ({"averaging": {"kind": "ema", "decay": 0.999}}, "warning", "averaging"),
     ],
 )
 def test_the_lint_names_poison_and_refuses_silent_zero_gradients(

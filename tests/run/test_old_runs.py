@@ -135,3 +135,18 @@ def test_specifications_of_an_earlier_version_are_read(old: Callable[[str], api.
     folders = [p.parent for p in (old("finished").folder / "trials").glob("*/spec.json")]
     specs = [read_spec(f) for f in folders]
     assert folders and {"key": "other"} in [s.env_knobs for s in specs], "an audit's evaluation closed the key"
+
+
+def test_the_negative_share_of_an_old_runs_training_is_that_of_its_rollouts(old: Callable[[str], api.Run]) -> None:
+    """Against a plain sum over rollouts that an older version stored."""
+    from evotrainer.harness import Batch, measure
+    from evotrainer.harness.columns.source import stored
+    from evotrainer.records.reading import read_batches
+
+    run = old("finished")
+    train = stored(read_batches([run.folder / "rollouts" / "b0-s1"], split="train"))
+    rows = train.rollouts(range(train.n))
+    pull = [(r.advantage or 0.0) * (r.tokens or 0) for r in rows if r.error_kind is None]
+    share = -sum(x for x in pull if x < 0) / sum(map(abs, pull))
+    m = measure(Batch.of(rows), names=["negative_share"])["negative_share"]
+    assert m.value == pytest.approx(share) and 0.1 < share < 0.9

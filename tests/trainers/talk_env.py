@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from evotrainer.envs.base import Episode
+from evotrainer.envs.base import Episode, Task
 from evotrainer.records.rollout import Finish, Turn
 from tests.trainers.reverse_env import ReverseEnv
 
@@ -19,6 +20,9 @@ class TalkEnv(ReverseEnv):
     def __init__(self, n: int = 12, turns: int = 6) -> None:
         super().__init__(n)
         self.turns = turns
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return [replace(t, tags={"first": t.data["gold"][-1]}) for t in super().tasks(split)]
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         for e, a, f in zip(episodes, actions, finishes, strict=True):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from evotrainer.records.recipe import GroupFilter
-from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
+from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups, negative_share
 
 
 def test_group_advantages_are_trls() -> None:
@@ -23,6 +23,20 @@ def test_batch_scaling_and_none_are_as_defined() -> None:
     assert advantages(groups, "none") == [[0.5, -0.5], [1.0, -1.0], [0.0, 0.0]]
     std = float(torch.tensor([x for g in groups for x in g]).std())
     assert advantages(groups, "batch")[1] == pytest.approx([1 / (std + 1e-4), -1 / (std + 1e-4)])
+
+
+def test_negative_advantages_are_weighted_after_scaling_and_zero_is_zero() -> None:
+    groups = [[1.0, 0.0, 0.0, None], [0.5, 0.5]]
+    plain, half, none = (advantages(groups, "group", w) for w in (1.0, 0.5, 0.0))
+    assert half[0][0] == plain[0][0] and half[0][1] == pytest.approx(0.5 * (plain[0][1] or 0.0))
+    assert half[0][3] is None and half[1] == [0.0, 0.0]
+    assert none[0][1] == 0.0 and math.copysign(1.0, none[0][1] or 0.0) == 1.0, "no -0.0"
+
+
+def test_the_negative_share_is_of_advantage_times_tokens() -> None:
+    assert negative_share([1.0, -0.5, -0.5], [10.0, 20.0, 40.0]) == pytest.approx(30 / 40)
+    assert negative_share([1.0, -1.0], [7.0, 7.0]) == 0.5
+    assert negative_share([0.0, 0.0], [7.0, 7.0]) is None
 
 
 def test_an_infrastructure_fault_enters_no_mean() -> None:

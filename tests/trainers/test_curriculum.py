@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from evotrainer.envs.base import Task
+from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Curriculum
-from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.curriculum import TaskStream, task_stream
 from tests.trainers.reverse_env import ReverseEnv
 
 
@@ -44,3 +48,66 @@ def test_the_running_pass_rate_forgets() -> None:
 
 def test_a_step_larger_than_the_split_repeats_tasks() -> None:
     assert len(_stream(Curriculum(), n=3).draw(8, set())[0]) == 8
+
+
+def _kinds(*rates: float, each: int = 100) -> tuple[list[Task], dict[str, float]]:
+    """Tasks of several kinds, with the pass rate of each task."""
+    tasks = [
+        Task(f"{k}-{i}", "train", "", tags={"kind": f"k{k}", "level": f"Level {k}"})
+        for i in range(each)
+        for k in range(len(rates))
+    ]
+    return tasks, {t.id: rates[int(t.tags["kind"][1:])] for t in tasks}
+
+
+FRONTIER = Curriculum(kind="tag_frontier", tag="kind")
+
+
+def test_a_frontier_of_tags_finds_what_is_mixed_within_one_epoch() -> None:
+    """Hopeless, mixed and perfect kinds, 600 tasks of which 480 are drawn: a band by task would draw a third of each."""
+    tasks, rate = _kinds(0.0, 0.5, 1.0, each=200)
+    s = task_stream(tasks, FRONTIER, 3, 480)
+    seen: list[str] = []
+    for _ in range(15):
+        step, _ = s.draw(16, set())
+        assert len(set(step)) == 16
+        for i in step:
+            s.update(tasks[i].id, rate[tasks[i].id])
+        seen += [tasks[i].id for i in step]
+    assert len(set(seen)) == len(seen), "no task twice while its kind has others"
+    late = Counter(x[0] for x in seen[120:])
+    assert late["1"] > 0.65 * len(seen[120:]), late
+    assert late["0"] > 0 < late["2"], "the floor still tries what looks hopeless or perfect"
+
+
+def test_tag_streams_go_on_from_their_state_and_repeat_tasks_rather_than_shrink() -> None:
+    tasks, rate = _kinds(0.1, 0.6, each=10)
+    for rule in (FRONTIER, Curriculum(kind="difficulty", tag="level")):
+        one, other = task_stream(tasks, rule, 5, 60), task_stream(tasks, rule, 5, 60)
+        for _ in range(2):
+            for i in one.draw(6, set())[0]:
+                one.update(tasks[i].id, rate[tasks[i].id])
+        other.load(one.state())
+        assert [one.draw(6, {0, 1}) for _ in range(3)] == [other.draw(6, {0, 1}) for _ in range(3)]
+        assert len(one.draw(25, set())[0]) == 25 and set(one.draw(20, set())[0]) == set(range(20))
+
+
+def test_by_difficulty_the_easiest_fifth_comes_first_and_all_from_half_of_the_training_on() -> None:
+    tasks, _ = _kinds(*[0.5] * 5, each=20)
+    s = task_stream(tasks, Curriculum(kind="difficulty", tag="level"), 1, 200)
+    steps = [[int(tasks[i].tags["level"][-1]) for i in s.draw(10, set())[0]] for _ in range(20)]
+    hardest = [max(step) for step in steps]
+    assert hardest[:2] == [0, 1] and max(hardest[:5]) < 4
+    late = Counter(level for step in steps[10:] for level in step)
+    assert late.keys() == set(range(5)) and max(late.values()) < 2.5 * min(late.values()), late
+
+
+def test_a_tag_that_no_task_has_or_that_holds_no_number_is_named() -> None:
+    tasks, _ = _kinds(0.5, 0.5, each=2)
+    with pytest.raises(ConfigError, match="carry no tag 'topic'; they carry: kind, level"):
+        task_stream(tasks, Curriculum(kind="tag_frontier", tag="topic"), 0, 10)
+    with pytest.raises(ConfigError, match="all training tasks have kind = k0; choose another"):
+        task_stream(_kinds(0.5)[0], FRONTIER, 0, 10)
+    wordy = [Task("a", "train", "", tags={"kind": "hard"}), Task("b", "train", "", tags={"kind": "easy"})]
+    with pytest.raises(ConfigError, match="tag 'kind' of task a is 'hard', which holds no number; choose another"):
+        task_stream(wordy, Curriculum(kind="difficulty", tag="kind"), 0, 10)

@@ -7,14 +7,14 @@ another champion, another bottleneck.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evotrainer.agents.changes import same
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.projections.skills import direction
 from evotrainer.records.briefing import BranchRecord
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.skills import SkillAdvice, SkillUse
 
 SAME_VALUE, SAME_MOVE, SAME_FACTOR = 0.01, 0.03, 0.08
@@ -59,16 +59,16 @@ def observations(branches: Sequence[BranchRecord]) -> list[MoveOutcome]:
 
 
 def informed(
-    c: CandidateMove, advice: Sequence[SkillAdvice], old: Mapping[str, Any]
+    c: CandidateMove, advice: Sequence[SkillAdvice], champion: Recipe
 ) -> tuple[CandidateMove, tuple[SkillUse, ...]]:
     """The candidate with its prior moved by the skills that speak of it, and how far each moved it.
 
     A skill is an observation of the gain with its pooled error; what sets its evidence apart from the case at hand adds
-    variance. `old`: the champion's factors. Skills that ended invalid or failed count as losses, as branches of the run
+    variance. Skills that ended invalid or failed count as losses, as branches of the run
     do.
     """
     uses: list[SkillUse] = []
-    way = direction(c.factor, old.get(c.factor), c.child.factors().get(c.factor))
+    way = direction(c.factor, champion.value(c.factor), c.child.value(c.factor))
     for a in advice:
         if a.factor != c.factor or a.direction != way:
             continue
@@ -107,7 +107,7 @@ def _weigh(
 
 def _doubt(a: SkillAdvice, c: CandidateMove) -> tuple[float, tuple[str, ...]]:
     """(variance to add to a skill's effect, why)."""
-    known = any(same(v, c.child.factors().get(c.factor)) for v in a.values)
+    known = any(same(v, c.child.value(c.factor)) for v in a.values)
     var = SAME_VALUE**2 if known else SAME_MOVE**2
     var += OTHER_CHAMPION**2  # another run's champion, always
     why = [] if known else ["other value"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.briefing import Briefing
-from evotrainer.records.recipe import Recipe, lint, single_factor
+from evotrainer.records.recipe import Recipe, fields_of, lint, single_factor
 
 
 def changed(recipe: Recipe, factor: str, new: Any) -> Recipe | None:
@@ -35,11 +35,12 @@ def repeated(briefing: Briefing, factor: str, new: Any) -> tuple[str, str] | Non
     earlier = [
         b.branch
         for b in briefing.branches
-        if b.intervention is not None and b.intervention.factor == factor and same(b.recipe.factors().get(factor), new)
+        if b.intervention is not None and b.intervention.factor == factor and same(b.recipe.value(factor), new)
     ]
     if not earlier:
         return None
-    since = [x for x in briefing.reopenable.get(earlier[-1], ()) if x != f"recipe.{factor}"]
+    own = {f"recipe.{f}" for f in fields_of(factor)}
+    since = [x for x in briefing.reopenable.get(earlier[-1], ()) if x not in own]
     return earlier[-1], next(iter(since), "")
 
 
@@ -103,14 +104,45 @@ def reward_changes(
     return out
 
 
-def neighbourhood(recipe: Recipe, components: Collection[str], knobs: Mapping[str, str]) -> dict[str, list[Any]]:
-    """Factor -> candidate values: a fixed grid around what practice uses. The space a random search draws from."""
+def lr_schedules(r: Recipe) -> list[dict[str, Any]]:
+    """A higher rate that falls to 0."""
+    rates = [lr for x in (2.0, 3.0) if (lr := float(f"{r.lr * x:.3g}")) <= 1e-3]
+    kinds = [kind for kind in ("linear", "cosine") if kind != r.schedule.kind]
+    return [{"lr": lr, "schedule": {"kind": kind, "warmup": r.schedule.warmup}} for lr in rates for kind in kinds]
+
+
+def batch_shapes(r: Recipe) -> list[dict[str, int]]:
+    """The same number of rollouts shared out otherwise: half or twice the group for twice or half the prompts or
+    steps."""
+
+    def shape(prompts: int, group: int, steps: int) -> dict[str, int]:
+        return {"prompts_per_step": prompts, "group_size": group, "steps": steps}
+
+    p, g, n = r.prompts_per_step, r.group_size, r.steps
+    made = []
+    if g >= 4 and g % 2 == 0:
+        made += [shape(2 * p, g // 2, n), shape(p, g // 2, 2 * n)]
+    if p % 2 == 0:
+        made += [shape(p // 2, 2 * g, n), shape(p // 2, g, 2 * n)]
+    if n % 2 == 0:
+        made += [shape(p, 2 * g, n // 2), shape(2 * p, g, n // 2)]
+    return made
+
+
+def neighbourhood(
+    recipe: Recipe, components: Collection[str], knobs: Mapping[str, str], tags: Collection[str] = ()
+) -> dict[str, list[Any]]:
+    """Factor -> candidate values: a fixed grid around what practice uses. The space a random search draws from.
+
+    `tags`: those of the tasks, as far as a reading showed them.
+    """
     r = recipe
     grid: dict[str, list[Any]] = {
         "loss": ["grpo", "dapo", "dr_grpo", "bnpo", "gspo", "cispo"],
         "clip": [{"low": 0.2, "high": h} for h in (0.2, 0.24, 0.28, 0.4)] + [{"low": 0.1, "high": 0.1}],
         "kl_beta": [0.0, 0.005, 0.02, 0.04, 0.1],
         "reward_scaling": ["group", "batch", "none"],
+        "negative_weight": [0.25, 0.5, 1.0, 2.0],
         "lr": [float(f"{r.lr * x:.3g}") for x in (0.33, 0.5, 0.7, 1.4, 2.0, 3.0) if r.lr * x <= 1e-3],
         "schedule": [{"kind": k, "warmup": r.schedule.warmup} for k in ("constant", "linear", "cosine")],
         "weight_decay": [0.0, 0.01, 0.1],
@@ -139,13 +171,21 @@ def neighbourhood(recipe: Recipe, components: Collection[str], knobs: Mapping[st
             {"kind": "none", "low": 0.05, "high": 0.95},
             {"kind": "pass_rate_band", "low": 0.05, "high": 0.95},
             {"kind": "pass_rate_band", "low": 0.1, "high": 0.9},
+            *({"kind": "tag_frontier", "tag": t, "low": 0.05, "high": 0.95} for t in sorted(tags)),
         ],
+        "averaging": [
+            {"kind": "none", "share": 0.5, "decay": 0.9},
+            {"kind": "tail_mean", "share": 0.5, "decay": 0.9},
+            {"kind": "tail_mean", "share": 0.25, "decay": 0.9},
+            {"kind": "ema", "share": 0.5, "decay": 0.9},
+        ],
+        "lr_schedule": lr_schedules(r),
+        "batch_shape": batch_shapes(r),
         "sft_anchor": [0.0, 0.05, 0.2],
         "entropy_bonus": [0.0, 0.003, 0.01],
         "is_cap": [None, 2.0, 5.0],
         "mask_truncated": [False, True],
     }
     grid |= knob_changes(recipe, knobs)
-    now = recipe.factors()
-    other = {factor: [v for v in values if not same(v, now.get(factor))] for factor, values in grid.items()}
+    other = {factor: [v for v in values if not same(v, recipe.value(factor))] for factor, values in grid.items()}
     return {factor: values for factor, values in other.items() if values}

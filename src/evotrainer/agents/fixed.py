@@ -72,7 +72,7 @@ class FixedAgent:
         for c in self.options.interventions:
             if any(d.factor == c.factor and same(d.new, c.new) for d in done):
                 continue
-            old = recipe.factors().get(c.factor)
+            old = recipe.value(c.factor)
             if same(old, c.new):
                 continue
             child = changed(recipe, c.factor, c.new)
@@ -82,9 +82,7 @@ class FixedAgent:
                     f"{briefing.champion.branch}; correct run.agent_options.interventions"
                 )
             if child.hash not in seen:
-                out.append(
-                    plain(recipe.factors().get(c.factor), c.factor, c.new, c.why, briefing.champion.branch, "fixed")
-                )
+                out.append(plain(recipe.value(c.factor), c.factor, c.new, c.why, briefing.champion.branch, "fixed"))
         chosen = tuple(out[: briefing.branches_wanted])
         due = [e for e in self.options.harness_edits if e.round == briefing.round]
         return Proposal(

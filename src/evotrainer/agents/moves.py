@@ -117,7 +117,7 @@ class CandidateMove:
     def intervention(self, situation: Situation, min_effect: float, champion: str, **more: Any) -> Intervention:
         """The falsifiable intervention that is trained; `more`: its forecast, the skills behind it, what it reopens."""
         m = self.move
-        old = situation.recipe.factors().get(self.factor)
+        old = situation.recipe.value(self.factor)
         why = self.variant.why or m.why
         return Intervention(
             factor=self.factor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evotrainer.agents.base import Tools
+from evotrainer.agents.catalogue.values import pass_rates
 from evotrainer.agents.changes import changed, neighbourhood, repeated, tried
 from evotrainer.agents.fixed import plain
 from evotrainer.records.briefing import Briefing, Proposal
@@ -25,12 +26,13 @@ class RandomAgent:
         revision = briefing.notes.get("revision", "0")
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
         left: dict[str, list[object]] = {}
-        for factor, values in sorted(neighbourhood(recipe, briefing.components, briefing.knobs).items()):
+        tags = pass_rates({m.name: m.value for m in briefing.health.metrics if m.value is not None})
+        for factor, values in sorted(neighbourhood(recipe, briefing.components, briefing.knobs, tags).items()):
             for value in values:
                 child = changed(recipe, factor, value)
                 if child is None or child.hash in seen:
                     continue
-                if repeated(briefing, factor, child.factors().get(factor)) is None:
+                if repeated(briefing, factor, child.value(factor)) is None:
                     left.setdefault(factor, []).append(value)
         out: list[Intervention] = []
         fresh = list(left)
@@ -40,7 +42,7 @@ class RandomAgent:
             new = left[factor].pop(int(rng.integers(len(left[factor]))))
             if not left[factor]:
                 del left[factor]
-            old = recipe.factors().get(factor)
+            old = recipe.value(factor)
             out.append(plain(old, factor, new, "chance chose it", briefing.champion.branch, "random"))
         return Proposal(
             agent=self.name,

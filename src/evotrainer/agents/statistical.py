@@ -25,6 +25,7 @@ from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Backtest, ConsideredChange, Forecast, Intervention
+from evotrainer.records.recipe import fields_of
 from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
@@ -194,10 +195,10 @@ class StatisticalAgent:
     ) -> Ranked | None:
         """Prior, skills, verdicts, and one draw; None where it was tried before and nothing changed since."""
         noise = float(rng.standard_normal())
-        cites = repeated(briefing, c.factor, c.child.factors().get(c.factor))
+        cites = repeated(briefing, c.factor, c.child.value(c.factor))
         if cites is not None and not cites[1]:
             return None
-        c, uses = informed(c, briefing.skills, briefing.champion.recipe.factors())
+        c, uses = informed(c, briefing.skills, briefing.champion.recipe)
         mean, sd = posterior(c, past, briefing.champion.branch)
         return Ranked(c, mean, sd, mean + sd * noise, uses=uses, cites=cites or ("", ""))
 
@@ -309,9 +310,11 @@ def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[Candidate
     unwanted: set[str] = set()
     wanted: set[str] = set()
     for i, w in enumerate(words):
-        named = {f for f in factors if w in (f, f + "s", f.rstrip("s"), family_of(f))}
         refused = {"no", "not", "avoid", "without", "never", "don't"} & set(words[max(0, i - 4) : i])
-        (unwanted if refused else wanted).update(named)
+        for f in factors:
+            names = fields_of(f) if refused else ()  # a refused field is refused in composite factors, too
+            if w == family_of(f) or any(w in (x, x + "s", x.rstrip("s")) for x in (f, *names)):
+                (unwanted if refused else wanted).add(f)
     left = [c for c in pool if c.factor not in unwanted and (not wanted or c.factor in wanted)]
     return left or pool
 

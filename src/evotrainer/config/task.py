@@ -238,7 +238,7 @@ class TaskFile(Frozen):
     @property
     def hash(self) -> str:
         """16 hex digits of SHA-256 over the canonical JSON; what later versions added counts where it is set."""
-        values = self.model_dump(mode="json")
+        values = self.model_dump(mode="json") | {"recipe": self.recipe.hashed()}
         for section, name in LATER:
             if getattr(self, section).__class__.model_fields[name].default == getattr(getattr(self, section), name):
                 del values[section][name]

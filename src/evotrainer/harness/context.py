@@ -31,7 +31,8 @@ class HarnessContext:
     curve: tuple[Mapping[str, float], ...] = ()
     """Training steps, oldest first. Keys read: reward, score, accuracy, frac_reward_zero_std, dead_fail, dead_pass,
     reward_std, entropy, kl, grad_norm, ratio_max, ess (effective sample size as a share of the batch), turns,
-    ngram_repetition, kept_groups, completions/mean_length, completions/clipped_ratio, rewards/<component>/mean."""
+    ngram_repetition, kept_groups, negative_share, completions/mean_length, completions/clipped_ratio,
+    rewards/<component>/mean."""
 
     sandboxed: Callable[[str, list[dict[str, object]]], Any] | None = None
     """Runs a Python detector's source over rollouts as JSON (harness/evolving/authored.py);

@@ -129,9 +129,9 @@ def check_factor(parent: Recipe, b: Branch) -> list[str]:
         if factor != i.factor:
             return [f"{name}: declares factor {i.factor!r}, its recipe changes {factor!r}"]
         if parent.with_factor(factor, i.new).hash != b.recipe.hash:
-            return [f"{name}: declares {factor} = {i.new!r}, its recipe has {b.recipe.factors().get(factor)!r}"]
+            return [f"{name}: declares {factor} = {i.new!r}, its recipe has {b.recipe.value(factor)!r}"]
         if parent.with_factor(factor, i.old).hash != parent.hash:
-            return [f"{name}: declares that {factor} was {i.old!r}, its parent has {parent.factors().get(factor)!r}"]
+            return [f"{name}: declares that {factor} was {i.old!r}, its parent has {parent.value(factor)!r}"]
     except ConfigError as e:
         return [f"{name}: {e}"]
     return []

@@ -30,7 +30,7 @@ from evotrainer.records.events import (
 )
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Forecast, Intervention, Prediction
-from evotrainer.records.recipe import Recipe
+from evotrainer.records.recipe import Recipe, fields_of
 
 NOISE_RATIO = 1.25
 """Change of the standard deviation between seeds that is worth citing, either way."""
@@ -225,8 +225,8 @@ def changed_since(events: Iterable[Event], branch: str, now: Now, factor: str = 
     factor = factor or (then.body.intervention.factor if then.body.intervention else "")
     out = []
     if parent is not None:
-        a, b = parent.body.recipe.factors(), now.recipe.factors()
-        out += [f"recipe.{f}" for f in sorted(a.keys() | b.keys()) if f != factor and a.get(f) != b.get(f)]
+        a, b, own = parent.body.recipe.factors(), now.recipe.factors(), fields_of(factor)
+        out += [f"recipe.{f}" for f in sorted(a.keys() | b.keys()) if f not in own and a.get(f) != b.get(f)]
     then_opened = [e.body for e in seen if isinstance(e.body, RoundOpened) and e.body.round == then.body.round]
     if then_opened:
         c = then_opened[0].closed
@@ -284,7 +284,7 @@ def tried_before(events: Iterable[Event], factor: str, value: Any) -> list[str]:
         if isinstance(e.body, BranchOpened)
         and e.body.intervention is not None
         and e.body.intervention.factor == factor
-        and _same(e.body.recipe.factors().get(factor), value)
+        and _same(e.body.recipe.value(factor), value)
     ]
 
 
@@ -295,7 +295,7 @@ def _same(a: Any, b: Any) -> bool:
 def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
     """Why a change that was tried before may not be tried again;
     empty where it is new, or what it cites has changed."""
-    value = now.recipe.with_factor(iv.factor, iv.new).factors().get(iv.factor)
+    value = now.recipe.with_factor(iv.factor, iv.new).value(iv.factor)
     earlier = tried_before(events, iv.factor, value)
     if not earlier:
         return f"cites {iv.reopens}, which did not try this value of {iv.factor}" if iv.reopens else ""

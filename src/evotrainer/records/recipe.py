@@ -1,77 +1,40 @@
 """The recipe: the complete, immutable, hashed description of one training run.
 
-One top-level field is one *factor*; `knobs` contributes one factor per key. A branch changes exactly one factor
-(`single_factor`), computed from the two recipes themselves, never from what an agent declares.
+One top-level field is one *factor*; `knobs` contributes one factor per key, and a few small sets of fields that only
+make sense together are *composite* factors (`COMPOSITES`). A branch changes exactly one factor (`single_factor`),
+computed from the two recipes themselves, never from what an agent declares.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.recipe_parts import Averaging as Averaging
+from evotrainer.records.recipe_parts import Clip as Clip
+from evotrainer.records.recipe_parts import Curriculum as Curriculum
+from evotrainer.records.recipe_parts import GroupFilter as GroupFilter
+from evotrainer.records.recipe_parts import LengthRule as LengthRule
+from evotrainer.records.recipe_parts import Schedule as Schedule
 
 Knob = bool | int | float | str
-
-
-class Schedule(Frozen):
-    """Learning-rate schedule: linear warm-up over `warmup` steps, then constant, linear to 0 or cosine to 0."""
-
-    kind: Literal["constant", "linear", "cosine"] = "constant"
-    warmup: int = Field(5, ge=0)
-
-
-class GroupFilter(Frozen):
-    """Which groups of a step give gradient (METHOD.md section 2 and 5).
-
-    `zero_variance` drops groups without reward spread; `ema_std` also drops std < ema_mean - z*ema_std with z from
-    `keep` (decay 0.1, warm-up max(20, 1/decay) groups); `snr_top_p` keeps the groups of largest reward variance
-    that hold the share `keep` of the total (RAGEN-2).
-    """
-
-    kind: Literal["none", "zero_variance", "ema_std", "snr_top_p"] = "none"
-    keep: float = Field(0.9, gt=0, le=1)
-    decay: float = Field(0.1, gt=0, le=1)
-
-
-class LengthRule(Frozen):
-    """Reward shaping by completion length.
-
-    `token_penalty`: reward - weight * tokens. `overlong`: DAPO's soft penalty, 0 up to `soft` * max_tokens, falling
-    linearly to -weight at max_tokens. `correct_bonus`: weight * (1 - tokens/max_tokens) times the reward the recipe's
-    own components give (at least 0): right by the recipe's own measure, so that no rule sees a truth the recipe does
-    not pay for.
-    """
-
-    kind: Literal["none", "token_penalty", "overlong", "correct_bonus"] = "none"
-    weight: float = Field(0.0, ge=0)
-    soft: float = Field(0.75, gt=0, lt=1)
-
-
-class Curriculum(Frozen):
-    """Draw training tasks whose running pass rate lies in [low, high]; unseen tasks always qualify."""
-
-    kind: Literal["none", "pass_rate_band"] = "none"
-    low: float = Field(0.05, ge=0, le=1)
-    high: float = Field(0.95, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _band(self) -> Curriculum:
-        if self.low >= self.high:
-            raise ValueError("curriculum.low must be below curriculum.high")
-        return self
-
-
-class Clip(Frozen):
-    """PPO ratio clip range [1-low, 1+high]. For cispo, `high` caps the detached weight at 1+high."""
-
-    low: float = Field(0.2, ge=0, le=1)
-    high: float = Field(0.2, ge=0)
+LATER = ("negative_weight", "averaging", "curriculum.tag", "curriculum.floor", "curriculum.until")
+"""Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
+not change a recipe's hash."""
+COMPOSITES: Mapping[str, tuple[str, ...]] = {
+    "lr_schedule": ("lr", "schedule"),
+    "batch_shape": ("prompts_per_step", "group_size", "steps"),
+}
+"""Composite factor -> its fields; its value is an object of all of them. A change of one field alone is a change of
+that field. lr_schedule: a rate belongs to its schedule. batch_shape: the same sampling shared out otherwise."""
+SAME_SAMPLES = 0.05
+"""How far prompts_per_step x group_size x steps may move in a change of `batch_shape`, as a share."""
 
 
 class Recipe(Frozen):
@@ -83,6 +46,11 @@ class Recipe(Frozen):
     """Weight of the k3 KL estimate against the start policy."""
     reward_scaling: Literal["group", "batch", "none"] = "group"
     """What the centred reward is divided by."""
+    negative_weight: float = Field(1.0, ge=0)
+    """Negative advantages are multiplied by it, after scaling: A' = w A where A < 0. 1: as they are; 0: only what did
+    better than its group is learnt from. Where failing rollouts are longer, most of |advantage| x tokens pushes down
+    (metric `negative_share`), and a weight below 1 gives the balance back; above 1 it is the other emphasis of
+    arXiv 2506.01347 (its W-REINFORCE weighs positive samples by a tenth)."""
     lr: float = Field(2e-4, gt=0)
     schedule: Schedule = Schedule()
     weight_decay: float = Field(0.0, ge=0)
@@ -109,6 +77,7 @@ class Recipe(Frozen):
     resample: int = Field(0, ge=0)
     """Extra sampling rounds that replace groups the filter dropped (DAPO dynamic sampling); 0: off."""
     curriculum: Curriculum = Curriculum()
+    averaging: Averaging = Averaging()
     sft_anchor: float = Field(0.0, ge=0)
     """Weight of the SFT loss on demonstrations, added to each update."""
     entropy_bonus: float = 0.0
@@ -120,9 +89,13 @@ class Recipe(Frozen):
     knobs: Mapping[str, Knob] = Field(default_factory=dict)
     """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
 
+    def hashed(self) -> dict[str, Any]:
+        """The values that the hash is of: all but those of `LATER` that stand at their default."""
+        return _without_later(self.model_dump(mode="json"), LATER)
+
     def canonical(self) -> str:
-        """Canonical JSON: sorted keys, no blanks."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """Canonical JSON of `hashed`: sorted keys, no blanks."""
+        return json.dumps(self.hashed(), sort_keys=True, separators=(",", ":"))
 
     @property
     def hash(self) -> str:
@@ -130,10 +103,17 @@ class Recipe(Frozen):
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
     def factors(self) -> dict[str, Any]:
-        """Factor name -> JSON value."""
-        d = self.model_dump(mode="json")
+        """Factor name -> JSON value; parts of a factor that came later only where they are set, so that a value in an
+        old ledger is the same value now."""
+        d = _without_later(self.model_dump(mode="json"), [path for path in LATER if "." in path])
         knobs = d.pop("knobs")
         return d | {f"knobs.{k}": v for k, v in knobs.items()}
+
+    def value(self, factor: str) -> Any:
+        """JSON value of a factor, of a composite one an object of its fields;
+        None where the recipe has none of that name."""
+        now = self.factors()
+        return {f: now[f] for f in COMPOSITES[factor]} if factor in COMPOSITES else now.get(factor)
 
     def with_factor(self, factor: str, value: Any) -> Recipe:
         """A copy with one factor set; raises ConfigError for an unknown factor or a bad value."""
@@ -144,13 +124,29 @@ class Recipe(Frozen):
                 d["knobs"].pop(key, None)
             else:
                 d["knobs"][key] = value
+        elif factor in COMPOSITES:
+            if not isinstance(value, Mapping) or value.keys() != set(COMPOSITES[factor]):
+                raise ConfigError(f"{factor} is an object of all of {', '.join(COMPOSITES[factor])} (got {value!r})")
+            d |= value
         elif factor in type(self).model_fields and factor != "knobs":
             d[factor] = value
         else:
-            raise ConfigError(
-                f"unknown recipe factor {factor!r}; one of: {', '.join(sorted(self.factors()))}, knobs.<name>"
-            )
+            known = ", ".join(sorted([*self.factors(), *COMPOSITES]))
+            raise ConfigError(f"unknown recipe factor {factor!r}; one of: {known}, knobs.<name>")
         return parse_recipe(d)
+
+
+def _without_later(values: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    """`values`, a recipe's own dump, without what stands at its default under these paths."""
+    default = Recipe().model_dump(mode="json")
+    for path in paths:
+        *folder, name = path.split(".")
+        of, usual = values, default
+        for part in folder:
+            of, usual = of[part], usual[part]
+        if of[name] == usual[name]:
+            del of[name]
+    return values
 
 
 def parse_recipe(values: Mapping[str, Any]) -> Recipe:
@@ -185,11 +181,37 @@ def reward_moves(old: Mapping[str, float], new: Mapping[str, float]) -> int:
     return max(len(added), len(removed)) + changed
 
 
+def fields_of(factor: str) -> tuple[str, ...]:
+    """The fields that a factor sets: a composite's, else itself."""
+    return COMPOSITES.get(factor, (factor,))
+
+
+def samples(recipe: Recipe) -> int:
+    """Rollouts of a whole training, without resampling."""
+    return recipe.prompts_per_step * recipe.group_size * recipe.steps
+
+
+def _composite(parent: Recipe, child: Recipe, changed: Collection[str]) -> str:
+    """The composite factor that these fields belong to, empty where there is none;
+    SingleFactorError where the change breaks its rule."""
+    name = next((k for k, fields in COMPOSITES.items() if set(changed) <= set(fields)), "")
+    if name == "batch_shape" and abs(samples(child) / samples(parent) - 1) > SAME_SAMPLES:
+        raise SingleFactorError(
+            f"batch_shape keeps prompts_per_step x group_size x steps within {SAME_SAMPLES:.0%}: "
+            f"{samples(parent)} -> {samples(child)} ({samples(child) / samples(parent) - 1:+.0%}); "
+            "choose values of that product, or change one of the fields alone"
+        )
+    return name
+
+
 def single_factor(parent: Recipe, child: Recipe) -> str:
-    """Name of the one factor that differs; raises SingleFactorError with the diff otherwise."""
+    """Name of the one factor that differs, a composite one where all fields that differ are its own;
+    raises SingleFactorError with the diff otherwise."""
     d = diff(parent, child)
     if not d:
         raise SingleFactorError("branch changes no factor; an intervention must change exactly one")
+    if len(d) > 1 and (composite := _composite(parent, child, d.keys())):
+        return composite
     if len(d) > 1:
         raise SingleFactorError(
             f"branch changes {len(d)} factors, exactly one is allowed; split it into branches: {format_diff(d)}"
@@ -241,6 +263,13 @@ def lint(recipe: Recipe) -> list[LintIssue]:
         add("warning", "temperature", "nearly greedy sampling leaves groups without spread")
     if recipe.kl_beta > 0.5:
         add("warning", "kl_beta", "KL weight above 0.5 pins the policy to its start")
+    average = recipe.averaging
+    if average.kind == "tail_mean" and average.share * recipe.steps <= 1:
+        add("warning", "averaging", f"{average.share:g} of {recipe.steps} steps is one step: nothing is averaged")
+    if average.kind == "ema" and 1 / (1 - average.decay) > recipe.steps:
+        add("warning", "averaging", f"decay {average.decay:g} remembers more than the {recipe.steps} steps there are")
+    if recipe.negative_weight == 0:
+        add("warning", "negative_weight", "nothing is unlearned: known to cost diversity (arXiv 2506.01347)")
     if recipe.entropy_bonus < 0:
         add("warning", "entropy_bonus", "a negative entropy bonus drives collapse")
     return out

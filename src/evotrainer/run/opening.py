@@ -78,6 +78,7 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
     `children`: recipes of branches that are known already. True where TRL plays it by tool calls.
     """
     from evotrainer.envs import open_environment
+    from evotrainer.trainers.curriculum import check_tag
 
     environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
@@ -86,6 +87,8 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
             raise ConfigError(f'environment {environment.name} is played by TRL\'s own loop; set trainer.name = "trl"')
         for recipe in (task.recipe, *children):
             check_recipe(recipe, environment.name, environment.components, environment.knobs)
+            if recipe.curriculum.tag:
+                check_tag(environment.tasks("train"), recipe.curriculum)
         missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]
         if missing and not task.run.evaluate_only:
             raise ConfigError(
@@ -98,6 +101,16 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
         return getattr(environment, "environment_factory", None) is not None
     finally:
         environment.close()
+
+
+def check_train_tag(task: TaskFile, recipe: Recipe) -> None:
+    """ConfigError where a curriculum goes by a tag that does not tell the training tasks apart, though search tasks it
+    may."""
+    from evotrainer.envs import open_environment
+    from evotrainer.trainers.curriculum import check_tag
+
+    with contextlib.closing(open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)) as opened:
+        check_tag(opened.tasks("train"), recipe.curriculum)
 
 
 def with_absolute_base(task: TaskFile) -> TaskFile:

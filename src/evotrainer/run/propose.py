@@ -22,6 +22,7 @@ from evotrainer.rules.reading_context import harness_context
 from evotrainer.run import agent_edits, readings, skills
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
+from evotrainer.run.opening import check_train_tag
 from evotrainer.run.reserves import certification_trials
 
 if TYPE_CHECKING:
@@ -234,6 +235,8 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
         recipe = parent.with_factor(iv.factor, iv.new)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
         factor = single_factor(parent, recipe)
+        if recipe.curriculum.tag and recipe.curriculum != parent.curriculum:
+            check_train_tag(ctx.task, recipe)
     except (ConfigError, SingleFactorError) as e:
         return str(e)
     if opened := ctx.state.shortcuts.opened_by(parent.knobs, recipe.knobs):

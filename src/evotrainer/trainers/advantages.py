@@ -26,10 +26,13 @@ def group_std(rewards: Sequence[float]) -> float:
     return 0.0 if std < ZERO_STD else std
 
 
-def advantages(groups: Sequence[Sequence[float | None]], scaling: str) -> list[list[float | None]]:
+def advantages(
+    groups: Sequence[Sequence[float | None]], scaling: str, negative_weight: float = 1.0
+) -> list[list[float | None]]:
     """Advantages of each group's rollouts; None stays None and enters no statistic.
 
-    group: (r - mean) / (std of the group + 1e-4); batch: std over all rollouts; none: r - mean.
+    group: (r - mean) / (std of the group + 1e-4); batch: std over all rollouts; none: r - mean. Negative ones are
+    multiplied by `negative_weight` after that.
     """
     graded = [[r for r in g if r is not None] for g in groups]
     # over all rewards, group means not taken out: what TRL's scale_rewards="batch" divides by
@@ -47,8 +50,20 @@ def advantages(groups: Sequence[Sequence[float | None]], scaling: str) -> list[l
         if group_std(rs) == 0.0:  # exactly zero, not the rounding error of the mean
             out.append([None if r is None else 0.0 for r in g])
         else:
-            out.append([None if r is None else (r - mean) / div for r in g])
+            out.append([None if r is None else _weighted((r - mean) / div, negative_weight) for r in g])
     return out
+
+
+def _weighted(advantage: float, negative_weight: float) -> float:
+    # + 0.0: weight 0 leaves 0.0, not -0.0, which would be stored as another number
+    return advantage * negative_weight + 0.0 if advantage < 0 else advantage
+
+
+def negative_share(advantages: Sequence[float], tokens: Sequence[float]) -> float | None:
+    """Share of |advantage| x tokens that belongs to negative advantages; None where all are 0."""
+    pull = np.asarray(advantages, dtype=np.float64) * np.asarray(tokens, dtype=np.float64)
+    total = float(np.abs(pull).sum())
+    return float(-pull[pull < 0].sum()) / total if total > 0 else None
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.advantages import negative_share
 from evotrainer.trainers.groups import Group
 
 
@@ -20,7 +21,8 @@ def curve_entry(
     """Numbers of one step over all its sampled groups, filtered ones included; infrastructure faults in no rate.
 
     dead_fail / dead_pass: share of groups without reward spread whose reward is below / at least half of what the
-    positive weights can pay. `update`: what the trainer saw of its update: loss, grad_norm, trained_rollouts, ...
+    positive weights can pay. negative_share: of |advantage| x tokens, absent where every advantage is 0. `update`:
+    what the trainer saw of its update: loss, grad_norm, trained_rollouts, ...
     """
     rollouts = [r for g in groups for r in g.rollouts if r.error_kind is None]
     rewards = [r.reward for r in rollouts if r.reward is not None]
@@ -53,6 +55,10 @@ def curve_entry(
         "lr": lr,
         **update,
     }
+    trained = [(r.advantage, float(r.tokens or 0)) for r in rollouts if r.advantage is not None]
+    share = negative_share([a for a, _ in trained], [n for _, n in trained])
+    if share is not None:
+        entry["negative_share"] = share
     for name in sorted({c for r in rollouts for c in r.components}):
         earned = [r.components.get(name) for r in rollouts]
         values = [v for v in earned if v is not None]

@@ -96,6 +96,7 @@ def _learn_rates(groups: Sequence[Group], stream: TaskStream, recipe: Recipe) ->
 def _set_advantages(groups: Sequence[Group], recipe: Recipe) -> None:
     """Advantages over the kept groups; batch scaling sees the kept ones only."""
     kept = [g for g in groups if g.kept]
-    values = advantages([[r.reward for r in g.rollouts] for g in kept], recipe.reward_scaling)
+    rewards = [[r.reward for r in g.rollouts] for g in kept]
+    values = advantages(rewards, recipe.reward_scaling, recipe.negative_weight)
     for g, row in zip(kept, values, strict=True):
         g.rollouts = [replace(r, advantage=a) for r, a in zip(g.rollouts, row, strict=True)]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, rollout_id
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
+from evotrainer.trainers.curriculum import tags_of
 from evotrainer.trainers.rewards import compose
 
 
@@ -111,6 +112,8 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
     fault = s.error_kind is not None
     reward, absent = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
     detail = dict(s.detail)
+    if tags := tags_of(a.task):
+        detail["tags"] = dict(tags)
     if absent:
         detail["unpaid"] = absent
     if a.cut:

@@ -89,6 +89,7 @@ def test_sizes_sampling_and_optimizer_are_mapped() -> None:
 REFUSED = {
     "schedule": {"schedule": {"kind": "linear"}},
     "curriculum": {"curriculum": {"kind": "pass_rate_band"}},
+    "averaging": {"averaging": {"kind": "ema"}},
     "sft_anchor": {"sft_anchor": 0.1},
     "mask_truncated": {"mask_truncated": True, "max_turns": 2},
 }

@@ -29,6 +29,12 @@ def test_advantages_are_the_embedded_trainers_whatever_the_order_of_rows(scaling
     assert rows.counted == [True] * 6 and rows.kept_groups == 3
 
 
+def test_negative_advantages_have_the_recipes_weight() -> None:
+    plain = Signal(recipe()).rows(REWARDS, TOKENS, GROUPS).advantages
+    light = Signal(recipe(negative_weight=0.5)).rows(REWARDS, TOKENS, GROUPS).advantages
+    assert min(plain) < 0 and light == [a / 2 if a < 0 else a for a in plain]
+
+
 def test_padding_rows_enter_no_statistic() -> None:
     plain = Signal(recipe(reward_scaling="batch")).rows(REWARDS, TOKENS, GROUPS)
     padded = Signal(recipe(reward_scaling="batch")).rows([*REWARDS, 0.0], [*TOKENS, 0], [*GROUPS, "pad7"])

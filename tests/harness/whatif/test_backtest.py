@@ -321,3 +321,93 @@ def test_the_chance_of_a_dead_smaller_group_is_counted_exactly() -> None:
     assert dead_share_at(batch, batch.reward, 2) == pytest.approx(2 / 6)
     assert dead_share_at(batch, batch.reward, 4) == 0
     assert math.isnan(dead_share_at(Batch.of([rollout()]), np.array([1.0]), 2))
+
+
+class TestNegativeWeight:
+    def long_failures(self, tokens: int) -> list[Rollout]:
+        """Groups of four, one success of 10 tokens, failures of `tokens`: three advantages of -0.58, one of 1.73."""
+        return [
+            rollout(f"t{t}", k, reward=float(k == 0), correct=k == 0, tokens=10 if k == 0 else tokens)
+            for t in range(10)
+            for k in range(4)
+        ]
+
+    def test_a_lighter_weight_is_supported_where_failures_are_long(self) -> None:
+        b = replay("negative_weight", 0.5, recipe(rewards={}), self.long_failures(30))
+        assert b.verdict == "supports"
+        assert b.numbers["negative_share_before"] == pytest.approx(0.75, abs=1e-6)
+        assert b.numbers["negative_share_after"] == pytest.approx(0.6, abs=1e-6)
+        assert b.forecast is None, "stored rollouts do not say how far training follows"
+
+    def test_nothing_is_said_where_both_sides_are_even(self) -> None:
+        assert replay("negative_weight", 0.5, recipe(rewards={}), self.long_failures(10)).verdict == "silent"
+        assert replay("negative_weight", 2.0, recipe(rewards={}), self.long_failures(30)).verdict == "silent"
+
+    def test_a_weight_that_meets_no_negative_advantage_is_contradicted(self) -> None:
+        dead = [rollout(f"t{t}", k, reward=1.0, correct=True, tokens=9) for t in range(10) for k in range(4)]
+        b = replay("negative_weight", 0.5, recipe(rewards={}), dead)
+        assert b.verdict == "contradicts" and "no advantage is negative" in b.reason
+
+    def test_without_token_counts_it_is_silent(self) -> None:
+        bare = [rollout(f"t{t}", k, text="", reward=float(k), correct=bool(k)) for t in range(10) for k in range(2)]
+        assert replay("negative_weight", 0.5, recipe(rewards={}), bare).verdict == "silent"
+
+
+class TestCurriculaByTag:
+    def kinds(self, rates: dict[str, int], tasks: int = 10) -> list[Rollout]:
+        """Ten tasks of each kind, four attempts each, so many of them right."""
+        return [
+            rollout(f"{kind}-{t}", k, reward=float(k < n), correct=k < n, detail={"tags": {"kind": kind}})
+            for kind, n in rates.items()
+            for t in range(tasks)
+            for k in range(4)
+        ]
+
+    def test_a_frontier_is_supported_where_whole_kinds_are_dead(self) -> None:
+        b = replay("curriculum", {"kind": "tag_frontier", "tag": "kind"}, recipe(rewards={}), self.kinds(
+            {"k0": 0, "k1": 2, "k2": 4}
+        ))  # fmt: skip
+        assert b.verdict == "supports"
+        assert b.numbers["dead_before"] == pytest.approx(2 / 3, abs=1e-6)
+        assert b.numbers["dead_after"] == pytest.approx(0.2 / 1.2, abs=1e-6), "weights 0.1, 1, 0.1"
+        assert b.numbers["keep_rate"] == pytest.approx(1.2**2 / (3 * 1.02), abs=1e-6)
+        assert b.forecast is not None and b.forecast > 0
+
+    def test_a_frontier_that_leaves_too_little_is_contradicted(self) -> None:
+        rates = {f"k{i}": 0 for i in range(9)} | {"k9": 2}
+        b = replay(
+            "curriculum", {"kind": "tag_frontier", "tag": "kind", "floor": 0.01}, recipe(rewards={}), self.kinds(rates)
+        )
+        assert b.verdict == "contradicts" and "too few tasks" in b.reason
+
+    def test_without_the_tag_nothing_is_said(self) -> None:
+        b = replay(
+            "curriculum", {"kind": "tag_frontier", "tag": "topic"}, recipe(rewards={}), self.kinds({"k0": 0, "k1": 2})
+        )
+        assert b.verdict == "silent" and "0 values of tag 'topic'" in b.reason
+
+    def test_difficulty_must_go_with_failing(self) -> None:
+        change = {"kind": "difficulty", "tag": "kind"}
+        falling = replay("curriculum", change, recipe(rewards={}), self.kinds({"1": 2, "2": 1, "3": 0, "4": 0, "5": 0}))
+        assert falling.verdict == "supports" and falling.numbers["dead_after"] == 0.0
+        rising = replay("curriculum", change, recipe(rewards={}), self.kinds({"1": 0, "2": 1, "3": 4}))
+        assert rising.verdict == "contradicts" and "larger numbers are easier" in rising.reason
+
+
+class TestBatchShape:
+    def shape(self, size: int, right: int, prompts: int, group: int) -> Backtest:
+        parent = recipe(rewards={}, prompts_per_step=8, group_size=8, steps=30)
+        rows = [rollout(f"t{t}", k, reward=float(k < right), correct=k < right) for t in range(10) for k in range(size)]
+        return replay("batch_shape", {"prompts_per_step": prompts, "group_size": group, "steps": 30}, parent, rows)
+
+    def test_halves_of_mixed_groups_are_supported(self) -> None:
+        b = self.shape(8, 4, 16, 4)
+        dead = 2 / 70  # C(4,4) + C(4,4) of C(8,4) halves are alike
+        assert b.numbers["dead_after"] == pytest.approx(dead, abs=1e-6)
+        assert b.numbers["live_groups_factor"] == pytest.approx(2 * (1 - dead), abs=1e-6)
+        assert b.verdict == "supports" and b.forecast is None
+
+    def test_halves_of_rarely_solved_groups_are_no_gain_by_themselves(self) -> None:
+        b = self.shape(8, 1, 16, 4)
+        assert b.numbers["dead_after"] == pytest.approx(0.5, abs=1e-6) and b.verdict == "silent"
+        assert b.numbers["live_groups_factor"] == pytest.approx(1.0, abs=1e-6)

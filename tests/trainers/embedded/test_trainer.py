@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from evotrainer import trainers
 from evotrainer.envs.base import Episode, Task
@@ -102,6 +103,7 @@ RICH = {
     "group_filter": {"kind": "ema_std"}, "curriculum": {"kind": "pass_rate_band"}, "is_cap": 2.0,
     "schedule": {"kind": "cosine", "warmup": 2}, "length": {"kind": "overlong", "weight": 0.1}, "weight_decay": 0.01,
     "repetition_penalty": 0.1, "reward_scaling": "batch", "mask_truncated": True, "top_p": 0.95, "temperature": 1.1,
+    "negative_weight": 0.5,
 }  # fmt: skip
 
 CHILD = """
@@ -111,25 +113,36 @@ from pathlib import Path
 from tests.trainers.talk_env import TalkEnv
 from tests.trainers.embedded.test_trainer import RICH, SMALL, train
 from evotrainer.records.recipe import parse_recipe
-recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {{"steps": 12, "max_turns": 3}})
+recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {{"steps": 12, "max_turns": 3}} | {more!r})
 result, _ = train(Path({base!r}), Path({work!r}), recipe, TalkEnv(64, 3), checkpoint_every=2)
 print("resumed", result.resumed, len(result.curve))
 """
 
 
-def _child(base: Path, work: Path) -> subprocess.Popen[str]:
-    code = CHILD.format(here=str(Path(__file__).parents[3]), base=str(base), work=str(work))
+def _child(base: Path, work: Path, more: dict[str, Any]) -> subprocess.Popen[str]:
+    code = CHILD.format(here=str(Path(__file__).parents[3]), base=str(base), work=str(work), more=more)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
-def test_a_training_killed_midway_resumes_to_bit_identical_weights(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"averaging": {"kind": "ema", "decay": 0.8}},
+        {"averaging": {"kind": "tail_mean", "share": 0.9}, "curriculum": {"kind": "tag_frontier", "tag": "first"}},
+        {"curriculum": {"kind": "difficulty", "tag": "first"}},
+    ],
+    ids=["ema", "frontier", "difficulty"],
+)
+def test_a_training_killed_midway_resumes_to_bit_identical_weights(
+    more: dict[str, Any], base: Path, tmp_path: Path
+) -> None:
     """Every stateful factor at once: filter EMA, curriculum, anchor, optimizer, schedule, samplers over several turns."""
-    recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {"steps": 12, "max_turns": 3})
+    recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {"steps": 12, "max_turns": 3} | more)
     whole, rollouts = train(base, tmp_path / "whole", recipe, TalkEnv(64, 3))
     assert {len(r.turns) // 2 for r in rollouts} == {1, 2, 3}
     assert max(e["sampling/sampling_logp_difference/max"] for e in whole.curve) < 1e-4
     work = tmp_path / "killed"
-    process = _child(base, work)
+    process = _child(base, work, more)
     deadline = time.monotonic() + 120
     while not (work / "checkpoint" / "state.pt").exists():
         assert process.poll() is None, "the child ended before its first checkpoint"
@@ -138,7 +151,7 @@ def test_a_training_killed_midway_resumes_to_bit_identical_weights(base: Path, t
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (work / "policy").exists(), "killed before the end"
-    done = _child(base, work)
+    done = _child(base, work, more)
     out = done.communicate(timeout=120)[0]
     assert out.split() == ["resumed", "True", "12"]
     trainer = EmbeddedTrainer()
@@ -219,6 +232,34 @@ def test_a_filtered_group_gives_no_gradient_and_resampling_replaces_it(base: Pat
     assert refilled.curve[0]["kept_groups"] == 8
     assert refilled.curve[0]["groups"] > 8
     assert len({r.id for r in rollouts}) == len(rollouts)
+
+
+def test_lighter_negative_advantages_are_recorded_and_train_otherwise(base: Path, tmp_path: Path) -> None:
+    plain, before = train(base, tmp_path / "a", SMALL.with_factor("steps", 2))
+    light, after = train(base, tmp_path / "b", SMALL.with_factor("steps", 2).with_factor("negative_weight", 0.5))
+    first = [(a.advantage or 0.0, b.advantage or 0.0) for a, b in zip(before, after, strict=True) if a.step == 1]
+    assert min(a for a, _ in first) < 0 and all(b == (a / 2 if a < 0 else a) for a, b in first)
+    assert light.curve[0]["negative_share"] < plain.curve[0]["negative_share"] < 1
+    assert EmbeddedTrainer().policy_sha256(light.policy_dir) != EmbeddedTrainer().policy_sha256(plain.policy_dir)
+
+
+def test_the_trained_policy_is_the_mean_of_the_last_weights_and_the_training_is_the_same(
+    base: Path, tmp_path: Path
+) -> None:
+    recipe = SMALL.with_factor("steps", 4)
+    after: list[torch.Tensor] = []
+    request = TrainRequest(ME, recipe, base, tmp_path / "plain", checkpoint_every=1)
+    state = tmp_path / "plain" / "checkpoint" / "state.pt"
+    last = get_trainer("embedded").train(
+        request, ReverseEnv(), lambda _: None, lambda _: after.append(torch.load(state)["weights"])
+    )
+    mean = train(base, tmp_path / "mean", recipe.with_factor("averaging", {"kind": "tail_mean", "share": 0.5}))[0]
+    got = load_policy(mean.policy_dir).policy.flat
+    assert torch.allclose(got, (after[2] + after[3]) / 2, atol=1e-7) and not torch.equal(got, after[3])
+    assert torch.equal(load_policy(last.policy_dir).policy.flat, after[3])
+    cost = {"cpu_s", "cpu_sample_s", "cpu_grade_s", "cpu_record_s", "cpu_update_s"}
+    plain, same = ([{k: v for k, v in e.items() if k not in cost} for e in x.curve] for x in (last, mean))
+    assert plain == same, "sampling goes on with the weights in training"
 
 
 def test_a_component_that_does_not_apply_is_not_paid_and_noted(base: Path, tmp_path: Path) -> None:

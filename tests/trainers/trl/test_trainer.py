@@ -107,6 +107,8 @@ KILLED = {
     "curriculum": {"kind": "pass_rate_band"},
     "group_filter": {"kind": "zero_variance"},
     "resample": 1,
+    "negative_weight": 0.5,
+    "averaging": {"kind": "tail_mean", "share": 1.0},
 }
 
 
@@ -150,12 +152,26 @@ def test_a_killed_training_goes_on_to_the_same_bits_and_stores_nothing_twice(bas
 def test_one_killed_between_checkpoint_and_policy_still_leaves_a_policy(base: Path, tmp_path: Path) -> None:
     import shutil
 
-    done, _ = run(base, tmp_path)
+    done, _ = run(base, tmp_path, averaging={"kind": "ema"})
     sha = TrlTrainer().policy_sha256(done.policy_dir)
     shutil.rmtree(done.policy_dir)
-    again, stored = run(base, tmp_path)
+    again, stored = run(base, tmp_path, averaging={"kind": "ema"})
     assert again.resumed and not stored
     assert TrlTrainer().policy_sha256(again.policy_dir) == sha
+
+
+def test_the_trained_policy_is_the_mean_of_the_last_weights(base: Path, tmp_path: Path) -> None:
+    after: list[dict[str, torch.Tensor]] = []
+
+    def keep(row: dict[str, float]) -> None:
+        after.append(weights(tmp_path / "plain" / "checkpoint"))
+
+    plain, _ = run(base, tmp_path / "plain", on_step=keep, steps=3)
+    mean, _ = run(base, tmp_path / "mean", steps=3, averaging={"kind": "tail_mean", "share": 0.6})
+    got = weights(mean.policy_dir)
+    assert all(torch.allclose(got[k], (after[1][k] + after[2][k]) / 2, atol=1e-6) for k in got)
+    assert any(not torch.equal(got[k], after[2][k]) for k in got)
+    assert all(torch.equal(v, after[2][k]) for k, v in weights(plain.policy_dir).items())
 
 
 def test_advantages_are_the_ones_trl_computes_itself(base: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -238,6 +254,7 @@ def test_a_step_in_micro_batches_is_the_same_step(base: Path, tmp_path: Path) ->
         {"mask_truncated": True, "max_tokens": 2, "temperature": 2.0, "loss": "bnpo"},
         {"length": {"kind": "overlong", "weight": 0.5}, "repetition_penalty": 0.1, "top_p": 0.9, "entropy_bonus": 0.01},
         {"schedule": {"kind": "cosine", "warmup": 1}, "weight_decay": 0.1, "knobs": {"length": 3}},
+        {"negative_weight": 0.0},
     ],
     ids=lambda f: "+".join(f),
 )
@@ -247,6 +264,9 @@ def test_every_other_factor_is_carried_out(factors: dict[str, Any], base: Path, 
     if "knobs" in factors:
         assert stored[0].knobs == {"length": 3}
         assert [e["lr"] for e in result.curve] == [1e-3, 1e-3]
+    if "negative_weight" in factors:
+        assert min(r.advantage or 0.0 for r in stored) == 0.0 and max(r.advantage or 0.0 for r in stored) > 0
+        assert all(e["negative_share"] == 0.0 for e in result.curve if "negative_share" in e)
     if "mask_truncated" in factors:
         assert any(r.finish == "length" and r.advantage for r in stored)
 
@@ -285,7 +305,9 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
     from evotrainer.trainers.trl import load_model, save_merged
 
     options = {"lora": {"r": 4, "dropout": 0.1}}
-    result, _ = run(base, tmp_path / "w", options=options, lr=1e-2, kl_beta=0.01, rewards={"digits": 1.0})
+    mean = {"kind": "tail_mean", "share": 1.0}
+    factors: dict[str, Any] = {"lr": 1e-2, "kl_beta": 0.01, "rewards": {"digits": 1.0}, "averaging": mean}
+    result, _ = run(base, tmp_path / "w", options=options, **factors)
     assert (result.policy_dir / "adapter_model.safetensors").stat().st_size < (
         base / "model.safetensors"
     ).stat().st_size
@@ -303,8 +325,9 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
         a, b = (load_model(p, torch.float32)(ids).logits for p in (result.policy_dir, merged))
         c = load_model(base, torch.float32)(ids).logits
     assert torch.allclose(a, b, atol=1e-4) and not torch.allclose(a, c, atol=1e-2)
-    again, _ = run(base, tmp_path / "w", options=options, lr=1e-2, kl_beta=0.01, rewards={"digits": 1.0})
-    assert again.resumed
+    sha = trainer.policy_sha256(result.policy_dir)
+    again, _ = run(base, tmp_path / "w", options=options, **factors)
+    assert again.resumed and trainer.policy_sha256(again.policy_dir) == sha, "the average of adapters is kept"
 
 
 def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(base: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from evotrainer.agents.catalogue.shape import SHAPE
 from evotrainer.agents.catalogue.signal import SIGNAL
 from evotrainer.agents.changes import changed
 from evotrainer.agents.moves import CandidateMove, Move, Situation, Variant, relevance
+from evotrainer.records.recipe import COMPOSITES
 
 MOVES: tuple[Move, ...] = SIGNAL + SHAPE + DATA + ALGORITHM
 
@@ -37,9 +38,10 @@ def reverts(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
     """Undo one factor that differs from the starting recipe: the subtraction that escalation asks for."""
     families = {m.factor: m.family for m in MOVES} | {"rewards": "reward"}
     start = s.start.factors()
-    for factor, now in s.recipe.factors().items():
-        if factor not in start or start[factor] == now:
-            continue
+    differ = {f for f, now in s.recipe.factors().items() if f in start and start[f] != now}
+    together = [name for name, fields in COMPOSITES.items() if len(differ & set(fields)) > 1]
+    for factor in [*sorted(differ), *together]:
+        before = s.start.value(factor)
         move = Move(
             "revert",
             factor,
@@ -50,6 +52,6 @@ def reverts(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
             subtracts=True,
             base=-0.01,
         )
-        child = changed(s.recipe, factor, start[factor])
+        child = changed(s.recipe, factor, before)
         if child is not None and child.hash not in seen:
-            yield CandidateMove(move, Variant(start[factor], factor), factor, child, "", move.base, move.idle_sd, 1.0)
+            yield CandidateMove(move, Variant(before, factor), factor, child, "", move.base, move.idle_sd, 1.0)

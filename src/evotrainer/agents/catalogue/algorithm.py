@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from evotrainer.agents.catalogue.values import LENGTH, Values, of, when
-from evotrainer.agents.moves import Move, Variant
+from evotrainer.agents.moves import Move, Situation, Variant
 from evotrainer.records.recipe import Recipe
 
 
@@ -14,6 +16,31 @@ def many_passes(r: Recipe) -> bool:
 
 def scaled_lr(scale: float) -> Values:
     return of(lambda s: [float(f"{s.recipe.lr * scale:.3g}")] if s.recipe.lr * scale <= 1e-3 else [])
+
+
+def averages(s: Situation) -> Iterator[Variant]:
+    """Mean of the last half and quarter, exponential mean: where the training score no longer rises in its last
+    half."""
+    gain = s.metrics.get("late_gain")
+    if s.recipe.averaging.kind != "none" or gain is None or gain > 0.05:
+        return
+    yield Variant({"kind": "tail_mean", "share": 0.5}, "last half")
+    yield Variant({"kind": "tail_mean", "share": 0.25}, "last quarter")
+    yield Variant({"kind": "ema", "decay": 0.9}, "ema 0.9")
+
+
+def high_then_zero(s: Situation) -> Iterator[Variant]:
+    """2 and 3 times the rate, falling linearly to 0: only from a constant rate under which nothing collapses.
+
+    A collapsed policy or collapsed entropy says that the rate is high already.
+    """
+    r = s.recipe
+    if r.schedule.kind != "constant" or s.symptoms.get("policy_collapse") or s.symptoms.get("entropy_collapse"):
+        return
+    for x in (2, 3):
+        if r.lr * x <= 1e-3:
+            value = {"lr": float(f"{r.lr * x:.3g}"), "schedule": {"kind": "linear", "warmup": r.schedule.warmup}}
+            yield Variant(value, f"x{x} linear")
 
 
 ALGORITHM: tuple[Move, ...] = (
@@ -157,6 +184,33 @@ ALGORITHM: tuple[Move, ...] = (
         ),
         "large steps first, small steps last average out the noise",
         base=0.003,
+    ),
+    Move(
+        "high_then_zero",
+        "lr_schedule",
+        "algorithm",
+        {"dead_training": 0.3},
+        of(high_then_zero),
+        "a rate too high to stay at learns fast, and falling to 0 averages its noise out again",
+        base=0.005,
+    ),
+    Move(
+        "average_weights",
+        "averaging",
+        "algorithm",
+        {"policy_collapse": 0.2},
+        of(averages),
+        "the last steps move the weights to and fro; their mean lies in the middle",
+        base=0.005,
+    ),
+    Move(
+        "average_off",
+        "averaging",
+        "algorithm",
+        {},
+        when(lambda r: r.averaging.kind != "none", {"kind": "none"}),
+        "an average lags behind weights that still get better",
+        subtracts=True,
     ),
     Move(
         "constant_lr",

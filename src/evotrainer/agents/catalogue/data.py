@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 
-from evotrainer.agents.catalogue.values import CLIPPED, DEAD, of, tag, when
+from evotrainer.agents.catalogue.values import CLIPPED, DEAD, of, pass_rates, tag, when
 from evotrainer.agents.changes import knob_changes
 from evotrainer.agents.moves import Move, Situation, Variant
 
+MANY_DEAD = 0.4
+"""Share of groups without a gradient from which other tasks are worth looking for."""
+MORE_SIGNAL = 1.15
+"""How many times more 4 p (1 - p) per draw a frontier must promise."""
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 NO_BAND = {"kind": "none", "low": 0.05, "high": 0.95}
 
 
@@ -21,6 +28,33 @@ def band(s: Situation) -> Iterator[Variant]:
     if fail >= passed:
         yield Variant({"kind": "pass_rate_band", "low": 0.05, "high": 1.0}, "drop-hopeless")
     yield Variant({"kind": "pass_rate_band", "low": 0.05, "high": 0.95}, "both-ends")
+
+
+def frontier(s: Situation) -> Iterator[Variant]:
+    """The two tags whose values differ most in how much they teach: many dead groups, some values at the frontier."""
+    if s.recipe.curriculum.kind != "none" or s.metric(DEAD) < MANY_DEAD:
+        return
+    gains = {}
+    for name, rates in pass_rates(s.metrics).items():
+        weight = [max(0.1, 4 * p * (1 - p)) for p in rates.values()]
+        # groups that teach per draw, drawn by weight against drawn alike
+        gains[name] = sum(w * w for w in weight) / sum(weight) / (sum(weight) / len(weight))
+    for name, gain in sorted(gains.items(), key=lambda kv: (-kv[1], kv[0]))[:2]:
+        if gain >= MORE_SIGNAL:
+            yield Variant({"kind": "tag_frontier", "tag": name}, name)
+
+
+def easy_first(s: Situation) -> Iterator[Variant]:
+    """Tags whose number goes with failing, where most dead groups fail."""
+    if s.recipe.curriculum.kind != "none" or s.metric("dead_fail") < MANY_DEAD / 2:
+        return
+    for name, rates in sorted(pass_rates(s.metrics).items()):
+        levels = [(float(x[0]), p) for v, p in rates.items() if (x := NUMBER.search(v))]
+        if len(levels) < len(rates) or len(levels) < 3:
+            continue
+        ordered = [p for _, p in sorted(levels)]
+        if ordered[0] - ordered[-1] >= 0.2 and sum(a >= b for a, b in pairwise(ordered)) >= 0.75 * (len(ordered) - 1):
+            yield Variant({"kind": "difficulty", "tag": name}, name)
 
 
 def knobs(s: Situation) -> Iterator[Variant]:
@@ -43,12 +77,33 @@ DATA: tuple[Move, ...] = (
         0.05,
     ),
     Move(
+        "tag_frontier",
+        "curriculum",
+        "data",
+        {"dead_groups": 0.8, "dead_training": 0.3, "saturation": 0.8},
+        of(frontier),
+        "some kinds of tasks are solved or hopeless, others mixed, and a kind is known after a few groups",
+        DEAD,
+        "down",
+        0.05,
+        sd=0.03,
+    ),
+    Move(
+        "easy_first",
+        "curriculum",
+        "data",
+        {"dead_groups": 0.4, "dead_training": 0.4},
+        of(easy_first),
+        "harder tasks give a gradient once the easier ones are learnt",
+        sd=0.03,
+    ),
+    Move(
         "curriculum_off",
         "curriculum",
         "data",
         {"exploration_collapse": 0.3},
         when(lambda r: r.curriculum.kind != "none", NO_BAND),
-        "the band may starve training of tasks",
+        "the curriculum may starve training of tasks",
         subtracts=True,
     ),
     Move(

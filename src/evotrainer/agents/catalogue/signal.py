@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from evotrainer.agents.catalogue.values import DEAD, SPREAD, of, when
-from evotrainer.agents.moves import Move, Variant
+from evotrainer.agents.catalogue.values import DEAD, NEGATIVE, PUSHES_DOWN, SPREAD, of, when
+from evotrainer.agents.moves import Move, Situation, Variant
 
 
 def group_filter(kind: str, keep: float = 0.9) -> dict[str, Any]:
     return {"kind": kind, "keep": keep, "decay": 0.1}
+
+
+def more_smaller_groups(s: Situation) -> Iterator[Variant]:
+    """Groups of half the size, at least 4, of twice the prompts: unless nearly all groups are dead already."""
+    r = s.recipe
+    if r.group_size >= 8 and r.group_size % 2 == 0 and s.metric(DEAD) <= 0.8:
+        shape = {"prompts_per_step": 2 * r.prompts_per_step, "group_size": r.group_size // 2, "steps": r.steps}
+        yield Variant(shape, f"{shape['prompts_per_step']}x{shape['group_size']}")
+
+
+def lighter_negatives(s: Situation) -> Iterator[Variant]:
+    """A half, and the weight that balances both sides where that is less: only where most of the mass pushes down."""
+    share = s.metric(NEGATIVE)
+    if share <= PUSHES_DOWN or s.recipe.negative_weight != 1:
+        return
+    yield Variant(0.5, "0.5")
+    # 1 - share = weight * share
+    if (balance := round((1 - share) / share, 2)) < 0.45:
+        yield Variant(balance, f"{balance:g}")
 
 
 SIGNAL: tuple[Move, ...] = (
@@ -93,6 +113,15 @@ SIGNAL: tuple[Move, ...] = (
         0.05,
     ),
     Move(
+        "more_smaller_groups",
+        "batch_shape",
+        "signal",
+        {"echo_trap": 0.2, "saturation": 0.1},
+        of(more_smaller_groups),
+        "at equal sampling, other tasks tell a step more than further attempts at the same ones",
+        base=0.005,
+    ),
+    Move(
         "smaller_groups",
         "group_size",
         "signal",
@@ -125,6 +154,30 @@ SIGNAL: tuple[Move, ...] = (
         {"dead_training": 0.3},
         when(lambda r: r.reward_scaling != "group", "group"),
         "each group then pulls with equal strength",
+    ),
+    Move(
+        "negative_weight",
+        "negative_weight",
+        "signal",
+        {"tool_misuse": 0.5, "policy_collapse": 0.4, "abandonment": 0.3},
+        of(lighter_negatives),
+        "longer failing attempts make most of |advantage| x tokens push down",
+        NEGATIVE,
+        "down",
+        0.05,
+        base=0.03,
+        idle_sd=0.03,
+        sd=0.06,
+        gain=0.08,
+    ),
+    Move(
+        "negative_weight_off",
+        "negative_weight",
+        "signal",
+        {"exploration_collapse": 0.3},
+        when(lambda r: r.negative_weight != 1, 1.0),
+        "what fails is unlearned at full weight again",
+        subtracts=True,
     ),
     Move(
         "hotter",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from evotrainer.agents.moves import Situation, Variant
@@ -21,12 +21,25 @@ def of(make: Callable[[Situation], Iterable[Any]]) -> Values:
     return lambda s: (v if isinstance(v, Variant) else Variant(v, tag(v)) for v in make(s))
 
 
+def pass_rates(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Tag -> its value -> pass rate, from metrics named `pass_rate/<tag>=<value>`."""
+    out: dict[str, dict[str, float]] = {}
+    for name, p in metrics.items():
+        part, _, rest = name.partition("/")
+        key, equals, value = rest.partition("=")
+        if part == "pass_rate" and equals:
+            out.setdefault(key, {})[value] = p
+    return out
+
+
 def tag(value: Any) -> str:
     if isinstance(value, dict):
         return ",".join(str(v) for v in value.values())
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-DEAD, SPREAD = "frac_reward_zero_std", "reward_std"
+DEAD, SPREAD, NEGATIVE = "frac_reward_zero_std", "reward_std", "negative_share"
 LENGTH, CLIPPED = "completions/mean_length", "completions/clipped_ratio"
 """Metric names, as the harness and TRL write them."""
+PUSHES_DOWN = 0.6
+"""Share of |advantage| x tokens above which a lighter weight of negative advantages is offered."""

@@ -85,6 +85,13 @@ MAPPING: tuple[VerlFactor, ...] = (
         lambda r: {"algorithm.adv_estimator": ESTIMATOR},
         plugins=("evo_advantage.py",),
     ),
+    VerlFactor(
+        "negative_weight",
+        _PLUGIN,
+        (),
+        "in `evo_mean_norm`, after the division",
+        plugins=("evo_advantage.py",),
+    ),
     VerlFactor("lr", _KEY, (f"{ACTOR}.optim.lr",), "", lambda r: {f"{ACTOR}.optim.lr": r.lr}),
     VerlFactor(
         "schedule",
@@ -209,6 +216,13 @@ MAPPING: tuple[VerlFactor, ...] = (
             if r.curriculum.kind != "none"
             else None
         ),
+    ),
+    VerlFactor(
+        "averaging",
+        _REFUSED,
+        (),
+        "verl keeps no average of its weights; only `none`",
+        refuse=lambda r: "verl keeps no average of its weights; set it to none" if r.averaging.kind != "none" else None,
     ),
     VerlFactor(
         "sft_anchor",

@@ -54,7 +54,7 @@ class Signal:
         order = sorted(members)
         kept = self._kept({g: [rewards[i] for i in members[g]] for g in order})
         chosen = [g for g in order if kept[g]]
-        values = advantages([[rewards[i] for i in members[g]] for g in chosen], r.reward_scaling)
+        values = advantages([[rewards[i] for i in members[g]] for g in chosen], r.reward_scaling, r.negative_weight)
         out, counted = [0.0] * len(rewards), [False] * len(rewards)
         for g, row in zip(chosen, values, strict=True):
             for i, a in zip(members[g], row, strict=True):

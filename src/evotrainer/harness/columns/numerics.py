@@ -102,6 +102,21 @@ def clustered_mean(values: Floats, cluster: Ints) -> tuple[float | None, float |
     return m, se, n
 
 
+def weighted_share(values: Floats, weight: Floats, cluster: Ints) -> tuple[float | None, float | None, int]:
+    """(weighted mean, its standard error by cluster, how many have weight); None where none has.
+
+    Linearisation of a ratio of sums (delta method): sqrt(C/(C-1) * sum_c (sum_i w_i (x_i - m))^2) / sum w.
+    """
+    n, total = int((weight > 0).sum()), float(weight.sum())
+    if total <= 0:
+        return None, None, 0
+    m = float((values * weight).sum()) / total
+    sums = np.bincount(cluster, weights=(values - m) * weight)
+    present = len(np.unique(cluster[weight > 0]))
+    se = math.sqrt(present / (present - 1) * float((sums**2).sum())) / total if present > 1 else None
+    return m, se, n
+
+
 def within_correlation(a: Floats, b: Floats, group: Ints, n_groups: int) -> float | None:
     """Pearson correlation of a and b after removing group means; None where either does not vary within groups."""
     ok = ~(np.isnan(a) | np.isnan(b))

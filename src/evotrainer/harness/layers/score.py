@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import clustered_mean, distinct, nan_or
+from evotrainer.harness.columns.tags import NAMED_TASKS, task_tags
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import MetricValues, clustered_reading, metric
+from evotrainer.records.text import clean
 
 
 @metric("accuracy", "score", "share", needs=["outcome"])
@@ -78,6 +81,33 @@ def avg_at_n(batch: Batch, context: HarnessContext) -> MetricValues:
     return MetricValues(float(rates.mean()), len(rates), se)
 
 
+TAG_VALUES = 24
+"""Values of a tag that are told apart; a tag with more names tasks rather than kinds of them."""
+TAG_TASKS = 3
+"""Tasks that a value must have."""
+
+
+@metric("pass_rate", "score", "share", needs=["outcome"])
+def pass_rate_by_tag(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
+    """`pass_rate/<tag>=<value>`: correct rollouts of the tasks that carry this tag value, of tags with 2 to 24 values
+    of at least 3 tasks each. What is neither perfect nor hopeless shows here. SE clustered by task."""
+    out: dict[str, MetricValues] = {}
+    for tag, of_task in task_tags(batch).items():
+        count = Counter(v for v in of_task if v)
+        values = sorted(v for v, n in count.items() if n >= TAG_TASKS)
+        if not 2 <= len(values) <= TAG_VALUES:
+            continue
+        code = {v: i for i, v in enumerate(values)}
+        codes = np.full(batch.n_tasks, -1)
+        codes[: len(of_task)] = [code.get(v or "", -1) for v in of_task]
+        for v, i in code.items():
+            inside = codes[batch.task] == i
+            reading = clustered_reading(np.where(inside, batch.truth, np.nan), batch)
+            if reading.n:
+                out[f"pass_rate/{clean(tag, 40)}={clean(v, 40)}"] = reading
+    return out
+
+
 @metric("proxy_gap", "score", "reward", healthy=(None, 0.03), needs=["components"])
 def proxy_gap(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean of (proxy component - true component), paired per rollout; the pair is the environment's declaration.
@@ -95,8 +125,6 @@ def proxy_gap(batch: Batch, context: HarnessContext) -> MetricValues:
 
 SOLVED = 0.5
 """Pass rate from which a task counts as solved."""
-NAMED_TASKS = 20_000
-"""Tasks of a batch whose names are looked up against `context.before`."""
 
 
 def _task_rates(batch: Batch, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

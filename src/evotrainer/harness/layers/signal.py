@@ -11,10 +11,16 @@ from evotrainer.harness.columns.numerics import (
     centred,
     clustered_mean,
     pair_order,
+    slope_t,
+    weighted_share,
     within_correlation,
 )
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import MetricValues, clustered_reading, metric
+
+PUSHES_DOWN = 0.6
+"""Share of |advantage| x tokens above which training mostly unlearns: 62 to 66% where repositories' failing attempts
+ran into the turn limit, and weighing them by a half helped."""
 
 
 def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
@@ -216,6 +222,21 @@ def advantage_agreement(batch: Batch, context: HarnessContext) -> MetricValues:
     return clustered_reading(np.where(usable, agree, np.nan), batch)
 
 
+@metric("negative_share", "signal", "share", healthy=(None, PUSHES_DOWN))
+def negative_share(batch: Batch, context: HarnessContext) -> MetricValues:
+    """Share of |advantage| x tokens with a negative advantage: how much of the gradient's mass pushes down. One half
+    where failing and succeeding rollouts are equally long. Of training rollouts; where none are read (search rollouts
+    have no advantage), the mean over the learning curve. SE clustered by task."""
+    if not (batch.has("advantage") and batch.has("tokens")):
+        series = context.series("negative_share")
+        if not series:
+            return MetricValues(None, missing=("advantage and tokens, or curve.negative_share",))
+        return MetricValues(float(np.mean(series)), len(series))
+    a = np.nan_to_num(batch.advantage)
+    share, se, n = weighted_share((a < 0).astype(float), np.abs(a) * np.nan_to_num(batch.tokens), batch.task)
+    return MetricValues(share, n, se, () if n else ("advantages other than 0",))
+
+
 @metric("error_rate", "signal", "share", healthy=(None, 0.02))
 def error_rate(batch: Batch, context: HarnessContext) -> MetricValues:
     """Infrastructure faults among all rollouts. They are in no other metric; paid as reward 0 they would poison it."""
@@ -226,6 +247,18 @@ def error_rate(batch: Batch, context: HarnessContext) -> MetricValues:
 def _last(context: HarnessContext, key: str) -> MetricValues:
     series = context.series(key)
     return MetricValues(series[-1], len(series)) if series else MetricValues(None, missing=(f"curve.{key}",))
+
+
+@metric("late_gain", "signal", "share")
+def late_gain(batch: Batch, context: HarnessContext) -> MetricValues:
+    """Change of the training score over the last half of the learning curve, by a least-squares line. Well above 0 the
+    policy was still learning when training ended; at 0 the last steps only move it to and fro."""
+    series = context.series("score")
+    late = series[len(series) // 2 :]
+    if len(late) < 4:
+        return MetricValues(None, missing=("curve.score of 8 steps",))
+    change, t = slope_t(late)
+    return MetricValues(change, len(late), abs(change / t) if t else None)
 
 
 @metric("kl", "signal", "nats")

@@ -19,6 +19,7 @@ from evotrainer.harness.columns.numerics import Floats, centred, finite, group_s
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors.validity import invalid_mask
 from evotrainer.harness.whatif import replays_sampling as replays_sampling  # registers its replays
+from evotrainer.harness.whatif import replays_training as replays_training
 from evotrainer.harness.whatif.forecast import REPLAYED, forecast, held_against
 from evotrainer.harness.whatif.replay import (
     BLIND,

@@ -14,11 +14,11 @@ import numpy as np
 
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, group_std
+from evotrainer.harness.whatif.curricula import task_weights
 from evotrainer.harness.whatif.replay import (
     ReplayInput,
     compose_or_stored,
     dead,
-    in_band,
     order_of,
     rewards_of,
     trained_groups,
@@ -61,14 +61,15 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     A: advantages (N,), 0 where filter or mask leave nothing. s: outcome minus the group's mean outcome; in groups whose
     outcomes do not differ, HOPE times what the reward's spread means for the outcome in the other groups. sum(A s) is
     the first-order gain in correctness of a policy-gradient step, sqrt(sum(A^2)) its noise; a change of scale alone
-    changes nothing, as with Adam. A curriculum draws other tasks in place of what it leaves out, so n counts what is in
-    its band; what a filter drops is not replaced.
+    changes nothing, as with Adam. A curriculum draws other tasks in place of what it leaves out, so all sums are
+    weighted by how often it draws a task; what a filter drops is not replaced.
     """
-    drawn = in_band(batch, recipe.curriculum)[batch.task]
+    drawn = task_weights(batch, recipe.curriculum)[batch.task]
     kept = trained_groups(batch, recipe, reward)[batch.group]
     if recipe.mask_truncated:
         kept &= ~(np.nan_to_num(batch.truncated) > 0.5)
     a = np.where(kept, advantages(batch, reward, recipe.reward_scaling), 0.0)
+    a = np.where(a < 0, recipe.negative_weight * a, a)
     y = np.nan_to_num(centred(batch.truth, batch.group, batch.n_groups))
     r = np.nan_to_num(centred(reward, batch.group, batch.n_groups))
     mixed = (np.nan_to_num(group_std(batch.truth, batch.group, batch.n_groups)) > 1e-9)[batch.group]
@@ -79,9 +80,9 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     # all-fail and all-pass groups may still be ordered rightly by a partial reward; half of what that is worth
     # elsewhere
     s = np.where(mixed, y, HOPE * slope * r)
-    norm = float((a * a).sum())
-    n = int(drawn.sum())
-    return float((a * s).sum()) / math.sqrt(norm * n) if norm > 1e-12 and n else 0.0
+    norm = float((a * a * drawn).sum())
+    n = float(drawn.sum())
+    return float((a * s * drawn).sum()) / math.sqrt(norm * n) if norm > 1e-12 and n else 0.0
 
 
 def forecast(x: ReplayInput, numbers: Mapping[str, float], factor: str) -> float | None:
@@ -171,7 +172,9 @@ def shift(x: ReplayInput, metric: str, numbers: Mapping[str, float], factor: str
 def _values(batch: Batch, metric: str, reward: Floats, recipe: Recipe) -> tuple[Floats, Floats] | None:
     """(value, weight) of each group, shape (G,); None for metrics that a replay does not move."""
     scored, is_dead = dead(batch, reward)
-    trained = (trained_groups(batch, recipe, reward) & scored).astype(float)
+    trained = (trained_groups(batch, recipe, reward) & scored) * task_weights(batch, recipe.curriculum)[
+        batch.task[batch.first]
+    ]
     if metric == "frac_reward_zero_std":
         return is_dead.astype(float), trained
     if metric == "reward_std":

@@ -15,7 +15,8 @@ from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import DEAD_STD, Floats, centred, group_std, pair_order, within_correlation
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.text import repetition
-from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe
+from evotrainer.harness.whatif.curricula import in_band
+from evotrainer.records.recipe import GroupFilter, LengthRule, Recipe
 
 CONSTANT = 0.95
 BLIND = 0.1
@@ -293,16 +294,6 @@ def rewards_of(x: ReplayInput) -> tuple[Floats, Floats] | None:
     if not known or (x.new.length != x.old.length and not x.batch.has("tokens")):
         return None
     return compose(x.batch, x.old), compose(x.batch, x.new)
-
-
-def in_band(batch: Batch, rule: Curriculum) -> np.ndarray:
-    """Tasks whose stored pass rate lies in the band, or is unknown; boolean, shape (n_tasks,)."""
-    if rule.kind == "none":
-        return np.ones(batch.n_tasks, dtype=bool)
-    known = ~np.isnan(batch.truth)
-    n = np.bincount(batch.task[known], minlength=batch.n_tasks)
-    rate = np.bincount(batch.task[known], weights=batch.truth[known], minlength=batch.n_tasks) / np.maximum(n, 1)
-    return (n == 0) | ((rate >= rule.low) & (rate <= rule.high))
 
 
 def trained_groups(batch: Batch, recipe: Recipe, reward: Floats) -> np.ndarray:

@@ -7,6 +7,8 @@ import math
 import numpy as np
 
 from evotrainer.harness.columns.numerics import group_std
+from evotrainer.harness.columns.tags import tag_codes, tag_numbers
+from evotrainer.harness.whatif.curricula import in_band, task_rates, task_weights
 from evotrainer.harness.whatif.replay import (
     MIN_KEEP,
     Answer,
@@ -14,7 +16,6 @@ from evotrainer.harness.whatif.replay import (
     compose_or_stored,
     dead,
     dead_share_at,
-    in_band,
     keep_mask,
     lost,
     order_of,
@@ -23,6 +24,8 @@ from evotrainer.harness.whatif.replay import (
 
 CURRICULUM_MIN_KEEP = 0.25
 """Cutting the data to 23% collapsed exploration (METHOD.md section 2)."""
+EASIEST = 0.2
+"""Share of the tasks that a curriculum by difficulty begins with, as in the trainers."""
 
 
 @replays("group_filter")
@@ -111,16 +114,23 @@ def resample_change(x: ReplayInput) -> Answer:
 
 @replays("curriculum")
 def curriculum_change(x: ReplayInput) -> Answer:
-    """Tasks inside the pass-rate band, by their stored pass rates (search tasks stand for training tasks).
+    """Tasks that would be drawn, by their stored pass rates and tags (search tasks stand for training tasks).
 
-    Contradicts: fewer than 25% of tasks are left (cutting data to 23% collapsed exploration, METHOD.md section 2).
-    Supports: zero-variance groups fall by 5 points or more. Silent otherwise, and where outcomes are unknown.
+    A band, a frontier of tags: contradicts where fewer than 25% of tasks are left (cutting data to 23% collapsed
+    exploration, METHOD.md section 2; of weights w the effective share (sum w)^2 / (n sum w^2)), supports where dead
+    groups fall by 5 points or more. By difficulty: contradicts where tasks of larger numbers are solved more often
+    (beyond 2 standard errors of the correlation), supports where dead groups are 5 points fewer among the easiest
+    fifth. Silent otherwise, and where outcomes or the tag are unknown.
     """
     b, rule = x.batch, x.new.curriculum
     if rule.kind == "none":
         return "silent", "all tasks would be drawn again; the stored rollouts may hold drawn ones only", {}
     if not b.has("outcome"):
         return "silent", "outcomes are not stored: pass rates are unknown", {}
+    if rule.kind == "tag_frontier":
+        return _frontier(x)
+    if rule.kind == "difficulty":
+        return _difficulty(x)
     inside = in_band(b, rule)
     scored, is_dead = dead(b, compose_or_stored(x))
     first = np.unique(b.group, return_index=True)[1]
@@ -134,6 +144,51 @@ def curriculum_change(x: ReplayInput) -> Answer:
     if m["keep_rate"] < CURRICULUM_MIN_KEEP:
         return "contradicts", f"{text}: too few tasks are left", m
     return ("supports" if share - after >= 0.05 else "silent"), text, m
+
+
+def _dead_share(x: ReplayInput, weight: np.ndarray) -> float:
+    """Dead groups among scored ones, groups weighted by their task, shape (n_tasks,)."""
+    b = x.batch
+    scored, is_dead = dead(b, compose_or_stored(x))
+    w = weight[b.task[b.first]] * scored
+    return float((w * is_dead).sum()) / max(1e-12, float(w.sum()))
+
+
+def _frontier(x: ReplayInput) -> Answer:
+    b, rule = x.batch, x.new.curriculum
+    values, _ = tag_codes(b, rule.tag)
+    if len(values) < 2:
+        return "silent", f"the stored rollouts hold {len(values)} values of tag {rule.tag!r}", {}
+    w = task_weights(b, rule)
+    before, after = _dead_share(x, task_weights(b, x.old.curriculum)), _dead_share(x, w)
+    keep = float(w.sum()) ** 2 / (len(w) * float((w**2).sum()))
+    m = {"keep_rate": keep, "dead_before": before, "dead_after": after, "values": float(len(values))}
+    text = (
+        f"by {len(values)} values of {rule.tag}, dead groups {before:.0%} -> {after:.0%}, as of {keep:.0%} of the tasks"
+    )
+    if keep < CURRICULUM_MIN_KEEP:
+        return "contradicts", f"{text}: too few tasks are left", m
+    return ("supports" if before - after >= 0.05 else "silent"), text, m
+
+
+def _difficulty(x: ReplayInput) -> Answer:
+    b, rule = x.batch, x.new.curriculum
+    number, rate = tag_numbers(b, rule.tag), task_rates(b)
+    known = ~(np.isnan(number) | np.isnan(rate))
+    n = int(known.sum())
+    if n < 3 or np.ptp(number[known]) == 0 or np.ptp(rate[known]) == 0:
+        return "silent", f"tag {rule.tag!r} orders no stored tasks by pass rate", {}
+    r = float(np.corrcoef(number[known], rate[known])[0, 1])
+    easiest = np.sort(number[known])[math.ceil(EASIEST * n) - 1]
+    before = _dead_share(x, known.astype(float))
+    after = _dead_share(x, (known & (number <= easiest)).astype(float))
+    m = {"correlation": r, "dead_before": before, "dead_after": after, "tasks": float(n)}
+    text = (
+        f"{rule.tag} correlates {r:+.2f} with the pass rate; dead groups {before:.0%}, {after:.0%} of the easiest fifth"
+    )
+    if r > 2 / math.sqrt(n):
+        return "contradicts", f"{text}: larger numbers are easier", m
+    return ("supports" if r < -2 / math.sqrt(n) and before - after >= 0.05 else "silent"), text, m
 
 
 @replays("group_size")
@@ -154,6 +209,29 @@ def group_size_change(x: ReplayInput) -> Answer:
     if after - before >= 0.05:
         return "contradicts", text, m
     return ("supports" if before - after >= 0.05 else "silent"), text, m
+
+
+@replays("batch_shape")
+def batch_shape_change(x: ReplayInput) -> Answer:
+    """Groups and rollouts that give a gradient, at equal sampling: prompts x steps x the live share at the group's size
+    (counted as for group_size).
+
+    Supports: a fifth more groups do, and at most a tenth of those rollouts is lost. Silent otherwise: smaller groups
+    always give more live groups and fewer live rollouts, and which counts is not in stored rollouts.
+    """
+    reward = compose_or_stored(x)
+    sizes = (x.old.group_size, x.new.group_size)
+    before, after = (dead_share_at(x.batch, reward, size) for size in sizes)
+    if math.isnan(before) or math.isnan(after) or before >= 1:
+        return "silent", "no stored group is large enough to draw from, or none has a spread", {}
+    rollouts = (1 - after) / (1 - before)
+    groups = rollouts * (x.new.prompts_per_step * x.new.steps) / (x.old.prompts_per_step * x.old.steps)
+    m = {"dead_before": before, "dead_after": after, "live_groups_factor": groups, "live_rollouts_factor": rollouts}
+    text = (
+        f"expected dead groups {before:.0%} -> {after:.0%}: {groups:.2f} times the groups and {rollouts:.2f} times the "
+        "rollouts give a gradient"
+    )
+    return ("supports" if groups >= 1.2 and rollouts >= 0.9 else "silent"), text, m
 
 
 @replays("mask_truncated")

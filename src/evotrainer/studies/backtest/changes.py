@@ -73,7 +73,7 @@ def as_intervention(
     return (
         Intervention(
             factor=factor,
-            old=recipe.factors().get(factor),
+            old=recipe.value(factor),
             new=new,
             hypothesis=hypothesis,
             prediction=prediction,

@@ -12,9 +12,10 @@ import torch
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.advantages import FilterState
+from evotrainer.trainers.averaging import average_weight
 from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.clock import PhaseTimer
-from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.curriculum import TaskStream, task_stream
 from evotrainer.trainers.curve import curve_entry
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
 from evotrainer.trainers.embedded.checkpoint import load_checkpoint, save_checkpoint
@@ -54,6 +55,8 @@ class EmbeddedSession:
     reference: Policy | None
     anchor: SftDemonstrations | None
     curve: list[dict[str, float]]
+    average: torch.Tensor | None = None
+    """Running average of the flat weights, once the recipe's averaging has begun."""
     step: int = 0
     tokens: int = 0
 
@@ -67,15 +70,23 @@ class EmbeddedSession:
             "generator": self.generator.get_state(),
             "stream": self.stream.state(),
             "filter": [f.mean, f.var, f.seen],
+            "average": self.average,
             "anchor": None if self.anchor is None else self.anchor.rng.getstate(),
             "curve": self.curve,
             "tokens": self.tokens,
             "cpu_s": self.clock.total,
         }
 
+    def take_average(self) -> None:
+        """Take the weights of the step just made into the average."""
+        a = average_weight(self.request.recipe.averaging, self.step, self.request.recipe.steps)
+        if a is not None:
+            self.average = self.policy.flat.clone() if self.average is None else self.average.lerp_(self.policy.flat, a)
+
     def restore(self, s: dict[str, Any]) -> None:
         self.step, self.tokens, self.curve = s["step"], s["tokens"], s["curve"]
         self.policy.flat.copy_(s["weights"])
+        self.average = s.get("average")  # absent in checkpoints of earlier versions, which averaged nothing
         self.optimizer.load(s["optimizer"])
         self.generator.set_state(s["generator"])
         self.stream.load(s["stream"])
@@ -140,9 +151,12 @@ class EmbeddedTrainer:
             s.step += 1
             s.curve.append(entry)
             # after the curve's entry, which is in the checkpoint: a resume tells each step once
+            s.take_average()
             if s.step % request.checkpoint_every == 0 or s.step == recipe.steps:
                 save_checkpoint(request.work_dir / CHECKPOINT, s.state())
             on_step(entry)
+        if s.average is not None:
+            s.policy.flat.copy_(s.average)
         save_policy(s.policy, s.tokenizer, request.work_dir / POLICY)
         return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
 
@@ -176,7 +190,12 @@ class EmbeddedTrainer:
             policy=policy,
             tokenizer=loaded.tokenizer,
             optimizer=Optimizer(policy, recipe.weight_decay),
-            stream=TaskStream(environment.tasks("train"), recipe.curriculum, seed_of(i.seed, "tasks")),
+            stream=task_stream(
+                environment.tasks("train"),
+                recipe.curriculum,
+                seed_of(i.seed, "tasks"),
+                recipe.steps * recipe.prompts_per_step,
+            ),
             filter=FilterState(),
             generator=torch.Generator().manual_seed(seed_of(i.seed, "sampling")),
             clock=PhaseTimer(),

@@ -208,6 +208,8 @@ class Grpo(AttemptSampler):
             return
         self.pending = False
         entry = s.entry(self.groups, self._figures())
+        if self.accelerator.is_main_process:
+            s.take_average(self.accelerator.unwrap_model(self.model))
         if s.step % s.request.checkpoint_every == 0 or s.step == s.recipe.steps:
             self.checkpoint()
         if self.accelerator.is_main_process:

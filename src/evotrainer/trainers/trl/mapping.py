@@ -41,6 +41,7 @@ MAPPING: dict[str, TrlFactor] = {
         ("scale_rewards",),
         "advantages are computed before TRL sees the batch, over the kept groups; TRL's are the same",
     ),
+    "negative_weight": TrlFactor((), "by EvoTrainer, in the advantages, which TRL gets in place of its own"),
     "lr": TrlFactor(("learning_rate",), "AdamW, betas 0.9 and 0.95"),
     "schedule": TrlFactor(
         (), "by EvoTrainer, per step: linear warm-up from 1/warmup, then constant, linear or cosine to 0"
@@ -65,7 +66,10 @@ MAPPING: dict[str, TrlFactor] = {
     "repetition_penalty": TrlFactor((), "by EvoTrainer, in the reward (GRPOConfig's is a sampling rule, left at 1)"),
     "group_filter": TrlFactor((), "by EvoTrainer: dropped groups leave loss and normalisers"),
     "resample": TrlFactor((), "by EvoTrainer: further sampling rounds"),
-    "curriculum": TrlFactor((), "by EvoTrainer: which tasks a step draws"),
+    "curriculum": TrlFactor((), "by EvoTrainer: which tasks a step draws, by pass rates, tags or difficulty"),
+    "averaging": TrlFactor(
+        (), "by EvoTrainer: after each step, of all trained weights; of adapters each of the two factors by itself"
+    ),
     "sft_anchor": TrlFactor((), "by EvoTrainer: loss on demonstrations, added once per update"),
     "entropy_bonus": TrlFactor(("entropy_coef",), "mean over the tokens of a micro-batch"),
     "is_cap": TrlFactor(

@@ -15,6 +15,7 @@ from evotrainer.errors import StoreError, TrainerError
 from evotrainer.records.durable import fsync, recover_folder, replace_folder, write_trouble
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.advantages import FilterState
+from evotrainer.trainers.averaging import average_weight
 from evotrainer.trainers.base import TrainerEnvironment, TrainRequest
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import TaskStream
@@ -63,6 +64,8 @@ class TrlSession:
     keep_tokens: bool = True
     filter: FilterState = field(default_factory=FilterState)
     curve: list[dict[str, float]] = field(default_factory=list)
+    average: dict[str, torch.Tensor] | None = None
+    """Running average of what is trained, by parameter name; process 0 alone keeps it."""
     step: int = 0
     tokens: int = 0
 
@@ -112,6 +115,27 @@ class TrlSession:
         self.curve.append(entry)
         return entry
 
+    @torch.no_grad()
+    def take_average(self, model: Any) -> None:
+        """Take the trained weights of the step just made into the average."""
+        a = average_weight(self.recipe.averaging, self.step, self.recipe.steps)
+        if a is None:
+            return
+        trained = {k: p.detach() for k, p in model.named_parameters() if p.requires_grad}
+        before = self.average
+        if before is None:
+            self.average = {k: p.clone() for k, p in trained.items()}
+        else:  # a restored average lies in main memory
+            self.average = {k: before[k].to(p.device).lerp_(p, a) for k, p in trained.items()}
+
+    @torch.no_grad()
+    def give_average(self, model: Any) -> None:
+        """Put the average, where there is one, in the place of the trained weights."""
+        if self.average is not None:
+            parameters = dict(model.named_parameters())
+            for k, mean in self.average.items():
+                parameters[k].copy_(mean)
+
     def save(self, update: int) -> None:
         """Add the session to the checkpoint that transformers wrote, and put it in the place of the last one."""
         folder = self.request.work_dir / CHECKPOINT
@@ -123,6 +147,7 @@ class TrlSession:
             "step": self.step,
             "stream": self.stream.state(),
             "filter": [f.mean, f.var, f.seen],
+            "average": self.average,
             "anchor": None if self.anchor is None else self.anchor.rng.getstate(),
             "curve": self.curve,
             "tokens": self.tokens,
@@ -158,6 +183,7 @@ class TrlSession:
                 "work_dir or delete it"
             )
         self.step, self.tokens, self.curve = s["step"], s["tokens"], s["curve"]
+        self.average = s.get("average")  # absent in checkpoints of earlier versions, which averaged nothing
         self.stream.load(s["stream"])
         self.filter = FilterState(*s["filter"])
         if self.anchor is not None:
@@ -168,7 +194,7 @@ class TrlSession:
 
 def read_state(folder: Path) -> dict[str, Any]:
     try:
-        state: dict[str, Any] = torch.load(folder / STATE, weights_only=True)
+        state: dict[str, Any] = torch.load(folder / STATE, weights_only=True, map_location="cpu")
     except Exception as e:  # torch.load raises many types for a damaged file
         raise StoreError(f"checkpoint {folder}: cannot be read ({e}); delete the folder to train from the start") from e
     if state.get("format") != FORMAT:

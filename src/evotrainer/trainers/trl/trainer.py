@@ -21,7 +21,7 @@ from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.bases import is_adapter, note_base
 from evotrainer.trainers.clock import PhaseTimer
-from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.curriculum import task_stream
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.rollouts import evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
@@ -127,6 +127,7 @@ class TrlTrainer:
             )
         with process_zero_first(args.process_index, processes):
             if not args.process_index:
+                session.give_average(model)
                 self._save(model, tokenizer, request)
         shutil.rmtree(request.work_dir / WRITING, ignore_errors=True)
         return TrainResult(session.step, request.work_dir / POLICY, session.curve, checkpoint is not None)
@@ -173,7 +174,9 @@ class TrlTrainer:
             transcript=transcript,
             sampling=sampling(self.options, recipe, stops, tokenizer, greedy),
             context=context_of(model),
-            stream=TaskStream(tasks, recipe.curriculum, seed_of(i.seed, "tasks")),
+            stream=task_stream(
+                tasks, recipe.curriculum, seed_of(i.seed, "tasks"), recipe.steps * recipe.prompts_per_step
+            ),
             clock=PhaseTimer(),
             anchor=anchor,
             keep_tokens=self.options.keep_tokens,

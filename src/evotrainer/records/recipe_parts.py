@@ -1,0 +1,95 @@
+"""Factors of a recipe that are more than one value."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from evotrainer.records.frozen import Frozen
+
+
+class Schedule(Frozen):
+    """Learning-rate schedule: linear warm-up over `warmup` steps, then constant, linear to 0 or cosine to 0."""
+
+    kind: Literal["constant", "linear", "cosine"] = "constant"
+    warmup: int = Field(5, ge=0)
+
+
+class GroupFilter(Frozen):
+    """Which groups of a step give gradient (METHOD.md section 2 and 5).
+
+    `zero_variance` drops groups without reward spread; `ema_std` also drops std < ema_mean - z*ema_std with z from
+    `keep` (decay 0.1, warm-up max(20, 1/decay) groups); `snr_top_p` keeps the groups of largest reward variance
+    that hold the share `keep` of the total (RAGEN-2).
+    """
+
+    kind: Literal["none", "zero_variance", "ema_std", "snr_top_p"] = "none"
+    keep: float = Field(0.9, gt=0, le=1)
+    decay: float = Field(0.1, gt=0, le=1)
+
+
+class LengthRule(Frozen):
+    """Reward shaping by completion length.
+
+    `token_penalty`: reward - weight * tokens. `overlong`: DAPO's soft penalty, 0 up to `soft` * max_tokens, falling
+    linearly to -weight at max_tokens. `correct_bonus`: weight * (1 - tokens/max_tokens) times the reward the recipe's
+    own components give (at least 0): right by the recipe's own measure, so that no rule sees a truth the recipe does
+    not pay for.
+    """
+
+    kind: Literal["none", "token_penalty", "overlong", "correct_bonus"] = "none"
+    weight: float = Field(0.0, ge=0)
+    soft: float = Field(0.75, gt=0, lt=1)
+
+
+class Curriculum(Frozen):
+    """Which training tasks are drawn; pass rates are by the recipe's own reward.
+
+    `pass_rate_band`: those whose own running pass rate lies in [low, high]; unseen tasks always qualify, so that it
+    does nothing before tasks come a second time. `tag_frontier`: by the running pass rate p of a task's `tag` (a
+    template, a topic), which is known after a few groups: weight max(floor, 4 p (1 - p)), 1 where half are solved (the
+    variance of an outcome, as in learnability scores, arXiv 2502.12272). `difficulty`: easy first by the number that
+    `tag` holds; the share of tasks drawn from, easiest ones, grows linearly from a fifth to all at the share `until`
+    of the training (competence-based curriculum, arXiv 1903.09848).
+    """
+
+    kind: Literal["none", "pass_rate_band", "tag_frontier", "difficulty"] = "none"
+    low: float = Field(0.05, ge=0, le=1)
+    high: float = Field(0.95, ge=0, le=1)
+    tag: str = ""
+    """Name of a tag that the environment's tasks carry."""
+    floor: float = Field(0.1, gt=0, le=1)
+    """Least weight of a tag's value: what looks perfect or hopeless is still tried."""
+    until: float = Field(0.5, gt=0, le=1)
+    """Share of the training's draws after which tasks of every difficulty are drawn."""
+
+    @model_validator(mode="after")
+    def _band(self) -> Curriculum:
+        if self.low >= self.high:
+            raise ValueError("curriculum.low must be below curriculum.high")
+        if self.kind in ("tag_frontier", "difficulty") and not self.tag:
+            raise ValueError(f"curriculum {self.kind} needs curriculum.tag, the name of a tag that the tasks carry")
+        return self
+
+
+class Averaging(Frozen):
+    """Which weights become the trained policy; sampling goes on with the weights in training.
+
+    `tail_mean`: the mean of the weights after each of the last ceil(share * steps) steps (tail of Polyak and Juditsky
+    1992; stochastic weight averaging, arXiv 1803.05407). `ema`: their exponential mean over the whole training,
+    m = decay m + (1 - decay) w, divided by 1 - decay^steps.
+    """
+
+    kind: Literal["none", "tail_mean", "ema"] = "none"
+    share: float = Field(0.5, gt=0, le=1)
+    """Of the steps, for tail_mean."""
+    decay: float = Field(0.9, gt=0, lt=1)
+    """Per step, for ema: it remembers about 1 / (1 - decay) steps."""
+
+
+class Clip(Frozen):
+    """PPO ratio clip range [1-low, 1+high]. For cispo, `high` caps the detached weight at 1+high."""
+
+    low: float = Field(0.2, ge=0, le=1)
+    high: float = Field(0.2, ge=0)
