@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.records.recipe import Recipe, diff, lint, parse_recipe, reward_moves, single_factor
+from evotrainer.records.recipe import LATER_FACTORS, Recipe, diff, lint, parse_recipe, reward_moves, single_factor
 from tests.small_records import RECIPE
 
 CHANGES: dict[str, Any] = {
@@ -30,6 +30,7 @@ CHANGES: dict[str, Any] = {
     "entropy_bonus": 0.01,
     "is_cap": 2.0,
     "mask_truncated": True,
+    "deploy_temperature": 0.5,
     "knobs.history": "scrubbed",
     "knobs.tools": 3,
 }
@@ -69,6 +70,14 @@ def test_the_hash_survives_json_and_key_order() -> None:
     assert again.hash == recipe.hash == recipe.with_factor("rewards", {"a": 1.0, "b": 0.5}).hash
     assert len(recipe.hash) == 16
     assert recipe.canonical() == again.canonical()
+
+
+def test_recipes_of_earlier_versions_keep_their_hash() -> None:
+    assert Recipe().hash == "d936f3b1c2598e9a" and RECIPE.hash == "a52d79415880e990"
+    assert set(LATER_FACTORS) <= Recipe.model_fields.keys()
+    for name in LATER_FACTORS:
+        assert f'"{name}"' not in RECIPE.canonical() and RECIPE.factors().keys() >= {name}
+    assert '"deploy_temperature":0.5' in RECIPE.with_factor("deploy_temperature", 0.5).canonical()
 
 
 def test_a_changed_and_restored_factor_is_no_change() -> None:
@@ -137,6 +146,8 @@ def test_recipes_cannot_be_changed_in_place() -> None:
         ({"length": {"kind": "token_penalty", "weight": 0.5}}, "warning", "length"),
         ({"lr": 5e-3}, "warning", "lr"),
         ({"temperature": 0.1}, "warning", "temperature"),
+        ({"deploy_temperature": 0.05}, "warning", "deploy_temperature"),
+        ({"deploy_temperature": 2.0}, "warning", "deploy_temperature"),
         ({"kl_beta": 1.0}, "warning", "kl_beta"),
         ({"entropy_bonus": -0.01}, "warning", "entropy_bonus"),
     ],

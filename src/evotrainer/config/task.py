@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.recipe import Recipe
+from evotrainer.records.recipe import Recipe, without_defaults
 
 LATER = (
     ("judge", "worthwhile"),
@@ -20,6 +20,7 @@ LATER = (
     ("run", "veto"),
     ("run", "harness"),
     ("run", "evolve_harness"),
+    ("evaluation", "greedy"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
@@ -89,6 +90,9 @@ class Evaluation(Frozen):
     gate_attempts: int = Field(4, ge=1)
     cert_tasks: int | None = Field(None, ge=1)
     cert_attempts: int = Field(4, ge=1)
+    greedy: bool = True
+    """Read every evaluation a second time by greedy decoding, one attempt per task: a gain that only the sampled
+    reading shows is named sharpening (docs/judge.md). false: one reading, and nothing can be said of it."""
 
 
 class Judgement(Frozen):
@@ -241,6 +245,7 @@ class TaskFile(Frozen):
         for section, name in LATER:
             if getattr(self, section).__class__.model_fields[name].default == getattr(getattr(self, section), name):
                 del values[section][name]
+        values["recipe"] = without_defaults(values["recipe"])
         for section in LATER_SECTIONS:
             if getattr(self, section) == self.__class__.model_fields[section].default:
                 del values[section]

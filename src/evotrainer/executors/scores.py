@@ -23,8 +23,19 @@ def check_faults(trial: str, split: str, rollouts: Sequence[Rollout]) -> None:
         )
 
 
-def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
-    """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean, None without any."""
+def split_score(
+    rollouts: Sequence[Rollout],
+    split: str,
+    step: int,
+    attempts: int,
+    proxy: str = "",
+    greedy: Sequence[Rollout] = (),
+    temperature: float | None = None,
+) -> SplitScore:
+    """Per-task share of correct attempts; rollouts lost to infrastructure faults are in no mean, None without any.
+
+    `greedy`: the second reading's rollouts; `temperature`: the first one's.
+    """
     per: dict[str, list[float]] = {}
     comps: dict[str, list[float]] = {}
     paid: dict[str, list[float]] = {}
@@ -40,6 +51,7 @@ def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: in
         if (x := r.components.get(proxy)) is not None:
             paid.setdefault(r.task, []).append(x)
     per_task = {t: sum(v) / len(v) for t, v in per.items()}
+    second = {r.task: float(r.outcome == "correct") for r in greedy if r.error_kind is None and r.outcome != "unknown"}
     return SplitScore(
         split=split,
         step=step,
@@ -49,4 +61,7 @@ def split_score(rollouts: Sequence[Rollout], split: str, step: int, attempts: in
         components={k: sum(v) / len(v) for k, v in comps.items()},
         errors=errors,
         proxy_per_task={t: sum(v) / len(v) for t, v in paid.items()},
+        temperature=temperature,
+        greedy=sum(second.values()) / len(second) if second else None,
+        greedy_per_task=second,
     )

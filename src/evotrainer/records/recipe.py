@@ -18,6 +18,9 @@ from evotrainer.records.frozen import Frozen, explain
 
 Knob = bool | int | float | str
 
+LATER_FACTORS = ("deploy_temperature",)
+"""Factors added after the first runs of 0.1.0: at their default they change no hash of a recipe or task."""
+
 
 class Schedule(Frozen):
     """Learning-rate schedule: linear warm-up over `warmup` steps, then constant, linear to 0 or cosine to 0."""
@@ -96,6 +99,9 @@ class Recipe(Frozen):
     updates_per_step: int = Field(1, ge=1)
     """Passes over each step's rollouts (the ratio leaves 1 from the second on)."""
     temperature: float = Field(1.0, gt=0)
+    deploy_temperature: float | None = Field(None, gt=0)
+    """Sampling temperature at which the trained policy is used, and so evaluated and certified; training does not see
+    it. None: that of the run's evaluations (`temperature` of the starting recipe)."""
     top_p: float = Field(1.0, gt=0, le=1)
     max_tokens: int = Field(96, ge=1)
     """Completion tokens per turn."""
@@ -121,8 +127,8 @@ class Recipe(Frozen):
     """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
 
     def canonical(self) -> str:
-        """Canonical JSON: sorted keys, no blanks."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """Canonical JSON: sorted keys, no blanks, later factors only where they are set."""
+        return json.dumps(without_defaults(self.model_dump(mode="json")), sort_keys=True, separators=(",", ":"))
 
     @property
     def hash(self) -> str:
@@ -151,6 +157,12 @@ class Recipe(Frozen):
                 f"unknown recipe factor {factor!r}; one of: {', '.join(sorted(self.factors()))}, knobs.<name>"
             )
         return parse_recipe(d)
+
+
+def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A dumped recipe without the later factors that stand at their default: what its hash is taken of."""
+    default = Recipe().model_dump(mode="json", include=set(LATER_FACTORS))
+    return {k: v for k, v in values.items() if k not in default or v != default[k]}
 
 
 def parse_recipe(values: Mapping[str, Any]) -> Recipe:
@@ -239,6 +251,10 @@ def lint(recipe: Recipe) -> list[LintIssue]:
         add("warning", "lr", "lr above 1e-3 collapsed policies at this scale (FEASIBILITY.md section 5)")
     if recipe.temperature < 0.3:
         add("warning", "temperature", "nearly greedy sampling leaves groups without spread")
+    if recipe.deploy_temperature is not None and recipe.deploy_temperature < 0.1:
+        add("warning", "deploy_temperature", "below 0.1 sampling is greedy in all but name")
+    if recipe.deploy_temperature is not None and recipe.deploy_temperature > 1.5:
+        add("warning", "deploy_temperature", "above 1.5 the policy is used where it was never trained to be right")
     if recipe.kl_beta > 0.5:
         add("warning", "kl_beta", "KL weight above 0.5 pins the policy to its start")
     if recipe.entropy_bonus < 0:

@@ -28,5 +28,6 @@ def tag(value: Any) -> str:
 
 
 DEAD, SPREAD = "frac_reward_zero_std", "reward_std"
+GREEDY = "greedy_minus_sampled"
 LENGTH, CLIPPED = "completions/mean_length", "completions/clipped_ratio"
 """Metric names, as the harness and TRL write them."""
