@@ -87,7 +87,7 @@ def test_one_reading_on_either_side_says_nothing() -> None:
     plain, _ = planted(0.15)
     assert not [g for g in verdict(plain, control).gates if g.gate == "sharpening"]
     one = [branch[0], *plain[1:]]
-    assert not [g for g in verdict(one, control).gates if g.gate == "sharpening"], "one seed has no spread"
+    assert not [g for g in verdict(one, control).gates if g.gate == "sharpening"], "two of three seeds were not"
 
 
 def test_policies_are_compared_at_their_deployment_temperatures_and_it_is_said() -> None:

@@ -29,7 +29,7 @@ def test_a_run_goes_from_base_to_certification(finished: api.Run) -> None:
     cert = finished.certification
     assert cert is not None
     assert [r.name for r in cert.rows][:2] == ["base", "start"]
-    assert len(cert.rows[1].per_seed) == 3
+    assert len(cert.rows[1].per_seed) >= 3, "as many as b0 was given"
     assert finished.closed is not None
     assert finished.closed.cpu_s > 0
 
