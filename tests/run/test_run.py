@@ -82,7 +82,6 @@ def test_every_evaluation_is_read_twice_and_no_reader_mixes_the_readings(finishe
     trials = [e.body for e in finished.events() if e.kind == "finished"]
     for s in (s for t in trials for s in t.scores):
         assert s.greedy_per_task.keys() == s.per_task.keys() and set(s.greedy_per_task.values()) <= {0.0, 1.0}
-        assert s.temperature is None
     read = RolloutReader(finished.folder).search("b0-s1")
     assert read.n == sum(r.split == "search" for r in load([finished.folder / "rollouts" / "b0-s1"]))
     health = next(e.body.health for e in finished.events() if e.id.startswith("r1/") and e.kind == "diagnosed")
