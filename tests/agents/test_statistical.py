@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.agents import make_agent
-from evotrainer.agents.catalogue import MOVES
+from evotrainer.agents.catalogue import MOVES, candidates
 from evotrainer.agents.changes import neighbourhood
 from evotrainer.agents.moves import FAMILIES
-from evotrainer.agents.statistical import family_of, next_family
+from evotrainer.agents.statistical import StatisticalAgent, family_of, next_family
 from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.interventions import Intervention
@@ -463,3 +463,20 @@ def test_a_change_that_costs_more_than_the_budget_holds_is_not_proposed() -> Non
             assert not (iv.factor == "group_size" and iv.new >= 12)
     out = make_agent("statistical").propose(poor.model_copy(update={"budget_left": {"cpu_s": 10.0}}), Desk())
     assert "costs more than is left" in out.stop
+
+
+@pytest.mark.parametrize(("ahead", "values"), [(0.1, {0.7, 0.5}), (0.01, set()), (-0.05, set())])
+def test_colder_deployment_is_offered_where_greedy_decoding_is_ahead(ahead: float, values: set[float]) -> None:
+    b = briefing(report=health({"dead_groups": 0.2}, greedy_minus_sampled=ahead))
+    agent = StatisticalAgent(0)
+    found = [x for x in candidates(agent.situation(b, Desk(rollouts())), set()) if x.move.name == "deploy_cooler"]
+    assert {x.variant.value for x in found} == values
+    assert all(0 < x.mean <= ahead and x.factor == "deploy_temperature" for x in found), "greedy decoding is the bound"
+    assert [x.mean for x in found] == sorted(x.mean for x in found), "colder recovers more"
+
+
+def test_a_deployment_temperature_is_only_lowered_further_or_taken_back() -> None:
+    now = START.with_factor("deploy_temperature", 0.6)
+    b = briefing(now, health({}, greedy_minus_sampled=0.1))
+    found = list(candidates(StatisticalAgent(0).situation(b, Desk(rollouts())), set()))
+    assert {x.variant.value for x in found if x.factor == "deploy_temperature"} == {0.5, None}

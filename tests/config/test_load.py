@@ -8,7 +8,9 @@ import pytest
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
+from evotrainer.config.task import Evaluation, TaskFile, TaskInfo
 from evotrainer.errors import ConfigError
+from evotrainer.records.recipe import Recipe
 
 TEXT = """
 [task]
@@ -59,6 +61,14 @@ def test_the_resolved_copy_means_the_same(task_file: Path, tmp_path: Path) -> No
     assert again == task
     assert again.hash == task.hash
     assert again.recipe.clip.high == 0.28
+
+
+def test_task_files_of_earlier_versions_keep_their_hash() -> None:
+    """What later versions added stands at its default."""
+    plain = TaskFile(task=TaskInfo(name="t"), environment={"name": "code"}, recipe=Recipe(rewards={"hidden": 1.0}))
+    assert plain.hash == "476b2b7d55f17265"
+    once = plain.model_copy(update={"evaluation": Evaluation(greedy=False)})
+    assert once.hash != plain.hash
 
 
 def test_every_override_changes_the_hash(task_file: Path) -> None:

@@ -167,6 +167,29 @@ def kinds(found: Sequence[Caveat]) -> set[str]:
     return {c.kind for c in found}
 
 
+def sharpened(events: Sequence[Event], sampled_low: float, excess_high: float) -> list[Event]:
+    """The same run with a greedy reading of this kind on its certificate."""
+    g = {"mean": 0.004, "low": -0.02, "high": 0.03, "sampled_low": sampled_low, "excess_high": excess_high}
+    return [
+        replace(e, body=e.body.model_copy(update={"greedy": dict.fromkeys(e.body.comparisons, g)}))
+        if e.kind == "certified"
+        else e
+        for e in events
+    ]
+
+
+def test_a_certified_gain_without_a_greedy_one_is_told_also_after_an_audit(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    run = quick.start(task, tmp_path / "run", [HONEST, "judge.audit=promotions"])
+    assert "sharpening" not in {c.kind for found in caveats(run.events()).values() for c in found}
+    (caveat, *_) = [c for c in caveats(sharpened(run.events(), 0.05, -0.02))[run.champion] if c.kind == "sharpening"]
+    assert caveat.text.startswith("sharpening: of +") and "greedy decoding shows +0.4 [-2.0, +3.0]" in caveat.text
+    for low, high in ((-0.01, -0.02), (0.05, 0.01)):
+        found = caveats(sharpened(run.events(), low, high)).get(run.champion, ())
+        assert "sharpening" not in {c.kind for c in found}
+
+
 def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", [HONEST])
     assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]

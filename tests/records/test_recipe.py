@@ -32,6 +32,7 @@ CHANGES: dict[str, Any] = {
     "entropy_bonus": 0.01,
     "is_cap": 2.0,
     "mask_truncated": True,
+    "deploy_temperature": 0.5,
     "knobs.history": "scrubbed",
     "knobs.tools": 3,
 }
@@ -186,6 +187,8 @@ def test_recipes_cannot_be_changed_in_place() -> None:
         ({"length": {"kind": "token_penalty", "weight": 0.5}}, "warning", "length"),
         ({"lr": 5e-3}, "warning", "lr"),
         ({"temperature": 0.1}, "warning", "temperature"),
+        ({"deploy_temperature": 0.05}, "warning", "deploy_temperature"),
+        ({"deploy_temperature": 2.0}, "warning", "deploy_temperature"),
         ({"kl_beta": 1.0}, "warning", "kl_beta"),
         ({"entropy_bonus": -0.01}, "warning", "entropy_bonus"),
         ({"negative_weight": 0.0}, "warning", "negative_weight"),

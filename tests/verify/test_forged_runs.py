@@ -53,13 +53,20 @@ def better(body: dict[str, Any]) -> None:
         s["score"] = sum(s["per_task"].values()) / len(s["per_task"])
 
 
+def greedier(body: dict[str, Any]) -> None:
+    for s in body["scores"]:
+        task = next(iter(s["greedy_per_task"]))
+        s["greedy_per_task"][task] = 1.0 - s["greedy_per_task"][task]
+        s["greedy"] = sum(s["greedy_per_task"].values()) / len(s["greedy_per_task"])
+
+
 def test_the_finished_run_holds_and_every_kind_was_looked_at(finished: api.Run) -> None:
     report = finished.verify()
     assert report.problems == ()
     assert report.unchecked == ()
     assert report.notes == ()
     scores = [s for e in finished.events() if e.kind == "finished" for s in e.body.scores]
-    assert report.checked["scores"] == len(scores)
+    assert report.checked["scores"] == report.checked["greedy readings"] == len(scores)
     assert set(report.chain_only) <= {"proposed", "gate", "refused", "escalated", "diagnosed"}
 
 
@@ -69,6 +76,11 @@ def test_the_finished_run_holds_and_every_kind_was_looked_at(finished: api.Run) 
         (r"b1-s1/finished", better, "trials: trial b1-s1: 1 gate scores do not follow from its rollouts"),
         (r"base-cert/finished", better, "trials: trial base-cert: 1 cert scores do not follow from its rollouts"),
         (r"b1-s1/finished", set_("scores", 0, "score", to=0.9), r"trials: .*its search score 0.9 is not the mean"),
+        (r"b1-s1/finished", set_("scores", 0, "greedy", to=0.9), r"trials: .*its greedy search score 0.9 is not"),
+        (r"b1-s1/finished", greedier, "trials: trial b1-s1: 1 gate-greedy scores do not follow from its rollouts"),
+        (r"b1-s1/finished", set_("scores", 0, "temperature", to=0.5), r"trials: .*at deployment temperature 0.5, its"),
+        (r"certified", set_("greedy", "start-base", "mean", to=0.9), "certified: greedy.start-base.mean: 0.9 in"),
+        (r"certified", set_("rows", 1, "greedy", to=0.99), r"certified: rows.1..greedy: 0.99 in the ledger"),
         (r"noise/1", set_("noise_floor", to=0.001), "noise: noise/1: noise_floor: 0.001 in the ledger"),
         (r"b1/judged", set_("verdict", "effect", "low", to=0.02), "judged: b1/judged .*effect.low: 0.02 in the ledger"),
         (r"b1/judged", set_("verdict", "gates", 0, "passed", to=None), r"judged: b1/judged .*gates.0..passed: None"),

@@ -20,6 +20,7 @@ LATER = (
     ("run", "veto"),
     ("run", "harness"),
     ("run", "evolve_harness"),
+    ("evaluation", "greedy"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
@@ -89,6 +90,9 @@ class Evaluation(Frozen):
     gate_attempts: int = Field(4, ge=1)
     cert_tasks: int | None = Field(None, ge=1)
     cert_attempts: int = Field(4, ge=1)
+    greedy: bool = True
+    """Read every evaluation a second time by greedy decoding, one attempt per task: a gain that only the sampled
+    reading shows is named sharpening (docs/judge.md). false: one reading, and nothing can be said of it."""
 
 
 class Judgement(Frozen):

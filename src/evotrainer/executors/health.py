@@ -13,10 +13,16 @@ WINDOW = 2
 
 
 def read_health(
-    spec: TrialSpec, store: Path, proxy: tuple[str, str] | None, curve: Sequence[Mapping[str, float]]
+    spec: TrialSpec,
+    store: Path,
+    proxy: tuple[str, str] | None,
+    curve: Sequence[Mapping[str, float]],
+    greedy: Mapping[str, float] | None = None,
 ) -> tuple[HealthReport, ...]:
     """Readings of stored rollouts, oldest first: `<branch>/<seed>@<step> train` at every k-th step and at the last one,
-    over the WINDOW steps up to it, then `<branch>/<seed>@<steps> search`. Empty where the task file asks for none."""
+    over the WINDOW steps up to it, then `<branch>/<seed>@<steps> search`. Empty where the task file asks for none.
+
+    `greedy`: the search evaluation's second reading, by task."""
     from evotrainer.harness import Harness, HarnessContext
     from evotrainer.harness.columns.batch import Batch
     from evotrainer.harness.columns.source import stored
@@ -49,6 +55,6 @@ def read_health(
             out.append(harness.read(Batch.over(train.take(rows)), f"{who}@{end} train", context(end)))
     search = stored(read_batches([store], split="search"))
     if search.n:
-        plain = HarnessContext(recipe=spec.protocol, proxy=proxy, curve=tuple(curve))
+        plain = HarnessContext(recipe=spec.protocol, proxy=proxy, curve=tuple(curve), greedy=greedy)
         out.append(harness.read(Batch.over(search), f"{who}@{steps} search", plain))
     return tuple(out)

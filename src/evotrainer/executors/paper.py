@@ -91,7 +91,19 @@ def draw_result(
             f"{plan.split}-{i}": sum(rng.random() < accuracy for _ in range(attempts)) / attempts for i in range(tasks)
         }
         mean = sum(per_task.values()) / tasks
-        scores.append(SplitScore(split=plan.split, step=steps, score=mean, attempts=attempts, per_task=per_task))
+        greedy = {t: float(rng.random() < accuracy) for t in per_task} if plan.greedy else {}
+        scores.append(
+            SplitScore(
+                split=plan.split,
+                step=steps,
+                score=mean,
+                attempts=attempts,
+                per_task=per_task,
+                temperature=spec.recipe.deploy_temperature,
+                greedy=sum(greedy.values()) / tasks if greedy else None,
+                greedy_per_task=greedy,
+            )
+        )
     return TrialFinished(
         trial=spec.trial,
         branch=spec.branch,

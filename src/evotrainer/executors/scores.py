@@ -26,9 +26,20 @@ def check_faults(trial: str, split: str, groups: Groups) -> None:
         )
 
 
-def split_score(groups: Groups, split: str, step: int, attempts: int, proxy: str = "") -> SplitScore:
+def split_score(
+    groups: Groups,
+    split: str,
+    step: int,
+    attempts: int,
+    proxy: str = "",
+    greedy: Groups = (),
+    temperature: float | None = None,
+) -> SplitScore:
     """Per-task share of correct attempts, a group a task; rollouts lost to infrastructure faults are in no mean, None
-    without any."""
+    without any.
+
+    `greedy`: the second reading's groups; `temperature`: the first one's.
+    """
     per_task: dict[str, float] = {}
     paid: dict[str, float] = {}
     components: dict[str, list[float]] = {}
@@ -46,6 +57,8 @@ def split_score(groups: Groups, split: str, step: int, attempts: int, proxy: str
             for k, v in r.components.items():
                 if v is not None:
                     components.setdefault(k, []).append(v)
+    sure = (r for g in greedy for r in g if r.error_kind is None and r.outcome != "unknown")
+    second = {r.task: float(r.outcome == "correct") for r in sure}
     return SplitScore(
         split=split,
         step=step,
@@ -55,4 +68,7 @@ def split_score(groups: Groups, split: str, step: int, attempts: int, proxy: str
         components={k: sum(v) / len(v) for k, v in components.items()},
         errors=errors,
         proxy_per_task=paid,
+        temperature=temperature,
+        greedy=sum(second.values()) / len(second) if second else None,
+        greedy_per_task=second,
     )

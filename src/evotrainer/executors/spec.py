@@ -24,6 +24,8 @@ class EvalPlan(Frozen):
     split: Literal["train", "search", "gate", "cert"]
     attempts: int
     tasks: int | None = None
+    greedy: bool = False
+    """Read a second time, by greedy decoding, one attempt per task."""
 
 
 class TrialSpec(Frozen):

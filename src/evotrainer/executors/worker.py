@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -107,7 +108,8 @@ class TrialProcess:
                 self.beat("sealing")
                 parts += store.seal()
             self.beat("reading")
-            health = read_health(spec, self.run_dir / "rollouts" / spec.trial, environment.proxy, curve)
+            greedy = next((s.greedy_per_task for s in scores if s.split == "search"), None) or None
+            health = read_health(spec, self.run_dir / "rollouts" / spec.trial, environment.proxy, curve, greedy)
             if closed := [p for p in spec.evals if p.split in SEALED]:
                 with contextlib.closing(RolloutStore(self.run_dir / "sealed" / spec.trial)) as store:
                     scores += [self.evaluate(trainer, environment, policy, plan, store) for plan in closed]
@@ -228,10 +230,11 @@ class TrialProcess:
     def evaluate(
         self, trainer: Trainer, environment: Environment, policy: Path, plan: EvalPlan, store: Any
     ) -> SplitScore:
+        """Score a split; read twice where the plan asks for it: sampled as the protocol says, then greedily."""
+        from evotrainer.records.rollout import greedy_split
         from evotrainer.trainers.base import EvalRequest, Identity
 
         spec = self.spec
-        self.beat(f"evaluating {plan.split}")
         request = EvalRequest(
             identity=Identity(spec.run, spec.branch, spec.seed),
             recipe=spec.protocol,
@@ -248,10 +251,20 @@ class TrialProcess:
             store.append(groups)
             self.beat()
 
-        groups = trainer.evaluate(request, environment, sink)
-        fault_point(f"trial:evaluated:{plan.split}")
+        def attempted(asked: EvalRequest, name: str) -> Groups:
+            self.beat(f"evaluating {name}")
+            groups = trainer.evaluate(asked, environment, sink)
+            fault_point(f"trial:evaluated:{name}")
+            return groups
+
         return split_score(
-            groups, plan.split, request.step, plan.attempts, environment.proxy[0] if environment.proxy else ""
+            attempted(request, plan.split),
+            plan.split,
+            request.step,
+            plan.attempts,
+            environment.proxy[0] if environment.proxy else "",
+            attempted(replace(request, attempts=1, greedy=True), greedy_split(plan.split)) if plan.greedy else (),
+            spec.recipe.deploy_temperature,
         )
 
 

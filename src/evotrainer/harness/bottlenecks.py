@@ -53,6 +53,11 @@ KINDS: dict[str, Kind] = {
     "score_jump": Kind(
         "the score jumped within a few steps: a leak, a broken grader or a skill found", ("knobs",), 0.4
     ),
+    "sharpening": Kind(
+        "the policy is sampled more narrowly, and hardly finds more right answers likeliest",
+        ("deploy_temperature", "entropy_bonus", "temperature"),
+        0.3,
+    ),
     "shortcut": Kind("a behaviour nobody had named came with the score", ("knobs", "rewards"), 0.5),
     "unexplained": Kind("the score moved and nothing in the harness says why", (), 0.3),
 }

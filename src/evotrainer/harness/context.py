@@ -28,6 +28,11 @@ class HarnessContext:
     """Weights of the reward components where there is no recipe: given, or inferred from the rewards themselves."""
     before: Mapping[str, float] | None = None
     """Share of correct attempts per task of the version before, for the transition matrix."""
+    greedy: Mapping[str, float] | None = None
+    """Share of correct greedy attempts per task of the policies that are read, one attempt each; the batch's own
+    rollouts are the sampled reading."""
+    greedy_before: Mapping[str, float] | None = None
+    """The same of the version before."""
     curve: tuple[Mapping[str, float], ...] = ()
     """Training steps, oldest first. Keys read: reward, score, accuracy, frac_reward_zero_std, dead_fail, dead_pass,
     reward_std, entropy, kl, grad_norm, ratio_max, ess (effective sample size as a share of the batch), turns,

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from evotrainer.errors import ConfigError
+from evotrainer.judge.readings import CONFIDENCE, SHARED
 from evotrainer.judge.stats import Spread, common_tasks, spread, t_quantile, t_tail, table
 from evotrainer.records.events import Certified, CertRow, NoiseMeasured, SplitScore
 from evotrainer.records.frozen import Frozen
@@ -58,7 +59,39 @@ def certify(
         for i, a in reversed(list(enumerate(names)))
         for b in reversed(names[:i])
     }
-    return Certified(rows=rows, champion=champion, comparisons=comparisons)
+    return Certified(
+        rows=rows, champion=champion, comparisons=comparisons, greedy=_read_greedily(entries, tables, families, tasks)
+    )
+
+
+def _read_greedily(
+    entries: Sequence[CertEntry], tables: Mapping[str, Any], sampled: Mapping[str, _Family], tasks: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """The comparisons by greedy decoding; empty where a policy was not read so."""
+    if not all(s.greedy_per_task for e in entries for s in e.scores.values()):
+        return {}
+    both = common_tasks(*({s: x.greedy_per_task for s, x in e.scores.items()} for e in entries))
+    kept = [i for i, t in enumerate(tasks) if t in set(both)]
+    if not kept:
+        return {}
+    shared = [tasks[i] for i in kept]
+    greedy = {e.name: table({s: x.greedy_per_task for s, x in e.scores.items()}, shared) for e in entries}
+    rest = {name: y - SHARED * tables[name][:, kept] for name, y in greedy.items()}
+    # greedy decoding draws nothing: no variance of attempts apart from what shows between tasks
+    g, r = (_families(entries, y, 0.0) for y in (greedy, rest))
+    out = {}
+    for i, a in reversed(list(enumerate(e.name for e in entries))):
+        for b in reversed([e.name for e in entries][:i]):
+            out[f"{a}-{b}"] = _compare(g[a], g[b], 0.95) | {
+                "sampled_low": _compare(sampled[a], sampled[b], CONFIDENCE)["low"],
+                "excess_high": _compare(r[a], r[b], CONFIDENCE)["high"],
+            }
+    return out
+
+
+def _families(entries: Sequence[CertEntry], tables: Mapping[str, Any], v_sampling: float) -> dict[str, _Family]:
+    v_seed, df = _seed_variance([spread(y) for y in tables.values()], None, next(iter(tables.values())).shape[1])
+    return {e.name: _Family(tables[e.name], v_sampling, v_seed if len(e.scores) > 1 else 0.0, df) for e in entries}
 
 
 class _Family:
@@ -133,6 +166,10 @@ def _row(e: CertEntry, f: _Family, confidence: float, proxy: tuple[str, str] | N
         per_seed=tuple(sum(s.per_task.values()) / len(s.per_task) for s in scores),
         components=means,
         proxy_gap=gap,
+        greedy=sum(s.greedy for s in scores if s.greedy is not None) / len(scores)
+        if all(s.greedy is not None for s in scores)
+        else None,
+        temperature=scores[0].temperature,
     )
 
 

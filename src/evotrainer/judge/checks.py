@@ -139,6 +139,9 @@ def identical(
     shared = sorted(b.keys() & c.keys())
     # an empty hash is "not recorded": two unknown policies must not count as the same
     weights = bool(shared) and all(b[s].policy_sha256 and b[s].policy_sha256 == c[s].policy_sha256 for s in shared)
+    # the same weights, sampled at another temperature, are another policy in use
+    read_b, read_c = _read(branch_trials, split), _read(control_trials, split)
+    weights &= all(read_b[s].temperature == read_c[s].temperature for s in shared if s in read_b and s in read_c)
     scores_b, scores_c = scores_of(branch_trials, split), scores_of(control_trials, split)
     # the score may be equal by accident on few tasks; on every task and every shared seed it is the same policy in
     # effect

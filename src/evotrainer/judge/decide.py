@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from evotrainer.judge import checks, stats
+from evotrainer.judge import checks, readings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.records.differences import CLOSE, differences
 from evotrainer.records.events import NoiseMeasured, TrialFinished
@@ -71,7 +71,6 @@ def judge(
     """
     config = config or JudgeConfig()
     gates: list[GateResult] = []
-
     settle = partial(_settled, branch, control, gates)
     seen = [*findings, *checks.findings_of(branch_trials)]
     known = [*control_findings, *checks.findings_of(control_trials)]
@@ -84,18 +83,16 @@ def judge(
             nothing = _nothing(branch_trials, control_trials, config) if gate.gate == "identical" else None
             return settle(end, gate.message, nothing)
 
-    parts = stats.components(
-        stats.scores_of(branch_trials, config.split),
-        stats.scores_of(control_trials, config.split),
-        noise,
-        names=(branch, control),
-    )
+    scores = stats.scores_of(branch_trials, config.split), stats.scores_of(control_trials, config.split)
+    parts = stats.components(*scores, noise, names=(branch, control))
     # one-sided at the look's alpha, so the two-sided interval leaves twice as much outside
     effect = stats.effect_of(parts, 1 - 2 * look.alpha)
     more = _more_seeds(effect, parts, look, config)
     # asked before the verdict and not as a gate in front of it: a proxy that rose with the score is no reason to refuse
     rose = checks.proxy(branch_trials, control_trials, config.split, proxy, effect, config.min_effect)
     gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect), rose]
+    second = readings.second_reading(branch_trials, control_trials, scores, parts, config.split)
+    gates += [second] if second else []
     kind, reason = _decide(effect, look, config, rose, more)
     # a suspicion refuses nothing by itself, it only keeps a promotion open until an audit has answered it
     if kind == "promote" and valid.passed is None:
@@ -104,7 +101,10 @@ def judge(
     if kind == "promote" and ahead:
         gates.append(GateResult(gate="best_of_round", passed=False, message=f"{ahead} gained more in the same round"))
         kind, reason = "reject", f"better than {control}, but {ahead} gained more in the same round: {reason}"
-    return settle(kind, reason, effect, look)
+    # sentences: neither the second reading nor a temperature refuses anything
+    said = second.message if second and (kind == "promote" or second.passed is False) else ""
+    told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
+    return settle(kind, "; ".join(filter(None, (reason, said, told))), effect, look)
 
 
 def _settled(

@@ -35,6 +35,7 @@ ALONE = 0.9
 """Share of a gain from which a behaviour may decide the outcome by itself ..."""
 DECIDES, TAUGHT_NOTHING = 0.95, 0.75
 """... where attempts that show it are so often correct now, and were so often before anything was taught ..."""
+NAMES = {"base": "base policy", "start": "starting recipe"}
 SEEN = 8
 """... in at least so many attempts."""
 
@@ -42,7 +43,7 @@ SEEN = 8
 class Caveat(Frozen):
     """One thing that a reader of a certificate must know."""
 
-    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond"]
+    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening"]
     text: str
 
 
@@ -81,7 +82,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     if out or decided:
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
-    return tuple(out)
+    return (*out, *_sharpened(cert, row.name))
 
 
 # -- was it audited? ---------------------------------------------------------------------------------------------------
@@ -126,6 +127,21 @@ def _goes_with(g: Gained | None) -> list[Caveat]:
         best = f": the most, {100 * g.share:.0f}%, with {g.behaviour}" if g.share >= LEAST else ""
         text = f"none of {g.compared} simple behaviours comes with half of what was gained{best}"
     return [Caveat(kind="goes_with", text=text)]
+
+
+def _sharpened(cert: Certified, name: str) -> list[Caveat]:
+    """Gains of a certified policy that greedy decoding shares less than half of (`judge/readings.py`)."""
+    out = []
+    for what, g in cert.greedy.items():
+        policy, _, other = what.partition("-")
+        if policy == name and g["sampled_low"] > 0 and g["excess_high"] < 0:
+            gain = 100 * cert.comparisons[what]["mean"]
+            text = (
+                f"sharpening: of {gain:+.1f} points over the {NAMES.get(other, other)} greedy decoding shows "
+                f"{100 * g['mean']:+.1f} [{100 * g['low']:+.1f}, {100 * g['high']:+.1f}]"
+            )
+            out.append(Caveat(kind="sharpening", text=text))
+    return out
 
 
 def _decides(g: Gained | None) -> list[Caveat]:

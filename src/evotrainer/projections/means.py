@@ -22,6 +22,12 @@ def mean_per_task(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {task: sum(scores[task]) / len(scores[task]) for task in sorted(scores)}
 
 
+def greedy_per_task(trials: Sequence[TrialFinished], split: str) -> dict[str, float] | None:
+    """Share of correct greedy attempts of each task over trials; None where one of them has no greedy reading."""
+    read = [[s.greedy_per_task for s in t.scores if s.split == split and s.greedy_per_task] for t in trials]
+    return mean_per_task([x for one in read for x in one]) if read and all(read) else None
+
+
 def mean_curve(curves: Sequence[Sequence[Mapping[str, float]]]) -> list[dict[str, float]]:
     """Step-wise mean of several training curves, over the steps all of them reached."""
     if not curves:

@@ -24,7 +24,14 @@ from evotrainer.records.recipe_parts import LengthRule as LengthRule
 from evotrainer.records.recipe_parts import Schedule as Schedule
 
 Knob = bool | int | float | str
-LATER = ("negative_weight", "averaging", "curriculum.tag", "curriculum.floor", "curriculum.until")
+LATER = (
+    "negative_weight",
+    "averaging",
+    "deploy_temperature",
+    "curriculum.tag",
+    "curriculum.floor",
+    "curriculum.until",
+)
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
 COMPOSITES: Mapping[str, tuple[str, ...]] = {
@@ -64,6 +71,9 @@ class Recipe(Frozen):
     updates_per_step: int = Field(1, ge=1)
     """Passes over each step's rollouts (the ratio leaves 1 from the second on)."""
     temperature: float = Field(1.0, gt=0)
+    deploy_temperature: float | None = Field(None, gt=0)
+    """Sampling temperature at which the trained policy is used, and so evaluated and certified; training does not see
+    it. None: that of the run's evaluations (`temperature` of the starting recipe)."""
     top_p: float = Field(1.0, gt=0, le=1)
     max_tokens: int = Field(96, ge=1)
     """Completion tokens per turn."""
@@ -261,6 +271,10 @@ def lint(recipe: Recipe) -> list[LintIssue]:
         add("warning", "lr", "lr above 1e-3 collapsed policies at this scale (FEASIBILITY.md section 5)")
     if recipe.temperature < 0.3:
         add("warning", "temperature", "nearly greedy sampling leaves groups without spread")
+    if recipe.deploy_temperature is not None and recipe.deploy_temperature < 0.1:
+        add("warning", "deploy_temperature", "below 0.1 sampling is greedy in all but name")
+    if recipe.deploy_temperature is not None and recipe.deploy_temperature > 1.5:
+        add("warning", "deploy_temperature", "above 1.5 the policy is used where it was never trained to be right")
     if recipe.kl_beta > 0.5:
         add("warning", "kl_beta", "KL weight above 0.5 pins the policy to its start")
     average = recipe.averaging

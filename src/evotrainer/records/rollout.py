@@ -17,6 +17,7 @@ SCHEMA_VERSION = 1
 Role = Literal["system", "user", "assistant", "tool"]
 Outcome = Literal["correct", "incorrect", "unknown"]
 Finish = Literal["stop", "length", "turn_limit", "error"]
+GREEDY = "-greedy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,17 @@ class Turn:
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     tokens: int | None = None
+
+
+def greedy_split(split: str) -> str:
+    """The split that greedy attempts at a split's tasks are stored under, so that no reader of `search` averages them
+    in."""
+    return split + GREEDY
+
+
+def tasks_split(split: str) -> str:
+    """The environment's split whose tasks were attempted, greedily or not."""
+    return split.removesuffix(GREEDY)
 
 
 def rollout_id(run: str, branch: str, seed: int, step: int, task: str, k: int, attempt: int = 0) -> str:
@@ -62,6 +74,7 @@ class Rollout:
     policy: str = ""
     """Policy version that sampled it: `<branch>/<seed>@<step>`."""
     split: str = ""
+    """train, search, gate or cert; of greedy attempts `greedy_split` of it."""
     step: int = 0
     seed: int = 0
     group: str = ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.config.task import TaskFile
 from evotrainer.projections.branches import BASE
-from evotrainer.projections.means import mean_curve, mean_per_task
+from evotrainer.projections.means import greedy_per_task, mean_curve, mean_per_task
 from evotrainer.projections.state import RunState
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any
     elif b and state.base:
         came = [state.base]
     solved = [s.per_task for t in came for s in t.scores if s.split == "search"]
+    own = b.complete if b else [state.base] if state.base else []
     return HarnessContext(
         recipe=b.recipe if b else task.recipe,
         proxy=state.proxy,
@@ -38,6 +39,8 @@ def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any
         previous=tuple(h for h in earlier if h is not None),
         base=base,
         before=mean_per_task(solved) if solved else None,
+        greedy=greedy_per_task(own, "search"),
+        greedy_before=greedy_per_task(came, "search"),
         curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
         sandboxed=sandboxed,
     )

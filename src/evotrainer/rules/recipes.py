@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from evotrainer.config.task import TaskFile
 from evotrainer.projections.state import RunState
 from evotrainer.records.recipe import Recipe
+
+PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
+"""Factors of the starting recipe under which every policy of the run is evaluated; a recipe's own `deploy_temperature`
+goes before the temperature."""
+
+
+def protocol(start: Recipe, recipe: Recipe, knobs: Mapping[str, Any]) -> Recipe:
+    """What evaluations of a recipe's policy sample under: the frozen protocol, as the starting recipe `start` samples.
+
+    A branch that samples colder, longer or under easier knobs in training gains nothing by that in its evaluation. The
+    temperature at which its policy is to be used is a factor of its own, and said wherever it counts.
+    """
+    frozen = {f: getattr(start, f) for f in PROTOCOL} | {"knobs": knobs}
+    if recipe.deploy_temperature is not None:
+        frozen["temperature"] = recipe.deploy_temperature
+    return recipe.model_copy(update=frozen)
 
 
 def starting_recipe(task: TaskFile, state: RunState) -> Recipe:

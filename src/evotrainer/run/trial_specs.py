@@ -9,11 +9,8 @@ from evotrainer.config.bases import resolve_base
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.records import keys
-from evotrainer.records.recipe import Recipe
+from evotrainer.rules.recipes import protocol
 from evotrainer.run.context import RunContext
-
-PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
-"""Factors of the starting recipe under which every policy of the run is evaluated."""
 
 
 def plan_eval(ctx: RunContext, split: str) -> EvalPlan | None:
@@ -21,21 +18,23 @@ def plan_eval(ctx: RunContext, split: str) -> EvalPlan | None:
     if split not in ctx.state.environment.get("splits", {split: 1}):
         return None
     e = ctx.task.evaluation
-    return EvalPlan(split=split, attempts=getattr(e, f"{split}_attempts"), tasks=getattr(e, f"{split}_tasks"))
+    return EvalPlan(
+        split=split,
+        attempts=getattr(e, f"{split}_attempts"),
+        tasks=getattr(e, f"{split}_tasks"),
+        greedy=e.greedy and begun_with_greedy(ctx),
+    )
+
+
+def begun_with_greedy(ctx: RunContext) -> bool:
+    """Was the base policy read greedily, too? A run that an earlier version began goes on with its one reading."""
+    base = ctx.state.base
+    return base is None or any(s.greedy_per_task for s in base.scores)
 
 
 def plans(ctx: RunContext, *splits: str) -> tuple[EvalPlan, ...]:
     """Evaluations on those of the splits that there are."""
     return tuple(p for s in splits if (p := plan_eval(ctx, s)))
-
-
-def protocol(ctx: RunContext, recipe: Recipe) -> Recipe:
-    """The frozen protocol of every evaluation: how the run's own recipe samples, under its own environment knobs.
-
-    A branch that samples colder, longer or under easier knobs in training gains nothing by that in its evaluation.
-    """
-    frozen = {f: getattr(ctx.task.recipe, f) for f in PROTOCOL}
-    return recipe.model_copy(update=frozen | {"knobs": ctx.env_knobs})
 
 
 def base_spec(ctx: RunContext, *splits: str) -> TrialSpec:
@@ -47,7 +46,7 @@ def base_spec(ctx: RunContext, *splits: str) -> TrialSpec:
         None,
         0,
         "base",
-        protocol=ctx.task.recipe,
+        protocol=protocol(ctx.task.recipe, ctx.task.recipe, ctx.env_knobs),
         policy_dir=str(base) if base else "",
         warm_start=None if base else ctx.task.policy.warm_start,
         evals=plans(ctx, *splits),
@@ -128,7 +127,7 @@ def spec_of(
         "purpose": purpose,
         "train": train,
         "recipe": recipe,
-        "protocol": protocol(ctx, recipe),
+        "protocol": protocol(ctx.task.recipe, recipe, ctx.env_knobs),
         "environment": ctx.task.environment,
         "accept_tier_e": ctx.task.sandbox.accept_tier_e,
         "sampler_dtype": sampler,

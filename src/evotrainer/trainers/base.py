@@ -72,6 +72,7 @@ class EvalRequest:
     tasks: int | None = None
     """First n tasks of the split; None: all."""
     greedy: bool = False
+    """Decode greedily; the rollouts are stored under `records.rollout.greedy_split`."""
     env_knobs: Mapping[str, Any] = field(default_factory=dict)
     """Overrides of the recipe's environment knobs (counterfactual audits)."""
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.rollout import Finish, Rollout, rollout_id
+from evotrainer.records.rollout import Finish, Rollout, greedy_split, rollout_id
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
 from evotrainer.trainers.curriculum import tags_of
 from evotrainer.trainers.rewards import compose
@@ -66,7 +66,7 @@ def to_evaluate(
     env_hash, tier = environment_facts(environment.describe())
     where = Provenance(
         identity=request.identity,
-        split=request.split,
+        split=greedy_split(request.split) if request.greedy else request.split,
         step=request.step,
         version=request.step,
         env_knobs=env_knobs,

@@ -24,7 +24,7 @@ def checks() -> dict[str, EventCheck]:
     from evotrainer.verify.report import both, guarded
 
     own: dict[str, EventCheck] = {
-        "finished": both(CHECKS["finished"], trials.scores, trials.flips),
+        "finished": both(CHECKS["finished"], trials.scores, trials.flips, trials.protocol_held),
         "branch": both(CHECKS["branch"], verdicts.opened),
         "noise": verdicts.noise,
         "backtested": both(CHECKS["backtested"], effects.backtested),

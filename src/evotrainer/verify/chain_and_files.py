@@ -114,12 +114,16 @@ def _finished(record: Record, event: Event) -> Iterator[Problem]:
     yield from (Problem("trials", p) for p in vouched.named_files(folder, t, checked))
     yield from (Problem("rollouts", p) for p in vouched.parts(folder, t, checked))
     for s in t.scores:
-        mean = sum(s.per_task.values()) / len(s.per_task) if s.per_task else None
-        same = mean is s.score if mean is None or s.score is None else abs(mean - s.score) <= 1e-9
-        if not same:
-            yield Problem(
-                "trials", f"trial {t.trial}: its {s.split} score {s.score} is not the mean {mean} of its tasks"
-            )
+        for what, score, per_task in (
+            (s.split, s.score, s.per_task),
+            (f"greedy {s.split}", s.greedy, s.greedy_per_task),
+        ):
+            mean = sum(per_task.values()) / len(per_task) if per_task else None
+            same = mean is score if mean is None or score is None else abs(mean - score) <= 1e-9
+            if not same:
+                yield Problem(
+                    "trials", f"trial {t.trial}: its {what} score {score} is not the mean {mean} of its tasks"
+                )
 
 
 def _round(record: Record, event: Event) -> Iterator[Problem]:

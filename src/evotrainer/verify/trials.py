@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,11 +10,13 @@ from evotrainer.errors import EvoTrainerError, IntegrityError
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import CLOSE
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.rollout import greedy_split
+from evotrainer.rules.recipes import PROTOCOL, protocol
 from evotrainer.verify.report import Problem, Record
 
 
 def scores(record: Record, event: Event) -> Iterator[Problem]:
-    """Each score of a trial from its stored rollouts: the share of correct attempts of every task."""
+    """Each score of a trial from its stored rollouts, of both readings: the share of correct attempts of every task."""
     t: TrialFinished = event.body
     if t.status != "complete" or not t.parts:
         return
@@ -23,18 +26,42 @@ def scores(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("rollouts", f"trial {t.trial}: its scores cannot be computed again: {e}")
         return
     for s in t.scores:
-        per_task = found.get((s.split, s.step), {})
         record.checked["scores"] += 1
-        wrong = [
-            k for k in sorted(per_task.keys() | s.per_task.keys()) if not _near(per_task.get(k), s.per_task.get(k))
-        ]
-        if wrong:
-            stored, k = per_task.get(wrong[0]), wrong[0]
+        record.checked["greedy readings"] += bool(s.greedy_per_task)
+        for split, said in ((s.split, s.per_task), (greedy_split(s.split), s.greedy_per_task)):
+            per_task = found.get((split, s.step), {})
+            wrong = [k for k in sorted(per_task.keys() | said.keys()) if not _near(per_task.get(k), said.get(k))]
+            if wrong:
+                stored, k = per_task.get(wrong[0]), wrong[0]
+                yield Problem(
+                    "trials",
+                    f"trial {t.trial}: {len(wrong)} {split} scores do not follow from its rollouts, e.g. task {k}: "
+                    f"{said.get(k)} in the ledger, {stored} in the rollouts",
+                )
+
+
+def protocol_held(record: Record, event: Event) -> Iterator[Problem]:
+    """Evaluations sampled as the frozen protocol says: at the deployment temperature of the trial's recipe, else like
+    every other policy of the run. From the score itself, and from the specification, which the ledger vouches for."""
+    t: TrialFinished = event.body
+    b = record.state_before(event).branches.get(t.branch)
+    recipe = b.recipe if b else record.task.recipe
+    for s in t.scores:
+        if s.temperature != recipe.deploy_temperature:
             yield Problem(
                 "trials",
-                f"trial {t.trial}: {len(wrong)} {s.split} scores do not follow from its rollouts, e.g. task {k}: "
-                f"{s.per_task.get(k)} in the ledger, {stored} in the rollouts",
+                f"trial {t.trial}: {s.split} was sampled at deployment temperature {s.temperature}, its recipe has "
+                f"{recipe.deploy_temperature}",
             )
+    try:
+        said = json.loads((record.folder / "trials" / t.trial / "spec.json").read_text(encoding="utf-8"))["protocol"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return  # what a missing or damaged file means is said where the ledger's checksums are compared
+    due = protocol(record.task.recipe, recipe, {})
+    for name in PROTOCOL:
+        if name != "knobs" and said.get(name) != getattr(due, name):
+            text = f"evaluations sampled with {name} {said.get(name)}, the run's protocol is {getattr(due, name)}"
+            yield Problem("trials", f"trial {t.trial}: {text}")
 
 
 def flips(record: Record, event: Event) -> Iterator[Problem]:
@@ -74,7 +101,7 @@ def graded(folder: Path, t: TrialFinished) -> dict[tuple[str, int], dict[str, fl
 
     from evotrainer.records.store import scan
 
-    wanted = {(s.split, s.step) for s in t.scores}
+    wanted = {(split, s.step) for s in t.scores for split in (s.split, greedy_split(s.split))}
     stores = [p for p in (folder / kind / t.trial for kind in ("rollouts", "sealed")) if p.is_dir()]
     try:
         rows = (

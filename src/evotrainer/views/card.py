@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import MissingDependencyError
+from evotrainer.records.events import CertRow
 from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import diff
 from evotrainer.views.model import BranchView, RunView
+from evotrainer.views.summary import comparison_lines
 from evotrainer.views.text import one_line, percent, point_range, points, value
 
 
@@ -125,21 +127,23 @@ def _certificate(view: RunView) -> list[str]:
         "Share of attempts solved on the cert split, which was read once, after all decisions. Of trained policies: "
         "the mean over the seeds, each trained anew; this folder holds one of them.",
         "",
-        "| policy | branch | seeds | score | 95% interval | per seed |",
-        "|---|---|---|---|---|---|",
+        "| policy | branch | seeds | score | 95% interval | per seed | greedy |",
+        "|---|---|---|---|---|---|---|",
     ]
     for r in view.certified.rows:
         each = ", ".join(percent(x) for x in r.per_seed)
         seeds = ", ".join(map(str, r.seeds))
         out.append(
-            f"| {_md(r.name)} | {r.branch} | {seeds} | {percent(r.score)} | {percent(r.low)} to {percent(r.high)} | "
-            f"{each} |"
+            f"| {_md(r.name)} | {r.branch} | {seeds} | {percent(r.score)}{_at(r)} | {percent(r.low)} to "
+            f"{percent(r.high)} | {each} | {percent(r.greedy)} |"
         )
-    lines = [
-        f"- {_md(name)}: {points(c.get('mean'))} points, 95% interval {point_range(c.get('low'), c.get('high'))}"
-        for name, c in view.certified.comparisons.items()
-    ]
+    lines = [f"- {_md(name)}: {shown}; {reading}" for name, shown, reading in comparison_lines(view)]
     return [*out, "", *lines, ""]
+
+
+def _at(r: CertRow) -> str:
+    """The deployment temperature that a row was sampled at, where it is not the run's."""
+    return "" if r.temperature is None else f" at temperature {r.temperature:g}"
 
 
 def _lineage(view: RunView, branch: str) -> list[str]:

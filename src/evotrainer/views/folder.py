@@ -235,7 +235,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
         [
             s.split,
             str(s.step),
-            percent(s.score),
+            *map(percent, (s.score, s.greedy)),
             ", ".join(f"{k} {percent(v)}" for k, v in s.components.items()),
             str(s.errors),
         ]
@@ -244,7 +244,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
     parts: list[RenderableType] = [
         _facts(facts),
         Text(""),
-        _table(["split", "step", "score", "components", "faults"], scores),
+        _table(["split", "step", "score", "greedy", "components", "faults"], scores),
     ]
     if f.curve:
         keys = [

@@ -31,6 +31,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "A new detector that questions a branch is a suspect until an audit which it asked for finds a shortcut.",
     ),
     ("counterfactual audit", "The same policies on the same tasks with one capability closed."),
+    ("greedy", "The second reading of every evaluation: one attempt per task that always takes the likeliest token."),
+    ("sharpening", "A gain as sampled that greedy decoding does not share: the policy draws more narrowly, no more."),
     ("backtest", "Replay of a proposed change over stored rollouts, before compute is spent."),
     ("noise floor", "The smallest difference that repeated trials of one and the same recipe do not reach."),
     ("effect", "Branch minus control on the gate split, paired by task, in percentage points, with its interval."),

@@ -36,6 +36,8 @@ def result(view: RunView) -> str:
         )
     if "champion" in rows:
         said[0] = f"The champion solves {percent(rows['champion'].score)} of unseen tasks"
+        if rows["champion"].temperature is not None:
+            said[0] += f" at deployment temperature {rows['champion'].temperature:g}"
         return f"{said[0]}; " + ", ".join(said[1:]) if said[1:] else said[0]
     return "No branch was promoted: of unseen tasks " + " and ".join(
         f"{names[k]} solves {percent(rows[k].score)}" for k in names if k in rows
@@ -83,6 +85,8 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
             reading = "no difference shown: the interval holds 0"
         if (p := c.get("p")) is not None:
             reading += f", p = {p:.2g}"
+        if view.certified and (g := view.certified.greedy.get(name)):
+            reading += f"; greedy {points(g['mean'])} points {point_range(g['low'], g['high'])}"
         out.append((f"{a} minus {b}", shown, reading))
     return out
 

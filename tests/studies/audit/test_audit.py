@@ -454,3 +454,21 @@ def test_control_characters_do_not_reach_the_terminal_through_sql_or_names(
     for wrong in ("DROP TABLE rollouts", "SELECT * FROM read_csv('/etc/hostname')"):
         assert run("audit", str(path), "--no-cache", "--sql", wrong) == 2
     assert run("audit", str(path), "--no-cache", "--workers", "0") == 2
+
+
+def test_a_greedy_reading_is_no_subject_of_its_own_but_the_sampled_ones_second(tmp_path: Path) -> None:
+    def attempt(split: str, t: int, k: int, right: bool) -> Rollout:
+        return Rollout(
+            id=f"{split}-{t}-{k}", task=f"t{t}", turns=(Turn("assistant", f"{t} {k}"),), run="r", branch="b0", split=split,
+            group=f"{split}-{t}", k=k, reward=float(right), outcome="correct" if right else "incorrect",
+            mean_logprob=-0.01 if "greedy" in split else -1.0, tokens=20, finish="stop",
+        )  # fmt: skip
+
+    sampled = [attempt("search", t, k, k < 2) for t in range(40) for k in range(4)]
+    second = [attempt("search-greedy", t, 0, t < 30) for t in range(40)]
+    (source,) = audit([write_jsonl(tmp_path / "r.jsonl", [*sampled, *second])]).sources
+    (reading,) = source.readings
+    assert reading.health.rollouts == 160 and reading.health.metric("accuracy") == 0.5
+    assert reading.health.metric("greedy_minus_sampled") == pytest.approx(0.25)
+    (alone,) = audit([write_jsonl(tmp_path / "g.jsonl", second)]).sources
+    assert [r.health.rollouts for r in alone.readings] == [40], "whoever gives only greedy attempts wants them read"

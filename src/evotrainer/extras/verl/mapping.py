@@ -140,11 +140,17 @@ MAPPING: tuple[VerlFactor, ...] = (
     VerlFactor(
         "temperature",
         _KEY,
-        (f"{ROLLOUT}.temperature", f"{ROLLOUT}.val_kwargs.temperature", f"{ROLLOUT}.val_kwargs.do_sample"),
-        "of validation too",
+        (f"{ROLLOUT}.temperature",),
+        "of validation too, unless `deploy_temperature` is set",
+        lambda r: {f"{ROLLOUT}.temperature": r.temperature},
+    ),
+    VerlFactor(
+        "deploy_temperature",
+        _KEY,
+        (f"{ROLLOUT}.val_kwargs.temperature", f"{ROLLOUT}.val_kwargs.do_sample"),
+        "of validation",
         lambda r: {
-            f"{ROLLOUT}.temperature": r.temperature,
-            f"{ROLLOUT}.val_kwargs.temperature": r.temperature,
+            f"{ROLLOUT}.val_kwargs.temperature": r.deploy_temperature or r.temperature,
             f"{ROLLOUT}.val_kwargs.do_sample": True,
         },
     ),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.detectors import agency, collapse, groups, length, proxy, training, validity
+from evotrainer.harness.detectors import agency, collapse, groups, length, proxy, sharpening, training, validity
 from evotrainer.harness.registry import DETECTORS, Detector, DetectorInput, detector
 from evotrainer.records.findings import Finding, MetricValue
 
@@ -22,6 +22,7 @@ __all__ = [
     "groups",
     "length",
     "proxy",
+    "sharpening",
     "training",
     "validity",
 ]

@@ -123,6 +123,31 @@ def proxy_gap(batch: Batch, context: HarnessContext) -> MetricValues:
     return clustered_reading(gap, batch)
 
 
+def correct_by_task(batch: Batch) -> dict[str, float]:
+    """Task -> share of correct attempts among those with a known outcome."""
+    _, rates = _task_rates(batch, np.ones(batch.n, dtype=bool))
+    first = np.unique(batch.task, return_index=True)[1]
+    names = batch.column("task", first.tolist())
+    return {name: float(x) for name, x in zip(names, rates.tolist(), strict=True) if not math.isnan(x)}
+
+
+@metric("greedy_minus_sampled", "score", "share", needs=["outcome"])
+def greedy_minus_sampled(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
+    """Accuracy by greedy decoding less accuracy as sampled, paired by task; absent without a greedy reading.
+
+    Above 0: what the policy finds likeliest is right more often than what it draws, so sampling it colder gains that
+    much at most without any training. SE over tasks.
+    """
+    if context.greedy is None:
+        return {}
+    sampled = correct_by_task(batch)
+    d = np.array([context.greedy[t] - x for t, x in sampled.items() if t in context.greedy])
+    if not len(d):
+        return {}
+    se = float(d.std(ddof=1)) / math.sqrt(len(d)) if len(d) > 1 else None
+    return {"greedy_minus_sampled": MetricValues(float(d.mean()), len(d), se)}
+
+
 SOLVED = 0.5
 """Pass rate from which a task counts as solved."""
 

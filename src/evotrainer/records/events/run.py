@@ -86,6 +86,10 @@ class CertRow(Frozen):
     components: dict[str, float] = {}
     proxy_gap: float | None = None
     """visible minus hidden, or what the environment calls its proxy"""
+    greedy: float | None = None
+    """Score by greedy decoding, one attempt per task, mean over the seeds; None where it was not read so."""
+    temperature: float | None = None
+    """The deployment temperature that `score` was sampled at; None: that of the run's evaluations."""
     gained: Gained | None = None
     """What its gain over the base policy goes with; None where rollouts of one are missing, and in older ledgers."""
 
@@ -97,6 +101,9 @@ class Certified(Frozen):
     champion: str
     comparisons: dict[str, dict[str, float]]
     """e.g. `champion-base`: {mean, low, high, p}."""
+    greedy: dict[str, dict[str, float]] = {}
+    """The same by greedy decoding; `excess_high`: one-sided 95% upper bound of this gain minus half of the sampled one,
+    `sampled_low` the lower bound of that one. Empty where one of the policies was not read so."""
 
 
 class Resumed(Frozen):

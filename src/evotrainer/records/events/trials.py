@@ -40,6 +40,13 @@ class SplitScore(Frozen):
     """Rollouts lost to infrastructure faults: not in any mean."""
     proxy_per_task: dict[str, float] = {}
     """Task id -> mean of the component that the environment declares a proxy; empty where it declares none."""
+    temperature: float | None = None
+    """Sampling temperature of these attempts where the recipe has a deployment temperature of its own;
+    None: that of the run's evaluations."""
+    greedy: float | None = None
+    """The second reading: mean over the tasks of one attempt each by greedy decoding. None: there was none."""
+    greedy_per_task: dict[str, float] = {}
+    """Task id -> 1 or 0; a task whose greedy attempt was lost to an infrastructure fault is absent."""
 
 
 class CanaryFlip(Frozen):

@@ -14,9 +14,11 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.numerics import distinct
 from evotrainer.harness.columns.traits import Traits, take
+from evotrainer.harness.layers.score import correct_by_task
 from evotrainer.projections.means import mean_curve
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import GREEDY
 from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
 from evotrainer.studies.audit.units import Opened
 
@@ -85,7 +87,14 @@ def read_subjects(
         paid = None if known else paid_weights(batch)
         assumed: dict[str, Any] = {"proxy": list(proxy)} if proxy and given is None else {}
         assumed |= {"paid": paid} if paid is not None else {}
-        shared = partial(HarnessContext, recipe=known.recipe if known else None, proxy=proxy, paid=paid, curve=curve)
+        shared = partial(
+            HarnessContext,
+            recipe=known.recipe if known else None,
+            proxy=proxy,
+            paid=paid,
+            curve=curve,
+            greedy=greedy_of(whole, traits, name),
+        )
         title = name or "all rollouts"
         steps = distinct(np.nan_to_num(batch.trait("step")))[0]
         if len(steps) < STEPS:
@@ -111,13 +120,22 @@ def subjects_of(traits: Traits) -> list[tuple[str, np.ndarray | None]]:
     names = traits.subject.names
     if not traits.n:
         return []
+    # greedy attempts are the second reading of another subject, which they must not enter
+    sampled = [i for i, name in enumerate(names) if not (name.endswith(GREEDY) and name.removesuffix(GREEDY) in names)]
     if len(names) > MAX_SUBJECTS:
-        return [(f"{len(names)} runs and branches together", None)]
+        rows = None if len(sampled) == len(names) else np.flatnonzero(np.isin(traits.subject.code, sampled))
+        return [(f"{len(sampled)} runs and branches together", rows)]
     if len(names) <= 1:
         return [(names[0] if names else "", None)]
-    return [
-        (name, np.flatnonzero(traits.subject.code == i)) for i, name in sorted(enumerate(names), key=lambda x: x[1])
-    ]
+    return [(names[i], np.flatnonzero(traits.subject.code == i)) for i in sorted(sampled, key=lambda i: names[i])]
+
+
+def greedy_of(whole: Opened, traits: Traits, name: str) -> dict[str, float] | None:
+    """Task -> share of correct greedy attempts of a subject; None where there are none."""
+    if name + GREEDY not in traits.subject.names:
+        return None
+    i = traits.subject.names.index(name + GREEDY)
+    return correct_by_task(batch_of(whole, traits, np.flatnonzero(traits.subject.code == i)))
 
 
 def known_of(own: Mapping[str, Training], batch: Batch, traits: Traits) -> Training | None:

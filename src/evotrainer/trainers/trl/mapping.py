@@ -56,6 +56,7 @@ MAPPING: dict[str, TrlFactor] = {
     "group_size": TrlFactor(("num_generations",), "rollouts per prompt"),
     "updates_per_step": TrlFactor(("num_iterations",), "passes over each step's rollouts"),
     "temperature": TrlFactor(("temperature",), ""),
+    "deploy_temperature": TrlFactor((), "of evaluations, by EvoTrainer's sampler; training does not see it"),
     "top_p": TrlFactor(("top_p",), "log-probabilities are those before the cut"),
     "max_tokens": TrlFactor(("max_completion_length",), "per turn; GRPOConfig's is max_tokens x max_turns"),
     "max_turns": TrlFactor(
