@@ -203,7 +203,8 @@ def _trial_row(t: TrialView) -> list[str]:
     status = t.status if not f or f.status == "complete" else f"failed: {f.label or 'no label'}"
     scores = [percent(x.score if x else None) for x in (s, g)]
     resumed = f"{f.resumed}×" if f and f.resumed else "no"
-    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", duration(t.cpu_s), resumed]
+    cpu = f"{duration(t.cpu_s)} (cache)" if f and f.cached else duration(t.cpu_s)
+    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", cpu, resumed]
 
 
 def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
@@ -225,6 +226,11 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
     facts += [("error", f"{f.label}: {f.error}")] if f.status == "failed" else []
     facts += [
         ("CPU time", duration(f.cpu_s)),
+        *(
+            [("from the cache", f"{', '.join(f.cached.parts)}; computed in {duration(f.cached.cpu_s)}")]
+            if f.cached
+            else []
+        ),
         ("wall time", duration(f.wall_s)),
         ("steps", str(f.steps)),
         ("resumed", f"{f.resumed}×"),

@@ -41,10 +41,8 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     try:
         cache.open()
     except OSError as e:
-        why = (
-            f"cache {folder} cannot be used ({e.strerror}); make it writable, or set run.cache to another folder or off"
-        )
-        tell(f"{why}; this run goes without a cache")
+        remedy = "make it writable, or set run.cache to another folder or off"
+        tell(f"cache {folder} cannot be used ({e.strerror}), this run goes without one; {remedy}")
         return executor
     size = cache.size()
     if size.entries and size.entries == size.other:

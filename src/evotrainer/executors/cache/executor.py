@@ -169,18 +169,18 @@ class CachedExecutor:
             if k is None:
                 return None
             found = Found(spec)
-            if making := k.making(spec):
-                if not self._add(found, spec, "training" if spec.train else "warm start", making):
-                    return None
+            making, part = k.making(spec), "training" if spec.train else "warm start"
+            if making and not self._add(found, part, making):
+                return None
             policy = found.policy or k.policy(spec)
             for split in dict.fromkeys(p.split for p in spec.evals):
-                self._add(found, spec, f"evaluation/{split}", k.evaluation(spec, policy, split))
+                self._add(found, f"evaluation/{split}", k.evaluation(spec, policy, split))
         except (OSError, EvoTrainerError) as e:
             self._note(f"{self._trouble(e)}: trials are computed without the cache")
             return None
         return found if found.entries else None
 
-    def _add(self, found: Found, spec: TrialSpec, part: str, key: str) -> bool:
+    def _add(self, found: Found, part: str, key: str) -> bool:
         try:
             entry = self.cache.find(key)
         except IntegrityError as e:

@@ -29,7 +29,7 @@ Names = tuple[str, str]
 
 
 def by_split(folder: Path, parts: Sequence[str], checksums: Sequence[str]) -> dict[str, pa.Table]:
-    """The rollouts of a trial's parts by split, in stored order. IntegrityError where a part is not what was recorded."""
+    """The rollouts of a trial's parts by split, as stored. IntegrityError where a part is not what was recorded."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
