@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from evotrainer.executors.health import read_health
 from evotrainer.executors.spec import SEALED, TrialSpec, write_atomic
 from evotrainer.records.durable import sha256_tree
 from evotrainer.records.events import FromCache, TrialFinished
+from evotrainer.records.faults import fault_point
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,11 +189,10 @@ def _rollouts(entry: Entry, spec: TrialSpec) -> pa.Table:
 
 
 def _into_place(run_dir: Path, staged: Path, trial: str) -> None:
-    import shutil
-
     for kind in ("sealed", "rollouts", "trials"):
         to = run_dir / kind / trial
         shutil.rmtree(to, ignore_errors=True)  # what a kill left in the middle of these three
         if (staged / kind / trial).is_dir():
             to.parent.mkdir(parents=True, exist_ok=True)
             (staged / kind / trial).rename(to)
+            fault_point("cache:placed")

@@ -148,7 +148,7 @@ class CachedExecutor:
             found: Found | None = None
             try:
                 found = self._find(spec)
-                if found is None or found.too_dear:
+                if found is None or found.too_dear or (found.missing and spent):
                     return None, None
                 with self._staged() as staged:
                     if found.missing:

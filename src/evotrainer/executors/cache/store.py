@@ -27,6 +27,7 @@ from pydantic import ValidationError
 from evotrainer.errors import IntegrityError
 from evotrainer.records.durable import fsync, os_trouble
 from evotrainer.records.events import SplitScore
+from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 
 FORMAT = 1
@@ -143,6 +144,12 @@ class Entry:
     def close(self) -> None:
         self.file.close()
 
+    def __enter__(self) -> Entry:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 @dataclass(frozen=True, slots=True)
 class CacheSize:
@@ -203,6 +210,7 @@ class TrialCache:
                 if f.tell() > self.limit:
                     os.unlink(name)
                     return
+                fault_point("cache:written")
                 os.replace(name, path)
             fsync(path.parent)
         except BaseException:
@@ -263,6 +271,7 @@ def _write(f: IO[bytes], manifest: Manifest, members: Mapping[str, Path | bytes]
         for name, content in ((MANIFEST, data), (SEAL, hashlib.sha256(data).hexdigest().encode())):
             out.writestr(zipfile.ZipInfo(name), content)
         for name, source in members.items():
+            fault_point("cache:writing")
             found: Any = hashlib.sha256()
             with out.open(zipfile.ZipInfo(name), "w", force_zip64=True) as to:
                 for chunk in _read(source):
