@@ -209,10 +209,10 @@ def test_a_place_that_cannot_be_written_is_told_and_the_run_goes_on(place: Place
 
 
 def test_a_full_disk_costs_entries_and_nothing_else(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(fd: int) -> None:
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(store.os, "fsync", full)
+    monkeypatch.setattr(store.zipfile.ZipFile, "writestr", full)
     results, ran = place.go("r1", *(place.spec("r1", f"b0-s{s}") for s in (1, 2, 3)))
     assert len(results) == 3 == len(ran) and not place.entries() and not list((place.cache / "tmp").iterdir())
     assert len(place.notes) == 1 and "No space left" in place.notes[0], "said once"
