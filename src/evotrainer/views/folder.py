@@ -225,12 +225,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
         return _facts(facts)
     facts += [("error", f"{f.label}: {f.error}")] if f.status == "failed" else []
     facts += [
-        ("CPU time", duration(f.cpu_s)),
-        *(
-            [("from the cache", f"{', '.join(f.cached.parts)}; computed in {duration(f.cached.cpu_s)}")]
-            if f.cached
-            else []
-        ),
+        ("CPU time", duration(f.cpu_s) + (f"; {duration(f.cached.cpu_s)} saved by the cache" if f.cached else "")),
         ("wall time", duration(f.wall_s)),
         ("steps", str(f.steps)),
         ("resumed", f"{f.resumed}×"),

@@ -36,7 +36,7 @@ def entries_of(
     mine = (spec.run, spec.branch)
     sound = {s: t for s, t in tables.items() if not lost_any(t) and renamed(t, mine, mine) is not None}
     cost = shares(spec, result, {s: t.num_rows for s, t in tables.items()})
-    common = {"run": spec.run, "branch": spec.branch, "policy_sha256": result.policy_sha256}
+    common: dict[str, Any] = {"run": spec.run, "branch": spec.branch, "policy_sha256": result.policy_sha256}
     common |= {"peak_rss_mb": result.peak_rss_mb}
     if making:
         at = f"{result.policy_path}/"

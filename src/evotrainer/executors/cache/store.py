@@ -175,8 +175,8 @@ class TrialCache:
         if not tag.exists():
             tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# https://bford.info/cachedir/\n")
         for left in (self.folder / TMP).iterdir():
-            with contextlib.suppress(OSError), open(left, "rb") as f:
-                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its writer is gone
+            with contextlib.suppress(OSError), open(left, "rb") as writers:
+                fcntl.flock(writers, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its writer is gone
                 left.unlink()
 
     def path(self, key: str) -> Path:
@@ -239,7 +239,8 @@ class TrialCache:
 
     def size(self) -> CacheSize:
         """Number and bytes of its entries."""
-        own, other = [], []
+        own: list[int] = []
+        other: list[int] = []
         for path, stat in _entries(self.folder):
             (own if path.parent.name == self.code else other).append(stat.st_size)
         return CacheSize(len(own) + len(other), sum(own) + sum(other), len(other), sum(other))
