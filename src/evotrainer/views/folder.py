@@ -202,9 +202,8 @@ def _trial_row(t: TrialView) -> list[str]:
     f, s, g = t.finished, t.score("search"), t.score("gate")
     status = t.status if not f or f.status == "complete" else f"failed: {f.label or 'no label'}"
     scores = [percent(x.score if x else None) for x in (s, g)]
-    resumed = f"{f.resumed}×" if f and f.resumed else "no"
-    cpu = f"{duration(t.cpu_s)} (cache)" if f and f.cached else duration(t.cpu_s)
-    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", cpu, resumed]
+    resumed, cached = f"{f.resumed}×" if f and f.resumed else "no", " (cache)" if f and f.cached else ""
+    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", duration(t.cpu_s) + cached, resumed]
 
 
 def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
