@@ -51,6 +51,8 @@ def decided(run: api.Run) -> dict[str, Any]:
             "task_hash",
         ):
             body.pop(name, None)
+        if e.kind == "skill":  # it quotes the run's chain, whose hashes and times are each run's own
+            body = {k: v for k, v in body["trial"].items() if k not in ("run", "proof")}
         out[e.id] = body
     return out
 
