@@ -53,6 +53,9 @@ def decided(run: api.Run) -> dict[str, Any]:
             body.pop(name, None)
         if e.kind == "skill":  # it quotes the run's chain, whose hashes and times are each run's own
             body = {k: v for k, v in body["trial"].items() if k not in ("run", "proof")}
+        for row in body["rows"] if e.kind == "certified" else ():
+            if row["gained"]:
+                row["gained"]["trials"].sort()  # in the order in which they ended
         out[e.id] = body
     return out
 
