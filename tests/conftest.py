@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests import leaky_task, letters_on_paper
 from tests.letters_on_paper import QUICK, Go
 from tests.paper import Paper
 from tests.small_run import SMALL
+
+os.environ["EVOTRAINER_CACHE"] = "off"  # a test trains what it tests; `run.cache` of a test of the cache counts more
 
 
 @pytest.hookimpl(tryfirst=True)

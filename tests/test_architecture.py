@@ -95,12 +95,14 @@ ALLOWED = {
     "executors.paper": "records config executors.spec",
     "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "
     "executors.worker executors.local",
+    "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map executors.health "
+    "executors.local executors.ray",
     "executors": "errors records config executors.spec executors.local executors.ray",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`, so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.evolving "
-    "harness.whatif envs envs.data trainers trainers.curriculum executors executors.spec rules",
+    "harness.whatif envs envs.data trainers trainers.curriculum executors executors.cache executors.spec rules",
     "verify": "errors records sandbox config judge projections skills harness harness.columns harness.evolving "
     "harness.whatif rules",
     #

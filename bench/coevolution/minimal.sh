@@ -8,6 +8,7 @@
 # contradiction, the audit compares the visible tests with fresh ones, no round.
 # leak takes about 20 CPU-minutes (three seeds, two rounds), code about 15, hardcode about 5. Results go to bench/coevolution/minimal.md by hand.
 set -eu
+export EVOTRAINER_CACHE="${EVOTRAINER_CACHE:-off}"  # it measures what runs cost
 what=${1:-all}
 out=${2:-runs/minimal}
 here=$(dirname "$0")/../..

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evotrainer.run.observer import Observer
     from evotrainer.verify import VerifyReport
 
-RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "executor.", "tracking.")
+RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.")
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
 
 

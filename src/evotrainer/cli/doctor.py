@@ -38,11 +38,20 @@ def doctor(
     problems = [*_trainer(), *_sandbox(accept_tier_e, attack)]
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     print(f"[{'ok' if free > 2 else 'warn':^4}] {free:.1f} GB free here (a quickstart run takes about 0.15 GB)")
+    print(f"[ ok ] {_cache()}")
     for tool, use in (("chromium", "the report's browser tests"), ("git", "repository tasks")):
         found = shutil.which(tool)
         print(f"[{'ok' if found else 'warn':^4}] {tool}: {'found' if found else 'missing'} ({use})")
     if problems:
         raise problems[0]
+
+
+def _cache() -> str:
+    """Where trainings are kept, and how much."""
+    from evotrainer.cli.cache import describe
+    from evotrainer.executors.cache import cache_folder
+
+    return describe(cache_folder())
 
 
 def _trainer() -> list[EvoTrainerError]:

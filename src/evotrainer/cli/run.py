@@ -38,6 +38,8 @@ def run(
 ) -> None:
     """Train, evolve and certify a policy, and write a report.
 
+    Trainings that an earlier run of yours made are taken from the cache (evotrainer cache); run.cache=off trains them.
+
     Example: evotrainer run tasks/code.toml recipe.lr=1e-4 run.rounds=2 --out runs/mine
     """
     from evotrainer import api

@@ -51,6 +51,7 @@ def status_json(run: Run) -> dict[str, Any]:
             for e in events
             if e.kind == "intended"
         },
+        "cached": [t for t, body in finished.items() if body.cached],
         "verdicts": {v.branch: v.kind for v in run.verdicts},
         "effects": effects_json(events),
         "spent": dict(budget.spent),

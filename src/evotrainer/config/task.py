@@ -21,6 +21,8 @@ LATER = (
     ("run", "harness"),
     ("run", "evolve_harness"),
     ("evaluation", "greedy"),
+    ("run", "cache"),
+    ("run", "cache_gb"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
@@ -160,6 +162,18 @@ class RunConfig(Frozen):
     begins."""
     evaluate_only: bool = False
     """Only evaluate the base policy on the splits; train nothing."""
+    cache: str = ""
+    """Folder in which trainings and evaluations are kept and found again, by all runs that name it; `off`: none. Empty:
+    $EVOTRAINER_CACHE, else `evotrainer/trials` in the user's cache folder."""
+    cache_gb: float = Field(10.0, gt=0)
+    """GB that the cache may take; the least recently used entries go first."""
+
+    @field_validator("cache")
+    @classmethod
+    def _place(cls, v: str) -> str:
+        if v not in ("", "off") and not v.startswith(("/", "~")):
+            raise ValueError("give an absolute folder, one that begins with ~, or off")
+        return v
 
     @field_validator("seeds", "certify_seeds")
     @classmethod

@@ -28,6 +28,11 @@ def certification(trial: str) -> str:
     return f"{trial}-cert"
 
 
+def remainder(trial: str) -> str:
+    """What computes the evaluations of a trial that the cache does not have; it is gone once the trial is finished."""
+    return f"{trial}-rest"
+
+
 def intended(trial: str) -> str:
     """A trial is about to start."""
     return f"{trial}/intended"

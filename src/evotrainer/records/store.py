@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.arrow_schema import arrow_schema, encode, scrub
@@ -44,6 +45,9 @@ from evotrainer.records.reading import (
     stored_parts,
 )
 from evotrainer.records.rollout import Rollout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "PART_GLOB",
@@ -229,21 +233,36 @@ class RolloutStore:
         if self._tail_rows:
             with os_errors(f"cannot seal rollouts in {self.folder}"):
                 fault_point("store:sealing")
-                self._parts.append(self._write_part())
+                self._parts.append(self._write_part(self._tail_table()))
                 fault_point("store:part-renamed")
                 self._fresh_tail()
             fault_point("store:sealed")
         return list(self._parts)
 
-    def _write_part(self) -> SealedPart:
+    def adopt(self, table: pa.Table) -> SealedPart:
+        """Store rollouts that were read from another store, columns of `arrow_schema()`, as a part of their own;
+        StoreError where one is here already."""
+        self._check_open()
+        ids = table.column("id").to_pylist()
+        if not self._known.isdisjoint(ids) or len(set(ids)) < len(ids):
+            raise StoreError(f"rollout folder {self.folder} holds rollouts of these ids already; use an empty folder")
+        with os_errors(f"cannot store rollouts in {self.folder}"):
+            self._parts.append(self._write_part(table.combine_chunks()))
+        self._known.update(ids)
+        return self._parts[-1]
+
+    def _tail_table(self) -> pa.Table:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         tail = read_tail(self.folder / TAIL)
         if complaint := tail.complaint():
             raise IntegrityError(f"{complaint}; it is not sealed: restore a copy of the tail")
         # One chunk: Parquet writes thousands of small ones at half the speed.
-        table = pa.Table.from_batches(list(tail.batches()), arrow_schema()).combine_chunks()
+        return pa.Table.from_batches(list(tail.batches()), arrow_schema()).combine_chunks()
+
+    def _write_part(self, table: pa.Table) -> SealedPart:
+        import pyarrow.parquet as pq
+
         number = 1 + max((int(p.path.stem.removeprefix("part-")) for p in self._parts), default=-1)
         path = self.folder / f"part-{number:05d}.parquet"
         temporary = path.with_name(path.name + ".tmp")

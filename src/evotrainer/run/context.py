@@ -219,5 +219,6 @@ class RunContext:
 
     def trial_reserve(self) -> float:
         """CPU-seconds to set aside for one training: the largest seen so far, or the task file's figure."""
-        seen = [e.body.cpu_s for e in self.ledger.events("finished") if e.body.steps and e.body.status == "complete"]
+        done = [e.body for e in self.ledger.events("finished") if e.body.steps and e.body.status == "complete"]
+        seen = [t.computed_cpu_s for t in done]  # also of what the cache had: the next one may have to be computed
         return max(seen) if seen else self.task.budget.trial_cpu_s

@@ -16,7 +16,7 @@ from evotrainer.run.observer import Observer, SilentObserver
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.executors import MakeExecutor
+    from evotrainer.executors import Executor, MakeExecutor
     from evotrainer.records.ledger import Ledger
     from evotrainer.records.recipe import Recipe
 
@@ -147,13 +147,17 @@ def open_context(
     """A run folder for its steps, nothing of it walked yet; the executor is closed at the end."""
     from evotrainer.agents import make_agent
     from evotrainer.executors import make_executor
+    from evotrainer.executors.cache import with_cache
+
+    def own(folder: Path, task: TaskFile) -> Executor:
+        return with_cache(make_executor(folder, task), folder, task, (view or SilentObserver()).note)
 
     ctx = RunContext(
         folder=folder,
         task=task,
         task_hash=task_hash or task.hash,
         ledger=ledger,
-        executor=(executor or make_executor)(folder, task),
+        executor=(executor or own)(folder, task),
         agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
         observer=view or SilentObserver(),
         ask=ask or no_human,

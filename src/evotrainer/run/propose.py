@@ -76,7 +76,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
     """All that an agent is told of a round; nothing of gate or cert."""
     state, champion = ctx.state, ctx.branches[ctx.champion]
     done = [b for b in ctx.branches.values() if b.finished]
-    costs = [t.cpu_s for b in done for t in b.complete]
+    costs = [t.computed_cpu_s for b in done for t in b.complete]
     events, now = ctx.ledger.events(), opened_now(ctx)
     changed = {b.branch: changed_since(events, b.branch, now) for b in ctx.branches.values() if b.intervention}
     return Briefing(

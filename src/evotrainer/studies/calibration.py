@@ -117,10 +117,10 @@ def costs_of(events: Sequence[Any]) -> Costs:
     for t in done:
         attempts = sum(s.attempts * len(s.per_task) for s in t.scores)
         if t.trial in purpose and not purpose[t.trial].train and t.branch != BASE and attempts:
-            rates.append(t.cpu_s / attempts)
+            rates.append(t.computed_cpu_s / attempts)
     gate = [s.attempts * len(s.per_task) for t in trained for s in t.scores if s.split == "gate"]
     return Costs(
-        training=sum(t.cpu_s for t in trained) / len(trained) if trained else None,
+        training=sum(t.computed_cpu_s for t in trained) / len(trained) if trained else None,
         gate_evaluation=sum(rates) / len(rates) * max(gate) if rates and gate else None,
     )
 

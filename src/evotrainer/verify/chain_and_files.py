@@ -51,7 +51,8 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
         if event.kind in checks:
             problems += checks[event.kind](record, event)
     trials = {e.body.trial: e.body for e in events if isinstance(e.body, TrialIntended | TrialFinished)}
-    problems += [Problem("rollouts", p) for p in vouched.stores(folder, trials, record.checked)]
+    unfinished = {keys.remainder(t): body for t, body in trials.items() if t not in record.finished}
+    problems += [Problem("rollouts", p) for p in vouched.stores(folder, trials | unfinished, record.checked)]
     problems += [Problem("skill", p) for p in vouched.unnamed_skills(folder, events)]
     for event in record.of("run"):
         notes += vouched.outside(event.body)

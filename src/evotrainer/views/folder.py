@@ -202,8 +202,8 @@ def _trial_row(t: TrialView) -> list[str]:
     f, s, g = t.finished, t.score("search"), t.score("gate")
     status = t.status if not f or f.status == "complete" else f"failed: {f.label or 'no label'}"
     scores = [percent(x.score if x else None) for x in (s, g)]
-    resumed = f"{f.resumed}×" if f and f.resumed else "no"
-    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", duration(t.cpu_s), resumed]
+    resumed, cached = f"{f.resumed}×" if f and f.resumed else "no", " (cache)" if f and f.cached else ""
+    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", duration(t.cpu_s) + cached, resumed]
 
 
 def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
@@ -224,7 +224,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
         return _facts(facts)
     facts += [("error", f"{f.label}: {f.error}")] if f.status == "failed" else []
     facts += [
-        ("CPU time", duration(f.cpu_s)),
+        ("CPU time", duration(f.cpu_s) + (f"; {duration(f.cached.cpu_s)} saved by the cache" if f.cached else "")),
         ("wall time", duration(f.wall_s)),
         ("steps", str(f.steps)),
         ("resumed", f"{f.resumed}×"),

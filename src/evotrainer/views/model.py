@@ -223,6 +223,11 @@ class RunView:
             at = self.branches.get(at.parent or "")
         return out[::-1]
 
+    def cached(self) -> tuple[int, float]:
+        """Trainings whose result was taken from the cache, and the CPU-seconds that the cache saved in all."""
+        found = [t.finished for t in self.trials if t.finished and t.finished.cached]
+        return sum(t.steps > 0 for t in found), sum(t.cached.cpu_s for t in found if t.cached)
+
     def cpu_by_purpose(self) -> dict[str, float]:
         """CPU-seconds of trials by purpose, and `other` (agent, judge, bookkeeping) once the run is closed."""
         out: dict[str, float] = {}

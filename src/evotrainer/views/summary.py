@@ -257,10 +257,13 @@ def _branches(view: RunView, names: Iterable[str]) -> str:
 def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
     """(label, amount, limit, share of the limit) for each resource that was measured or limited."""
     limits = view.opened.budget if view.opened else {}
+    trained, saved = view.cached()
+    more = {"trials": f", {trained} from the cache", "cpu_s": f" ({duration(saved)} saved by the cache)"}
     out = []
     for key in dict.fromkeys(["cpu_s", "wall_s", "trials", *limits, *(k for k, v in view.spent.items() if v)]):
         used, limit = view.spent.get(key, 0.0), limits.get(key)
         shown = duration if key.endswith("_s") else "{:g}".format
         name = {"cpu_s": "CPU time", "wall_s": "Wall time", "trials": "Trainings"}.get(key, key.replace("_", " "))
-        out.append((name, shown(used), "" if limit is None else shown(limit), used / limit if limit else None))
+        text = shown(used) + (more.get(key, "") if saved else "")
+        out.append((name, text, "" if limit is None else shown(limit), used / limit if limit else None))
     return out

@@ -146,6 +146,7 @@ class LiveView:
         self._done += 1
         self._running = tuple(r for r in self._running if r[0].trial != trial.trial)
         text = f"{trial.trial}: {trial.status}, {duration(trial.cpu_s)} CPU"
+        text += f", from the cache (computed in {duration(trial.cached.cpu_s)})" if trial.cached else ""
         search = [s for s in trial.scores if s.split == "search"]
         if search:
             text += f", search {percent(max(search, key=lambda s: s.step).score)}"

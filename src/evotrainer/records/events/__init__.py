@@ -29,6 +29,7 @@ from evotrainer.records.events.run import (
 from evotrainer.records.events.trials import (
     CanaryFlip,
     FailureLabel,
+    FromCache,
     NoiseMeasured,
     SplitScore,
     TrialFinished,
@@ -78,6 +79,7 @@ __all__ = [
     "Diagnosed",
     "Escalated",
     "FailureLabel",
+    "FromCache",
     "GapSeen",
     "HarnessEvolved",
     "HumanApproval",

@@ -64,6 +64,16 @@ class CanaryFlip(Frozen):
     """Rollouts that were graded again, with good canaries."""
 
 
+class FromCache(Frozen):
+    """What of a trial was computed earlier, by this or another run, and taken from the cache."""
+
+    parts: tuple[str, ...]
+    """What it was, and the key of each: `training 3fa1...`, `warm start ...`, `evaluation/gate ...`."""
+    cpu_s: float
+    """CPU-seconds that these parts took when they were computed."""
+    wall_s: float
+
+
 class TrialFinished(Frozen):
     """id `<trial>/finished`; settles the budget. Gate scores are here for the judge; views show means only."""
 
@@ -97,6 +107,14 @@ class TrialFinished(Frozen):
     relative to the run folder."""
     canary_flips: tuple[CanaryFlip, ...] = ()
     """Empty in ledgers of versions without canaries."""
+    cached: FromCache | None = None
+    """None: it was computed here. `cpu_s` and `wall_s` are what was really spent, on taking it; curve, scores, memory
+    and rollouts are those of the computation."""
+
+    @property
+    def computed_cpu_s(self) -> float:
+        """CPU-seconds that it takes to compute, whoever did."""
+        return self.cpu_s + (self.cached.cpu_s if self.cached else 0.0)
 
     @property
     def env_knobs(self) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""The cache of trainings and evaluations, shared by runs (docs/cache.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evotrainer.config.task import TaskFile
+    from evotrainer.executors import Executor
+
+VARIABLE = "EVOTRAINER_CACHE"
+"""Environment variable for task files that leave `run.cache` open: a folder, or off."""
+OFF = "off"
+
+
+def cache_folder(wanted: str = "") -> Path | None:
+    """Where trials are kept: `wanted`, else $EVOTRAINER_CACHE, else the user's cache folder; None: nowhere."""
+    chosen = wanted or os.environ.get(VARIABLE, "")
+    if chosen == OFF:
+        return None
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser().absolute() / "evotrainer" / "trials"
+
+
+def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable[[str], None]) -> Executor:
+    """An executor that looks into the cache before it lets `executor` compute; `executor` itself where the task file
+    or the environment says off, or where the folder cannot be used, which `tell` is told."""
+    from evotrainer.executors.cache.executor import CachedExecutor
+    from evotrainer.executors.cache.keys import code_id
+    from evotrainer.executors.cache.store import TrialCache
+
+    folder = cache_folder(task.run.cache)
+    if folder is None:
+        return executor
+    cache = TrialCache(folder, code_id(), int(task.run.cache_gb * 2**30))
+    try:
+        cache.open()
+    except OSError as e:
+        remedy = "make it writable, or set run.cache to another folder or off"
+        tell(f"cache {folder} cannot be used ({e.strerror}), this run goes without one; {remedy}")
+        return executor
+    size = cache.size()
+    if size.entries and size.entries == size.other:
+        tell(f"cache {folder}: its {size.entries} entries were computed by other versions of EvoTrainer; none is used")
+    return CachedExecutor(executor, cache, run_dir, task, tell)

@@ -1,0 +1,148 @@
+"""What a key depends on: all that can change a result, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from evotrainer.errors import ConfigError
+from evotrainer.executors.cache import keys
+from evotrainer.executors.cache.keys import CODE, LIBRARIES, Keys, code_id
+from evotrainer.executors.spec import TrialSpec
+from tests.executors.cache.drawn import Place, policy_file
+from tests.import_graph import module_graph
+
+
+def making(place: Place, spec: TrialSpec, described: dict[str, object] | None = None, code: str = "c") -> str:
+    return Keys(place.run_dir("r1"), place.task, described or {"hash": "1"}, code).making(spec)
+
+
+@pytest.fixture
+def own(place: Place, task_file: Path) -> tuple[Place, TrialSpec, Path]:
+    """A training in an environment of a module of one's own, in a folder that may be changed."""
+    folder = place.folder / "letters"
+    shutil.copytree(task_file.parent, folder)
+    name = str(place.task.environment["name"]).replace(str(task_file.parent), str(folder))
+    assert str(folder) in name
+    return place, place.spec("r1", environment={**place.task.environment, "name": name}), folder
+
+
+def test_all_that_trains_is_in_the_code() -> None:
+    """The harness, which reads, is not: it reads a cached training anew."""
+    seen, todo = set[str](), ["executors.worker"]
+    while todo:
+        m = todo.pop()
+        if m not in seen and not m.startswith("harness"):
+            seen.add(m)
+            todo += module_graph()[m]
+    outside = {m for m in seen if m.split(".")[0] not in {c.removesuffix(".py") for c in CODE}}
+    assert "trainers.embedded.update" in seen and not outside, outside
+
+
+def test_the_code_is_another_one_where_a_byte_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(keys.__file__).parents[2]
+    copied = tmp_path / "evotrainer"
+    shutil.copytree(root, copied, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+    monkeypatch.setattr(keys, "__file__", str(copied / "executors" / "cache" / "keys.py"))
+    was = code_id()
+    assert was == code_id()
+    (copied / "views" / "text.py").write_text("# shown otherwise")
+    assert code_id() == was
+    with (copied / "trainers" / "embedded" / "update.py").open("a") as f:
+        f.write("\n")
+    assert code_id() != was
+
+
+def test_a_users_module_counts_with_its_folder_and_not_by_its_place(own: tuple[Place, TrialSpec, Path]) -> None:
+    place, spec, folder = own
+    was = making(place, spec)
+    with (folder / "task.toml").open("a") as f:
+        f.write("\n# another budget\n")
+    (folder / "README.md").write_text("words")
+    (folder / "runs" / "r").mkdir(parents=True)
+    (folder / "runs" / "r" / "ledger.db").write_text("a run")
+    assert making(place, spec) == was, "task files, words and runs beside it change nothing"
+    moved = place.folder / "elsewhere"
+    shutil.copytree(folder, moved)
+    there = spec.model_copy(
+        update={
+            "environment": {**spec.environment, "name": str(spec.environment["name"]).replace(str(folder), str(moved))}
+        }
+    )
+    assert making(place, there) == was
+    (folder / "helper.py").write_text("x = 1")
+    with_helper = making(place, spec)
+    assert with_helper != was, "what the module may import or read"
+    (folder / "helper.py").write_text("x = 2")
+    assert making(place, spec) not in (was, with_helper)
+
+
+def test_data_counts_by_content(place: Place) -> None:
+    data = place.folder / "data.jsonl"
+    data.write_text("{}")
+    spec = place.spec("r1", environment={"name": "jsonl", "path": str(data)})
+    was = making(place, spec)
+    data.write_text("{} ")
+    assert making(place, spec) != was
+    data.write_text("{}")
+    assert making(place, spec) == was
+
+
+def test_a_policy_counts_by_content(place: Place) -> None:
+    was = making(place, place.spec("r1"))
+    same = policy_file(place.folder / "same", "weights")
+    assert making(place, place.spec("r1", policy_dir=str(same))) == was
+    (same / "tokenizer.json").write_text("{}")
+    assert making(place, place.spec("r1", policy_dir=str(same))) != was
+
+
+def test_names_and_what_only_reads_change_nothing(place: Place) -> None:
+    was = making(place, place.spec("r1"))
+    for changes in (
+        {"branch": "b9"},
+        {"purpose": "confirm"},
+        {"checkpoint_every": 1},
+        {"harness": {"version": "h9"}},
+        {"cpu_limit_s": 1.0},
+    ):
+        assert making(place, place.spec("r1", **changes)) == was, changes
+
+
+def test_libraries_processor_and_environment_count(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = place.spec("r1")
+    was = making(place, spec)
+    assert making(place, spec, {"hash": "2"}) != was and making(place, spec, code="d") != was
+    assert making(place, spec, {"hash": "1", "files": {"/here": "0"}}) == was, "files are in the specification"
+    with monkeypatch.context() as m:
+        m.setattr(keys, "_processor", lambda: ["another one"])
+        assert making(place, spec) != was
+    with monkeypatch.context() as m:
+        m.setattr(metadata, "version", lambda name: "0" if name == "torch" else metadata.distribution(name).version)
+        assert making(place, spec) != was
+    assert keys._processor()[0] and "torch" in LIBRARIES
+
+
+def test_a_cluster_is_another_machine(place: Place) -> None:
+    was = making(place, place.spec("r1"))
+    ray = place.task.executor.model_copy(update={"name": "ray"})
+    place.task = place.task.model_copy(update={"executor": ray})
+    on_ray = making(place, place.spec("r1"))
+    more = ray.model_copy(update={"options": {"workers_per_trial": 2}})
+    place.task = place.task.model_copy(update={"executor": more})
+    assert len({was, on_ray, making(place, place.spec("r1"))}) == 3
+
+
+def test_a_module_in_a_folder_too_large_to_compare_is_computed_with_a_line(
+    own: tuple[Place, TrialSpec, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, spec, _ = own
+    monkeypatch.setattr("evotrainer.executors.ray.inputs.MAX_FILES", 1)
+    with pytest.raises(ConfigError):
+        making(place, spec)
+    for run in ("r1", "r2"):
+        _, ran = place.go(run, spec.model_copy(update={"run": run}))
+        assert ran
+    assert any("letters" in n and "too large" in n for n in place.notes) and not place.entries()
