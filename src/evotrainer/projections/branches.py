@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
@@ -12,7 +13,8 @@ from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import Recipe, single_factor
+from evotrainer.records.recipe import BUNDLE, Recipe, changes_between, single_factor
+from evotrainer.records.search import ProbeRecord
 from evotrainer.records.verdicts import Verdict
 
 BASE = "base"
@@ -41,6 +43,48 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """A search training: one recipe, one seed, no verdict."""
+
+    probe: str
+    round: int
+    incumbent: str
+    changes: Mapping[str, Any]
+    recipe: Recipe
+    seed: int
+    trial: Trial | None = None
+    health: HealthReport | None = None
+
+    @property
+    def parent(self) -> str:
+        """The branch that it differs from."""
+        return self.incumbent
+
+    @property
+    def complete(self) -> list[TrialFinished]:
+        """Its training, once it came to its end."""
+        done = self.trial.finished if self.trial else None
+        return [done] if done and done.status == "complete" else []
+
+    def record(self) -> ProbeRecord:
+        """What agents see of it."""
+        done = self.trial.finished if self.trial else None
+        failed = (done.label or done.error or "failed") if done and done.status != "complete" else ""
+        doubts = self.health.findings if self.health else ()
+        return ProbeRecord(
+            probe=self.probe,
+            round=self.round,
+            incumbent=self.incumbent,
+            changes=dict(self.changes),
+            recipe=self.recipe,
+            seed=self.seed,
+            score=next(iter(search_scores(self.complete)), None),
+            failed=failed,
+            invalid=tuple(f.detector for f in doubts if f.validity and not f.missing),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """A branch and all that was recorded about it."""
 
@@ -59,6 +103,8 @@ class Branch:
     """Why the branch is invalid: its own shortcut, or an ancestor's; None: valid."""
     health: HealthReport | None = None
     """The last reading of its search rollouts."""
+    reduces: str = ""
+    """The bundle that it is a part of; empty where it was proposed."""
 
     @property
     def looks(self) -> int:
@@ -104,7 +150,18 @@ class Branch:
             verdict=self.verdict,
             version=self.version,
             search=search_means([t.finished for t in self.trials if t.finished and t.purpose in ("noise", "branch")]),
+            scores=tuple(search_scores(self.complete)),
         )
+
+
+def search_scores(trials: Iterable[TrialFinished]) -> list[float]:
+    """Search score of each trial that has one, at its last step."""
+    out = []
+    for t in trials:
+        scores = [s for s in t.scores if s.split == "search" and s.score is not None]
+        if scores:
+            out.append(float(max(scores, key=lambda s: s.step).score or 0.0))
+    return out
 
 
 def search_means(trials: Iterable[TrialFinished]) -> dict[str, float]:
@@ -125,6 +182,9 @@ def check_factor(parent: Recipe, b: Branch) -> list[str]:
     assert b.intervention is not None
     name, i = f"branch {b.branch}", b.intervention
     try:
+        if i.factor == BUNDLE:
+            changed = changes_between(parent, b.recipe, len(i.new))
+            return [] if same_json(changed, i.new) else [f"{name}: declares {i.new!r}, its recipe changes {changed!r}"]
         factor = single_factor(parent, b.recipe)
         if factor != i.factor:
             return [f"{name}: declares factor {i.factor!r}, its recipe changes {factor!r}"]
@@ -135,6 +195,11 @@ def check_factor(parent: Recipe, b: Branch) -> list[str]:
     except ConfigError as e:
         return [f"{name}: {e}"]
     return []
+
+
+def same_json(a: Any, b: Any) -> bool:
+    """Equality of two JSON values."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
 def check_factors(branches: Mapping[str, Branch]) -> list[str]:

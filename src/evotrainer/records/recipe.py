@@ -18,6 +18,9 @@ from evotrainer.records.frozen import Frozen, explain
 
 Knob = bool | int | float | str
 
+BUNDLE = "bundle"
+"""Name of the factor of an intervention that changes several factors at once; its value maps each to its own."""
+
 
 class Schedule(Frozen):
     """Learning-rate schedule: linear warm-up over `warmup` steps, then constant, linear to 0 or cosine to 0."""
@@ -138,6 +141,8 @@ class Recipe(Frozen):
     def with_factor(self, factor: str, value: Any) -> Recipe:
         """A copy with one factor set; raises ConfigError for an unknown factor or a bad value."""
         d = self.model_dump(mode="json")
+        if factor == BUNDLE:
+            return self.with_changes(value)
         if factor.startswith("knobs."):
             key = factor.removeprefix("knobs.")
             if value is None:
@@ -151,6 +156,13 @@ class Recipe(Frozen):
                 f"unknown recipe factor {factor!r}; one of: {', '.join(sorted(self.factors()))}, knobs.<name>"
             )
         return parse_recipe(d)
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Recipe:
+        """A copy with several factors set, as `with_factor`."""
+        recipe = self
+        for factor in sorted(changes):
+            recipe = recipe.with_factor(factor, changes[factor])
+        return recipe
 
 
 def parse_recipe(values: Mapping[str, Any]) -> Recipe:
@@ -201,6 +213,20 @@ def single_factor(parent: Recipe, child: Recipe) -> str:
             f"replace one component): {format_diff(d)}"
         )
     return name
+
+
+def changes_between(parent: Recipe, child: Recipe, most: int) -> dict[str, Any]:
+    """Factor -> new value of each single-factor change that makes the child of the parent.
+
+    SingleFactorError where there are none or more than `most`, or where one of them is no single change by itself.
+    """
+    d = diff(parent, child)
+    if not 1 <= len(d) <= most:
+        raise SingleFactorError(f"a bundle changes 1 to {most} factors, this one {len(d)}: {format_diff(d)}")
+    changes = {factor: new for factor, (_, new) in d.items()}
+    for factor, new in changes.items():
+        single_factor(parent, parent.with_factor(factor, new))
+    return changes
 
 
 class LintIssue(Frozen):

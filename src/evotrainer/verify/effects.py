@@ -15,7 +15,7 @@ from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialF
 from evotrainer.rules.gains import gain_of
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.verify.report import Problem, Record, named, six_decimals
-from evotrainer.verify.verdicts import complete, due
+from evotrainer.verify.verdicts import complete, due, fresh_trainings
 
 
 def backtested(record: Record, event: Event) -> Iterator[Problem]:
@@ -165,12 +165,6 @@ def again(recorded: Reestimated, events: Sequence[Event]) -> list[str]:
         if old and new:
             wrong += differences(old.model_dump(), new.model_dump(), name)
     return wrong
-
-
-def fresh_trainings(record: Record, branch: str, before: Event) -> list[str]:
-    """A branch's complete trainings on certification's seeds."""
-    names = [keys.training(branch, s) for s in record.task.run.certify_seeds]
-    return [t.trial for t in complete(record, names, before)]
 
 
 def read_cert(trials: Sequence[TrialFinished], name: str) -> bool:

@@ -22,6 +22,8 @@ class RunOpened(Frozen):
     """evotrainer version."""
     seed: int
     agent: str
+    search: bool = False
+    """Search trainings were known to the version that began the run: without them it goes on as it began."""
     autonomy: str
     budget: dict[str, float]
     machine: dict[str, str]
