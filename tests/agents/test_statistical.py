@@ -14,7 +14,7 @@ from evotrainer.agents import make_agent
 from evotrainer.agents.catalogue import MOVES
 from evotrainer.agents.changes import neighbourhood
 from evotrainer.agents.moves import FAMILIES
-from evotrainer.agents.statistical import layer_of, next_layer
+from evotrainer.agents.pool import layer_of, next_layer
 from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.interventions import Intervention
@@ -221,14 +221,15 @@ def test_a_factor_that_differs_from_the_start_may_be_reverted() -> None:
 
 
 def test_a_verdict_against_a_move_lowers_its_like_and_one_for_it_raises_them() -> None:
-    from evotrainer.agents.statistical import StatisticalAgent
+    from evotrainer.agents.one_factor import OneFactorAgent
+    from evotrainer.agents.pool import situation
 
     b = briefing(report=DEAD)
-    agent = StatisticalAgent(0)
+    agent = OneFactorAgent(0)
 
     def belief(branches: tuple[Any, ...]) -> dict[str, float]:
         changed = b.model_copy(update={"branches": branches})
-        ranked = agent.rank(changed, agent.situation(changed, Desk()))
+        ranked = agent.rank(changed, situation(changed, Desk(), agent.options.rollouts))
         return {r.candidate.name: r.mean for r in ranked}
 
     before = belief((b.champion,))

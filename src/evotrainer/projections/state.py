@@ -180,7 +180,7 @@ def _folds(*bodies: type) -> Callable[[_Fold], _Fold]:
     return lambda fold: _FOLDS.update(dict.fromkeys(bodies, fold)) or fold
 
 
-_LATEST = {ev.RunOpened: "opened", ev.HarnessEvolved: "harness", ev.Certified: "certified"}
+_LATEST: dict[type, str] = {ev.RunOpened: "opened", ev.HarnessEvolved: "harness", ev.Certified: "certified"}
 
 
 @_folds(*_LATEST)
