@@ -14,7 +14,8 @@ from evotrainer.agents import make_agent
 from evotrainer.agents.catalogue import MOVES, candidates
 from evotrainer.agents.changes import neighbourhood
 from evotrainer.agents.moves import FAMILIES
-from evotrainer.agents.statistical import StatisticalAgent, family_of, next_family
+from evotrainer.agents.one_factor import OneFactorAgent
+from evotrainer.agents.pool import family_of, next_family, situation
 from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.interventions import Intervention
@@ -221,14 +222,12 @@ def test_a_factor_that_differs_from_the_start_may_be_reverted() -> None:
 
 
 def test_a_verdict_against_a_move_lowers_its_like_and_one_for_it_raises_them() -> None:
-    from evotrainer.agents.statistical import StatisticalAgent
-
     b = briefing(report=DEAD)
-    agent = StatisticalAgent(0)
+    agent = OneFactorAgent(0)
 
     def belief(branches: tuple[Any, ...]) -> dict[str, float]:
         changed = b.model_copy(update={"branches": branches})
-        ranked = agent.rank(changed, agent.situation(changed, Desk()))
+        ranked = agent.rank(changed, situation(changed, Desk(), agent.options.rollouts))
         return {r.candidate.name: r.mean for r in ranked}
 
     before = belief((b.champion,))
@@ -299,9 +298,9 @@ def test_closing_a_shortcut_is_offered_where_a_leak_is_diagnosed() -> None:
 def test_lighter_negatives_are_offered_only_where_most_of_the_mass_pushes_down() -> None:
     def offered(share: float, recipe: Recipe = START) -> list[Any]:
         report = health({}, negative_share=share)
-        agent = make_agent("statistical", 0, {})
+        agent = OneFactorAgent(0)
         b = briefing(recipe, report=report)
-        s = agent.situation(b, Desk(rollouts()))
+        s = situation(b, Desk(rollouts()), 3000)
         return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == "negative_weight"]
 
     assert offered(0.55) == [] and offered(0.64) == [0.5] and sorted(offered(0.75)) == [0.33, 0.5]
@@ -312,8 +311,8 @@ def moves(factor: str, recipe: Recipe = START, **metrics: float) -> list[Any]:
     """Values of the moves of a factor that are offered, whatever their rank."""
     named = {k.replace("_per_", "/").replace("_is_", "="): v for k, v in metrics.items()}
     b = briefing(recipe, report=health({}, **named))
-    agent = make_agent("statistical", 0, {})
-    s = agent.situation(b, Desk(rollouts()))
+    agent = OneFactorAgent(0)
+    s = situation(b, Desk(rollouts()), 3000)
     return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == factor]
 
 
@@ -355,9 +354,7 @@ def test_a_composite_change_is_taken_back_as_one() -> None:
 
     shaped = START.with_factor("batch_shape", {"prompts_per_step": 64, "group_size": 4, "steps": 30})
     start, champion = record("b0", START, None, 0, version="v0"), record("b2", shaped, "b0", 2, version="v1")
-    s = make_agent("statistical", 0, {}).situation(
-        briefing(shaped, champion=champion, branches=(start, champion)), Desk()
-    )
+    s = situation(briefing(shaped, champion=champion, branches=(start, champion)), Desk(), 3000)
     back = {c.factor: c.child for c in reverts(s, set())}
     assert back["batch_shape"] == START and back.keys() == {"batch_shape", "prompts_per_step", "group_size"}
 
@@ -468,8 +465,7 @@ def test_a_change_that_costs_more_than_the_budget_holds_is_not_proposed() -> Non
 @pytest.mark.parametrize(("ahead", "values"), [(0.1, {0.7, 0.5}), (0.01, set()), (-0.05, set())])
 def test_colder_deployment_is_offered_where_greedy_decoding_is_ahead(ahead: float, values: set[float]) -> None:
     b = briefing(report=health({"dead_groups": 0.2}, greedy_minus_sampled=ahead))
-    agent = StatisticalAgent(0)
-    found = [x for x in candidates(agent.situation(b, Desk(rollouts())), set()) if x.move.name == "deploy_cooler"]
+    found = [x for x in candidates(situation(b, Desk(rollouts()), 3000), set()) if x.move.name == "deploy_cooler"]
     assert {x.variant.value for x in found} == values
     assert all(0 < x.mean <= ahead and x.factor == "deploy_temperature" for x in found), "greedy decoding is the bound"
     assert [x.mean for x in found] == sorted(x.mean for x in found), "colder recovers more"
@@ -478,5 +474,5 @@ def test_colder_deployment_is_offered_where_greedy_decoding_is_ahead(ahead: floa
 def test_a_deployment_temperature_is_only_lowered_further_or_taken_back() -> None:
     now = START.with_factor("deploy_temperature", 0.6)
     b = briefing(now, health({}, greedy_minus_sampled=0.1))
-    found = list(candidates(StatisticalAgent(0).situation(b, Desk(rollouts())), set()))
+    found = list(candidates(situation(b, Desk(rollouts()), 3000), set()))
     assert {x.variant.value for x in found if x.factor == "deploy_temperature"} == {0.5, None}

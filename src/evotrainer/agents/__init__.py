@@ -17,9 +17,15 @@ Factory = Callable[[int, Mapping[str, Any]], Agent]
 
 
 def _statistical(seed: int, options: Mapping[str, Any]) -> Agent:
-    from evotrainer.agents.statistical import Options, StatisticalAgent
+    from evotrainer.agents.pooled import PooledAgent, PooledOptions
 
-    return StatisticalAgent(seed, Options.model_validate(dict(options)))
+    return PooledAgent(seed, PooledOptions.model_validate(dict(options)))
+
+
+def _one_factor(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.one_factor import OneFactorAgent, Options
+
+    return OneFactorAgent(seed, Options.model_validate(dict(options)))
 
 
 def _fixed(seed: int, options: Mapping[str, Any]) -> Agent:
@@ -35,7 +41,12 @@ def _random(seed: int, options: Mapping[str, Any]) -> Agent:
     return RandomAgent(seed)
 
 
-AGENTS: dict[str, Factory] = {"statistical": _statistical, "fixed": _fixed, "random": _random}
+AGENTS: dict[str, Factory] = {
+    "statistical": _statistical,
+    "one_factor": _one_factor,
+    "fixed": _fixed,
+    "random": _random,
+}
 """Name in the task file (`run.agent`) -> factory of (run seed, `run.agent_options`)."""
 
 

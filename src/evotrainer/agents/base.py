@@ -6,11 +6,12 @@ An agent never sees gate or cert data and never decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.search import SearchPlan
 
 
 class Tools(Protocol):
@@ -30,4 +31,15 @@ class Agent(Protocol):
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """Interventions for this round, best first; AgentError where the agent answers nothing usable."""
+        ...
+
+
+@runtime_checkable
+class Searcher(Protocol):
+    """An agent that trains before it proposes: search trainings of one seed, read on the search split, which promote
+    nobody."""
+
+    def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
+        """The next search trainings, side by side, at most `briefing.probes_left`; none, and why, where it knows
+        enough. Called again with their outcome in `briefing.probes`."""
         ...

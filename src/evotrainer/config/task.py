@@ -23,6 +23,8 @@ LATER = (
     ("evaluation", "greedy"),
     ("run", "cache"),
     ("run", "cache_gb"),
+    ("run", "probes"),
+    ("run", "changes"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
@@ -132,6 +134,11 @@ class RunConfig(Frozen):
     """At most this many rounds; the agent may advise to stop earlier. 0: noise floor and certification only."""
     branches: int = Field(3, ge=1)
     """Branches trained per round."""
+    probes: int = Field(0, ge=0)
+    """Search trainings per round at most (one seed, search split, they promote nobody), for agents that search; 0:
+    none."""
+    changes: int = Field(3, ge=1, le=5)
+    """Most factors that a search training, and the branch that comes of it, may change at once."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """RL seeds of every branch; the first round's A/A trials use them too."""
     certify_seeds: tuple[int, ...] = (101, 102, 103)

@@ -35,7 +35,7 @@ class TrialSpec(Frozen):
     trial: str
     branch: str
     seed: int
-    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify"]
+    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify", "probe"]
     train: bool
     recipe: Recipe
     protocol: Recipe

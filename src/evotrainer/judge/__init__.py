@@ -4,7 +4,7 @@ from evotrainer.judge.alpha_spending import InterimAnalysis, next_look, next_loo
 from evotrainer.judge.audits import answers, settle_audit, with_shortcut_closed
 from evotrainer.judge.certify import CertEntry, certify
 from evotrainer.judge.decide import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
-from evotrainer.judge.fresh_seeds import reestimated
+from evotrainer.judge.fresh_seeds import knocked_out, reestimated
 from evotrainer.judge.inputs import JudgeInput
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, measure_noise, scores_of
 
@@ -19,6 +19,7 @@ __all__ = [
     "effect",
     "hierarchical_bootstrap",
     "judge",
+    "knocked_out",
     "measure_noise",
     "next_look",
     "next_looks",

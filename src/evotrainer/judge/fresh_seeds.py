@@ -7,7 +7,7 @@ from typing import Any
 
 from evotrainer.judge.audits import with_shortcut_closed
 from evotrainer.judge.stats import effect, scores_of
-from evotrainer.records.events import Reestimated, TrialFinished
+from evotrainer.records.events import KnockedOut, Reestimated, TrialFinished
 from evotrainer.records.verdicts import Effect
 
 CONFIDENCE = 0.95
@@ -46,6 +46,40 @@ def reestimated(
         trials=tuple(t.trial for t in sides[0]),
         control_trials=tuple(t.trial for t in sides[1]),
         start_trials=tuple(t.trial for t in third),
+        evaluations=tuple(t.trial for e in evaluated for t in e),
+        noise=noise,
+    )
+
+
+def knocked_out(
+    n: int,
+    branch: str,
+    without: str,
+    factor: str,
+    sides: Sequence[Sequence[TrialFinished]],
+    evaluated: Sequence[Sequence[TrialFinished]],
+    noises: Mapping[str, Any],
+    noise: str,
+    *,
+    min_effect: float,
+    confidence: float = CONFIDENCE,
+) -> KnockedOut:
+    """What a bundle loses without one factor, from ledger bodies. `sides`: fresh trainings of the bundle, and of the
+    bundle without the factor; `evaluated`: see `reestimated`.
+
+    The factor is kept where the bundle is better with it by `min_effect` on the mean: what loses nothing is taken out.
+    """
+    scores = [scores_of(with_shortcut_closed(s, e) if e else s, "gate") for s, e in zip(sides, evaluated, strict=True)]
+    found = effect(scores[0], scores[1], noises.get(noise), confidence, names=(branch, without))
+    return KnockedOut(
+        round=n,
+        branch=branch,
+        factor=factor,
+        without=without,
+        effect=found,
+        kept=found.mean >= min_effect,
+        trials=tuple(t.trial for t in sides[0]),
+        control_trials=tuple(t.trial for t in sides[1]),
         evaluations=tuple(t.trial for e in evaluated for t in e),
         noise=noise,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
@@ -12,7 +12,8 @@ from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import Recipe, single_factor
+from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, single_factor
+from evotrainer.records.search import ProbeRecord
 from evotrainer.records.verdicts import Verdict
 
 BASE = "base"
@@ -41,6 +42,48 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """A search training: one recipe, one seed, no verdict."""
+
+    probe: str
+    round: int
+    incumbent: str
+    changes: Mapping[str, Any]
+    recipe: Recipe
+    seed: int
+    trial: Trial | None = None
+    health: HealthReport | None = None
+
+    @property
+    def parent(self) -> str:
+        """The branch that it differs from."""
+        return self.incumbent
+
+    @property
+    def complete(self) -> list[TrialFinished]:
+        """Its training, once it came to its end."""
+        done = self.trial.finished if self.trial else None
+        return [done] if done and done.status == "complete" else []
+
+    def record(self) -> ProbeRecord:
+        """What agents see of it."""
+        done = self.trial.finished if self.trial else None
+        failed = (done.label or done.error or "failed") if done and done.status != "complete" else ""
+        doubts = self.health.findings if self.health else ()
+        return ProbeRecord(
+            probe=self.probe,
+            round=self.round,
+            incumbent=self.incumbent,
+            changes=dict(self.changes),
+            recipe=self.recipe,
+            seed=self.seed,
+            score=next(iter(search_scores(self.complete)), None),
+            failed=failed,
+            invalid=tuple(f.detector for f in doubts if f.validity and not f.missing),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """A branch and all that was recorded about it."""
 
@@ -59,6 +102,8 @@ class Branch:
     """Why the branch is invalid: its own shortcut, or an ancestor's; None: valid."""
     health: HealthReport | None = None
     """The last reading of its search rollouts."""
+    reduces: str = ""
+    """The bundle that it is a part of; empty where it was proposed."""
 
     @property
     def looks(self) -> int:
@@ -104,7 +149,18 @@ class Branch:
             verdict=self.verdict,
             version=self.version,
             search=search_means(self.finished),
+            scores=tuple(search_scores(self.complete)),
         )
+
+
+def search_scores(trials: Iterable[TrialFinished]) -> list[float]:
+    """Search score of each trial that has one, at its last step."""
+    out = []
+    for t in trials:
+        scores = [s for s in t.scores if s.split == "search" and s.score is not None]
+        if scores:
+            out.append(float(max(scores, key=lambda s: s.step).score or 0.0))
+    return out
 
 
 def search_means(trials: Iterable[TrialFinished]) -> dict[str, float]:
@@ -125,6 +181,9 @@ def check_factor(parent: Recipe, b: Branch) -> list[str]:
     assert b.intervention is not None
     name, i = f"branch {b.branch}", b.intervention
     try:
+        if i.factor == BUNDLE:
+            check_bundle(parent, b.recipe, i.new, len(i.new))
+            return []
         factor = single_factor(parent, b.recipe)
         if factor != i.factor:
             return [f"{name}: declares factor {i.factor!r}, its recipe changes {factor!r}"]

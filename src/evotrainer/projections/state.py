@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from evotrainer.projections.branches import BASE, Branch, Trial
+from evotrainer.projections.branches import BASE, Branch, Probe, Trial
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import events as ev
 from evotrainer.records import keys
@@ -32,6 +32,10 @@ class RunState:
         self._trials: dict[str, Trial] = {}
         self.branches: Mapping[str, Branch] = MappingProxyType(self._branches)
         self.trials: Mapping[str, Trial] = MappingProxyType(self._trials)
+        self._probes: dict[str, Probe] = {}
+        self.probes: Mapping[str, Probe] = MappingProxyType(self._probes)
+        self.searched: Sequence[ev.Searched] = ()
+        self.knockouts: Sequence[ev.KnockedOut] = ()
         self.versions: Sequence[ev.Promoted] = ()
         self.champion: str | None = None
         """Branch of the last valid version; None before the first promotion, `base` where no version is valid
@@ -156,8 +160,6 @@ class RunState:
             parent = self.branches[parent].parent if parent in self.branches else None
         return out
 
-    # -- for the fold below --------------------------------------------------------------------------------------------
-
     def _contradicts(self, problem: str) -> None:
         self.problems = (*self.problems, problem)
 
@@ -170,22 +172,21 @@ class RunState:
 
 # -- the fold: one function per kind of event -----------------------------------------------------------------------
 
-_FOLDS: dict[type, Callable[[RunState, Event], None]] = {}
+_Fold = Callable[[RunState, Event], None]
+_FOLDS: dict[type, _Fold] = {}
 
 
-def _folds(*bodies: type) -> Callable[[Callable[[RunState, Event], None]], Callable[[RunState, Event], None]]:
+def _folds(*bodies: type) -> Callable[[_Fold], _Fold]:
     """The function takes up events with these bodies."""
-
-    def register(fold: Callable[[RunState, Event], None]) -> Callable[[RunState, Event], None]:
-        _FOLDS.update(dict.fromkeys(bodies, fold))
-        return fold
-
-    return register
+    return lambda fold: _FOLDS.update(dict.fromkeys(bodies, fold)) or fold
 
 
-@_folds(ev.RunOpened)
-def _run(state: RunState, event: Event) -> None:
-    state.opened = event.body
+_LATEST: dict[type, str] = {ev.RunOpened: "opened", ev.HarnessEvolved: "harness", ev.Certified: "certified"}
+
+
+@_folds(*_LATEST)
+def _latest(state: RunState, event: Event) -> None:
+    setattr(state, _LATEST[type(event.body)], event.body)
 
 
 @_folds(ev.BranchOpened)
@@ -204,6 +205,7 @@ def _branch(state: RunState, event: Event) -> None:
         body.recipe,
         body.recipe_hash,
         body.intervention,
+        reduces=body.reduces,
         invalid=f"descends from {parent.branch}: {parent.invalid}" if parent and parent.invalid else None,
     )
 
@@ -225,7 +227,9 @@ def _trial(state: RunState, event: Event) -> None:
             state._contradicts(f"trial {body.trial} is finished but was never intended")
         known = replace(known, finished=body)
     state._trials[body.trial] = known
-    if known.branch in state.branches:
+    if known.branch in state.probes:
+        state._probes[known.branch] = replace(state.probes[known.branch], trial=known)
+    elif known.branch in state.branches:
         own = {t.trial: t for t in state.branches[known.branch].trials} | {known.trial: known}
         state._change(known.branch, "tried", lambda b: replace(b, trials=tuple(own.values())))
     elif body.branch != BASE:
@@ -242,6 +246,8 @@ def _reading(state: RunState, event: Event) -> None:
     branch = keys.branch_read(event.id)
     if branch:
         state._readings[branch] = event.body.health
+        if branch in state.probes:
+            state._probes[branch] = replace(state.probes[branch], health=event.body.health)
         if branch in state.branches:
             state._change(branch, "read", lambda b: replace(b, health=event.body.health))
 
@@ -303,11 +309,6 @@ def _invalidated(state: RunState, event: Event) -> None:
     state.closed = MappingProxyType({**state.closed, **confirmed})
 
 
-@_folds(ev.HarnessEvolved)
-def _harness(state: RunState, event: Event) -> None:
-    state.harness = event.body
-
-
 @_folds(ev.HumanApproval)
 def _gate(state: RunState, event: Event) -> None:
     body: ev.HumanApproval = event.body
@@ -327,9 +328,21 @@ def _taught(state: RunState, event: Event) -> None:
     state._skills[event.body.branch] = event.body
 
 
-@_folds(ev.Certified)
-def _certified(state: RunState, event: Event) -> None:
-    state.certified = event.body
+@_folds(ev.ProbesOpened)
+def _probes(state: RunState, event: Event) -> None:
+    b: ev.ProbesOpened = event.body
+    if b.incumbent not in state.branches:
+        state._contradicts(f"{event.id} differs from {b.incumbent}, which was never opened")
+    for p in b.probes:
+        if p.probe in state.probes:
+            state._contradicts(f"probe {p.probe} is opened twice")
+        state._probes[p.probe] = Probe(p.probe, b.round, b.incumbent, p.changes, p.recipe, p.seed)
+
+
+@_folds(ev.Searched, ev.KnockedOut)
+def _appended(state: RunState, event: Event) -> None:
+    name = "searched" if isinstance(event.body, ev.Searched) else "knockouts"
+    setattr(state, name, (*getattr(state, name), event.body))
 
 
 @_folds(ev.RunClosed)

@@ -9,6 +9,7 @@ from evotrainer.records.findings import HealthReport
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.search import ProbeRecord
 from evotrainer.records.skills import SkillAdvice
 from evotrainer.records.verdicts import Effect, Verdict
 
@@ -26,6 +27,8 @@ class BranchRecord(Frozen):
     """v0, v1, ... once promoted."""
     search: dict[str, float] = {}
     """Search-split metrics, mean over its trials."""
+    scores: tuple[float, ...] = ()
+    """Search score of each complete training."""
 
 
 class Proposal(Frozen):
@@ -105,5 +108,11 @@ class Briefing(Frozen):
     cases: tuple[Case, ...] = ()
     """What this run tried so far, and the outcome."""
     promotion_threshold: PromotionThreshold | None = None
+    probes: tuple[ProbeRecord, ...] = ()
+    """Search trainings of the run so far."""
+    probes_left: int = 0
+    """Search trainings that this round may still take."""
+    changes: int = 1
+    """Most factors that one training may change at once."""
     reopenable: dict[str, tuple[str, ...]] = {}
     """Branch -> assumptions that changed since it was proposed: what `reopens` and `changed` may cite."""

@@ -111,6 +111,21 @@ def teaches(key: str, branch: str) -> bool:
     return key == skill(branch) or key.startswith(skill(branch) + "/")
 
 
+def probes(n: int, index: int) -> str:
+    """Search trainings of a round, batch number `index`, from 0."""
+    return f"r{n}/probes/{index}"
+
+
+def searched(n: int) -> str:
+    """A round's search ends."""
+    return f"r{n}/searched"
+
+
+def knockout(branch: str, factor: str) -> str:
+    """A bundle is measured without one of its factors."""
+    return f"{branch}/knockout/{factor}"
+
+
 def skill(branch: str, why: str = "") -> str:
     """What a branch taught; `why`: "fresh" or "invalid" where that changed."""
     return f"{branch}/skill" + (f"/{why}" if why else "")

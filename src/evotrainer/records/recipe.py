@@ -24,6 +24,8 @@ from evotrainer.records.recipe_parts import LengthRule as LengthRule
 from evotrainer.records.recipe_parts import Schedule as Schedule
 
 Knob = bool | int | float | str
+BUNDLE = "bundle"
+"""Name of the factor of an intervention that changes several factors at once; its value maps each to its own."""
 LATER = (
     "negative_weight",
     "averaging",
@@ -128,6 +130,8 @@ class Recipe(Frozen):
     def with_factor(self, factor: str, value: Any) -> Recipe:
         """A copy with one factor set; raises ConfigError for an unknown factor or a bad value."""
         d = self.model_dump(mode="json")
+        if factor == BUNDLE:
+            return self.with_changes(value)
         if factor.startswith("knobs."):
             key = factor.removeprefix("knobs.")
             if value is None:
@@ -144,6 +148,13 @@ class Recipe(Frozen):
             known = ", ".join(sorted([*self.factors(), *COMPOSITES]))
             raise ConfigError(f"unknown recipe factor {factor!r}; one of: {known}, knobs.<name>")
         return parse_recipe(d)
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Recipe:
+        """A copy with several factors set, as `with_factor`."""
+        recipe = self
+        for factor in sorted(changes):
+            recipe = recipe.with_factor(factor, changes[factor])
+        return recipe
 
 
 def _without_later(values: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
@@ -233,6 +244,21 @@ def single_factor(parent: Recipe, child: Recipe) -> str:
             f"replace one component): {format_diff(d)}"
         )
     return name
+
+
+def check_bundle(parent: Recipe, child: Recipe, changes: Mapping[str, Any], most: int) -> None:
+    """SingleFactorError where these are not 1 to `most` changes of one factor each, of different fields, that together
+    make the child of the parent."""
+    if not 1 <= len(changes) <= most:
+        raise SingleFactorError(f"a bundle changes 1 to {most} factors, this one {len(changes)}")
+    fields = [x for factor in changes for x in fields_of(factor)]
+    if len(set(fields)) < len(fields):
+        raise SingleFactorError(f"two changes of the bundle are of one field: {', '.join(sorted(fields))}")
+    for factor, new in changes.items():
+        if (found := single_factor(parent, parent.with_factor(factor, new))) != factor:
+            raise SingleFactorError(f"the bundle declares {factor}, its value changes {found}")
+    if parent.with_changes(changes).hash != child.hash:
+        raise SingleFactorError(f"the bundle's changes do not make its recipe: {format_diff(diff(parent, child))}")
 
 
 class LintIssue(Frozen):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.config.task import TaskFile
-from evotrainer.projections.branches import BASE
+from evotrainer.projections.branches import BASE, Branch, Probe
 from evotrainer.projections.means import greedy_per_task, mean_curve, mean_per_task
 from evotrainer.projections.state import RunState
 
@@ -17,11 +17,11 @@ def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any
     """The context in which a branch's rollouts are read: its recipe, earlier readings, scores and curves,
     as far as they are known.
 
-    `branch`: `base` for the base policy. `verify` calls it with the state of then.
+    `branch`: a probe as well; `base` for the base policy. `verify` calls it with the state of then.
     """
     from evotrainer.harness import HarnessContext
 
-    b = state.branches.get(branch)
+    b: Branch | Probe | None = state.branches.get(branch) or state.probes.get(branch)
     base = state.readings.get(BASE)
     parent = state.branches.get(b.parent) if b and b.parent else None
     earlier = (base if b else None, parent.health if parent else None)

@@ -13,8 +13,18 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted, TrialFinished
 from evotrainer.records.verdicts import Verdict
+from evotrainer.rules.bundles import is_bundle, unmeasured
 from evotrainer.rules.judge_input import evaluation_knobs, judge_input
-from evotrainer.run import detector_outcomes, fresh_seeds, gaps, readings, shortcut_audits, skills
+from evotrainer.run import (
+    detector_outcomes,
+    fresh_seeds,
+    gaps,
+    knockouts,
+    readings,
+    shortcut_audits,
+    skills,
+    trial_specs,
+)
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
 from evotrainer.run.extra_seeds import grant
@@ -46,6 +56,7 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     widen_noise(ctx, names)
     # The analyses of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.
+    bundles: list[str] = []  # proved once all are judged: the levels of a round belong together
     analyses = next_looks(ctx.state.verdicts, ctx.task.judge.alpha, len(names))
     for name, analysis in zip(best_first(ctx, names), analyses, strict=True):
         verdict = judge_branch(ctx, n, name, analysis)
@@ -57,8 +68,25 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             and may_stand(ctx, name)
             and ask_human(ctx, n, "verdict", f"promote {name}: {verdict.reason}", branch=name)
         ):
+            if is_bundle(ctx.branches[name]):
+                bundles.append(name)
+                continue
             promote(ctx, name, ctx.champion)
             fresh_seeds.after_promotion(ctx, name)
+    for name in bundles:
+        prove_bundle(ctx, n, name)
+
+
+def prove_bundle(ctx: RunContext, n: int, name: str) -> None:
+    """Promote a bundle whose every factor matters, or judge the part of it that does."""
+    stands = knockouts.prove(ctx, n, name)
+    if stands == name:
+        promote(ctx, name, ctx.champion)
+        fresh_seeds.after_promotion(ctx, name)
+    elif stands and not ctx.branches[stands].looks:
+        b = ctx.branches[stands]
+        ctx.run_trials([trial_specs.training(ctx, b, s) for s in ctx.task.run.seeds])
+        analyse(ctx, n, [stands])
 
 
 def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Verdict:
@@ -97,6 +125,8 @@ def may_stand(ctx: RunContext, name: str) -> bool:
 def promote(ctx: RunContext, name: str, previous: str | None) -> None:
     """Give a branch its version, or take up the one it was given; numbers only go up."""
     given = [e.body for e in ctx.ledger.events("promoted")]
+    if left := unmeasured(ctx.state, name):
+        raise IntegrityError(f"{name} cannot be promoted: nothing measured {', '.join(left)} by itself")
     version = next((p.version for p in given if p.branch == name), f"v{len(given)}")
     body = ctx.record(version, Promoted, lambda: Promoted(version=version, branch=name, previous=previous))
     if body.branch != name:

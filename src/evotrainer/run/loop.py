@@ -39,6 +39,7 @@ from evotrainer.run.certify import certify
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.propose import open_branch
+from evotrainer.run.search import search
 
 RULES = 1
 """See `RunOpened.rules`."""
@@ -68,6 +69,7 @@ def play_round(ctx: RunContext, n: int) -> str:
     ctx.observer.step("1-4 read rollouts")
     health = readings.read(ctx, keys.diagnosed(n), n, ctx.champion)  # 1 collect, 2 score, 3 signal, 4 behaviour
     ask_human(ctx, n, "diagnosis", lambda: propose.told_to_agent(ctx, n, health))
+    search(ctx, n, health)
     considered = propose.consider(ctx, n, health)  # 5 hypothesis, 6 intervention, 7 backtest
     plan = propose.plan(ctx, n, considered)
     if plan.branches:
@@ -121,6 +123,7 @@ def describe(ctx: RunContext) -> RunOpened:
         rules=RULES,
         seed=task.run.seed,
         agent=task.run.agent,
+        search=True,
         autonomy=task.run.autonomy,
         budget=task.budget.limits(),
         machine=machine() | {"sampler_dtype": sampler_dtype(task.run.sampler_dtype)},

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from evotrainer.config.preflight import check_recipe
+from evotrainer.config.task import default_workers
 from evotrainer.errors import BudgetError, ConfigError, SingleFactorError
 from evotrainer.judge import next_looks
 from evotrainer.projections.branches import Branch
@@ -17,13 +18,13 @@ from evotrainer.records.briefing import Briefing, PromotionThreshold, Proposal
 from evotrainer.records.events import Backtested, BranchOpened, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.recipe import Recipe, lint, single_factor
+from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, lint, single_factor
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.run import agent_edits, readings, skills
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
 from evotrainer.run.opening import check_train_tag
-from evotrainer.run.reserves import certification_trials
+from evotrainer.run.reserves import certification_trials, knockout_trials
 
 if TYPE_CHECKING:
     from evotrainer.records.rollout import Rollout
@@ -89,7 +90,11 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         components=state.environment["components"],
         knobs=state.shortcuts.offered(champion.recipe.knobs),
         budget_left=ctx.budget().left(),
-        notes={"train_tasks": str(state.environment.get("splits", {}).get("train", "")), "revision": str(revision)},
+        notes={
+            "workers": str(ctx.task.run.workers or default_workers()),
+            "train_tasks": str(state.environment.get("splits", {}).get("train", "")),
+            "revision": str(revision),
+        },
         trial_cost=sum(costs) / len(costs) if costs else 0.0,
         failures_in_a_row=state.failures,
         branches_wanted=ctx.task.run.branches,
@@ -97,6 +102,9 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         skills=skills.advice(ctx, health),
         cases=tuple(cases(events, health)),
         promotion_threshold=promotion_threshold(ctx),
+        probes=tuple(p.record() for p in state.probes.values()),
+        probes_left=max(0, ctx.task.run.probes - sum(p.round == n for p in state.probes.values())),
+        changes=ctx.task.run.changes,
         reopenable={name: since for name, since in changed.items() if since},
     )
 
@@ -234,7 +242,7 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
     try:
         recipe = parent.with_factor(iv.factor, iv.new)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
-        factor = single_factor(parent, recipe)
+        factor = factor_of(parent, recipe, iv, ctx.task.run.changes)
         if recipe.curriculum.tag and recipe.curriculum != parent.curriculum:
             check_train_tag(ctx.task, recipe)
     except (ConfigError, SingleFactorError) as e:
@@ -248,13 +256,23 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
     for b in ctx.branches.values():
         if b.recipe.hash == recipe.hash:
             return f"this recipe was trained already as {b.branch}"
-    return repetition(ctx.ledger.events(), iv, opened_now(ctx)) or too_dear(ctx, chosen)
+    proof = knockout_trials(ctx) if iv.factor == BUNDLE else 0
+    return repetition(ctx.ledger.events(), iv, opened_now(ctx)) or too_dear(ctx, chosen, proof)
 
 
-def too_dear(ctx: RunContext, chosen: int) -> str:
-    """Why the budget does not pay for one more branch and certification; empty where it does."""
+def factor_of(parent: Recipe, recipe: Recipe, iv: Intervention, most: int) -> str:
+    """The one factor that differs, or `bundle` where exactly the declared ones do; SingleFactorError otherwise."""
+    if iv.factor != BUNDLE:
+        return single_factor(parent, recipe)
+    check_bundle(parent, recipe, iv.new, most)
+    return BUNDLE
+
+
+def too_dear(ctx: RunContext, chosen: int, proof: int = 0) -> str:
+    """Why the budget does not pay for one more branch, `proof` trainings of knock-outs and certification;
+    empty where it does."""
     seeds, fresh = len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
-    need = (chosen + 1) * seeds + certification_trials(ctx)
+    need = (chosen + 1) * seeds + proof + certification_trials(ctx)
     try:
         ctx.budget().check(cpu_s=need * ctx.trial_reserve(), trials=(chosen + 1) * seeds + fresh)
     except BudgetError as e:

@@ -32,6 +32,7 @@ def read_branch(ctx: RunContext, n: int, branch: str, harness: str = "") -> Heal
 
 
 def batch(ctx: RunContext, branch: str) -> Batch:
-    """Search rollouts of a branch's complete trainings, or of the base policy."""
-    trials = [keys.BASE_TRIAL] if branch == BASE else [t.trial for t in ctx.branches[branch].complete]
-    return ctx.rollouts.batch(*trials)
+    """Search rollouts of a branch's complete trainings, of a probe's, or of the base policy."""
+    if branch == BASE:
+        return ctx.rollouts.batch(keys.BASE_TRIAL)
+    return ctx.rollouts.batch(*(t.trial for t in (ctx.branches.get(branch) or ctx.state.probes[branch]).complete))

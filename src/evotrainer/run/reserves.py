@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
 
 
+def knockout_trials(ctx: RunContext) -> int:
+    """What to keep for the proof of a bundle, in trainings: each factor knocked out, on fresh seeds."""
+    return ctx.task.run.changes * len(ctx.task.run.certify_seeds) if ctx.task.run.changes > 1 else 0
+
+
 def certification_trials(ctx: RunContext) -> int:
     """What to keep for certification, in trainings: the champion on fresh seeds, and evaluations at a quarter each."""
     shortcuts, audits = ctx.state.shortcuts, 0

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.projections.branches import BASE, Branch
+from evotrainer.projections.branches import BASE, Branch, Probe
 from evotrainer.records import keys
 from evotrainer.rules.recipes import protocol
 from evotrainer.run.context import RunContext
@@ -77,6 +77,26 @@ def training(
     )
 
 
+def probe(ctx: RunContext, p: Probe) -> TrialSpec:
+    """A search training: one seed, evaluated on search only."""
+    from evotrainer.harness import Harness
+
+    h = ctx.harness.plain
+    return spec_of(
+        ctx,
+        keys.training(p.probe, p.seed),
+        p,
+        p.seed,
+        "probe",
+        train=True,
+        policy_dir=base_dir(ctx),
+        evals=plans(ctx, "search"),
+        checkpoint_every=ctx.task.run.checkpoint_every,
+        harness={} if h == Harness.default() else h.model_dump(mode="json"),
+        cpu_limit_s=2 * ctx.task.budget.trial_cpu_s,
+    )
+
+
 def evaluation(
     ctx: RunContext,
     trial: str,
@@ -112,7 +132,7 @@ def base_dir(ctx: RunContext) -> str:
 
 
 def spec_of(
-    ctx: RunContext, trial: str, b: Branch | None, seed: int, purpose: str, *, train: bool = False, **more: Any
+    ctx: RunContext, trial: str, b: Branch | Probe | None, seed: int, purpose: str, *, train: bool = False, **more: Any
 ) -> TrialSpec:
     """The specification shared by all trials of the run, and `more`, which is this one's."""
     recipe = b.recipe if b else ctx.task.recipe
@@ -122,7 +142,7 @@ def spec_of(
     told = {
         "run": ctx.folder.name,
         "trial": trial,
-        "branch": b.branch if b else BASE,
+        "branch": BASE if b is None else b.probe if isinstance(b, Probe) else b.branch,
         "seed": seed,
         "purpose": purpose,
         "train": train,

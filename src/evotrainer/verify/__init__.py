@@ -19,12 +19,14 @@ def verify(folder: Path, head: str = "") -> VerifyReport:
 
 def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
-    from evotrainer.verify import effects, harness, skills, trials, verdicts
+    from evotrainer.verify import effects, harness, search, skills, trials, verdicts
     from evotrainer.verify.chain_and_files import CHECKS
     from evotrainer.verify.report import both, guarded
 
     own: dict[str, EventCheck] = {
-        "finished": both(CHECKS["finished"], trials.scores, trials.flips, trials.protocol_held),
+        "finished": both(
+            CHECKS["finished"], trials.scores, trials.flips, trials.protocol_held, search.read_search_only
+        ),
         "branch": both(CHECKS["branch"], verdicts.opened),
         "noise": verdicts.noise,
         "backtested": both(CHECKS["backtested"], effects.backtested),
@@ -33,6 +35,9 @@ def checks() -> dict[str, EventCheck]:
         "topup": verdicts.topup,
         "reestimated": effects.fresh_seeds,
         "certified": effects.certified,
+        "probes": search.probes,
+        "searched": search.searched,
+        "knockout": search.knockout,
         "gap": harness.gap,
         "harness": harness.harness,
         "library": skills.prove_library,

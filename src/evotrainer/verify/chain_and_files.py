@@ -17,6 +17,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
+from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files as vouched
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
 
@@ -95,7 +96,11 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
     if b.parent is not None and b.parent not in {e.body.branch for e in record.before(event, "branch")}:
         yield Problem("lineage", f"branch {b.branch} is opened before its parent {b.parent}")
     said = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
-    if b.intervention is not None and not any(b.intervention in p.proposal.interventions for p in said):
+    if (
+        b.intervention is not None
+        and not b.reduces
+        and not any(b.intervention in p.proposal.interventions for p in said)
+    ):
         text = "hypothesis, change and forecast are those of no proposal of its round"
         yield Problem("branch", f"branch {b.branch}: {text}")
 
@@ -165,6 +170,8 @@ def _promoted(record: Record, event: Event) -> Iterator[Problem]:
     p, given = event.body, record.before(event, "promoted")
     if p.version != f"v{len(given)}" or event.id != p.version:
         yield Problem("promoted", f"event {event.id} gives version {p.version}; it is promotion number {len(given)}")
+    if left := unmeasured(record.state_before(event), p.branch):
+        yield Problem("promoted", f"{p.branch} is promoted, and nothing measured {', '.join(left)} by itself")
     if p.previous is not None and p.previous not in {e.body.branch for e in given}:
         yield Problem("promoted", f"{p.version} follows {p.previous}, which was no version")
 

@@ -22,6 +22,7 @@ from evotrainer.projections.branches import START
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
+from evotrainer.records.recipe import BUNDLE
 from evotrainer.rules.judge_input import evaluation_knobs, judge_input
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.verify.report import Problem, Record, named
@@ -97,17 +98,26 @@ def look_then(record: Record, event: Event) -> InterimAnalysis:
         if e.kind == "judged":
             turns[e.seq] = 1 + sum(1 for x in before[: e.seq - 1] if _verdict_on(x, e.body.verdict.branch))
             k += _verdict_on(e, branch)
-    if k == 1:
+    reduced = _reduced(record, branch)
+    if k == 1 and reduced:
+        names = [branch]  # a part of a bundle is judged by itself
+    elif k == 1:
         names = [b for e in before if e.kind == "planned" and e.body.round == n for b in e.body.branches]
     else:
         added = [e for e in before if e.kind == "topup" and e.body.round == n]
         asked = [e for e in added if e.id == keys.topup(e.body.branch, k)]
         names = [e.body.branch for e in asked if not e.body.refused]
-    together = [s for s, k_ in turns.items() if (record.events[s - 1].body.round, k_) == (n, k)]
+    same = [s for s, k_ in turns.items() if (record.events[s - 1].body.round, k_) == (n, k)]
+    together = [s for s in same if _reduced(record, record.events[s - 1].body.verdict.branch) == reduced]
     if branch not in names or len(together) >= len(names):
         raise IntegrityError(f"{event.id}: analysis {k} of round {n} was of {names}, not of {branch}")
     earlier = [e.body.verdict for e in before if e.kind == "judged" and e.seq not in together]
     return next_looks(earlier, record.task.judge.alpha, len(names))[len(together)]
+
+
+def _reduced(record: Record, branch: str) -> str:
+    """The branch itself where it is a part of a bundle; empty otherwise."""
+    return branch if record.state.branches[branch].reduces else ""
 
 
 def _verdict_on(event: Event, branch: str) -> bool:
@@ -188,6 +198,23 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
         if b.recipe.hash != starting_recipe(record.task, record.state_before(event)).hash:
             yield Problem("branch", f"branch {b.branch}: its recipe is not the task file's starting recipe")
         return
+    if b.reduces:
+        yield from part_opened(record, event)
+        return
     tried = [e.body for e in record.before(event, "backtested") if e.body.round == b.round]
     if not any(t.intervention == b.intervention and not t.vetoed for t in tried):
         yield Problem("branch", f"branch {b.branch}: its change was not replayed before, or was vetoed")
+
+
+def part_opened(record: Record, event: Event) -> Iterator[Problem]:
+    """A part of a bundle has the bundle's parent and some of its changes; its verdict said promote."""
+    b, whole = event.body, record.state_before(event).branches.get(event.body.reduces)
+    iv = whole.intervention if whole else None
+    if whole is None or iv is None or iv.factor != BUNDLE or whole.parent != b.parent:
+        yield Problem("branch", f"branch {b.branch}: {b.reduces} is no bundle of the same parent")
+        return
+    keep = b.intervention.new if b.intervention.factor == BUNDLE else {b.intervention.factor: b.intervention.new}
+    if not keep.items() < iv.new.items():
+        yield Problem("branch", f"branch {b.branch}: its changes are not a part of {b.reduces}")
+    if whole.verdict is None or whole.verdict.kind != "promote":
+        yield Problem("branch", f"branch {b.branch}: {b.reduces} was not to be promoted")

@@ -36,11 +36,12 @@ from evotrainer.harness.whatif.replay import (
     parts,
     replays,
 )
-from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.recipe import Recipe
+from evotrainer.records.interventions import Backtest, Intervention, Prediction
+from evotrainer.records.recipe import BUNDLE, Recipe
 from evotrainer.records.rollout import Rollout
 
 MIN_GROUPS = 8
+NO_PREDICTION = Prediction(metric="", direction="up", size=0.0)
 
 
 def backtest(
@@ -57,6 +58,8 @@ def backtest(
     """
     factor = intervention.factor
     batch = Batch.of(rollouts)
+    if factor == BUNDLE:
+        return _bundle(intervention, parent, batch, context)
 
     def answer(verdict: Outcome, reason: str, numbers: Mapping[str, float] | None = None, **more: Any) -> Backtest:
         known = {k: finite(v) for k, v in (numbers or {}).items()}
@@ -92,6 +95,22 @@ def backtest(
     if agreement == "contradicts" and verdict != "contradicts":
         verdict, reason = "contradicts", f"its own prediction cannot come true: {why} ({reason})"
     return answer(verdict, reason, numbers, forecast=None if said is None else round(said, 6), prediction=agreement)
+
+
+def _bundle(intervention: Intervention, parent: Recipe, batch: Batch, context: HarnessContext | None) -> Backtest:
+    """Each change of a bundle replayed by itself, without the bundle's prediction, which is of all together: one that
+    is contradicted contradicts the bundle, one that is supported supports it."""
+    said = []
+    for name in sorted(intervention.new):
+        change = {"factor": name, "old": intervention.old.get(name), "new": intervention.new[name]}
+        alone = intervention.model_copy(update=change | {"prediction": NO_PREDICTION})
+        said.append(backtest(alone, parent, batch, context))
+    verdicts = {b.verdict for b in said}
+    verdict: Outcome = (
+        "contradicts" if "contradicts" in verdicts else "supports" if "supports" in verdicts else "silent"
+    )
+    reason = "; ".join(f"{b.factor}: {b.reason}" for b in said if b.verdict == verdict)
+    return Backtest(factor=BUNDLE, verdict=verdict, reason=reason, rollouts=batch.n)
 
 
 @replays("rewards", "length", "repetition_penalty")

@@ -26,6 +26,7 @@ from evotrainer.records.events.run import (
     RunOpened,
     SkillDistilled,
 )
+from evotrainer.records.events.search import KnockedOut, ProbesOpened, Searched
 from evotrainer.records.events.trials import (
     CanaryFlip,
     FailureLabel,
@@ -59,6 +60,9 @@ BODIES: dict[str, type[Frozen]] = {
     "promoted": Promoted,
     "invalidated": Invalidated,
     "gate": HumanApproval,
+    "probes": ProbesOpened,
+    "searched": Searched,
+    "knockout": KnockedOut,
     "library": LibraryOpened,
     "skill": SkillDistilled,
     "escalated": Escalated,
@@ -85,9 +89,11 @@ __all__ = [
     "HumanApproval",
     "Invalidated",
     "Judged",
+    "KnockedOut",
     "LibraryOpened",
     "NoiseMeasured",
     "Planned",
+    "ProbesOpened",
     "Promoted",
     "Proposed",
     "Reestimated",
@@ -96,6 +102,7 @@ __all__ = [
     "RoundOpened",
     "RunClosed",
     "RunOpened",
+    "Searched",
     "SkillDistilled",
     "SplitScore",
     "ToppedUp",

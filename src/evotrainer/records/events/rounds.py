@@ -74,6 +74,8 @@ class BranchOpened(Frozen):
     recipe: Recipe
     recipe_hash: str
     intervention: Intervention | None = None
+    reduces: str = ""
+    """The bundle that it is without one of its factors, or without those that lose nothing; empty: it was proposed."""
 
 
 class HumanApproval(Frozen):

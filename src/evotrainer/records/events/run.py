@@ -25,6 +25,8 @@ class RunOpened(Frozen):
     1: a gain's explanation takes the success of fewer than ten attempts from the other side (`Gained.least`)."""
     seed: int
     agent: str
+    search: bool = False
+    """Search trainings were known to the version that began the run: without them it goes on as it began."""
     autonomy: str
     budget: dict[str, float]
     machine: dict[str, str]

@@ -1,4 +1,4 @@
-"""The embedded statistical agent: needs no model and no network.
+"""The one-factor agent: every training of a round differs from the champion in one factor; no model, no network.
 
 Each round: read the diagnosis, list every valid single-factor change with a prior of its gain (catalogue, and stored
 rollouts for reward moves), update by the run's verdicts, draw one gain per change from its posterior and rank by gain
@@ -7,25 +7,21 @@ per compute (Thompson sampling), backtest the best, drop what the replay contrad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 from pydantic import Field
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import MoveOutcome, informed, observations, posterior
-from evotrainer.agents.catalogue import candidates, reverts
-from evotrainer.agents.changes import repeated, tried
+from evotrainer.agents.changes import repeated
 from evotrainer.agents.forecasting import promotion_chances
-from evotrainer.agents.moves import FAMILIES, CandidateMove, Family, Situation
-from evotrainer.agents.rewards import reward_candidates
-from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
+from evotrainer.agents.moves import CandidateMove, Situation
+from evotrainer.agents.pool import candidate_pool, next_family, situation
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Backtest, ConsideredChange, Forecast, Intervention
-from evotrainer.records.recipe import fields_of
 from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
@@ -78,18 +74,20 @@ class Ranked:
         return gain / self.candidate.cost if gain > 0 else gain * self.candidate.cost
 
 
-class StatisticalAgent:
-    """Deterministic given (seed, round) and what the briefing and the tools say."""
+class OneFactorAgent:
+    """Deterministic given (seed, round) and what the briefing and the tools say.
 
-    name = "statistical"
+    `name`: runs of earlier versions know it as `statistical`.
+    """
 
-    def __init__(self, seed: int, options: Options | None = None) -> None:
+    def __init__(self, seed: int, options: Options | None = None, name: str = "one_factor") -> None:
+        self.name = name
         self.seed = seed
         self.options = options or Options()
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """The round's proposal, or the advice to stop."""
-        s = self.situation(briefing, tools)
+        s = situation(briefing, tools, self.options.rollouts)
         if s.score is not None and s.score >= self.options.ceiling:
             return self._stop(f"search score {s.score:.1%} is at the ceiling of {self.options.ceiling:.0%}")
         ranked = self.rank(briefing, s)
@@ -161,29 +159,9 @@ class StatisticalAgent:
             )
         return tuple(out)
 
-    def situation(self, briefing: Briefing, tools: Tools) -> Situation:
-        """The briefing as the catalogue reads it, with the champion's stored rollouts."""
-        start = next((b for b in briefing.branches if b.parent is None), briefing.champion)
-        stored = tools.rollouts(briefing.champion.branch, self.options.rollouts) if self.options.rollouts else ()
-        return Situation(
-            recipe=briefing.champion.recipe,
-            start=start.recipe,
-            symptoms=bottlenecks(briefing),
-            metrics={m.name: m.value for m in briefing.health.metrics if m.value is not None},
-            components=briefing.components,
-            knobs=briefing.knobs,
-            score=search_score(briefing),
-            evidence=RewardEvidence(stored, list(briefing.components)),
-            train_tasks=int(n) if (n := briefing.notes.get("train_tasks", "")).isdigit() else None,
-        )
-
     def rank(self, briefing: Briefing, s: Situation) -> list[Ranked]:
         """Every candidate with its posterior and one draw from it, best value first."""
-        seen = tried(briefing)
-        found = chain(reward_candidates(s, seen), candidates(s, seen), reverts(s, seen))
-        pool = _affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
-        if not briefing.feedback:  # a human may ask for what costs more
-            pool = [c for c in pool if c.cost <= self.options.max_cost]
+        pool = candidate_pool(briefing, s, self.options.max_cost)
         past = observations(briefing.branches)
         revision = briefing.notes.get("revision", "0")
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
@@ -250,31 +228,6 @@ class StatisticalAgent:
         return Proposal(agent=self.name, interventions=(), reasoning="\n".join(lines), stop=why)
 
 
-def next_family(briefing: Briefing) -> Family:
-    """The family to turn to: the first in the order that the present streak of failures has not tried.
-
-    Where it has tried all, the one after the latest.
-    """
-    streak = briefing.round - briefing.failures_in_a_row
-    failed = [b for b in briefing.branches if b.intervention and b.round >= streak]
-    tried = [family_of(b.intervention.factor) for b in failed if b.intervention]
-    if not tried:
-        return FAMILIES[0]
-    fresh = [x for x in FAMILIES if x not in tried]
-    return fresh[0] if fresh else FAMILIES[(FAMILIES.index(tried[-1]) + 1) % len(FAMILIES)]
-
-
-def family_of(factor: str) -> Family:
-    """The family a factor belongs to."""
-    from evotrainer.agents.catalogue import MOVES
-
-    if factor == "rewards":
-        return "reward"
-    if factor.startswith("knobs."):
-        return "data"
-    return next((m.family for m in MOVES if m.factor == factor), "algorithm")
-
-
 def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
     """After failures, the best of the next family (and of the subtractions): tried even where a gain is unlikely."""
     first: list[Ranked] = []
@@ -284,39 +237,6 @@ def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
     if briefing.failures_in_a_row >= SUBTRACT_AFTER:
         first += [r for r in ranked if r.candidate.move.subtracts and r not in first][:3]
     return first
-
-
-def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """One candidate per resulting recipe: the one with the better prior."""
-    best: dict[str, CandidateMove] = {}
-    for c in found:
-        have = best.get(c.child.hash)
-        if have is None or c.mean > have.mean:
-            best[c.child.hash] = c
-    return sorted(best.values(), key=lambda c: (c.name, c.child.hash))
-
-
-def _affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[CandidateMove]:
-    """Candidates of which at least one trial still fits the budget."""
-    left = briefing.budget_left.get("cpu_s")
-    return [c for c in pool if left is None or c.cost * briefing.trial_cost <= left]
-
-
-def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[CandidateMove]:
-    """A human's REVISE in plain words: factors named after no / not / avoid / without are left out; factors named
-    otherwise are the only ones kept."""
-    words = [w.strip(".,;:!?()'\"`").lower() for w in feedback.split()]
-    factors = {c.factor for c in pool}
-    unwanted: set[str] = set()
-    wanted: set[str] = set()
-    for i, w in enumerate(words):
-        refused = {"no", "not", "avoid", "without", "never", "don't"} & set(words[max(0, i - 4) : i])
-        for f in factors:
-            names = fields_of(f) if refused else ()  # a refused field is refused in composite factors, too
-            if w == family_of(f) or any(w in (x, x + "s", x.rstrip("s")) for x in (f, *names)):
-                (unwanted if refused else wanted).add(f)
-    left = [c for c in pool if c.factor not in unwanted and (not wanted or c.factor in wanted)]
-    return left or pool
 
 
 def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoed: Sequence[Ranked]) -> str:

@@ -1,0 +1,99 @@
+"""What an agent chooses from: the situation as the catalogue reads it, and every change that may be proposed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from evotrainer.agents.base import Tools
+from evotrainer.agents.catalogue import candidates, reverts
+from evotrainer.agents.changes import tried
+from evotrainer.agents.moves import FAMILIES, CandidateMove, Family, Situation
+from evotrainer.agents.rewards import reward_candidates
+from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
+from evotrainer.records.briefing import Briefing
+from evotrainer.records.recipe import fields_of
+
+
+def situation(briefing: Briefing, tools: Tools, rollouts: int) -> Situation:
+    """The briefing as the catalogue reads it, with at most `rollouts` of the champion's stored ones."""
+    start = next((b for b in briefing.branches if b.parent is None), briefing.champion)
+    stored = tools.rollouts(briefing.champion.branch, rollouts) if rollouts else ()
+    return Situation(
+        recipe=briefing.champion.recipe,
+        start=start.recipe,
+        symptoms=bottlenecks(briefing),
+        metrics={m.name: m.value for m in briefing.health.metrics if m.value is not None},
+        components=briefing.components,
+        knobs=briefing.knobs,
+        score=search_score(briefing),
+        evidence=RewardEvidence(stored, list(briefing.components)),
+        train_tasks=int(n) if (n := briefing.notes.get("train_tasks", "")).isdigit() else None,
+    )
+
+
+def candidate_pool(briefing: Briefing, s: Situation, max_cost: float) -> list[CandidateMove]:
+    """Every valid change of one factor that was not trained yet, fits the budget and costs at most `max_cost` times the
+    champion's training; what a human asked for may cost more."""
+    seen = tried(briefing)
+    found = chain(reward_candidates(s, seen), candidates(s, seen), reverts(s, seen))
+    pool = _affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
+    return pool if briefing.feedback else [c for c in pool if c.cost <= max_cost]
+
+
+def next_family(briefing: Briefing) -> Family:
+    """The family to turn to: the first in the order that the present streak of failures has not tried.
+
+    Where it has tried all, the one after the latest.
+    """
+    streak = briefing.round - briefing.failures_in_a_row
+    failed = [b for b in briefing.branches if b.intervention and b.round >= streak]
+    tried = [family_of(b.intervention.factor) for b in failed if b.intervention]
+    if not tried:
+        return FAMILIES[0]
+    fresh = [x for x in FAMILIES if x not in tried]
+    return fresh[0] if fresh else FAMILIES[(FAMILIES.index(tried[-1]) + 1) % len(FAMILIES)]
+
+
+def family_of(factor: str) -> Family:
+    """The family a factor belongs to."""
+    from evotrainer.agents.catalogue import MOVES
+
+    if factor == "rewards":
+        return "reward"
+    if factor.startswith("knobs."):
+        return "data"
+    return next((m.family for m in MOVES if m.factor == factor), "algorithm")
+
+
+def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:
+    """One candidate per resulting recipe: the one with the better prior."""
+    best: dict[str, CandidateMove] = {}
+    for c in found:
+        have = best.get(c.child.hash)
+        if have is None or c.mean > have.mean:
+            best[c.child.hash] = c
+    return sorted(best.values(), key=lambda c: (c.name, c.child.hash))
+
+
+def _affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[CandidateMove]:
+    """Candidates of which at least one trial still fits the budget."""
+    left = briefing.budget_left.get("cpu_s")
+    return [c for c in pool if left is None or c.cost * briefing.trial_cost <= left]
+
+
+def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[CandidateMove]:
+    """A human's REVISE in plain words: factors named after no / not / avoid / without are left out; factors named
+    otherwise are the only ones kept."""
+    words = [w.strip(".,;:!?()'\"`").lower() for w in feedback.split()]
+    factors = {c.factor for c in pool}
+    unwanted: set[str] = set()
+    wanted: set[str] = set()
+    for i, w in enumerate(words):
+        refused = {"no", "not", "avoid", "without", "never", "don't"} & set(words[max(0, i - 4) : i])
+        for f in factors:
+            names = fields_of(f) if refused else ()  # a refused field is refused in composite factors, too
+            if w == family_of(f) or any(w in (x, x + "s", x.rstrip("s")) for x in (f, *names)):
+                (unwanted if refused else wanted).add(f)
+    left = [c for c in pool if c.factor not in unwanted and (not wanted or c.factor in wanted)]
+    return left or pool

@@ -1,0 +1,147 @@
+"""One linear model over all trainings of a run: what each change of a recipe is worth.
+
+A training's search score is the starting recipe's plus the effect of every value in which its recipe differs, plus an
+interaction for each pair of such values, plus noise. Effects are normal with the priors that the caller gives, so the
+posterior is closed (Bishop 2006, section 3.3). Every training informs every factor: with N trainings an effect's
+standard error is 2 sd / sqrt(N), where comparing one factor at a time on 3 + 3 seeds leaves sd sqrt(2 / 3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from evotrainer.records.recipe import Recipe, diff
+from evotrainer.records.search import FactorEffect
+
+PAIR_SD = 0.015
+"""Prior standard deviation of the interaction of two changes, score units."""
+UNKNOWN_SD = 0.03
+"""Prior standard deviation of a change that nobody gave a prior for."""
+LEVEL_SD = 0.3
+"""Prior standard deviation of the starting recipe's own score around the mean of its trainings: next to none."""
+NOISE_SD, NOISE_DF = 0.025, 2.0
+"""Prior of the noise: standard deviation of one training's search score, and the degrees of freedom it counts for."""
+
+Level = tuple[str, str]
+"""A factor and the JSON of its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One training: its recipe and its search score."""
+
+    recipe: Recipe
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Of a change's effect, score units."""
+
+    mean: float
+    sd: float
+
+
+def level(factor: str, value: Any) -> Level:
+    """A value of a factor as a feature of the model."""
+    return factor, json.dumps(value, sort_keys=True)
+
+
+def levels(start: Recipe, recipe: Recipe) -> frozenset[Level]:
+    """In which values a recipe differs from the starting recipe."""
+    return frozenset(level(factor, new) for factor, (_, new) in diff(start, recipe).items())
+
+
+@dataclass(slots=True)
+class PooledModel:
+    """The posterior. Columns of the design are the intercept, one per level, one per pair of levels."""
+
+    columns: dict[Level | tuple[Level, Level], int]
+    mean: np.ndarray
+    """(K,)"""
+    cov: np.ndarray
+    """(K, K)"""
+    noise_sd: float
+    counts: dict[Level, int] = field(default_factory=dict)
+    """Trainings in which a level was in force."""
+    trainings: int = 0
+
+    def row(self, x: Iterable[Level]) -> np.ndarray:
+        """Design of a recipe that differs in these levels, intercept left out: (K,). Unknown levels and pairs add 0."""
+        out = np.zeros(len(self.mean))
+        known = sorted(set(x) & self.columns.keys())
+        for one in known:
+            out[self.columns[one]] = 1.0
+        for pair in combinations(known, 2):
+            if pair in self.columns:
+                out[self.columns[pair]] = 1.0
+        return out
+
+    def gain(self, x: Iterable[Level], than: Iterable[Level] = ()) -> tuple[float, float]:
+        """(mean, sd) of what a recipe with levels `x` scores above one with levels `than`."""
+        d = self.row(x) - self.row(than)
+        return float(d @ self.mean), float(np.sqrt(max(0.0, d @ self.cov @ d)))
+
+    def effects(self) -> tuple[FactorEffect, ...]:
+        """Of every level that was in force in a training, largest mean first."""
+        out = []
+        for (factor, value), n in self.counts.items():
+            mean, sd = self.gain([(factor, value)])
+            out.append(
+                FactorEffect(factor=factor, value=json.loads(value), mean=round(mean, 6), sd=round(sd, 6), trainings=n)
+            )
+        return tuple(sorted(out, key=lambda e: (-e.mean, e.factor, json.dumps(e.value, sort_keys=True))))
+
+
+def noise_of(groups: Iterable[Sequence[float]]) -> float:
+    """Standard deviation of one training's score, pooled within recipes, with the prior's degrees of freedom."""
+    squares, df = NOISE_SD**2 * NOISE_DF, NOISE_DF
+    for scores in groups:
+        if len(scores) > 1:
+            squares += float(np.var(scores, ddof=1)) * (len(scores) - 1)
+            df += len(scores) - 1
+    return float(np.sqrt(squares / df))
+
+
+def fit(
+    start: Recipe, seen: Sequence[Observation], priors: Mapping[Level, Prior], offered: Iterable[Level] = ()
+) -> PooledModel:
+    """The posterior after some trainings. `priors`: of levels, against the starting recipe; `offered`: further levels
+    that the model must know, which nothing was trained with yet. Without observations it is the prior.
+    """
+    rows = [levels(start, o.recipe) for o in seen]
+    counts: dict[Level, int] = {}
+    for x in rows:
+        for one in x:
+            counts[one] = counts.get(one, 0) + 1
+    singles = sorted({*counts, *offered})
+    pairs = sorted({pair for x in rows for pair in combinations(sorted(x), 2)})
+    columns: dict[Level | tuple[Level, Level], int] = {one: i + 1 for i, one in enumerate(singles)}
+    columns |= {pair: len(singles) + 1 + i for i, pair in enumerate(pairs)}
+    size = 1 + len(columns)
+    by_recipe: dict[str, list[float]] = {}
+    for o in seen:
+        by_recipe.setdefault(o.recipe.hash, []).append(o.score)
+    noise = noise_of(by_recipe.values())
+    middle = float(np.mean([o.score for o in seen])) if seen else 0.5
+
+    m0, s0 = np.zeros(size), np.full(size, PAIR_SD)
+    m0[0], s0[0] = middle, LEVEL_SD
+    for one in singles:
+        p = priors.get(one, Prior(0.0, UNKNOWN_SD))
+        m0[columns[one]], s0[columns[one]] = p.mean, p.sd
+    model = PooledModel(columns, m0, np.diag(s0**2), noise, counts, len(seen))
+    if not seen:
+        return model
+    design = np.array([model.row(x) for x in rows])
+    design[:, 0] = 1.0
+    precision = np.diag(1 / s0**2) + design.T @ design / noise**2
+    model.cov = np.linalg.inv(precision)
+    model.mean = model.cov @ (m0 / s0**2 + design.T @ np.array([o.score for o in seen]) / noise**2)
+    return model

@@ -1,0 +1,54 @@
+"""Search trainings and what they taught: probes, the end of a round's search, knock-outs of a bundle's factors."""
+
+from __future__ import annotations
+
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.search import FactorEffect, ProbeSpec
+from evotrainer.records.verdicts import Effect
+
+
+class ProbesOpened(Frozen):
+    """id `r<n>/probes/<i>`: search trainings that run side by side; one seed each, read on the search split only. They
+    promote nobody."""
+
+    round: int
+    index: int
+    incumbent: str
+    """Branch that their recipes differ from."""
+    probes: tuple[ProbeSpec, ...]
+
+
+class Searched(Frozen):
+    """id `r<n>/searched`: why a round's search ended, and what is believed of each change by then."""
+
+    round: int
+    probes: tuple[str, ...]
+    """Probes of this round, in order."""
+    stop: str
+    effects: tuple[FactorEffect, ...]
+    """Of each change that was tried, largest mean first."""
+    noise_sd: float
+    """Standard deviation of a single training's search score, score units."""
+    trainings: int
+    """Trainings that the model rests on."""
+
+
+class KnockedOut(Frozen):
+    """id `<branch>/knockout/<factor>`: what a bundle loses without one of its factors, on fresh seeds."""
+
+    round: int
+    branch: str
+    """The bundle."""
+    factor: str
+    without: str
+    """Branch of the bundle without the factor."""
+    effect: Effect
+    """The bundle minus the bundle without the factor, on gate."""
+    kept: bool
+    """False: it loses nothing, and the factor is taken out."""
+    trials: tuple[str, ...]
+    control_trials: tuple[str, ...]
+    evaluations: tuple[str, ...] = ()
+    """Evaluations that stand in for trials' own scores, where those were made under other environment knobs."""
+    noise: str = ""
+    """Event with the pooled noise that the interval rests on."""

@@ -1,0 +1,90 @@
+"""The proof of a bundle: without each of its factors it must lose, on fresh seeds, before it may be promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+from evotrainer.judge import knocked_out
+from evotrainer.projections.branches import START, Branch
+from evotrainer.records import keys
+from evotrainer.records.events import BranchOpened, KnockedOut
+from evotrainer.records.names import slug
+from evotrainer.rules.bundles import is_bundle, part_of, unmeasured
+from evotrainer.rules.fresh_seeds import fresh_trainings
+from evotrainer.run import shortcut_audits, trial_specs
+from evotrainer.run.context import RunContext
+
+
+def prove(ctx: RunContext, n: int, name: str) -> str:
+    """The branch that may be promoted: a bundle all of whose factors matter; else the part of it that does, which has
+    to be judged first; empty where no factor matters."""
+    b = ctx.branches[name]
+    if not is_bundle(b) or not unmeasured(ctx.state, name):
+        return name
+    assert b.intervention is not None
+    ctx.observer.step(f"9 verify: {name} without each of its factors, on fresh seeds")
+    factors = sorted(b.intervention.new)
+    parts = {f: open_part(ctx, n, b, [x for x in factors if x != f]) for f in factors}
+    seeds = ctx.task.run.certify_seeds
+    ctx.run_trials([trial_specs.training(ctx, x, s, "confirm") for s in seeds for x in (b, *parts.values())])
+    found = [
+        ctx.record(keys.knockout(name, slug(f)), KnockedOut, partial(measure, ctx, n, b, p, f))
+        for f, p in parts.items()
+    ]
+    for k in found:
+        e = k.effect
+        told = "kept" if k.kept else "taken out"
+        loss = f"{-100 * e.mean:+.1f} points [{-100 * e.high:+.1f}, {-100 * e.low:+.1f}]"
+        ctx.observer.note(f"{name} without {k.factor}: {loss}, {told}")
+    keep = [k.factor for k in found if k.kept]
+    if len(keep) == len(factors):
+        return name
+    return open_part(ctx, n, b, keep).branch if keep else ""
+
+
+def open_part(ctx: RunContext, n: int, b: Branch, keep: Collection[str]) -> Branch:
+    """The branch of a bundle with these factors only; the one that has the recipe already where there is one."""
+    assert b.intervention is not None
+    iv = part_of(b.intervention, keep)
+    parent = ctx.branches[b.parent or START]
+    recipe = parent.recipe.with_factor(iv.factor, iv.new)
+    same = next((x for x in ctx.branches.values() if x.recipe.hash == recipe.hash), None)
+    if same is not None:
+        return same
+    name = f"{b.branch}k{sum(x.reduces == b.branch for x in ctx.branches.values()) + 1}"
+    ctx.record(
+        keys.opened(name),
+        BranchOpened,
+        lambda: BranchOpened(
+            branch=name,
+            parent=parent.branch,
+            round=n,
+            recipe=recipe,
+            recipe_hash=recipe.hash,
+            intervention=iv,
+            reduces=b.branch,
+        ),
+    )
+    return ctx.branches[name]
+
+
+def measure(ctx: RunContext, n: int, b: Branch, part: Branch, factor: str) -> KnockedOut:
+    """The bundle against the bundle without the factor, both under the current environment knobs."""
+    sides = [fresh_trainings(ctx.task, ctx.state, x.branch) for x in (b, part)]
+    evaluated = [
+        shortcut_audits.evaluations(ctx, x.branch, trials, ctx.env_knobs)
+        for x, trials in zip((b, part), sides, strict=True)
+    ]
+    noises = ctx.state.noises
+    return knocked_out(
+        n,
+        b.branch,
+        part.branch,
+        factor,
+        sides,
+        evaluated,
+        noises,
+        list(noises)[-1],
+        min_effect=ctx.task.judge.min_effect,
+    )

@@ -1,0 +1,144 @@
+"""Search trainings of a round: one seed, the search split, no verdict.
+The agent says which, and when it knows enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+
+from evotrainer.agents.base import Searcher
+from evotrainer.config.preflight import check_recipe
+from evotrainer.errors import AgentError, BudgetError, ConfigError, SingleFactorError
+from evotrainer.records import keys
+from evotrainer.records.events import ProbesOpened, Searched
+from evotrainer.records.findings import HealthReport
+from evotrainer.records.recipe import Recipe, check_bundle, lint
+from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
+from evotrainer.run import propose, readings, trial_specs
+from evotrainer.run.context import RunContext
+from evotrainer.run.reserves import certification_trials, knockout_trials
+
+FIRST_SEED = 1001
+"""Seeds of search trainings begin here, past those that branches and certification use."""
+
+
+def search(ctx: RunContext, n: int, health: HealthReport) -> None:
+    """All search trainings of round `n`, batch by batch, until the agent stops or the round's share is used up."""
+    if not searches(ctx):
+        return
+    ctx.observer.step("5 search")
+    tools = propose.AgentTools(ctx, health)
+    for i in count():
+        key, end = keys.probes(n, i), keys.searched(n)
+        asked, specs = SearchPlan(), []
+        if ctx.recorded(key) is None and ctx.recorded(end) is None:
+            ctx.take_up()  # the agent sees all that is recorded, as in a run that was never killed
+            asked = next_plan(ctx, n, health, tools)
+            specs = open_probes(ctx, asked.probes)
+        if ctx.recorded(key) is None and not specs:
+            why = asked.stop or "the budget holds no further search training next to the proof"
+            body = ctx.record(end, Searched, partial(ended, ctx, n, asked, why))
+            ctx.observer.note(f"{len(body.probes)} search trainings; {body.stop}")
+            return
+        opened = partial(ProbesOpened, round=n, index=i, incumbent=ctx.champion, probes=tuple(specs))
+        train(ctx, n, ctx.record(key, ProbesOpened, opened).probes)
+
+
+def searches(ctx: RunContext) -> bool:
+    """Do this run and its agent know search trainings? Runs of earlier versions go on without."""
+    opened = ctx.state.opened
+    return bool(ctx.task.run.probes and opened and opened.search and isinstance(ctx.agent, Searcher))
+
+
+def next_plan(ctx: RunContext, n: int, health: HealthReport, tools: propose.AgentTools) -> SearchPlan:
+    """The agent's answer; AgentError where it asks for more at once than the round has left."""
+    assert isinstance(ctx.agent, Searcher)
+    briefing = propose.briefing(ctx, n, health)
+    asked = ctx.agent.search(briefing, tools)
+    if len(asked.probes) > briefing.probes_left:
+        raise AgentError(
+            f"agent {ctx.agent.name} asks for {len(asked.probes)} search trainings, {briefing.probes_left} are left; "
+            "raise run.probes or correct the agent"
+        )
+    return asked
+
+
+def open_probes(ctx: RunContext, plans: Sequence[ProbePlan]) -> list[ProbeSpec]:
+    """Specifications of those that the budget pays; the proof's share is kept back."""
+    out: list[ProbeSpec] = []
+    for plan in plans:
+        recipe = recipe_of(ctx, plan)
+        if too_dear(ctx, len(out) + 1):
+            break
+        number = len(ctx.state.probes) + len(out)
+        out.append(
+            ProbeSpec(
+                probe=f"p{number + 1}",
+                changes=plan.changes,
+                recipe=recipe,
+                recipe_hash=recipe.hash,
+                seed=seed_of(ctx, number),
+                moves=plan.moves,
+            )
+        )
+    return out
+
+
+def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
+    """The champion's recipe with the changes; AgentError names what is wrong with them."""
+    parent, env = ctx.branches[ctx.champion].recipe, ctx.state.environment
+    try:
+        recipe = parent.with_changes(plan.changes)
+        check_bundle(parent, recipe, plan.changes, ctx.task.run.changes)
+        check_recipe(recipe, env["name"], env["components"], env["knobs"])
+    except (ConfigError, SingleFactorError) as e:
+        raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {e}") from None
+    wrong = [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]
+    if opened := ctx.state.shortcuts.opened_by(parent.knobs, recipe.knobs):
+        wrong.append(f"it opens {opened.name}, which honest training has no need of ({opened.about})")
+    if wrong:
+        raise AgentError(f"agent {ctx.agent.name} asks for a search training that is refused: {'; '.join(wrong)}")
+    return recipe
+
+
+def seed_of(ctx: RunContext, number: int) -> int:
+    """The seed of search training `number`, from 0: none that a branch or certification uses."""
+    run = ctx.task.run
+    used = {*run.seeds, *run.certify_seeds}
+    free = (s for s in count(FIRST_SEED) if s not in used)
+    return next(s for i, s in enumerate(free) if i == number)
+
+
+def too_dear(ctx: RunContext, more: int) -> str:
+    """Why the budget does not pay for `more` search trainings next to the proof; empty where it does."""
+    proof = len(ctx.task.run.seeds) + knockout_trials(ctx) + certification_trials(ctx)
+    try:
+        ctx.budget().check(cpu_s=(more + proof) * ctx.trial_reserve(), trials=more + proof)
+    except BudgetError as e:
+        return str(e)
+    return ""
+
+
+def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
+    """Train and read some search trainings."""
+    probes = [ctx.state.probes[p.probe] for p in batch]
+    ctx.run_trials([trial_specs.probe(ctx, p) for p in probes])
+    for p in probes:
+        readings.read(ctx, keys.reading(p.probe), n, p.probe)
+        now = ctx.state.probes[p.probe].record()
+        score = f"{100 * now.score:.1f}%" if now.score is not None else now.failed or "no score"
+        doubt = f"; questioned by {', '.join(now.invalid)}" if now.invalid else ""
+        ctx.observer.note(f"{p.probe} ({', '.join(p.changes)}): {score} on search{doubt}")
+
+
+def ended(ctx: RunContext, n: int, asked: SearchPlan, stop: str) -> Searched:
+    """Why the search ended, and what is believed of each change."""
+    return Searched(
+        round=n,
+        probes=tuple(p.probe for p in ctx.state.probes.values() if p.round == n),
+        stop=stop,
+        effects=asked.effects,
+        noise_sd=asked.noise_sd,
+        trainings=asked.trainings,
+    )

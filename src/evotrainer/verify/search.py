@@ -1,0 +1,107 @@
+"""Search trainings, what a search ended with, and knock-outs, computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evotrainer.errors import ConfigError
+from evotrainer.judge import knocked_out
+from evotrainer.projections.branches import BASE
+from evotrainer.projections.pooled import noise_of
+from evotrainer.records import keys
+from evotrainer.records.chain import Event
+from evotrainer.records.differences import differences
+from evotrainer.records.names import slug
+from evotrainer.records.recipe import check_bundle
+from evotrainer.rules.fresh_seeds import fresh_trainings
+from evotrainer.verify.report import Problem, Record, named
+
+
+def probes(record: Record, event: Event) -> Iterator[Problem]:
+    """Each differs from the champion in what it declares, on a seed of its own; no more than the task file allows."""
+    body, state, run = event.body, record.state_before(event), record.task.run
+    champion = state.champion or BASE
+    if body.incumbent != champion:
+        yield Problem("probes", f"{event.id}: they differ from {body.incumbent}; the champion was {champion}")
+    earlier = [p for p in state.probes.values() if p.round == body.round]
+    if len(earlier) + len(body.probes) > run.probes:
+        yield Problem("probes", f"{event.id}: more search trainings than run.probes={run.probes}")
+    used = {*run.seeds, *run.certify_seeds, *(p.seed for p in state.probes.values())}
+    for p in body.probes:
+        if p.recipe_hash != p.recipe.hash:
+            yield Problem("probes", f"{p.probe}: recipe hash {p.recipe_hash} recorded, {p.recipe.hash} computed")
+        if p.seed in used:
+            yield Problem("probes", f"{p.probe}: seed {p.seed} belongs to another training")
+        used.add(p.seed)
+        known = state.branches.get(body.incumbent)
+        try:
+            if known:
+                check_bundle(known.recipe, p.recipe, p.changes, run.changes)
+        except ConfigError as e:
+            yield Problem("probes", f"{p.probe}: {e}")
+
+
+def read_search_only(record: Record, event: Event) -> Iterator[Problem]:
+    """A finished search training was read on the search split, and nothing else."""
+    t = event.body
+    others = sorted({s.split for s in t.scores} - {"search"})
+    if t.branch in record.state.probes and others:
+        yield Problem("probes", f"{t.trial}: a search training was read on {', '.join(others)}")
+
+
+def searched(record: Record, event: Event) -> Iterator[Problem]:
+    """It names the round's probes, and its noise is that of all search scores by then."""
+    body, state = event.body, record.state_before(event)
+    mine = [p.probe for p in state.probes.values() if p.round == body.round]
+    yield from named("searched", event, "probes", body.probes, mine)
+    if body.trainings:
+        groups = [b.record().scores for b in state.branches.values()]
+        again = round(noise_of([g for g in groups if len(g) > 1]), 6)
+        alone = {p.recipe.hash for p in state.probes.values()}
+        if len(alone) == len(state.probes) and again != body.noise_sd:
+            yield Problem("searched", f"{event.id}: noise {body.noise_sd} in the ledger, {again} recomputed")
+
+
+def knockout(record: Record, event: Event) -> Iterator[Problem]:
+    """The fresh trainings there were, and the effect that their scores give."""
+    k, state = event.body, record.state_before(event)
+    if event.id != keys.knockout(k.branch, slug(k.factor)):
+        yield Problem("knockout", f"{event.id} measures {k.branch} without {k.factor}")
+    bundle, part = state.branches.get(k.branch), state.branches.get(k.without)
+    if bundle is None or part is None or bundle.intervention is None or k.factor not in (bundle.intervention.new or ()):
+        yield Problem("knockout", f"{event.id}: {k.factor} is no factor of {k.branch}, or {k.without} was never opened")
+        return
+    back = bundle.recipe.with_factor(k.factor, bundle.intervention.old.get(k.factor))
+    if back.hash != part.recipe.hash:
+        yield Problem("knockout", f"{event.id}: {k.without} is not {k.branch} without {k.factor}")
+    yield from named(
+        "knockout", event, "trials", k.trials, [t.trial for t in fresh_trainings(record.task, state, k.branch)]
+    )
+    yield from named(
+        "knockout",
+        event,
+        "control_trials",
+        k.control_trials,
+        [t.trial for t in fresh_trainings(record.task, state, k.without)],
+    )
+    finished = {e.body.trial: e.body for e in record.before(event, "finished")}
+    if gone := [t for t in (*k.trials, *k.control_trials, *k.evaluations) if t not in finished]:
+        yield Problem("knockout", f"{event.id}: it names {gone[0]}, which had not finished")
+        return
+    sides = [[finished[t] for t in names] for names in (k.trials, k.control_trials)]
+    stand_ins = [finished[t] for t in k.evaluations]
+    evaluated = [[e for e in stand_ins if (e.branch, e.seed) in {(t.branch, t.seed) for t in side}] for side in sides]
+    fresh = knocked_out(
+        k.round,
+        k.branch,
+        k.without,
+        k.factor,
+        sides,
+        evaluated,
+        dict(state.noises),
+        k.noise,
+        min_effect=record.task.judge.min_effect,
+        confidence=k.effect.confidence,
+    )
+    for d in differences(k.model_dump(mode="json"), fresh.model_dump(mode="json")):
+        yield Problem("knockout", f"{event.id}: {d}")

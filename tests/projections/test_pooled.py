@@ -1,0 +1,85 @@
+"""`projections.pooled`: one linear model over all trainings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evotrainer.projections.pooled import NOISE_DF, NOISE_SD, Observation, Prior, fit, level, levels, noise_of
+from evotrainer.records.recipe import Recipe
+
+START = Recipe(rewards={"visible": 1.0})
+CHANGES = {"lr": 1e-4, "kl_beta": 0.1, "group_size": 16, "temperature": 0.8, "weight_decay": 0.1}
+TRUE = {"lr": 0.05, "kl_beta": -0.04, "group_size": 0.02, "temperature": 0.0, "weight_decay": 0.01}
+
+
+def world(n: int, sd: float, seed: int = 0) -> list[Observation]:
+    """Trainings of random bundles of up to three changes whose effects add up."""
+    rng = np.random.default_rng(seed)
+    out = [Observation(START, 0.5 + sd * rng.standard_normal()) for _ in range(2)]
+    for _ in range(n):
+        chosen = rng.choice(sorted(CHANGES), size=rng.integers(1, 4), replace=False)
+        recipe = START.with_changes({f: CHANGES[f] for f in chosen})
+        out.append(Observation(recipe, 0.5 + sum(TRUE[f] for f in chosen) + sd * rng.standard_normal()))
+    return out
+
+
+def test_levels_are_the_values_that_differ_from_the_start() -> None:
+    assert levels(START, START) == frozenset()
+    child = START.with_changes({"lr": 1e-4, "clip": {"low": 0.1, "high": 0.2}})
+    assert levels(START, child) == {level("lr", 1e-4), level("clip", {"high": 0.2, "low": 0.1})}
+
+
+def test_every_training_informs_every_factor() -> None:
+    model = fit(START, world(60, 0.025), {})
+    for factor, effect in TRUE.items():
+        mean, sd = model.gain([level(factor, CHANGES[factor])])
+        assert abs(mean - effect) < 3 * sd and sd < 0.012, factor
+    assert [e.factor for e in model.effects()][:1] == ["lr"] and model.trainings == 62
+    assert sum(e.trainings for e in model.effects()) > 100
+
+
+def test_its_intervals_hold_what_they_say() -> None:
+    inside = total = 0
+    for seed in range(40):
+        model = fit(START, world(20, 0.025, seed), {})
+        for factor, effect in TRUE.items():
+            mean, sd = model.gain([level(factor, CHANGES[factor])])
+            inside += abs(mean - effect) < 1.96 * sd
+            total += 1
+    assert 0.9 <= inside / total <= 1.0
+
+
+def test_without_observations_it_is_the_prior() -> None:
+    lr = level("lr", 1e-4)
+    model = fit(START, [], {lr: Prior(0.02, 0.01)}, [lr])
+    assert model.gain([lr]) == pytest.approx((0.02, 0.01)) and model.gain([level("lr", 9.0)]) == (0.0, 0.0)
+    assert model.effects() == ()
+
+
+def test_one_observation_is_bayes_rule_by_hand() -> None:
+    lr = level("lr", 1e-4)
+    seen = [Observation(START, 0.5)] * 400 + [Observation(START.with_factor("lr", 1e-4), 0.56)]
+    model = fit(START, seen, {lr: Prior(0.0, 0.03)})
+    noise = model.noise_sd
+    weight = 0.03**2 / (0.03**2 + noise**2 * (1 + 1 / 400))
+    assert model.gain([lr])[0] == pytest.approx(0.06 * weight, rel=0.02)
+    assert model.gain([lr])[1] == pytest.approx((0.03**2 * (1 - weight)) ** 0.5, rel=0.02)
+
+
+def test_pairs_take_up_what_two_changes_do_together() -> None:
+    a, b = level("lr", 1e-4), level("kl_beta", 0.1)
+    both = START.with_changes({"lr": 1e-4, "kl_beta": 0.1})
+    seen = [Observation(START, 0.5)] * 4
+    seen += [Observation(START.with_factor("lr", 1e-4), 0.5), Observation(START.with_factor("kl_beta", 0.1), 0.5)] * 3
+    seen += [Observation(both, 0.6)] * 4
+    model = fit(START, seen, {})
+    together, alone = model.gain([a, b])[0], model.gain([a])[0] + model.gain([b])[0]
+    assert together > alone + 0.01 and together > 0.04
+
+
+def test_noise_is_pooled_within_recipes_and_begins_at_the_prior() -> None:
+    assert noise_of([]) == pytest.approx(NOISE_SD)
+    assert noise_of([[0.5], [0.6]]) == pytest.approx(NOISE_SD)
+    want = ((NOISE_SD**2 * NOISE_DF + 0.02) / (NOISE_DF + 1)) ** 0.5
+    assert noise_of([[0.4, 0.6]]) == pytest.approx(want)

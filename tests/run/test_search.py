@@ -1,0 +1,255 @@
+"""`run.search` and `run.knockouts`: search trainings promote nobody, a bundle is proved factor by factor."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer import api
+from evotrainer.agents import Tools
+from evotrainer.agents.fixed import plain
+from evotrainer.errors import AgentError
+from evotrainer.executors.paper import draw_result
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.events import TrialFinished
+from evotrainer.records.recipe import BUNDLE
+from evotrainer.records.search import ProbePlan, SearchPlan
+from evotrainer.verify import Record, checks
+from tests.leaky_task import ENV, RECIPE
+from tests.paper import Paper, bodies, ids, stopped_before
+
+TASK = f"""
+[task]
+name = "bundles"
+[environment]
+name = "python:{ENV}:environment"
+{RECIPE}[judge]
+audit = "never"
+max_seeds = 3
+[run]
+rounds = 2
+branches = 2
+probes = 3
+changes = 3
+workers = 2
+seeds = [1, 2, 3]
+certify_seeds = [101, 102, 103]
+health_every = 0
+evolve_harness = false
+[budget]
+trial_cpu_s = 10
+"""
+GAINS = {"lr": 0.06, "group_size": 0.0, "prompts_per_step": 0.06}
+"""Factor -> what the change really gains."""
+WHOLE = {"lr": 2e-5, "prompts_per_step": 20}
+IDLE = {**WHOLE, "group_size": 12}
+
+
+def finish(spec: TrialSpec) -> TrialFinished:
+    r = spec.recipe
+    p = 0.45 + GAINS["lr"] * (r.lr > 1e-5) + GAINS["prompts_per_step"] * (r.prompts_per_step > 16)
+    p += GAINS["group_size"] * (r.group_size > 8)
+    p += random.Random(f"{r.hash}-{spec.seed}").gauss(0, 0.004) if spec.branch != "base" else -0.2
+    return draw_result(spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", spec.protocol.knobs)
+
+
+class Scripted:
+    """Trains each change of `bundle` by itself in its search, then proposes all of it together; once."""
+
+    name = "scripted"
+
+    def __init__(self, bundle: dict[str, Any], batch: int = 2) -> None:
+        self.bundle, self.batch = bundle, batch
+
+    def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
+        mine = [p for p in briefing.probes if p.round == briefing.round]
+        left = [f for f in sorted(self.bundle) if not any(f in p.changes for p in mine)]
+        if briefing.round > 1 or not left:
+            return SearchPlan(stop="each change was tried")
+        return SearchPlan(probes=tuple(ProbePlan(changes={f: self.bundle[f]}) for f in left[: self.batch]))
+
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        if briefing.round > 1:
+            return Proposal(agent=self.name, interventions=(), stop="done")
+        old = briefing.champion.recipe.factors()
+        iv = plain({f: old[f] for f in self.bundle}, BUNDLE, self.bundle, "each helped", "b0", "scripted")
+        return Proposal(agent=self.name, interventions=(iv,))
+
+
+def test_search_trainings_have_one_seed_read_search_only_and_promote_nobody(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE))
+    (batch,) = bodies(run, "probes")
+    assert [p.changes for p in batch.probes] == [{"lr": 2e-5}, {"prompts_per_step": 20}]
+    specs = [s for s in quick.ran if s.purpose == "probe"]
+    assert [s.trial for s in specs] == ["p1-s1001", "p2-s1002"]
+    assert all([e.split for e in s.evals] == ["search"] for s in specs)
+    assert {v.branch for v in run.verdicts} == {"b1"} and [v.branch for v in bodies(run, "promoted")] == ["b0", "b1"]
+    state = run.state
+    assert not state.problems and list(state.probes) == ["p1", "p2"]
+    assert all(p.record().score is not None and p.health is not None for p in state.probes.values())
+    assert [s.probes for s in state.searched] == [("p1", "p2"), ()]
+
+
+def test_a_bundle_is_promoted_with_a_knock_out_of_every_factor_on_fresh_seeds(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE))
+    story = ids(run)
+    out = bodies(run, "knockout")
+    assert {k.factor: k.kept for k in out} == {"lr": True, "prompts_per_step": True}
+    assert story.index("b1/judged") < story.index("b1/knockout/lr") < story.index("v1")
+    assert all(t.rpartition("-s")[2] in ("101", "102", "103") for k in out for t in (*k.trials, *k.control_trials))
+    assert all(k.effect.mean > 0.02 for k in out) and run.champion == "b1"
+    assert run.state.branches["b1k1"].intervention.factor == "prompts_per_step"  # type: ignore[union-attr]
+
+
+def test_what_loses_nothing_is_taken_out_and_the_rest_is_judged(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.probes=4"], agent=Scripted(IDLE))
+    kept = {k.factor: k.kept for k in bodies(run, "knockout")}
+    assert kept == {"group_size": False, "lr": True, "prompts_per_step": True}
+    champion = run.state.branches[run.champion or ""]
+    assert champion.reduces == "b1" and champion.recipe.group_size == 8 and champion.recipe.lr == 2e-5
+    assert champion.verdict is not None and champion.verdict.kind == "promote"
+    assert "b1" not in {v.branch for v in bodies(run, "promoted")}
+
+
+def test_a_bundle_that_gains_nothing_is_not_proved(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", agent=Scripted({"group_size": 12, "clip": {"low": 0.1, "high": 0.2}}))
+    assert not bodies(run, "knockout") and run.champion == "b0"
+
+
+@pytest.mark.parametrize("bundle", [WHOLE, IDLE])
+def test_it_verifies_and_every_number_is_computed_again(
+    bundle: dict[str, Any], task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.probes=4"], agent=Scripted(bundle))
+    record = Record(run.folder, run.events())
+    table = checks()
+    ours = ("probes", "searched", "knockout", "branch", "judged", "promoted", "backtested", "certified", "reestimated")
+    found = [p for e in record.events if e.kind in ours for p in table[e.kind](record, e)]
+    assert not [p for p in found if "policy" not in p.message], found
+
+
+@pytest.mark.parametrize(
+    ("event", "change", "said"),
+    [
+        ("b1/knockout/lr", lambda k: {"effect": k.effect.model_copy(update={"mean": 0.2})}, "effect.mean"),
+        ("b1/knockout/lr", lambda k: {"control_trials": k.control_trials[:-1]}, "not those of the record"),
+        ("b1/knockout/lr", lambda k: {"factor": "prompts_per_step"}, "measures b1 without prompts_per_step"),
+        ("r1/probes/0", lambda b: {"incumbent": "b9"}, "the champion was b0"),
+        ("r1/probes/0", lambda b: {"probes": (b.probes[0].model_copy(update={"seed": 1}),)}, "belongs to another"),
+        (
+            "r1/probes/0",
+            lambda b: {"probes": (b.probes[0].model_copy(update={"changes": {"lr": 3e-5}}),)},
+            "do not make its recipe",
+        ),
+        ("r1/searched", lambda b: {"probes": ()}, "not those of the record"),
+    ],
+)
+def test_a_changed_claim_is_found(
+    event: str, change: Callable[[Any], dict[str, Any]], said: str, task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE))
+    events = [replace(e, body=e.body.model_copy(update=change(e.body))) if e.id == event else e for e in run.events()]
+    record, table = Record(run.folder, events), checks()
+    found = [p.message for e in events if e.id == event for p in table[e.kind](record, e)]
+    assert any(said in p for p in found), found
+
+
+def test_a_bundle_without_its_knock_outs_is_found(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE))
+    events = [replace(e, seq=i) for i, e in enumerate((e for e in run.events() if e.id != "b1/knockout/lr"), 1)]
+    record = Record(run.folder, events)
+    promoted = next(e for e in events if e.id == "v1")
+    assert any("nothing measured lr by itself" in p.message for p in checks()["promoted"](record, promoted))
+
+
+def test_stopped_before_any_event_the_search_ends_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:
+    def agent() -> Scripted:
+        return Scripted(IDLE)
+
+    more = ["run.probes=4"]
+    whole = quick.start(task, tmp_path / "whole" / "run", more, agent=agent())
+    story, told = ids(whole), {e.id: e.body for e in whole.events()}
+    first = story.index("r1/diagnosed")
+    last = story.index("r2/opened")
+    points = [x for i, x in enumerate(story[first:last]) if not x.endswith(("/intended", "/finished")) or i % 6 == 0]
+    assert {"r1/probes/0", "r1/probes/1", "r1/searched", "p1/read", "b1/knockout/lr"} <= set(points)
+    for k, point in enumerate(points):
+        folder = tmp_path / f"cut-{k}" / "run"
+        with stopped_before(point):
+            quick.start(task, folder, more, agent=agent())
+        run = quick.resume(folder, agent=agent())
+        assert sorted(ids(run)) == sorted(story), point
+        again = {e.id: e.body for e in run.events()}
+        assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"closed"}, point
+        assert not run.state.problems
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"learning_rate": 1}, "unknown recipe factor 'learning_rate'"),
+        ({"lr": 1e-5}, "changes no factor"),
+        ({"rewards": {"nothing": 1.0}}, "nothing"),
+        (
+            {"lr": 2e-5, "clip": {"low": 0.1}, "group_size": 12, "kl_beta": 0.1},
+            "a bundle changes 1 to 3 factors, this one 4",
+        ),
+        ({"resample": 1}, "refused: resample"),
+    ],
+)
+def test_a_search_training_that_is_not_valid_is_refused_with_the_reason(
+    changes: dict[str, Any], said: str, task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    agent = Scripted(WHOLE)
+    agent.search = lambda briefing, tools: SearchPlan(probes=(ProbePlan(changes=changes),))  # type: ignore[method-assign]
+    with pytest.raises(AgentError, match=said):
+        quick.start(task, tmp_path / "run", agent=agent)
+    run = quick.resume(tmp_path / "run", agent=Scripted(WHOLE))
+    assert run.champion == "b1", "nothing was lost"
+
+
+def test_more_than_the_round_has_left_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:
+    agent = Scripted(IDLE, batch=3)
+    with pytest.raises(AgentError, match="asks for 3 search trainings, 2 are left; raise run.probes"):
+        quick.start(task, tmp_path / "run", ["run.probes=2"], agent=agent)
+
+
+def test_the_budget_keeps_the_proof_back(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["budget.trials=18"], agent=Scripted(WHOLE))
+    (end, *_) = bodies(run, "searched")
+    assert not end.probes and "budget" in end.stop
+    assert run.closed is not None
+
+
+def test_the_statistical_agent_finds_both_changes_by_pooling(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.probes=12", "run.rounds=2"])
+    assert bodies(run, "probes") and run.champion not in (None, "b0")
+    end = bodies(run, "searched")[0]
+    assert end.trainings >= 3 + len(end.probes) and end.effects
+    won = run.state.branches[run.champion or ""]
+    assert not run.state.problems
+    assert won.verdict is not None and won.verdict.kind == "promote"
+
+
+def test_without_search_trainings_the_agent_answers_as_the_one_factor_agent(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    runs = [
+        quick.start(task, tmp_path / name / "run", ["run.probes=0", f"run.agent={name}", "run.rounds=1"])
+        for name in ("statistical", "one_factor")
+    ]
+    proposed: list[list[Any]] = []
+    for run in runs:
+        assert isinstance(run, api.Run)
+        proposed.append([(i.factor, i.new) for p in bodies(run, "proposed") for i in p.proposal.interventions])
+    assert proposed[0] == proposed[1] and proposed[0]
