@@ -176,8 +176,7 @@ def neighbourhood(
         ],
         "averaging": [
             {"kind": "none", "share": 0.5, "decay": 0.9},
-            {"kind": "tail_mean", "share": 0.5, "decay": 0.9},
-            {"kind": "tail_mean", "share": 0.25, "decay": 0.9},
+            *({"kind": "tail_mean", "share": x, "decay": 0.9} for x in (0.5, 0.25)),
             {"kind": "ema", "share": 0.5, "decay": 0.9},
         ],
         "lr_schedule": lr_schedules(r),
