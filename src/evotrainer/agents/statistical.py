@@ -21,7 +21,7 @@ from evotrainer.agents.changes import repeated, tried
 from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import FAMILIES, CandidateMove, Family, Situation
 from evotrainer.agents.rewards import reward_candidates
-from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
+from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, lacking, search_score
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Backtest, ConsideredChange, Forecast, Intervention
@@ -173,6 +173,7 @@ class StatisticalAgent:
             knobs=briefing.knobs,
             score=search_score(briefing),
             evidence=RewardEvidence(stored, list(briefing.components)),
+            lacking=lacking(briefing),
             train_tasks=int(n) if (n := briefing.notes.get("train_tasks", "")).isdigit() else None,
         )
 

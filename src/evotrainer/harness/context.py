@@ -33,6 +33,8 @@ class HarnessContext:
     reward_std, entropy, kl, grad_norm, ratio_max, ess (effective sample size as a share of the batch), turns,
     ngram_repetition, kept_groups, completions/mean_length, completions/clipped_ratio, rewards/<component>/mean."""
 
+    unpayable: tuple[str, ...] = ()
+    """Reward components that training may not pay: the backtest of a change that does says so."""
     sandboxed: Callable[[str, list[dict[str, object]]], Any] | None = None
     """Runs a Python detector's source over rollouts as JSON (harness/evolving/authored.py);
     None: such detectors cannot look."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evotrainer.config.payable import unpayable
 from evotrainer.config.task import TaskFile
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.means import mean_curve, mean_per_task
@@ -39,5 +40,6 @@ def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any
         base=base,
         before=mean_per_task(solved) if solved else None,
         curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
+        unpayable=unpayable(state.environment),
         sandboxed=sandboxed,
     )

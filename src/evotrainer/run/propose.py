@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from evotrainer.config.payable import check_paid, on_offer, unpayable
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import BudgetError, ConfigError, SingleFactorError
 from evotrainer.judge import next_looks
@@ -85,7 +86,8 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         champion=champion.record(),
         health=health,
         branches=tuple(b.record() for b in done),
-        components=state.environment["components"],
+        components=on_offer(state.environment),
+        unpayable=unpayable(state.environment),
         knobs=state.shortcuts.offered(champion.recipe.knobs),
         budget_left=ctx.budget().left(),
         notes={"train_tasks": str(state.environment.get("splits", {}).get("train", "")), "revision": str(revision)},
@@ -233,6 +235,7 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
     try:
         recipe = parent.with_factor(iv.factor, iv.new)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
+        check_paid(recipe, env)
         factor = single_factor(parent, recipe)
     except (ConfigError, SingleFactorError) as e:
         return str(e)
