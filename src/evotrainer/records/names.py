@@ -24,7 +24,7 @@ _LONGEST = 60
 
 class Label(NamedTuple):
     """Which rollouts of which trial; `half`, `step`, or `end` and `steps`,
-    where it is not the whole search evaluation; `paid`, `ended`: those that earn a component and are right, or wrong."""
+    where it is not the whole search evaluation; `paid`, `ended`: what earns a component and is right, or wrong."""
 
     trial: str
     half: str = ""

@@ -2,7 +2,7 @@
 
 Nothing moved, so there is no version to contrast it with; its own rollouts are the contrast: those that earn the paid
 component and are wrong against those that earn it and are right. What the wrong ones lack is sought among the
-components that training may pay, so that what is found can be acted upon; what derives from the outcome explains
+components that training may pay, so that what is found can be acted upon; the outcome, under whatever name, explains
 nothing. One half of the tasks is mined, the other is held out, the base policy's with it.
 """
 
@@ -34,7 +34,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
 
     None where its environment does not say which component is the outcome: then nothing tells what misses the point.
     """
-    from evotrainer.harness.columns.features import FeatureView
+    from evotrainer.harness.columns.features import FeatureView, restates
     from evotrainer.harness.evolving.gaps import standing_gap
     from evotrainer.harness.evolving.mining import mine, named
 
@@ -50,9 +50,10 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     ctx.observer.step(f"harness: standing gap of {b.branch}")
     component = gap.paid[0]
     sides = split(ctx, component, now)
-    offered = [(component, other) for other in on_offer(ctx.state.environment) if other not in (component, *outcome)]
     bad, clean = (FeatureView.joined(side.values()) for side in (sides.bad, sides.clean))
-    mined = mine(bad, clean, offered, behaviours=False)
+    others = [c for c in on_offer(ctx.state.environment) if c not in (component, *outcome)]
+    pairs = [(component, c) for c in others if not restates([bad, clean], c)]
+    mined = mine(bad, clean, pairs, behaviours=False)
     taken = names_used(ctx)
     considered: list[Admission] = []
     for c in mined.candidates:
