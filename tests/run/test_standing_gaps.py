@@ -126,6 +126,7 @@ def test_what_the_paid_and_wrong_lack_is_found_and_the_remedy_pays_it(tmp_path: 
     first = bodies(run, "proposed")[0].proposal.interventions[0]
     assert first.factor == "rewards" and "careful" in first.new and "right" not in first.new
     assert admitted.detector.name in first.hypothesis, "the reason for the change is the detector"
+    assert "(careful: Whether it is careful.)" in first.hypothesis, "what it lacks is told in the environment's words"
     assert not complaints(run)
 
 

@@ -30,7 +30,10 @@ def bottlenecks(briefing: Briefing) -> dict[str, float]:
 
 def lacking(briefing: Briefing) -> dict[str, str]:
     """Reward component -> the finding by which wrong attempts that are paid lack it."""
-    return {f.lacks: f"{f.detector} says: {f.claim}" for f in briefing.health.findings if f.lacks}
+    about = {c: f" ({c}: {text})" if text else "" for c, text in briefing.components.items()}
+    return {
+        f.lacks: f"{f.detector} says: {f.claim}{about.get(f.lacks, '')}" for f in briefing.health.findings if f.lacks
+    }
 
 
 def search_score(briefing: Briefing) -> float | None:

@@ -32,7 +32,8 @@ SIDES = ("wrong", "right")
 def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     """The standing gap of a branch, with the detector of what its paid and wrong rollouts lack.
 
-    None where its environment does not say which component is the outcome: then nothing tells what misses the point.
+    None where its environment does not say which component is the outcome: then nothing tells what misses the point;
+    and where pay and outcome parted in training, which a contradiction tells already.
     """
     from evotrainer.harness.columns.features import FeatureView, restates
     from evotrainer.harness.evolving.gaps import standing_gap
@@ -42,7 +43,9 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     total = sum(w for w in b.recipe.rewards.values() if w > 0)
     paid = [k for k, w in b.recipe.rewards.items() if w > 0 and w >= total / 2 and k not in outcome]
     now = {t.trial: ctx.rollouts.views(t.trial) for t in b.complete}
-    if not outcome or not paid or not all(map(len, now.values())):
+    moved = ctx.recorded(keys.gap(b.branch))
+    parted = moved is not None and moved.body.trigger == "contradiction"
+    if parted or not outcome or not paid or not all(map(len, now.values())):
         return None
     gap = standing_gap(now, b.findings, paid)
     if gap is None or gap.paid is None:
