@@ -165,8 +165,9 @@ def test_where_nothing_that_may_be_paid_is_lacked_none_is_admitted(
         (lambda spec: acts(spec, looks=0.08), ()),
         (acts, ('environment.payable=["right"]', "recipe.rewards={right=1}")),
         (acts, ("run.evolve_harness=false",)),
+        (lambda spec: acts(spec, careful=(0.6, 0.6)), ("recipe.rewards={looks=1,careful=1}",)),
     ],
-    ids=["few are paid and wrong", "the outcome is paid", "the harness is to stay"],
+    ids=["few are paid and wrong", "the outcome is paid", "the harness is to stay", "no component makes the pay alone"],
 )
 def test_where_there_is_no_gap_none_is_recorded(tmp_path: Path, rollouts: Any, overrides: tuple[str, ...]) -> None:
     run = start(tmp_path, ["looks", "careful"], rollouts, *overrides)

@@ -41,7 +41,8 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
 
     outcome = ctx.state.environment.get("outcome") or ()
     total = sum(w for w in b.recipe.rewards.values() if w > 0)
-    paid = [k for k, w in b.recipe.rewards.items() if w > 0 and w >= total / 2 and k not in outcome]
+    # more than half: where two make the pay together, who earns one of them and not the other was not paid for that
+    paid = [k for k, w in b.recipe.rewards.items() if w > total / 2 and k not in outcome]
     now = {t.trial: ctx.rollouts.views(t.trial) for t in b.complete}
     moved = ctx.recorded(keys.gap(b.branch))
     parted = moved is not None and moved.body.trigger == "contradiction"
@@ -54,7 +55,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     component = gap.paid[0]
     sides = split(ctx, component, now)
     bad, clean = (FeatureView.joined(side.values()) for side in (sides.bad, sides.clean))
-    others = [c for c in on_offer(ctx.state.environment) if c not in (component, *outcome)]
+    others = [c for c in on_offer(ctx.state.environment) if c not in outcome and not b.recipe.rewards.get(c)]
     pairs = [(component, c) for c in others if not restates([bad, clean], c)]
     mined = mine(bad, clean, pairs, behaviours=False)
     taken = names_used(ctx)
