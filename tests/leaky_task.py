@@ -30,6 +30,7 @@ TASK = f"""
 name = "leaky"
 [environment]
 name = "python:{ENV}:environment"
+payable = ["right"]
 [policy.warm_start]
 demonstrations = 3000
 steps = 400

@@ -18,6 +18,7 @@ from evotrainer.records.ledger import Ledger
 from evotrainer.run.context import RunContext
 from evotrainer.run.opening import open_context
 from evotrainer.verify import Record
+from evotrainer.verify.report import Problem
 from evotrainer.verify.verdicts import rejudge, verdict_on
 
 
@@ -90,3 +91,9 @@ def ids(run: api.Run) -> list[str]:
 def bodies(run: api.Run, kind: str) -> list[Any]:
     """Bodies of all events of a kind."""
     return [e.body for e in run.events() if e.kind == kind]
+
+
+def complaints(run: api.Run) -> list[Problem]:
+    """What `verify` finds in decisions and versions: trials on paper leave other files and rollouts than real ones."""
+    decided = ("ledger", "run", "lineage", "branch", "gap", "harness", "round", "planned", "judged", "promoted")
+    return [p for p in run.verify().problems if p.area in decided]

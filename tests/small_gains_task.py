@@ -14,6 +14,7 @@ TASK = f"""
 name = "small-gains"
 [environment]
 name = "python:{ENV}:environment"
+payable = ["right"]
 {RECIPE}[judge]
 min_effect = 0.01
 max_seeds = 8

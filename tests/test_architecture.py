@@ -49,6 +49,7 @@ ALLOWED = {
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
     "envs.options": "errors records",
+    "envs.outcome": "errors envs.base",
     "envs.simple": "errors records envs.base",
     "envs.user_files": "errors",
     "envs.components": "errors envs.user_files",
@@ -58,9 +59,9 @@ ALLOWED = {
     "envs.maths": "errors records envs.base envs.options envs.components envs.data",
     "envs.swe": "errors records sandbox envs.base envs.options envs.components envs.admission envs.data",
     "envs.trl_env": "errors records envs.base envs.options envs.user_files envs.data",
-    "envs.registry": "errors records envs.base envs.options envs.user_files envs.components envs.code envs.maths envs.swe "
-    "envs.trl_env",
-    "envs": "envs.registry",
+    "envs.registry": "errors records envs.base envs.options envs.outcome envs.user_files envs.components envs.code "
+    "envs.maths envs.swe envs.trl_env",
+    "envs": "envs.outcome envs.registry",
     #
     # trainers: what trainers share, two trainers, trainers by name
     "trainers.base": "records",
@@ -115,7 +116,7 @@ ALLOWED = {
     # doors
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "
     "extras.tracking",
-    "testing": "errors records config importers agents envs.base trainers.base executors executors.spec harness "
+    "testing": "errors records config importers agents envs.base envs.outcome trainers.base executors executors.spec harness "
     "harness.detectors harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks harness.layers "

@@ -17,6 +17,7 @@ from evotrainer.agents.changes import changed, neighbourhood
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import open_environment
+from evotrainer.envs.outcome import outcome_components
 from evotrainer.harness.whatif.forecast import REPLAYED
 from evotrainer.records.recipe import reward_moves
 
@@ -70,12 +71,13 @@ def main() -> None:
     world = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
         chosen = draw(task, dict(world.components), args.branches, args.seed)
+        outcome = outcome_components(world)  # replays are forecast for every reward, the outcome's too
     finally:
         world.close()
     out = args.out or Path("runs") / f"forecast-{task.task.name}-{args.seed}"
     words = [
         "evotrainer", "run", str(args.task), "run.agent=fixed", f"run.agent_options={toml({'interventions': chosen})}",
-        "run.rounds=1", f"run.branches={len(chosen)}", "run.seeds=[1,2]", "judge.min_seeds=2", "judge.max_seeds=2", "judge.audit=never", "run.veto=false",
+        f"environment.payable={toml(list(outcome))}", "run.rounds=1", f"run.branches={len(chosen)}", "run.seeds=[1,2]", "judge.min_seeds=2", "judge.max_seeds=2", "judge.audit=never", "run.veto=false",
         "run.certify_seeds=[101]", "evaluation.cert_tasks=40", "evaluation.cert_attempts=1", "--plain", "--out", str(out),
     ]  # fmt: skip
     print(shlex.join(words))

@@ -246,7 +246,7 @@ def preflight(task: TaskFile, *, new: bool = False) -> list[str]:
     from evotrainer.extras.tracking import check_targets
     from evotrainer.run.opening import check_library, check_task
 
-    notes = check_task(task)
+    notes = check_task(task, new=new)
     if new:
         check_library(task)
         check_targets(task.tracking.to, task.tracking.options)

@@ -28,6 +28,7 @@ def task_file(folder: Path) -> Path:
     path = folder / "task.toml"
     path.write_text(
         f'[task]\nname = "sums"\n[environment]\nname = "python:{HERE / "environment.py"}:sums"\n'
+        'payable = ["right"]\n'
         f"[recipe]\n{values}\n[recipe.rewards]\nright = 1.0\n"
     )
     return path

@@ -25,6 +25,7 @@ name = "mine"
 [environment]
 name = "jsonl"
 path = "./tasks.jsonl"
+payable = ["hidden"]
 show = true
 [policy]
 base = "builtin:code-v1"

@@ -193,6 +193,8 @@ def _offers(b: Briefing) -> list[str]:
     out = ["## What can be changed", "", "Exactly one factor of the champion's recipe per intervention."]
     if b.components:
         out += ["", "Reward components on offer:", *[f"- `{k}`: {v}" for k, v in sorted(b.components.items())]]
+    if b.unpayable:
+        out += ["", f"Not for sale, as they are the outcome or derive from it: {', '.join(b.unpayable)}."]
     if b.knobs:
         out += ["", "Environment knobs (default first):", *[f"- `knobs.{k}`: {v}" for k, v in sorted(b.knobs.items())]]
     if b.notes:

@@ -10,7 +10,7 @@ from evotrainer.agents.catalogue import candidates, reverts
 from evotrainer.agents.changes import tried
 from evotrainer.agents.moves import FAMILIES, CandidateMove, Family, Situation
 from evotrainer.agents.rewards import reward_candidates
-from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, search_score
+from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, lacking, search_score
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.recipe import fields_of
 
@@ -28,6 +28,7 @@ def situation(briefing: Briefing, tools: Tools, rollouts: int) -> Situation:
         knobs=briefing.knobs,
         score=search_score(briefing),
         evidence=RewardEvidence(stored, list(briefing.components)),
+        lacking=lacking(briefing),
         train_tasks=int(n) if (n := briefing.notes.get("train_tasks", "")).isdigit() else None,
     )
 

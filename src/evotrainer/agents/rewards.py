@@ -46,6 +46,8 @@ HOPE = 0.15
 CONSTANT = 0.95
 PENALTY = -0.15
 """Within-group correlation with the outcome below which a component is offered as a penalty."""
+ASKED_FOR = 0.03
+"""What it adds to a change's expected gain that it pays what a detector of this run found wrong attempts to lack."""
 BLIND_GAIN = 0.03
 """Gain of an unmeasured reward change per unit of fit to the diagnosis."""
 
@@ -66,6 +68,8 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
         subtracts = name == "remove_reward"
         fit, bottleneck = _relevance(name, s)
         shift, sd, why = _blind(fit) if before is None else _measured(s, before, old, new)
+        if told := [s.lacking[c] for c in sorted(new.keys() - old.keys()) if new[c] > 0 and c in s.lacking]:
+            shift, why = shift + ASKED_FOR, f"{told[0]}; {why}"
         metric, direction, size = AIMS.get(bottleneck, ("accuracy", "up", 0.01))
         move = Move(name, "rewards", "reward", ASKING, lambda _: (), why, metric, direction, size, subtracts=subtracts)
         yield CandidateMove(move, Variant(new, detail, why=why), "rewards", child, bottleneck, shift, sd, 1.0)

@@ -28,6 +28,14 @@ def bottlenecks(briefing: Briefing) -> dict[str, float]:
     return {k: min(1.0, max(0.0, v)) for k, v in (out | ranked).items()}
 
 
+def lacking(briefing: Briefing) -> dict[str, str]:
+    """Reward component -> the finding by which wrong attempts that are paid lack it."""
+    about = {c: f" ({c}: {text})" if text else "" for c, text in briefing.components.items()}
+    return {
+        f.lacks: f"{f.detector} says: {f.claim}{about.get(f.lacks, '')}" for f in briefing.health.findings if f.lacks
+    }
+
+
 def search_score(briefing: Briefing) -> float | None:
     """The champion's mean search score, from its trials or from the health report."""
     known = [briefing.champion.search.get("score"), briefing.health.metric("accuracy")]

@@ -67,7 +67,7 @@ def backtest(
     A change of the recipe is replayed on a run's champion or on anybody's rollouts; a detector (--detector) is held
     against all versions whose truth is known; a gate (--gate) gives a run's verdicts again.
 
-    Example: evotrainer backtest runs/mine rewards.hidden=1 rewards.visible=0
+    Example: evotrainer backtest runs/mine rewards.robust=1 rewards.visible=0
     """
     paths, settings = split_items(items)
     kind = "gate" if gate else "detector" if detector else "change"
@@ -105,7 +105,7 @@ def _check(
 ) -> None:
     """ConfigError where the arguments name nothing to replay, or two things."""
     if not paths:
-        raise ConfigError("give a run folder or rollouts first: evotrainer backtest RUN rewards.hidden=1")
+        raise ConfigError("give a run folder or rollouts first: evotrainer backtest RUN rewards.robust=1")
     if fail_on not in (None, "contradicts", "flips"):
         raise ConfigError(f"--fail-on {fail_on}: give contradicts (a change) or flips (a gate)")
     if kind == "gate" and (detector or intervention):
@@ -114,7 +114,7 @@ def _check(
         raise ConfigError("--detector and --intervention are two kinds of backtest; give one")
     if kind == "change" and not settings and intervention is None:
         raise ConfigError(
-            "say what to replay: a change (rewards.hidden=1, group_filter=snr_top_p), --intervention FILE, "
+            "say what to replay: a change (rewards.robust=1, group_filter=snr_top_p), --intervention FILE, "
             "--detector NAME or --gate alpha=0.01"
         )
 

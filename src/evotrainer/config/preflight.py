@@ -46,7 +46,8 @@ def check_recipe(
 def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of every file the environment's section names: user modules, data sets, reward files."""
     out: dict[str, str] = {}
-    for value in [x for v in environment.values() for x in (v if isinstance(v, list | tuple) else [v])]:
+    options = [v for k, v in environment.items() if k != "payable"]  # its names are of components, not of files
+    for value in [x for v in options for x in (v if isinstance(v, list | tuple) else [v])]:
         if not isinstance(value, str):
             continue
         name = value.removeprefix("python:").removeprefix("trl:").removeprefix("trl-rewards:")

@@ -1,5 +1,6 @@
 """Environments: task sets, and what attempts at their tasks run in."""
 
+from evotrainer.envs.outcome import pay_terms
 from evotrainer.envs.registry import open_environment
 
-__all__ = ["open_environment"]
+__all__ = ["open_environment", "pay_terms"]

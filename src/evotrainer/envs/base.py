@@ -108,6 +108,16 @@ class EnvironmentWithDrills(Protocol):
         ...
 
 
+@runtime_checkable
+class EnvironmentWithOutcome(Protocol):
+    """An environment that says which of its components are the outcome; every shipped one does."""
+
+    outcome_components: Sequence[str]
+    """The outcome, and what is computed from the same sealed answers (hidden tests, a reference answer): paid only
+    where the task file names it in `environment.payable`. Where an environment says nothing, the true side of its
+    `proxy`."""
+
+
 def answered(episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
     """The step of a single-turn environment: what the policy says ends the episode. TaskSetError where it is over."""
     for e, text, finish in zip(episodes, actions, finishes, strict=True):

@@ -12,6 +12,7 @@ from pydantic import Field
 from evotrainer.envs.base import Environment
 from evotrainer.envs.components import Component, load_components
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.outcome import OPTION, check_payable, payable_components
 from evotrainer.envs.user_files import load_module
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
@@ -165,9 +166,20 @@ def open_environment(config: Mapping[str, Any], *, accept_tier_e: bool = False) 
 
     `name`: one of FACTORIES, `python:path/to/file.py:factory`, or of TRL `trl:path/to/file.py:Class` and
     `trl-rewards:path/to/file.py:function`. `reward_file`: a Python file whose functions become
-    further reward components. Other keys are the environment's own. Raises TaskSetError.
+    further reward components. `payable`: outcome components that training may pay, whose names are checked here.
+    Other keys are the environment's own. Raises TaskSetError.
     """
-    options = dict(config)
+    payable = payable_components(config)
+    environment = _opened({k: v for k, v in config.items() if k != OPTION}, accept_tier_e)
+    try:
+        check_payable(environment, payable)
+    except BaseException:
+        environment.close()
+        raise
+    return environment
+
+
+def _opened(options: dict[str, Any], accept_tier_e: bool) -> Environment:
     name = options.get("name")
     if not isinstance(name, str) or not name:
         raise TaskSetError(f"environment has no name; one of: {', '.join(FACTORIES)}, python:FILE:FACTORY")

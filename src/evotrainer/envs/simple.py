@@ -50,6 +50,8 @@ class TextEnv:
         self.knobs: Mapping[str, tuple[Any, ...]] = {}
         self.capabilities: Sequence[Capability] = ()
         self.proxy = (proxy, truth) if proxy else None
+        self.outcome_components: Sequence[str] = (truth,)
+        """What is computed from the truth as well (a share of it, say) belongs here: add it."""
         self._tasks, self._rewards, self._truth = dict(tasks), dict(rewards), truth
         self._demos, self._words = demos, tuple(words)
 

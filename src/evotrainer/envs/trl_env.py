@@ -81,6 +81,7 @@ class TrlEnv:
         self.truth = options.truth or next(iter(self.components))
         if self.truth not in self.components:
             raise TaskSetError(f"environment {name}: truth {self.truth!r} is none of {', '.join(self.components)}")
+        self.outcome_components: Sequence[str] = (self.truth,)
         self.correct_at = options.correct_at
         self._tasks = _tasks(rows, options)
 

@@ -39,6 +39,8 @@ class HarnessContext:
     ngram_repetition, kept_groups, negative_share, completions/mean_length, completions/clipped_ratio,
     rewards/<component>/mean."""
 
+    unpayable: tuple[str, ...] = ()
+    """Reward components that training may not pay: the backtest of a change that does says so."""
     sandboxed: Callable[[str, list[dict[str, object]]], Any] | None = None
     """Runs a Python detector's source over rollouts as JSON (harness/evolving/authored.py);
     None: such detectors cannot look."""

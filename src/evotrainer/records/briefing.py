@@ -91,7 +91,9 @@ class Briefing(Frozen):
     health: HealthReport
     branches: tuple[BranchRecord, ...]
     components: dict[str, str]
-    """Reward components the environment offers: name -> what it measures."""
+    """Reward components that may be paid: name -> what it measures."""
+    unpayable: tuple[str, ...] = ()
+    """Further components that may not: the outcome, and what derives from it."""
     knobs: dict[str, str] = {}
     """Environment knobs: name -> allowed values and meaning."""
     budget_left: dict[str, float] = {}

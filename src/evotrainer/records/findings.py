@@ -49,6 +49,9 @@ class Finding(Frozen):
     validity: bool = False
     """True for leak, tamper, bypass: it questions the branch's validity, not its score."""
     missing: tuple[str, ...] = ()
+    lacks: str = ""
+    """Reward component that the flagged rollouts do not earn: paying it answers the finding. Of detectors mined from a
+    standing gap."""
 
 
 class Bottleneck(Frozen):

@@ -141,8 +141,18 @@ def gap(branch: str) -> str:
     return f"gap/{branch}"
 
 
+def standing_gap(branch: str) -> str:
+    """A branch is paid for what is wrong, and no finding says why."""
+    return f"gap/{branch}/standing"
+
+
+def at_standing_gap(branch: str) -> str:
+    """Where detectors are mined from what a branch is paid for."""
+    return f"{branch}/standing"
+
+
 def harness(at: str) -> str:
-    """A version of the harness; `at`: opened, or what `at_gap`, `edit` or `settled` say."""
+    """A version of the harness; `at`: opened, or what `at_gap`, `at_standing_gap`, `edit` or `settled` say."""
     return f"harness/{at}"
 
 

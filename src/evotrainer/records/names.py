@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 _LABEL = re.compile(
     r"(?P<trial>.*) "
-    r"(?:search(?:, (?P<half>even|odd) tasks)?|step (?P<step>\d+)|(?P<end>first|last) (?P<steps>\d+) steps)",
+    r"(?:search(?:, (?P<half>even|odd) tasks)?(?:, (?P<paid>[^,]+) (?P<ended>right|wrong))?"
+    r"|step (?P<step>\d+)|(?P<end>first|last) (?P<steps>\d+) steps)",
     re.DOTALL,
 )
 _LONGEST = 60
@@ -23,13 +24,15 @@ _LONGEST = 60
 
 class Label(NamedTuple):
     """Which rollouts of which trial; `half`, `step`, or `end` and `steps`,
-    where it is not the whole search evaluation."""
+    where it is not the whole search evaluation; `paid`, `ended`: what earns a component and is right, or wrong."""
 
     trial: str
     half: str = ""
     step: int | None = None
     end: str = ""
     steps: int = 0
+    paid: str = ""
+    ended: str = ""
 
 
 def slug(name: str) -> str:
@@ -59,5 +62,11 @@ def read_label(text: str) -> Label:
         return Label(text)
     step = m["step"]
     return Label(
-        m["trial"], m["half"] or "", int(step) if step is not None else None, m["end"] or "", int(m["steps"] or 0)
+        m["trial"],
+        m["half"] or "",
+        int(step) if step is not None else None,
+        m["end"] or "",
+        int(m["steps"] or 0),
+        m["paid"] or "",
+        m["ended"] or "",
     )

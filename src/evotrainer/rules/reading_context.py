@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evotrainer.config.payable import unpayable
 from evotrainer.config.task import TaskFile
 from evotrainer.projections.branches import BASE, Branch, Probe
 from evotrainer.projections.means import greedy_per_task, mean_curve, mean_per_task
@@ -42,5 +43,6 @@ def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any
         greedy=greedy_per_task(own, "search"),
         greedy_before=greedy_per_task(came, "search"),
         curve=tuple(mean_curve([t.curve for t in b.complete])) if b else (),
+        unpayable=unpayable(state.environment),
         sandboxed=sandboxed,
     )

@@ -1,18 +1,18 @@
 """Gaps in a run: something moved, and no finding says why. Detectors are mined for it and admitted: a new version.
 
-What a gap is, how contrasts are mined and what admission asks for is in `harness/evolving/`; which rollouts are mined
-and which are held out, in `contrasts.py`.
+Or nothing moved, and what is paid is wrong (`standing_gaps.py`). What a gap is, how contrasts are mined and what
+admission asks for is in `harness/evolving/`; which rollouts are mined and which are held out, in `contrasts.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import GapSeen
-from evotrainer.run import readings
+from evotrainer.run import readings, standing_gaps
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
     ContrastSides,
@@ -42,11 +42,18 @@ def review(ctx: RunContext, n: int, names: Sequence[str]) -> None:
 
 
 def search_branch(ctx: RunContext, n: int, b: Branch) -> None:
-    """One branch: its gap, if it has one, what was mined for it, and the version that followed."""
-    key = keys.gap(b.branch)
+    """One branch: its gaps, if it has any, what was mined for them, and the versions that followed."""
+    answer(ctx, n, b, keys.gap(b.branch), keys.at_gap(b.branch), examine)
+    answer(ctx, n, b, keys.standing_gap(b.branch), keys.at_standing_gap(b.branch), standing_gaps.examine)
+
+
+def answer(
+    ctx: RunContext, n: int, b: Branch, key: str, at: str, look: Callable[[RunContext, int, Branch], GapSeen | None]
+) -> None:
+    """The gap that `look` sees, recorded under `key`, and the version that answers it."""
     seen = None
     if ctx.recorded(key) is None:
-        seen = None if over(ctx, b) else examine(ctx, n, b)
+        seen = None if over(ctx, b) else look(ctx, n, b)
         if seen is None:
             return
     gap = ctx.record(key, GapSeen, lambda: seen)  # type: ignore[arg-type, return-value]
@@ -57,7 +64,7 @@ def search_branch(ctx: RunContext, n: int, b: Branch) -> None:
     reason = f"{b.branch}: {gap.claim}; mined: {', '.join(s.name for s in admitted)}"
     evolve(
         ctx,
-        keys.at_gap(b.branch),
+        at,
         n,
         gap.trigger,
         reason,

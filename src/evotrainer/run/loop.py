@@ -11,6 +11,7 @@ from typing import Any
 
 from evotrainer import __version__
 from evotrainer.config.bases import resolve_base
+from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import base_identity, check_recipe, fingerprints, machine, weights_sha256
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.projections.branches import BASE, START
@@ -92,6 +93,10 @@ def open_run(ctx: RunContext) -> None:
         )
     check_unchanged(ctx, told)
     ctx.observer.note(told.isolation)
+    if told.environment.get("outcome") == []:
+        ctx.observer.note(
+            f"{told.environment.get('name')} does not say which component is the outcome: any may be paid"
+        )
     skills.open_library(ctx)
     harness_versions.open_versions(ctx)
     open_branch(ctx, START, None, 0, ctx.task.recipe, None)
@@ -99,7 +104,7 @@ def open_run(ctx: RunContext) -> None:
 
 def describe(ctx: RunContext) -> RunOpened:
     """The first event: environment, machine, sandbox tier, base policy, as they are when the run begins."""
-    from evotrainer.envs import open_environment
+    from evotrainer.envs import open_environment, pay_terms
     from evotrainer.trainers import sampler_dtype
 
     task = ctx.task
@@ -109,8 +114,10 @@ def describe(ctx: RunContext) -> RunOpened:
         env["components"] = dict(environment.components)
         env["knobs"] = {k: ", ".join(map(str, v)) for k, v in environment.knobs.items()}
         env["proxy"] = list(environment.proxy) if environment.proxy else None
+        env |= pay_terms(environment, task.environment)
         env["capabilities"] = [c.model_dump(mode="json") for c in environment.capabilities]
         check_recipe(task.recipe, environment.name, environment.components, environment.knobs)
+        check_paid(task.recipe, env)
     finally:
         environment.close()
     env["files"] = fingerprints(task.environment)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.config.bases import resolve_base
+from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe, weights_sha256
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from evotrainer.records.recipe import Recipe
 
 
-def check_task(task: TaskFile) -> list[str]:
-    """What must hold before anything is spent: base policy, trainer, agent and the changes it is given, environment.
+def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
+    """What must hold before anything is spent: base policy, trainer, agent and the changes it is given, environment;
+    of a new run also what its recipes pay.
 
     Returns notes for the reader.
     """
@@ -41,7 +43,7 @@ def check_task(task: TaskFile) -> list[str]:
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
     check_executor(task, children)
-    tools = check_environment(task, children)
+    tools = check_environment(task, children, new=new)
     return check_turns(task.trainer.name, task.trainer.options, base, [task.recipe, *children], tools)
 
 
@@ -72,12 +74,13 @@ def agent_options(task: TaskFile) -> dict[str, Any]:
     return {**own, **task.run.agent_options}
 
 
-def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
+def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: bool = False) -> bool:
     """The environment opens, has the splits, components and knobs the task file speaks of; else ConfigError and kin.
 
-    `children`: recipes of branches that are known already. True where TRL plays it by tool calls.
+    `children`: recipes of branches that are known already. `new`: what they pay is checked as well; a run that began
+    goes on as it began. True where TRL plays it by tool calls.
     """
-    from evotrainer.envs import open_environment
+    from evotrainer.envs import open_environment, pay_terms
     from evotrainer.trainers.curriculum import check_tag
 
     environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
@@ -89,6 +92,9 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = ()) -> bool:
             check_recipe(recipe, environment.name, environment.components, environment.knobs)
             if recipe.curriculum.tag:
                 check_tag(environment.tasks("train"), recipe.curriculum)
+            if new:
+                terms = pay_terms(environment, task.environment)
+                check_paid(recipe, {"name": environment.name, "components": environment.components, **terms})
         missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]
         if missing and not task.run.evaluate_only:
             raise ConfigError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from evotrainer.config.payable import check_paid, on_offer, unpayable
 from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import default_workers
 from evotrainer.errors import BudgetError, ConfigError, SingleFactorError
@@ -87,7 +88,8 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         champion=champion.record(),
         health=health,
         branches=tuple(b.record() for b in done),
-        components=state.environment["components"],
+        components=on_offer(state.environment),
+        unpayable=unpayable(state.environment),
         knobs=state.shortcuts.offered(champion.recipe.knobs),
         budget_left=ctx.budget().left(),
         notes={
@@ -242,6 +244,7 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
     try:
         recipe = parent.with_factor(iv.factor, iv.new)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
+        check_paid(recipe, env)
         factor = factor_of(parent, recipe, iv, ctx.task.run.changes)
         if recipe.curriculum.tag and recipe.curriculum != parent.curriculum:
             check_train_tag(ctx.task, recipe)

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import count
 
 from evotrainer.agents.base import Searcher
+from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import AgentError, BudgetError, ConfigError, SingleFactorError
 from evotrainer.records import keys
@@ -92,6 +93,7 @@ def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
         recipe = parent.with_changes(plan.changes)
         check_bundle(parent, recipe, plan.changes, ctx.task.run.changes)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
+        check_paid(recipe, env)
     except (ConfigError, SingleFactorError) as e:
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {e}") from None
     wrong = [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]

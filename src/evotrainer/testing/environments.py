@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills
+from evotrainer.envs.outcome import outcome_components
 
 
 def check_environment(environment: Environment, sample: int = 4) -> None:
@@ -18,6 +19,7 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
         assert set(environment.proxy) <= set(environment.components), (
             f"proxy {environment.proxy} is not among the components"
         )
+    outcome_components(environment)  # raises where one is no component
     description = json.dumps(environment.describe())
     assert "hash" in json.loads(description), "describe() must have a hash of the task set"
     _check_demonstrations(environment)

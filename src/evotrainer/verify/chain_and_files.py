@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from evotrainer.config.payable import why_unpaid
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.projections.branches import BASE, check_factors
 from evotrainer.records import keys
@@ -86,7 +87,11 @@ def _since(events: list[Event], head: str) -> list[Event] | None:
 def _run(record: Record, event: Event) -> Iterator[Problem]:
     if event.seq != 1:
         yield Problem("run", f"event {event.seq} opens the run, and is not the first")
-    yield from (Problem("run", p) for p in vouched.task_file(record.folder, event.body))
+    problems = list(vouched.task_file(record.folder, event.body))
+    yield from (Problem("run", p) for p in problems)
+    told = event.body.environment.get("payable")
+    if told is not None and not problems and list(record.task.environment.get("payable", ())) != told:
+        yield Problem("run", f"{told} is payable in the ledger, not in the task file")
 
 
 def _branch(record: Record, event: Event) -> Iterator[Problem]:
@@ -95,6 +100,8 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("lineage", f"branch {b.branch}: recipe hash {b.recipe_hash} recorded, {b.recipe.hash} computed")
     if b.parent is not None and b.parent not in {e.body.branch for e in record.before(event, "branch")}:
         yield Problem("lineage", f"branch {b.branch} is opened before its parent {b.parent}")
+    if why := why_unpaid(b.recipe, record.state.environment):
+        yield Problem("lineage", f"branch {b.branch}: {why}")
     said = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
     if (
         b.intervention is not None

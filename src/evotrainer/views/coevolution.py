@@ -23,6 +23,7 @@ TRIGGERS = {
     "score_move": "the score moved and no finding said why",
     "behaviour_shift": "behaviour shifted and no finding said why",
     "contradiction": "signals contradicted one another",
+    "standing_gap": "what is wrong was paid and no finding said why",
     "agent": "proposed by the agent",
     "audit": "settled by audits",
     "retirement": "detectors that told nothing were retired",

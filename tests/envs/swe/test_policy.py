@@ -9,7 +9,8 @@ import pytest
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
-from evotrainer.envs.swe.env import SweEnv, parse_config
+from evotrainer.config.task import TaskFile
+from evotrainer.envs.swe.env import SweConfig, SweEnv, parse_config
 from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.harness import Batch, measure
 from evotrainer.records.rollout import Rollout
@@ -27,11 +28,16 @@ def base() -> Path:
     return folder
 
 
+def options_of(task: TaskFile) -> SweConfig:
+    """The environment's own options of a task file."""
+    return parse_config({k: v for k, v in task.environment.items() if k != "payable"})
+
+
 def _played(box: Sandbox, base: Path, file: str, **request: object) -> list[Rollout]:
     from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 
     task = load_task(ROOT / file, ["environment.search=24"])
-    env = SweEnv(parse_config(task.environment), open_sandbox=lambda: box)
+    env = SweEnv(options_of(task), open_sandbox=lambda: box)
     ask = EvalRequest(Identity("t", "b0", 1), task.recipe, base, "search", 0, attempts=4, **request)  # type: ignore[arg-type]
     return [r for g in EmbeddedTrainer().evaluate(ask, env, lambda _: None) for r in g]
 
@@ -54,7 +60,7 @@ def test_the_policy_is_small_and_speaks_the_vocabulary(base: Path) -> None:
 def test_the_shipped_task_files_are_sound(file: str) -> None:
     task = load_task(ROOT / file)
     assert task.policy.base == "builtin:swe-v1"
-    parse_config(task.environment)
+    options_of(task)
     assert set(task.recipe.rewards) <= set(SweEnv().components)
     assert task.recipe.knobs["history"] == ("full" if "leak" in file else "scrubbed")
 

@@ -25,7 +25,7 @@ def task(env: str = "sums", **changes: Any) -> TaskFile:
     """A task file of tests/extras/verl/environment.py."""
     values = {
         "task": {"name": env},
-        "environment": {"name": f"python:{HERE / 'environment.py'}:{env}"},
+        "environment": {"name": f"python:{HERE / 'environment.py'}:{env}", "payable": ["right"]},
         "recipe": recipe(**changes),
         "evaluation": {"search_attempts": 1},
     }

@@ -16,6 +16,7 @@ from evotrainer.envs.code.answers import assemble, extract_program, same_output
 from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
 from evotrainer.envs.code.rewards import (
     COMPONENTS,
+    OUTCOME,
     PARSE_LIMIT,
     CaseOutcome,
     CodeRewardInput,
@@ -78,6 +79,8 @@ class CodeEnv:
     `components` adds a user's own reward functions to the built-in ones. `open_sandbox` is called when the first
     program is graded (or the tier is asked for), so that a process that only reads tasks starts no sandbox.
     """
+
+    outcome_components: Sequence[str] = OUTCOME
 
     def __init__(
         self,

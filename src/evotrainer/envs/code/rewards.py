@@ -185,3 +185,5 @@ COMPONENTS: dict[str, Component] = {
         no_literals,
     )
 }
+OUTCOME = ("hidden", "hidden_frac", "heldout", "heldout_frac")
+"""Components computed from tests that the prompt does not show."""

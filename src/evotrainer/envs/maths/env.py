@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered
 from evotrainer.envs.components import compute, describe_component, with_own
-from evotrainer.envs.maths.rewards import COMPONENTS, Component, MathsRewardInput
+from evotrainer.envs.maths.rewards import COMPONENTS, OUTCOME, Component, MathsRewardInput
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, Turn
 
@@ -51,6 +51,7 @@ class MathEnv:
 
     knobs: Mapping[str, tuple[Any, ...]] = {}
     capabilities: Sequence[Capability] = ()
+    outcome_components: Sequence[str] = OUTCOME
 
     def __init__(self, source: MathsTaskSource, *, components: Mapping[str, Component] | None = None) -> None:
         self.source = source

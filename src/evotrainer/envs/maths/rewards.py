@@ -137,6 +137,8 @@ COMPONENTS: dict[str, Component] = {
         brevity,
     )
 }
+OUTCOME = ("correct", "answer_last", "answer_anywhere")
+"""Components that read the reference answer."""
 
 
 def _by_expression(task: Task) -> bool:

@@ -15,7 +15,7 @@ from evotrainer.envs.options import parse_options
 from evotrainer.envs.swe import demos, tools
 from evotrainer.envs.swe.generate import Plan, repositories
 from evotrainer.envs.swe.ops import GENERATOR_VERSION
-from evotrainer.envs.swe.rewards import COMPONENTS, Component, SweRewardInput
+from evotrainer.envs.swe.rewards import COMPONENTS, OUTCOME, Component, SweRewardInput
 from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo, World
 from evotrainer.envs.swe.worlds import open_world
@@ -126,6 +126,7 @@ class SweEnv:
     knobs: Mapping[str, tuple[Any, ...]] = KNOBS
     capabilities: Sequence[Capability] = CAPABILITIES
     proxy: tuple[str, str] | None = ("visible", "hidden")
+    outcome_components: Sequence[str] = OUTCOME
 
     def __init__(
         self,

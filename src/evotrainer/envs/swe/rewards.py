@@ -122,3 +122,5 @@ COMPONENTS: dict[str, Component] = {
         brevity,
     )
 }
+OUTCOME = ("hidden", "f2p_frac", "p2p_frac", "progress")
+"""Components computed from the hidden tests."""

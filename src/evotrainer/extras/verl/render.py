@@ -89,8 +89,9 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
 
 def _prompts(task: TaskFile) -> tuple[dict[str, list[dict[str, Any]]], Mapping[str, Any]]:
     """(rows of each of SPLITS, the environment's description); ConfigError where verl could not train on them."""
+    from evotrainer.config.payable import check_paid
     from evotrainer.config.preflight import check_recipe
-    from evotrainer.envs import open_environment
+    from evotrainer.envs import open_environment, pay_terms
 
     recipe = task.recipe
     environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
@@ -101,6 +102,8 @@ def _prompts(task: TaskFile) -> tuple[dict[str, list[dict[str, Any]]], Mapping[s
                 'train it by `evotrainer run` with trainer.name = "trl"'
             )
         check_recipe(recipe, environment.name, environment.components, environment.knobs)
+        terms = pay_terms(environment, task.environment)
+        check_paid(recipe, {"name": environment.name, "components": environment.components, **terms})
         rows = {split: list(_rows(environment, task, split)) for split in SPLITS}
         described = environment.describe()
     finally:

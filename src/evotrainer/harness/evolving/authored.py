@@ -16,7 +16,7 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.features import FeatureView, payload
+from evotrainer.harness.columns.features import FeatureView, components_of, payload
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import DETECTORS, Detector, DetectorInput
 from evotrainer.records.detectors import DetectorSpec
@@ -28,6 +28,9 @@ Runner = Callable[[str, list[dict[str, object]]], Any]
 SandboxError: the machine's fault."""
 
 Mask = np.ndarray
+PROXY_GAP = "proxy_gap"
+"""Kind of the detectors mined from a standing gap. They question no branch's validity, and are what its remedy rests
+on: their findings are warnings."""
 NAME = re.compile(r"[a-z][a-z0-9_]{2,79}")
 MAX_PATTERN = 300
 MAX_STEPS = 6
@@ -170,7 +173,11 @@ def read_authored(
     solved = [numbers["solve_with"], numbers["solve_without"]]
     if not any(x is None or math.isnan(x) for x in solved):
         claim += f"; they solve {solved[0]:.0%}, the others {solved[1]:.0%}"
-    return [given.finding("warn" if suspect else "info", claim, numbers, quotes, validity=suspect)]
+    standing = spec.kind == PROXY_GAP
+    found = given.finding("warn" if suspect or standing else "info", claim, numbers, quotes, validity=suspect)
+    if standing and spec.form == "threshold" and spec.op == ">=" and spec.feature.startswith("component:"):
+        found = found.model_copy(update={"lacks": components_of(spec.feature, batch.component_names)[1]})
+    return [found]
 
 
 def mean(x: np.ndarray) -> float | None:

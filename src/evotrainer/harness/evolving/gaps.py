@@ -1,7 +1,8 @@
 """Diagnostic gaps: something moved and no finding says why (METHOD.md section 1). They are what makes a harness evolve.
 
-Three triggers, in this order: signals that contradict one another (what is paid rose, the outcome did not), a score
-that moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard errors.
+Three are moves, sought in this order: signals that contradict one another (what is paid rose, the outcome did not), a
+score that moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard
+errors. The fourth moves not: what is paid is wrong, in many attempts, and no finding says why (`standing_gap`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy as np
 
 from evotrainer.harness.columns.features import LENGTHS, FeatureView
 from evotrainer.harness.columns.numerics import Floats
+from evotrainer.harness.evolving.named_rollouts import EARNED
 from evotrainer.records.findings import SHORTCUT, Finding
 
-Trigger = Literal["score_move", "behaviour_shift", "contradiction"]
+Trigger = Literal["score_move", "behaviour_shift", "contradiction", "standing_gap"]
 
 MOVE = 0.05
 """Smallest move of a branch's score that wants an explanation, score units."""
@@ -28,6 +30,8 @@ ERRORS = 3.0
 SHIFT = 0.8
 """Smallest shift of a trait, in standard deviations of the rollouts before (Cohen's large effect)."""
 SHIFT_ERRORS = 5.0
+STANDING = 0.1
+"""Share of all attempts that are paid and wrong from which a reward misses the point."""
 MIN_TASKS = 8
 
 _UP = {"answer_leak", "test_tampering", "grader_bypass", "special_casing"}
@@ -80,6 +84,34 @@ def find_gap(
     if (gap := _shift(now, before)) is not None and not explained(seen, _SHIFTED):
         return gap
     return None
+
+
+def standing_gap(now: Mapping[str, FeatureView], findings: Iterable[Finding], paid: Sequence[str]) -> Gap | None:
+    """The component of `paid` that most attempts earn though they are wrong, where no finding says why.
+
+    A level and not a move: what the policy before did as often is no contradiction, and still misses the point.
+    """
+    if any(f.kind in DIVERGED and f.severity != "info" and not f.missing for f in findings):
+        return None
+    best: Gap | None = None
+    for name in paid:
+        wrong = {t: _paid_wrong(v, name) for t, v in now.items()}
+        share, errors, tasks = paired(_together(wrong.values()), dict.fromkeys(set().union(*wrong.values()), 0.0))
+        if share < STANDING or errors < ERRORS or (best is not None and share <= best.numbers["gap"]):
+            continue
+        claim = (
+            f"{100 * share:.0f}% of all attempts earn {name} and are wrong ({errors:.1f} standard errors, "
+            f"{tasks} tasks) and no finding says why"
+        )
+        numbers = {"gap": share, "errors": errors, "tasks": float(tasks), "trials": float(len(now))}
+        best = Gap("standing_gap", claim, numbers, tuple(now), (name, "outcome"))
+    return best
+
+
+def _paid_wrong(v: FeatureView, component: str) -> dict[str, float]:
+    """Task -> share of its attempts that earn the component and are wrong; unknown outcomes are left out."""
+    x = np.where(v.batch.component(component) >= EARNED, 1.0 - v.batch.truth, 0.0)
+    return per_task(v, np.where(np.isnan(v.batch.truth), np.nan, x))
 
 
 def explained(findings: Sequence[Finding], kinds: set[str]) -> bool:

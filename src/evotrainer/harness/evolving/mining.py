@@ -64,12 +64,16 @@ class Mined:
     compared: int
 
 
-def mine(bad: FeatureView, clean: FeatureView, components: Iterable[tuple[str, str]] = ()) -> Mined:
-    """Contrast two sets of rollouts. components: pairs (a, b) where a may say yes to what b says no to."""
+def mine(
+    bad: FeatureView, clean: FeatureView, components: Iterable[tuple[str, str]] = (), behaviours: bool = True
+) -> Mined:
+    """Contrast two sets of rollouts. components: pairs (a, b) where a may say yes to what b says no to; without
+    `behaviours` they alone are compared."""
     bad, clean = thin(bad), thin(clean)
     if not len(bad) or not len(clean):
         return Mined((), 0)
-    families = [*predicates(bad, clean), ("components", *_differences(bad, clean, components))]
+    families = predicates(bad, clean) if behaviours else []
+    families.append(("components", *_differences(bad, clean, components)))
     compared = sum(len(specs) for _, specs, _, _ in families)
     if not compared:
         return Mined((), 0)

@@ -8,6 +8,9 @@ from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.records.names import read_label
 
+EARNED = 0.5
+"""Value of a component from which a rollout counts as paid by it."""
+
 
 def halves(v: FeatureView) -> list[tuple[str, FeatureView]]:
     """Two halves of the tasks, by a hash of their names."""
@@ -15,13 +18,21 @@ def halves(v: FeatureView) -> list[tuple[str, FeatureView]]:
     return [("even", v.pick(np.flatnonzero(~odd))), ("odd", v.pick(np.flatnonzero(odd)))]
 
 
+def earning(v: FeatureView, component: str, ended: str) -> FeatureView:
+    """Rollouts that earn a component (at least half a point of it) and end `right`, or `wrong`; unknown outcomes are
+    neither."""
+    earned = v.batch.component(component) >= EARNED
+    return v.pick(np.flatnonzero(earned & (v.batch.truth == (1.0 if ended == "right" else 0.0))))
+
+
 def named_views(reader: RolloutReader, name: str) -> FeatureView:
     """Rollouts of a version by the name that gaps and admissions give it: `b1-s2 search`, `base search, odd tasks`,
-    `b1-s1 step 1`, `b1-s1 first 4 steps`."""
+    `b1-s1 step 1`, `b1-s1 first 4 steps`, `b1-s2 search, odd tasks, visible wrong`."""
     label = read_label(name)
     if label.step is None and not label.end:
         whole = reader.views(label.trial)
-        return dict(halves(whole))[label.half] if label.half else whole
+        part = dict(halves(whole))[label.half] if label.half else whole
+        return earning(part, label.paid, label.ended) if label.paid else part
     ids = reader.train_steps(label.trial)
     steps = sorted(ids)
     if label.end == "first":

@@ -60,17 +60,21 @@ def backtest(
     batch = Batch.of(rollouts)
     if factor == BUNDLE:
         return _bundle(intervention, parent, batch, context)
+    paid: list[str] = []
 
     def answer(verdict: Outcome, reason: str, numbers: Mapping[str, float] | None = None, **more: Any) -> Backtest:
         known = {k: finite(v) for k, v in (numbers or {}).items()}
         # rounded: verification recomputes these on other machines, whose sums differ in their last bits
         kept = {k: round(x, 6) for k, x in known.items() if x is not None}
+        if paid:
+            reason = f"{reason}; {', '.join(paid)} is the outcome and may not be paid: the loop refuses to train this"
         return Backtest(factor=factor, verdict=verdict, reason=reason, numbers=kept, rollouts=batch.n, **more)
 
     try:
         child = parent.with_factor(factor, intervention.new)
     except ConfigError as e:
         return answer("contradicts", f"not a valid recipe: {e}")
+    paid = [c for c, w in sorted(child.rewards.items()) if w and c in context.unpayable] if context else []
     if child == parent:
         return answer("contradicts", f"{factor} already has this value: nothing would change")
     replay = REPLAYS.get(factor)

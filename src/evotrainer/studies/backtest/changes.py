@@ -1,4 +1,4 @@
-"""A change of the recipe, replayed: `rewards.hidden=1 rewards.visible=0`, `group_filter=snr_top_p`,
+"""A change of the recipe, replayed: `rewards.robust=1 rewards.visible=0`, `group_filter=snr_top_p`,
 or an intervention file."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def as_intervention(
     and what else an intervention holds. `predict`: `METRIC up|down SIZE`.
     """
     if bool(settings) == bool(file):
-        raise ConfigError("give a change (e.g. rewards.hidden=1) or --intervention FILE, and not both")
+        raise ConfigError("give a change (e.g. rewards.robust=1) or --intervention FILE, and not both")
     prediction = _prediction(predict) if predict else Prediction(metric="accuracy", direction="up", size=0.01)
     if file is not None:
         values = _read(file)
@@ -115,7 +115,7 @@ def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
     try:
         values = apply_overrides(recipe.model_dump(mode="json"), [_whole(recipe, s) for s in plain])
     except ConfigError as e:
-        raise ConfigError(str(e).replace("section.name=value, e.g. recipe.lr=1e-4", "rewards.hidden=1")) from None
+        raise ConfigError(str(e).replace("section.name=value, e.g. recipe.lr=1e-4", "rewards.robust=1")) from None
     values["rewards"] = {k: w for k, w in values.get("rewards", {}).items() if w != 0}
     old = recipe.model_copy(update={"rewards": {k: w for k, w in recipe.rewards.items() if w}})
     changed = diff(old, parse_recipe(values))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evotrainer.config.payable import unpayable
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.records.recipe import Recipe
@@ -88,7 +89,12 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     if not batch.n + batch.n_faults:
         raise StoreError(f"{folder}: no {split} rollouts of {name} are stored")
     recipe = tree.branches[name].recipe
-    context = HarnessContext(recipe=recipe, proxy=tree.proxy, max_tokens=run.task.recipe.max_tokens)
+    context = HarnessContext(
+        recipe=recipe,
+        proxy=tree.proxy,
+        max_tokens=run.task.recipe.max_tokens,
+        unpayable=unpayable(tree.environment),
+    )
     return Subject(f"{folder.name} {name} {split}", batch, recipe, context)
 
 

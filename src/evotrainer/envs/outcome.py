@@ -1,0 +1,55 @@
+"""Which reward components are the outcome, and which of them a task file lets training pay (`environment.payable`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from evotrainer.envs.base import Environment, EnvironmentWithOutcome
+from evotrainer.errors import TaskSetError
+
+OPTION = "payable"
+"""Key of `[environment]`; every environment has it."""
+
+
+def outcome_components(environment: Environment) -> tuple[str, ...]:
+    """Components that are the outcome or derive from it, in the environment's order.
+
+    As the environment declares them; of one that declares none, the true side of its proxy. Empty: it does not say.
+    TaskSetError where it declares a component that it does not have.
+    """
+    said: tuple[str, ...] = ()
+    if isinstance(environment, EnvironmentWithOutcome):
+        said = tuple(environment.outcome_components)
+    elif environment.proxy:
+        said = (environment.proxy[1],)
+    if unknown := [c for c in said if c not in environment.components]:
+        raise TaskSetError(
+            f"environment {environment.name} declares {unknown[0]!r} as its outcome, which is none of its components: "
+            f"{', '.join(environment.components)}; correct outcome_components"
+        )
+    return tuple(c for c in environment.components if c in said)
+
+
+def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What an environment's description holds of them: `outcome`, and `payable` by the task file's `[environment]`."""
+    return {"outcome": list(outcome_components(environment)), "payable": list(payable_components(config))}
+
+
+def payable_components(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """`environment.payable` of a task file: outcome components that training may pay; empty where it says nothing."""
+    value = config.get(OPTION, [])
+    if not isinstance(value, list | tuple) or not all(isinstance(c, str) for c in value):
+        raise TaskSetError(f'environment.payable is a list of reward components, e.g. ["correct"], not {value!r}')
+    return tuple(value)
+
+
+def check_payable(environment: Environment, payable: tuple[str, ...]) -> None:
+    """TaskSetError for a name that is no component of the environment, and for an outcome that is none."""
+    outcome_components(environment)
+    for name in payable:
+        if name not in environment.components:
+            near = get_close_matches(name, environment.components, 1)
+            what = f"did you mean {near[0]}?" if near else f"it has: {', '.join(environment.components)}"
+            raise TaskSetError(f"environment.payable: {environment.name} has no reward component {name!r}; {what}")

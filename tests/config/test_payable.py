@@ -1,0 +1,36 @@
+"""What may be paid, by what a run's first event says of its environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from evotrainer.config.payable import check_paid, on_offer, unpayable, why_unpaid
+from evotrainer.errors import ConfigError
+from evotrainer.records.recipe import Recipe
+
+COMPONENTS = {"visible": "shown tests", "robust": "no crash", "hidden": "sealed tests", "hidden_frac": "share of them"}
+TOLD = {"name": "code", "components": COMPONENTS, "outcome": ["hidden", "hidden_frac"]}
+
+
+def test_the_outcome_is_not_on_offer_unless_the_task_file_says_so() -> None:
+    closed, half = TOLD | {"payable": []}, TOLD | {"payable": ["hidden"]}
+    assert unpayable(closed) == ("hidden", "hidden_frac") and unpayable(half) == ("hidden_frac",)
+    assert list(on_offer(closed)) == ["visible", "robust"] and list(on_offer(half)) == ["visible", "robust", "hidden"]
+
+
+def test_a_run_recorded_before_environments_said_it_pays_what_it_paid() -> None:
+    old = {"name": "code", "components": COMPONENTS}
+    assert unpayable(old) == () and on_offer(old) == COMPONENTS
+    assert why_unpaid(Recipe(rewards={"hidden": 1.0}), old) == ""
+
+
+def test_a_recipe_that_pays_it_is_refused_in_one_line_with_the_remedy() -> None:
+    told = TOLD | {"payable": ["hidden"]}
+    check_paid(Recipe(rewards={"hidden": 1.0, "visible": 0.5}), told)
+    check_paid(Recipe(rewards={"visible": 1.0, "hidden_frac": 0.0}), told)  # no weight: not paid
+    for weight in (0.1, -0.1):
+        with pytest.raises(ConfigError, match="pays hidden_frac: the outcome of code") as e:
+            check_paid(Recipe(rewards={"visible": 1.0, "hidden_frac": weight}), told)
+    said = str(e.value)
+    assert 'set environment.payable = ["hidden", "hidden_frac"]' in said and "\n" not in said
+    assert "reward hidden or robust or visible" in said
