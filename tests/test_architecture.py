@@ -124,7 +124,10 @@ ALLOWED = {
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
-    "cli": "*",  # a module per command, which wires what its command needs
+    # a module per command, which wires what its command needs
+    "cli": "errors records config judge harness harness.columns harness.evolving projections skills views envs envs.admission "
+    "envs.base envs.code envs.simple envs.swe trainers executors.warm sandbox run verify api studies.audit studies.backtest "
+    "studies.calibration extras.export extras.tracking extras.verl",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room, but
@@ -150,8 +153,6 @@ def test_the_import_graph_is_really_read() -> None:
 def test_every_room_has_a_row_and_imports_what_the_row_says(who: str) -> None:
     assert who in ALLOWED, f"{who} has no row in ALLOWED; write down what it may import"
     allowed = set(ALLOWED[who].split())
-    if allowed == {"*"}:
-        return
     inside = {m: used for m, used in module_graph().items() if room(m) == who}
     more = [f"{m} imports {u}" for m, used in inside.items() for u in used if room(u) not in {who, *allowed}]
     assert not more, f"not in the row of {who}: {more}"

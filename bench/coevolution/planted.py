@@ -16,7 +16,7 @@ from typing import Any
 
 from evotrainer import api
 from evotrainer.cli.base import base as base_command
-from evotrainer.judge import JudgeConfig, judge, next_looks, scores_of
+from evotrainer.judge import JudgeConfig, JudgeInput, judge, next_looks, scores_of
 from evotrainer.judge.simulate import Rate
 from evotrainer.projections.state import RunState
 
@@ -126,7 +126,7 @@ def without_audits(run: api.Run, tree: RunState) -> str:
     names = sorted(candidates(tree), key=lambda b: -points(tree, b))
     looks = next_looks((), config.alpha, len(names))
     for name, look in zip(names, looks, strict=True):
-        said = judge(name, "b0", first_trials(tree, name), first_trials(tree, "b0"), noise, look, config)
+        said = judge(JudgeInput(name, "b0", first_trials(tree, name), first_trials(tree, "b0"), noise, config), look)
         if said.kind == "promote":
             return name
     return "b0"

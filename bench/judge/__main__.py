@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,6 @@ from evotrainer.judge.simulate import Population, Rate, false_promotions, mean_s
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, scores_of
 from evotrainer.records.events import TrialFinished
 
-DATE = "2026-11-22"
 LOOKS = 8
 RULE = JudgeConfig(worthwhile=0.05, max_seeds=8)
 """As the task file's defaults have it."""
@@ -151,7 +151,7 @@ def main(runs: int) -> None:
         [
             "# The judge judged",
             "",
-            f"`python -m bench.judge {runs}` on {platform.machine()}, Python {platform.python_version()}, {DATE}, "
+            f"`python -m bench.judge {runs}` on {platform.machine()}, Python {platform.python_version()}, {date.today()}, "
             f"commit {commit()}: {cpu:.0f} CPU-s.",
             "",
             f"Simulated trials: {USUAL.tasks} tasks of Beta({USUAL.alpha}, {USUAL.beta}) difficulty, {USUAL.attempts} "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge import answers, judge, settle_audit, with_shortcut_closed
+from evotrainer.judge import JudgeInput, answers, judge, settle_audit, with_shortcut_closed
 from evotrainer.judge.alpha_spending import InterimAnalysis
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.findings import Finding
@@ -117,11 +117,11 @@ def test_direct_evidence_is_cleared_where_the_capability_is_closed_and_stands_wh
     b, c = trials(rng, np.full(TASKS, 0.7), [1, 2, 3], "b1"), trials(rng, np.full(TASKS, 0.4), [1, 2, 3], "b0")
     look = InterimAnalysis(number=1, alpha=0.02)
     leak = [finding("answer_leak", "critical", "answer_leak")]
-    assert judge("b1", "b0", b, c, None, look, findings=leak).kind == "invalid"
+    assert judge(JudgeInput("b1", "b0", b, c, None, findings=leak), look).kind == "invalid"
     cleared = answers(leak, [HISTORY], [], ["history"])
-    assert judge("b1", "b0", b, c, None, look, findings=leak, audits=cleared).kind == "promote"
+    assert judge(JudgeInput("b1", "b0", b, c, None, findings=leak, audits=cleared), look).kind == "promote"
     proven = audit(0, [0.62] * 3, [0.42] * 3)
-    verdict = judge("b1", "b0", b, c, None, look, shortcuts=[proven])
+    verdict = judge(JudgeInput("b1", "b0", b, c, None, shortcuts=[proven]), look)
     assert verdict.kind == "invalid" and "history" in verdict.reason and verdict.look == 0
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evotrainer.judge import (
     InterimAnalysis,
     JudgeConfig,
+    JudgeInput,
     judge,
     measure_noise,
     next_look,
@@ -27,7 +28,8 @@ from tests.judge.scored_trials import FIRST, leak, planted, with_components
 def decide(branch: list[TrialFinished], control: list[TrialFinished], **kwargs: Any) -> Any:
     """A verdict at the first look, with the noise of the control."""
     noise = measure_noise("b0", scores_of(control, "gate"))
-    return judge("b1", "b0", branch, control, noise, kwargs.pop("look", FIRST), **kwargs)
+    look = kwargs.pop("look", FIRST)
+    return judge(JudgeInput("b1", "b0", branch, control, noise, **kwargs), look)
 
 
 def test_a_clear_gain_is_promoted() -> None:
@@ -45,7 +47,8 @@ def test_only_the_best_of_a_round_becomes_champion() -> None:
     assert "b7 gained more in the same round" in verdict.reason
     assert verdict.effect.low > 0, "its gain stays on record"
     assert [g.gate for g in verdict.gates if g.passed is False] == ["best_of_round"]
-    again = recompute(verdict, branch, control, measure_noise("b0", scores_of(control, "gate")), ahead="b7")
+    noise = measure_noise("b0", scores_of(control, "gate"))
+    again = recompute(verdict, JudgeInput("b1", "b0", branch, control, noise, ahead="b7"))
     assert again.fresh.kind == "reject"
     losing = decide(*planted(-0.15), ahead="b7")
     assert "harmful" in losing.reason, "who was ahead does not matter to a branch that loses anyway"
@@ -219,19 +222,21 @@ def test_looks_that_tested_nothing_spend_nothing() -> None:
 def test_a_verdict_is_recomputed_from_ledger_bodies_alone(effect: float) -> None:
     branch, control = planted(effect)
     noise = measure_noise("b0", scores_of(control, "gate"))
-    stored = judge("b1", "b0", branch, control, noise, FIRST)
+    stored = judge(JudgeInput("b1", "b0", branch, control, noise), FIRST)
     again = type(stored).model_validate_json(stored.model_dump_json())
     bodies = [[TrialFinished.model_validate_json(t.model_dump_json()) for t in side] for side in (branch, control)]
-    assert recompute(again, *bodies, type(noise).model_validate_json(noise.model_dump_json())).holds
+    assert recompute(
+        again, JudgeInput("b1", "b0", *bodies, type(noise).model_validate_json(noise.model_dump_json()))
+    ).holds
 
 
 def test_a_doctored_score_is_found_when_the_verdict_is_recomputed() -> None:
     branch, control = planted(0.12)
     noise = measure_noise("b0", scores_of(control, "gate"))
-    stored = judge("b1", "b0", branch, control, noise, FIRST)
+    stored = judge(JudgeInput("b1", "b0", branch, control, noise), FIRST)
     task = next(t for t, v in branch[0].scores[0].per_task.items() if v < 1)
     doctored = branch[0].scores[0].per_task | {task: 1.0}
-    result = recompute(stored, [trial("b1", 1, doctored, 4), *branch[1:]], control, noise)
+    result = recompute(stored, JudgeInput("b1", "b0", [trial("b1", 1, doctored, 4), *branch[1:]], control, noise))
     assert not result.holds
     assert any(d.startswith("effect.mean") for d in result.differences)
 
@@ -239,20 +244,20 @@ def test_a_doctored_score_is_found_when_the_verdict_is_recomputed() -> None:
 def test_a_verdict_worded_otherwise_holds_and_another_kind_does_not() -> None:
     branch, control = planted(0.12)
     noise = measure_noise("b0", scores_of(control, "gate"))
-    stored = judge("b1", "b0", branch, control, noise, FIRST)
+    stored = judge(JudgeInput("b1", "b0", branch, control, noise), FIRST)
     gates = tuple(g.model_copy(update={"message": "as an earlier version said it"}) for g in stored.gates)
     worded = stored.model_copy(update={"reason": "as an earlier version said it", "gates": gates})
-    assert recompute(worded, branch, control, noise).holds
-    assert recompute(worded.model_copy(update={"kind": "reject"}), branch, control, noise).differences == (
-        "kind: 'reject' in the ledger, 'promote' recomputed",
-    )
+    assert recompute(worded, JudgeInput("b1", "b0", branch, control, noise)).holds
+    assert recompute(
+        worded.model_copy(update={"kind": "reject"}), JudgeInput("b1", "b0", branch, control, noise)
+    ).differences == ("kind: 'reject' in the ledger, 'promote' recomputed",)
 
 
 def test_unspent_verdicts_are_recomputed_too() -> None:
     branch, control = planted(0.12)
     for trials, findings in ((branch[:2], []), (branch, [leak("critical")])):
-        stored = judge("b1", "b0", trials, control, None, FIRST, findings=findings)
-        assert recompute(stored, trials, control, None, findings=findings).holds
+        stored = judge(JudgeInput("b1", "b0", trials, control, None, findings=findings), FIRST)
+        assert recompute(stored, JudgeInput("b1", "b0", trials, control, None, findings=findings)).holds
 
 
 @settings(max_examples=60, deadline=None)
@@ -284,7 +289,7 @@ def test_byte_identical_branches_are_never_promoted_and_never_called_harmful(
         for t in control
     ]
     pool = measure_noise("b0", scores_of(control, "gate")) if noise else None
-    v = judge("b1", "b0", branch, control, pool, InterimAnalysis(number=1, alpha=alpha), config)
+    v = judge(JudgeInput("b1", "b0", branch, control, pool, config), InterimAnalysis(number=1, alpha=alpha))
     assert v.kind == "reject" and "harmful:" not in v.reason and "neither better nor harmful" in v.reason
     assert v.effect is not None and (v.effect.mean, v.effect.low, v.effect.high) == (0, 0, 0)
     assert (v.look, v.alpha) == (0, None), "it tested nothing and spent nothing"

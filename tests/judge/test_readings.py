@@ -37,8 +37,9 @@ def pair(gain: float, greedy: float, seed: int = 0) -> tuple[list[TrialFinished]
 
 def verdict(branch: list[TrialFinished], control: list[TrialFinished]) -> Verdict:
     noise = measure_noise("b0", scores_of(control, "gate"))
-    v = judge("b1", "b0", branch, control, noise, FIRST)
-    assert recompute(v, branch, control, noise).holds
+    given = JudgeInput("b1", "b0", branch, control, noise)
+    v = judge(given, FIRST)
+    assert recompute(v, given).holds
     return v
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.judge import InterimAnalysis, JudgeConfig, JudgeInput, measure_noise, scores_of
+from evotrainer.judge import InterimAnalysis, JudgeConfig, JudgeInput, judge, measure_noise, scores_of
 from evotrainer.judge.verdict_changes import GATES, SCORE_ONLY, Basis, flips
 from evotrainer.records.events import TrialFinished
 from tests.judge.scored_trials import leak, planted, with_components
@@ -20,7 +20,7 @@ def basis(
 ) -> Basis:
     noise = measure_noise("b0", scores_of(control, "gate"))
     given = JudgeInput(name, "b0", branch, control, noise, BASE, **more)
-    return Basis(round_, given.verdict(InterimAnalysis(number=round_, alpha=0.019)), given)
+    return Basis(round_, judge(given, InterimAnalysis(number=round_, alpha=0.019)), given)
 
 
 def only(b: Basis, config: JudgeConfig = BASE, drop: tuple[str, ...] = ()) -> Any:
@@ -74,7 +74,7 @@ def test_dropping_the_proxy_gate_alone_does_not_promote() -> None:
     wide = JudgeConfig(min_effect=0.05)
     noise = measure_noise("b0", scores_of(control, "gate"))
     given = JudgeInput("b1", "b0", branch, control, noise, wide, proxy=("visible", "hidden"))
-    stored = given.verdict(InterimAnalysis(number=1, alpha=0.019))
+    stored = judge(given, InterimAnalysis(number=1, alpha=0.019))
     assert any(g.gate == "proxy" and g.passed is False for g in stored.gates)
     f = only(Basis(1, stored, given), wide, drop=("proxy",))
     assert f.now != "promote" and "proxy dropped" in f.because

@@ -13,6 +13,7 @@ import pytest
 from evotrainer import api
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
+from evotrainer.judge import judge
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
 from evotrainer.verify import Record, checks
@@ -214,7 +215,7 @@ def against(run: api.Run, branch: str, control: str) -> Record:
     trials = tuple(t for b in (branch, control) for t in due(record, b, event))
     wrong = event.body.model_copy(update={"trials": trials})
     wrong = changed(wrong, {"verdict__control": control})
-    verdict = input_of(record, replace(event, body=wrong)).verdict(look_then(record, event))
+    verdict = judge(input_of(record, replace(event, body=wrong)), look_then(record, event))
     return forged(run, event.id, verdict=verdict, trials=trials)
 
 

@@ -3,9 +3,9 @@
 from evotrainer.judge.alpha_spending import InterimAnalysis, next_look, next_looks
 from evotrainer.judge.audits import answers, settle_audit, with_shortcut_closed
 from evotrainer.judge.certify import CertEntry, certify
-from evotrainer.judge.decide import JudgeConfig, Recomputed, judge, recompute, seeds_wanted
+from evotrainer.judge.decide import Recomputed, judge, recompute, seeds_wanted
 from evotrainer.judge.fresh_seeds import knocked_out, reestimated
-from evotrainer.judge.inputs import JudgeInput
+from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, measure_noise, scores_of
 
 __all__ = [

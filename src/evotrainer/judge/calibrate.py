@@ -14,7 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from evotrainer.judge.components import Measured
-from evotrainer.judge.decide import JudgeConfig, seeds_wanted
+from evotrainer.judge.decide import seeds_wanted
+from evotrainer.judge.inputs import JudgeConfig
 from evotrainer.judge.real_comparisons import RealComparisons
 from evotrainer.judge.simulate import Population, Rate, Share, false_promotions, power, run_looks
 from evotrainer.records.frozen import Frozen

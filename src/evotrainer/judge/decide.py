@@ -5,20 +5,17 @@ The judge sees trials, findings and earlier noise; never who proposed the change
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from pydantic import Field
-
 from evotrainer.judge import checks, readings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
+from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.differences import CLOSE, differences
-from evotrainer.records.events import NoiseMeasured, TrialFinished
-from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.verdicts import Effect, GateResult, ShortcutAudit, Verdict
+from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
 FUTILE = 0.95
 """One-sided confidence at which a worthwhile effect counts as excluded, so that no more seeds are asked for."""
@@ -26,70 +23,33 @@ FUTILE = 0.95
 Kind = Literal["promote", "reject", "invalid", "inconclusive", "failed"]
 
 
-class JudgeConfig(Frozen):
-    """What the task file may say about judging."""
+def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
+    """Verdict on a branch against its control at an interim analysis.
 
-    split: str = "gate"
-    alpha: float = Field(0.05, gt=0, lt=0.5)
-    """Probability of any false promotion over the whole run."""
-    min_effect: float = Field(0.01, ge=0)
-    """Smallest mean gain worth a promotion, score units."""
-    worthwhile: float | None = Field(None, ge=0)
-    """Effect that is worth more seeds as long as it is not excluded; None: only where the observed mean would do."""
-    min_seeds: int = Field(3, ge=2)
-    max_seeds: int = Field(6, ge=2)
-    """No branch is asked to run more seeds than this."""
-    max_error_share: float = Field(0.05, ge=0, le=1)
-    """Share of attempts lost to infrastructure faults beyond which nothing is decided."""
-    min_task_share: float = Field(0.9, gt=0, le=1)
-    """Share of the split's tasks that every trial must have scored."""
-
-
-def judge(
-    branch: str,
-    control: str,
-    branch_trials: Sequence[TrialFinished],
-    control_trials: Sequence[TrialFinished],
-    noise: NoiseMeasured | None,
-    look: InterimAnalysis,
-    config: JudgeConfig | None = None,
-    *,
-    findings: Sequence[Finding] = (),
-    control_findings: Sequence[Finding] = (),
-    audits: Mapping[str, bool] | None = None,
-    shortcuts: Sequence[ShortcutAudit] = (),
-    proxy: tuple[str, str] | None = None,
-    ahead: str = "",
-) -> Verdict:
-    """Verdict on a branch against its control.
-
-    `findings` join those in the trials' own health reports. `audits`: detector -> True where a counterfactual audit
-    confirmed it, False where it cleared the branch. `shortcuts`: audits of the branch; one that confirmed a shortcut
-    makes it invalid. `proxy`: the environment's (proxy, true) reward components.
-    `ahead`: a branch of the same round, promoted over the same control already; one champion a round.
     A verdict that did not test the effect (invalid, failed, too few seeds, identical) spends nothing: look 0.
     """
-    config = config or JudgeConfig()
+    branch, control, config = given.branch, given.control, given.config
+    branch_trials, control_trials = given.branch_trials, given.control_trials
     gates: list[GateResult] = []
     settle = partial(_settled, branch, control, gates)
-    seen = [*findings, *checks.findings_of(branch_trials)]
-    known = [*control_findings, *checks.findings_of(control_trials)]
+    seen = [*given.findings, *checks.findings_of(branch_trials)]
+    known = [*given.control_findings, *checks.findings_of(control_trials)]
     # validity before any number: a score earned by a leak needs no statistics, and must not spend alpha
-    valid = checks.validity(branch, seen, known, audits or {}, shortcuts)
-    for gate, end in _before_the_effect(valid, branch, branch_trials, control, control_trials, config):
+    valid = checks.validity(branch, seen, known, given.audits, given.shortcuts)
+    for gate, end in _before_the_effect(valid, given):
         gates.append(gate)
         if end is not None:
             # only "identical" knows the effect (0); after the other gates no number would mean anything
-            nothing = _nothing(branch_trials, control_trials, config) if gate.gate == "identical" else None
+            nothing = _nothing(given) if gate.gate == "identical" else None
             return settle(end, gate.message, nothing)
 
     scores = stats.scores_of(branch_trials, config.split), stats.scores_of(control_trials, config.split)
-    parts = stats.components(*scores, noise, names=(branch, control))
+    parts = stats.components(*scores, given.noise, names=(branch, control))
     # one-sided at the look's alpha, so the two-sided interval leaves twice as much outside
     effect = stats.effect_of(parts, 1 - 2 * look.alpha)
     more = _more_seeds(effect, parts, look, config)
     # asked before the verdict and not as a gate in front of it: a proxy that rose with the score is no reason to refuse
-    rose = checks.proxy(branch_trials, control_trials, config.split, proxy, effect, config.min_effect)
+    rose = checks.proxy(branch_trials, control_trials, config.split, given.proxy, effect, config.min_effect)
     gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect), rose]
     second = readings.second_reading(branch_trials, control_trials, scores, parts, config.split)
     gates += [second] if second else []
@@ -98,9 +58,10 @@ def judge(
     if kind == "promote" and valid.passed is None:
         kind, reason = "inconclusive", f"{valid.message}; the score alone would promote: {reason}"
     # the look is spent all the same: the test was made, and its level cannot be given to another branch afterwards
-    if kind == "promote" and ahead:
-        gates.append(GateResult(gate="best_of_round", passed=False, message=f"{ahead} gained more in the same round"))
-        kind, reason = "reject", f"better than {control}, but {ahead} gained more in the same round: {reason}"
+    if kind == "promote" and given.ahead:
+        better = f"{given.ahead} gained more in the same round"
+        gates.append(GateResult(gate="best_of_round", passed=False, message=better))
+        kind, reason = "reject", f"better than {control}, but {better}: {reason}"
     # sentences: neither the second reading nor a temperature refuses anything
     said = second.message if second and (kind == "promote" or second.passed is False) else ""
     told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
@@ -129,17 +90,11 @@ def _settled(
     )
 
 
-def _before_the_effect(
-    valid: GateResult,
-    branch: str,
-    branch_trials: Sequence[TrialFinished],
-    control: str,
-    control_trials: Sequence[TrialFinished],
-    config: JudgeConfig,
-) -> Iterator[tuple[GateResult, Kind | None]]:
+def _before_the_effect(valid: GateResult, given: JudgeInput) -> Iterator[tuple[GateResult, Kind | None]]:
     """Gates that look at no effect, in their order, each with the verdict where it ends the judgement."""
+    branch_trials, control_trials, config = given.branch_trials, given.control_trials, given.config
     yield valid, "invalid" if valid.numbers.get("confirmed") else None
-    seeds = checks.seeds(branch, branch_trials, control, control_trials, config.split, config.min_seeds)
+    seeds = checks.seeds(given.branch, branch_trials, given.control, control_trials, config.split, config.min_seeds)
     # seeds that can still run leave the question open; seeds that crashed again and again answer it
     lost: Kind = "failed" if seeds.numbers["lost"] else "inconclusive"
     yield seeds, None if seeds.passed else lost
@@ -247,16 +202,14 @@ def _floor_gate(effect: Effect) -> GateResult:
     )
 
 
-def _nothing(
-    branch_trials: Sequence[TrialFinished], control_trials: Sequence[TrialFinished], config: JudgeConfig
-) -> Effect:
+def _nothing(given: JudgeInput) -> Effect:
     """The effect of a branch whose trials equal the control's: exactly 0."""
-    b, c = (stats.scores_of(t, config.split) for t in (branch_trials, control_trials))
+    b, c = (stats.scores_of(t, given.config.split) for t in (given.branch_trials, given.control_trials))
     return Effect(
         mean=0.0,
         low=0.0,
         high=0.0,
-        confidence=1 - config.alpha,
+        confidence=1 - given.config.alpha,
         se=0.0,
         df=float(max(1, len(b) - 1)),
         seeds=min(len(b), len(c)),
@@ -279,43 +232,15 @@ class Recomputed(Frozen):
 
 
 def recompute(
-    stored: Verdict,
-    branch_trials: Sequence[TrialFinished],
-    control_trials: Sequence[TrialFinished],
-    noise: NoiseMeasured | None,
-    config: JudgeConfig | None = None,
-    *,
-    findings: Sequence[Finding] = (),
-    control_findings: Sequence[Finding] = (),
-    audits: Mapping[str, bool] | None = None,
-    shortcuts: Sequence[ShortcutAudit] = (),
-    proxy: tuple[str, str] | None = None,
-    ahead: str = "",
-    look: InterimAnalysis | None = None,
-    tolerance: float = CLOSE,
+    stored: Verdict, given: JudgeInput, look: InterimAnalysis | None = None, *, tolerance: float = CLOSE
 ) -> Recomputed:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
     `look`: the interim analysis that was due; None: the one the verdict names. Sentences (`reason`, `message`) are left
     out: another version may word them otherwise, and the hash chain guards them.
     """
-    config = config or JudgeConfig()
     # a verdict that spent nothing never reached the effect: any level leads to the same end
-    look = look or InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or config.alpha * 0.5)
-    fresh = judge(
-        stored.branch,
-        stored.control,
-        branch_trials,
-        control_trials,
-        noise,
-        look,
-        config,
-        findings=findings,
-        control_findings=control_findings,
-        audits=audits,
-        shortcuts=shortcuts,
-        proxy=proxy,
-        ahead=ahead,
-    )
+    look = look or InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or given.config.alpha * 0.5)
+    fresh = judge(given, look)
     old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
     return Recomputed(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))

@@ -6,16 +6,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evotrainer.judge.alpha_spending import InterimAnalysis
-from evotrainer.judge.decide import JudgeConfig, Recomputed, judge, recompute
+from pydantic import Field
+
 from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.findings import Finding
-from evotrainer.records.verdicts import ShortcutAudit, Verdict
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import ShortcutAudit
+
+
+class JudgeConfig(Frozen):
+    """What the task file may say about judging."""
+
+    split: str = "gate"
+    alpha: float = Field(0.05, gt=0, lt=0.5)
+    """Probability of any false promotion over the whole run."""
+    min_effect: float = Field(0.01, ge=0)
+    """Smallest mean gain worth a promotion, score units."""
+    worthwhile: float | None = Field(None, ge=0)
+    """Effect that is worth more seeds as long as it is not excluded; None: only where the observed mean would do."""
+    min_seeds: int = Field(3, ge=2)
+    max_seeds: int = Field(6, ge=2)
+    """No branch is asked to run more seeds than this."""
+    max_error_share: float = Field(0.05, ge=0, le=1)
+    """Share of attempts lost to infrastructure faults beyond which nothing is decided."""
+    min_task_share: float = Field(0.9, gt=0, le=1)
+    """Share of the split's tasks that every trial must have scored."""
 
 
 @dataclass(frozen=True)
 class JudgeInput:
-    """The judge's arguments, without the look; it never learns who proposed the change."""
+    """The judge's argument, the look apart; it never learns who proposed the change."""
 
     branch: str
     control: str
@@ -23,49 +43,15 @@ class JudgeInput:
     """Failed ones included; complete ones with the scores of the evaluations that replace theirs."""
     control_trials: Sequence[TrialFinished]
     noise: NoiseMeasured | None
-    config: JudgeConfig
+    config: JudgeConfig = field(default_factory=JudgeConfig)
     findings: Sequence[Finding] = ()
+    """Join those in the trials' own health reports."""
     control_findings: Sequence[Finding] = ()
     audits: Mapping[str, bool] = field(default_factory=dict)
-    """Detector -> confirmed (True) or cleared (False)."""
+    """Detector -> True where a counterfactual audit confirmed it, False where it cleared the branch."""
     shortcuts: Sequence[ShortcutAudit] = ()
+    """Audits of the branch; one that confirmed a shortcut makes it invalid."""
     proxy: tuple[str, str] | None = None
     """The environment's (proxy, true) reward components."""
     ahead: str = ""
-    """The champion, where it is another than the control."""
-
-    def verdict(self, look: InterimAnalysis) -> Verdict:
-        """What the judge says at this look."""
-        return judge(
-            self.branch,
-            self.control,
-            self.branch_trials,
-            self.control_trials,
-            self.noise,
-            look,
-            self.config,
-            findings=self.findings,
-            control_findings=self.control_findings,
-            audits=self.audits,
-            shortcuts=self.shortcuts,
-            proxy=self.proxy,
-            ahead=self.ahead,
-        )
-
-    def compare(self, stored: Verdict, look: InterimAnalysis | None = None) -> Recomputed:
-        """A recorded verdict and the one that follows from this;
-        `look`: the interim analysis that was due, None: the one the verdict names."""
-        return recompute(
-            stored,
-            self.branch_trials,
-            self.control_trials,
-            self.noise,
-            self.config,
-            findings=self.findings,
-            control_findings=self.control_findings,
-            audits=self.audits,
-            shortcuts=self.shortcuts,
-            proxy=self.proxy,
-            ahead=self.ahead,
-            look=look,
-        )
+    """A branch of the same round, promoted over the same control already; one champion a round."""

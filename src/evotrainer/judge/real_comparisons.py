@@ -8,7 +8,8 @@ from itertools import combinations
 import numpy as np
 
 from evotrainer.judge.alpha_spending import next_look
-from evotrainer.judge.decide import JudgeConfig, judge
+from evotrainer.judge.decide import judge
+from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.judge.simulate import Rate, Share
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records.events import NoiseMeasured, TrialFinished
@@ -72,8 +73,9 @@ def real_comparisons(
         both_ways = [pair for s in splits for pair in (s, s[::-1])]
         for a, b in both_ways:
             left_side, right_side = ([trials[i] for i in x] for x in (a, b))
-            v = judge("branch", "control", left_side, right_side, noise, first, own)
-            w = judge("branch", "control", left_side, right_side, noise, plain_look, own)
+            given = JudgeInput("branch", "control", left_side, right_side, noise, own)
+            v = judge(given, first)
+            w = judge(given, plain_look)
             total += 1
             hits += v.kind == "promote"
             plain += w.kind == "promote"

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from evotrainer.judge.alpha_spending import next_looks
-from evotrainer.judge.decide import JudgeConfig, judge, seeds_wanted
+from evotrainer.judge.decide import judge, seeds_wanted
+from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records import keys
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
@@ -187,7 +188,7 @@ class _SimulatedRun:
             self.noise = measure_noise(name, scores_of(self.trials[name], split), earlier=self.noise)
         looks = next_looks(self.verdicts, self.config.alpha, len(names))
         found = [
-            judge(name, "b0", self.trials[name], self.trials["b0"], self.noise, look, self.config)
+            judge(JudgeInput(name, "b0", self.trials[name], self.trials["b0"], self.noise, self.config), look)
             # best first, as the loop judges; `next_looks` gives equal levels, so this order cannot be exploited
             for name, look in zip(sorted(names, key=lambda n: -mean_score(self.trials[n])), looks, strict=True)
         ]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from evotrainer.errors import ConfigError
 from evotrainer.judge.alpha_spending import InterimAnalysis, next_look
-from evotrainer.judge.decide import JudgeConfig, Kind
-from evotrainer.judge.inputs import JudgeInput
+from evotrainer.judge.decide import Kind, judge
+from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import Verdict
 
@@ -112,7 +112,7 @@ def _again(b: Basis, config: JudgeConfig, drop: Sequence[str], fresh: Sequence[V
     else:
         # the recorded verdict never reached the effect, so it has no share of its own
         look = next_look(fresh, config.alpha)
-    return _decided(given.verdict(look), config, drop)
+    return _decided(judge(given, look), config, drop)
 
 
 def _decided(v: Verdict, config: JudgeConfig, drop: Sequence[str]) -> Verdict:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evotrainer.errors import IntegrityError
-from evotrainer.judge import InterimAnalysis, next_looks
+from evotrainer.judge import InterimAnalysis, judge, next_looks
 from evotrainer.projections.branches import START
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
@@ -110,7 +110,7 @@ def give_verdict(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
     knobs = evaluation_knobs(ctx.task, ctx.state, name)
     if knobs is not None:
         used = [t for x in (b, control) for t in shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)]
-    verdict = judge_input(ctx.task, ctx.state, name, control.branch, used).verdict(analysis)
+    verdict = judge(judge_input(ctx.task, ctx.state, name, control.branch, used), analysis)
     seen = [t.trial for x in (b, control) for t in x.finished]
     return Judged(round=n, verdict=verdict, evaluations=tuple(t.trial for t in used), trials=tuple(seen))
 

@@ -15,6 +15,7 @@ from evotrainer.judge import (
     Recomputed,
     measure_noise,
     next_looks,
+    recompute,
     scores_of,
     seeds_wanted,
 )
@@ -75,7 +76,7 @@ def input_of(record: Record, event: Event) -> JudgeInput:
 def rejudge(record: Record, event: Event) -> Recomputed:
     """A recorded verdict, compared with the one that the ledger's bodies of that time give now,
     at the interim analysis that was due."""
-    return input_of(record, event).compare(event.body.verdict, look_then(record, event))
+    return recompute(event.body.verdict, input_of(record, event), look_then(record, event))
 
 
 def verdict_on(record: Record, branch: str, look: int = 0) -> Event:

@@ -21,7 +21,7 @@ PLAINEST = ("length", "overlap", "commands", "sequence", "words", "observed")
 """Families of behaviours; of two that say the same of a gain the one of the earlier family is taken."""
 LEAST = 10
 """Attempts from which a side's own success counts. Of a policy that all but always does the trick, the one attempt in
-300 without it would else decide what the trick explains: 39% of a gain on one machine, 96% on another."""
+300 without it would else decide what the trick explains: 39% of a gain on one machine, over 90% on another."""
 
 
 @dataclass(frozen=True, slots=True)
