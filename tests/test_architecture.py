@@ -37,10 +37,11 @@ ALLOWED = {
     "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
     "harness.layers": "records harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
-    "harness.detectors": "errors records harness.context harness.text harness.code_reading harness.columns harness.registry "
-    "harness.layers",
+    "harness.detectors": "errors records harness.context harness.text harness.code_reading harness.columns "
+    "harness.registry harness.layers",
     "harness.whatif": "errors records harness.context harness.text harness.columns harness.detectors",
-    "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns harness.registry",
+    "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns "
+    "harness.registry",
     "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
     "harness.evolving harness.metrics",
     "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.bottlenecks harness.metrics "
@@ -58,8 +59,8 @@ ALLOWED = {
     "envs.maths": "errors records envs.base envs.options envs.components envs.data",
     "envs.swe": "errors records sandbox envs.base envs.options envs.components envs.admission envs.data",
     "envs.trl_env": "errors records envs.base envs.options envs.user_files envs.data",
-    "envs.registry": "errors records envs.base envs.options envs.user_files envs.components envs.code envs.maths envs.swe "
-    "envs.trl_env",
+    "envs.registry": "errors records envs.base envs.options envs.user_files envs.components envs.code envs.maths "
+    "envs.swe envs.trl_env",
     "envs": "envs.registry",
     #
     # trainers: what trainers share, two trainers, trainers by name
@@ -76,8 +77,9 @@ ALLOWED = {
     "trainers.schedule": "records",
     "trainers.embedded": "errors records trainers.base trainers.advantages trainers.clock trainers.curriculum "
     "trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
-    "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.clock trainers.curriculum "
-    "trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
+    "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.clock "
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
+    "trainers.schedule",
     "trainers.merging": "errors trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #
@@ -96,7 +98,8 @@ ALLOWED = {
     "executors.worker executors.local",
     "executors": "errors records config executors.spec executors.local executors.ray",
     #
-    # one run, and its certificate checked: what both do by the same rule is in `rules`, so that neither imports the other
+    # one run, and its certificate checked: what both do by the same rule is in `rules`,
+    # so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.evolving "
     "harness.whatif envs envs.data trainers executors executors.spec rules",
@@ -115,8 +118,8 @@ ALLOWED = {
     "testing": "errors records config importers agents envs.base trainers.base executors executors.spec harness "
     "harness.detectors harness.metrics harness.registry api",
     "studies": "",
-    "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks harness.layers "
-    "harness.registry harness.render executors.process",
+    "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks "
+    "harness.layers harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
@@ -126,8 +129,8 @@ ALLOWED = {
     "studies.calibration extras.export extras.tracking extras.verl",
     "__main__": "cli",
 }
-"""Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room, but
-those of `import_graph.ORDERED`, where each part has a row."""
+"""Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,
+but those of `import_graph.ORDERED`, where each part has a row."""
 
 FILES = ("api", "errors", "__main__", "")
 """Top-level modules that are no package."""
@@ -181,7 +184,8 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 
 
 def test_no_import_hides_in_a_string() -> None:
-    """A module imported by name is one of the importer's own room; scripts of sandboxes import what they are told to."""
+    """A module imported by name is one of the importer's own room;
+    scripts of sandboxes import what they are told to."""
     told = {"sandbox.inside", "envs.swe.across", "envs.swe.runner", "envs.swe.real_runner"}
     own_room = {"cli": "{__name__}.", "importers": "evotrainer.importers.", "trainers.lazy": "{package}."}
     for m, p in modules().items():
