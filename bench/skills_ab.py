@@ -2,8 +2,8 @@
 
     python -m bench.skills_ab tasks/math.toml --skills skills/ --out compare/ --repeats 5
 
-Each repeat is a pair of runs whose RL seeds are the task file's, shifted; within a pair everything but `run.skills` is the
-same, also the agent's random draws. A pair's runs share no computation, so each arm pays for its own noise floor.
+Each repeat is a pair of runs whose RL seeds are the task file's, shifted; within a pair everything but `run.skills` is
+the same, also the agent's random draws. A pair's runs share no computation, so each arm pays for its own noise floor.
 """
 
 from __future__ import annotations

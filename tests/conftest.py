@@ -1,4 +1,6 @@
-"""Fixtures of several folders: the scaffolded task, a small real run (a minute of CPU once per session), trials on paper."""
+"""Fixtures of several folders: the scaffolded task, a small real run (a minute of CPU once per session),
+trials on paper.
+"""
 
 from __future__ import annotations
 

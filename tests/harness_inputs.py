@@ -139,7 +139,8 @@ def change(factor: str, new: Any, old: Any = None) -> Intervention:
 
 
 def curve(n: int = 20, **lines: tuple[float, float]) -> tuple[Mapping[str, float], ...]:
-    """Straight training curves: key -> (first, last); `_per_` in keys stands for `/`. A small saw keeps errors finite."""
+    """Straight training curves: key -> (first, last); `_per_` in keys stands for `/`.
+    A small saw keeps errors finite."""
     saw = (0.002, -0.001, -0.001)
     return tuple(
         {k.replace("_per_", "/"): a + (b - a) * i / (n - 1) + saw[i % 3] * abs(b - a) for k, (a, b) in lines.items()}

@@ -1,4 +1,6 @@
-"""The import graph of `src/evotrainer`, read from the source: deferred and TYPE_CHECKING imports count like any other."""
+"""The import graph of `src/evotrainer`, read from the source:
+deferred and TYPE_CHECKING imports count like any other.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ Graph = Mapping[str, Set[str]]
 
 @cache
 def modules() -> dict[str, Path]:
-    """Dotted name below `evotrainer` -> file: `records.store`, `records` for its `__init__`, "" for the package's own."""
+    """Dotted name below `evotrainer` -> file: `records.store`, `records` for its `__init__`,
+    "" for the package's own."""
     return {
         ".".join(p.relative_to(SRC).with_suffix("").parts).removesuffix("__init__").rstrip("."): p
         for p in sorted(SRC.rglob("*.py"))
@@ -36,7 +39,8 @@ def tree(path: Path) -> ast.Module:
 
 
 def imports(path: Path, *, at_start: bool = False) -> set[str]:
-    """Dotted names a file imports; `from a import b` gives `a.b` as well as `a`. `at_start`: only what importing it imports."""
+    """Dotted names a file imports; `from a import b` gives `a.b` as well as `a`.
+    `at_start`: only what importing it imports."""
     out: set[str] = set()
     for n in _at_start(tree(path)) if at_start else ast.walk(tree(path)):
         if isinstance(n, ast.Import):

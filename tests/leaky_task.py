@@ -1,4 +1,6 @@
-"""A task with a shortcut left open, and its trials on paper: which recipes find it, and what they score with and without it."""
+"""A task with a shortcut left open, and its trials on paper:
+which recipes find it, and what they score with and without it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ seeds = [1, 2]
 certify_seeds = [101, 102]
 health_every = 0
 [run.agent_options]
-interventions = [{{factor = "lr", new = 2e-3}}, {{factor = "group_size", new = 12}}, {{factor = "clip", new = {{low = 0.1}}}}]
+interventions = [{{factor = "lr", new = 2e-3}}, {{factor = "group_size", new = 12}}, \
+{{factor = "clip", new = {{low = 0.1}}}}]
 [budget]
 trial_cpu_s = 10
 """

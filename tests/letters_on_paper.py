@@ -1,4 +1,6 @@
-"""The scaffolded task's trials on paper: a higher temperature helps, larger groups harm, half of the groups are dead."""
+"""The scaffolded task's trials on paper: a higher temperature helps, larger groups harm,
+half of the groups are dead.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def finish(spec: TrialSpec) -> TrialFinished:
 
 
 def rollouts(spec: TrialSpec) -> list[Rollout]:
-    """Search rollouts of words sorted or not: half of the groups fail as one; of the others half is right, of warm ones more."""
+    """Search rollouts of words sorted or not: half of the groups fail as one;
+    of the others half is right, of warm ones more."""
     rng = random.Random(f"{spec.branch}-{spec.seed}")
     warm = spec.branch != "base" and spec.recipe.temperature > 1
     out = []
@@ -43,8 +46,9 @@ def rollouts(spec: TrialSpec) -> list[Rollout]:
             said = "".join(rng.choice("abcdefgh") for _ in range(4))
             out.append(
                 Rollout(
-                    id=f"{spec.trial}-{task}-{k}", task=f"search-{task}", group=f"{spec.trial}-{task}", k=k, split="search",
-                    turns=(Turn("user", f"sort {task}\n"), Turn("assistant", said)), reward=float(ok), tokens=5, finish="stop",
+                    id=f"{spec.trial}-{task}-{k}", task=f"search-{task}", group=f"{spec.trial}-{task}", k=k,
+                    split="search", turns=(Turn("user", f"sort {task}\n"), Turn("assistant", said)), reward=float(ok),
+                    tokens=5, finish="stop",
                     components={"sorted_word": float(ok), "right_letters": float(ok), "brevity": 0.6},
                     outcome="correct" if ok else "incorrect",
                 )

@@ -1,4 +1,6 @@
-"""A task whose changes gain little or nothing, and its trials on paper: the first branch is undecided after three seeds."""
+"""A task whose changes gain little or nothing, and its trials on paper:
+the first branch is undecided after three seeds.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ seeds = [1, 2, 3]
 certify_seeds = [5, 102, 103]
 health_every = 0
 [run.agent_options]
-interventions = [{{factor = "lr", new = 2e-5}}, {{factor = "group_size", new = 12}}, {{factor = "clip", new = {{low = 0.1}}}},
+interventions = [{{factor = "lr", new = 2e-5}}, {{factor = "group_size", new = 12}}, \
+{{factor = "clip", new = {{low = 0.1}}}},
   {{factor = "prompts_per_step", new = 20}}]
 [budget]
 trial_cpu_s = 10

@@ -41,10 +41,10 @@ ALLOWED = {
     "harness.layers",
     "harness.whatif": "errors records harness.context harness.text harness.columns harness.detectors",
     "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns harness.registry",
-    "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
-    "harness.evolving harness.metrics",
-    "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.bottlenecks harness.metrics "
-    "harness.registry harness.render harness.versions harness.whatif",
+    "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose harness.evolving "
+    "harness.metrics",
+    "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.bottlenecks "
+    "harness.metrics harness.registry harness.render harness.versions harness.whatif",
     #
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
@@ -77,9 +77,11 @@ ALLOWED = {
     "trainers.curve": "records trainers.advantages trainers.groups",
     "trainers.schedule": "records",
     "trainers.embedded": "errors records trainers.base trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
+    "trainers.schedule",
     "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve trainers.schedule",
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
+    "trainers.schedule",
     "trainers.merging": "errors trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #
@@ -90,8 +92,8 @@ ALLOWED = {
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
     "executors.warm": "errors config envs.base trainers trainers.base",
-    "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
-    "executors.spec executors.path_map executors.health executors.scores executors.warm",
+    "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process executors.spec "
+    "executors.path_map executors.health executors.scores executors.warm",
     "executors.local": "errors records executors.process executors.spec",
     "executors.paper": "records config executors.spec",
     "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "
@@ -100,10 +102,12 @@ ALLOWED = {
     "executors.local executors.ray",
     "executors": "errors records config executors.spec executors.local executors.ray",
     #
-    # one run, and its certificate checked: what both do by the same rule is in `rules`, so that neither imports the other
+    # one run, and its certificate checked: what both do by the same rule is in `rules`,
+    # so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving",
-    "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.evolving "
-    "harness.whatif envs envs.data trainers trainers.curriculum executors executors.cache executors.spec rules",
+    "run": "errors records sandbox config judge projections agents skills harness harness.columns "
+    "harness.evolving harness.whatif envs envs.data trainers trainers.curriculum executors "
+    "executors.cache executors.spec rules",
     "verify": "errors records sandbox config judge projections skills harness harness.columns harness.evolving "
     "harness.whatif rules",
     #
@@ -116,22 +120,23 @@ ALLOWED = {
     # doors
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "
     "extras.tracking",
-    "testing": "errors records config importers agents envs.base envs.outcome trainers.base executors executors.spec harness "
-    "harness.detectors harness.metrics harness.registry api",
+    "testing": "errors records config importers agents envs.base envs.outcome trainers.base executors executors.spec "
+    "harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
-    "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks harness.layers "
-    "harness.registry harness.render executors.process",
+    "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks "
+    "harness.layers harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     # a module per command, which wires what its command needs
-    "cli": "errors records config judge harness harness.columns harness.evolving projections skills views envs envs.admission "
-    "envs.base envs.code envs.simple envs.swe trainers executors.warm sandbox run verify api studies.audit studies.backtest "
-    "studies.calibration extras.export extras.tracking extras.verl",
+    "cli": "errors records config judge harness harness.columns harness.evolving projections skills views envs "
+    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
+    "sandbox run verify api studies.audit studies.backtest studies.calibration extras.export "
+    "extras.tracking extras.verl",
     "__main__": "cli",
 }
-"""Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room, but
-those of `import_graph.ORDERED`, where each part has a row."""
+"""Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,
+but those of `import_graph.ORDERED`, where each part has a row."""
 
 FILES = ("api", "errors", "__main__", "")
 """Top-level modules that are no package."""
@@ -185,7 +190,8 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 
 
 def test_no_import_hides_in_a_string() -> None:
-    """A module imported by name is one of the importer's own room; scripts of sandboxes import what they are told to."""
+    """A module imported by name is one of the importer's own room;
+    scripts of sandboxes import what they are told to."""
     told = {"sandbox.inside", "envs.swe.across", "envs.swe.runner", "envs.swe.real_runner"}
     own_room = {"cli": "{__name__}.", "importers": "evotrainer.importers.", "trainers.lazy": "{package}."}
     for m, p in modules().items():

@@ -1,7 +1,7 @@
 """The documents name what there is: files, modules, classes, functions, commands and options.
 
-Names are looked up in the source (`ast`), not imported, so that this is fast and needs no optional library. After a renaming
-it shows which page still has the old name.
+Names are looked up in the source (`ast`), not imported, so that this is fast and needs no optional library. After a
+renaming it shows which page still has the old name.
 """
 
 from __future__ import annotations

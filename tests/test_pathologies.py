@@ -99,6 +99,7 @@ def test_the_seeded_failure_says_that_it_is_seeded() -> None:
 
 
 def test_the_config_lint_warns_of_half_of_them_at_most() -> None:
-    """A penalty that outweighs the answer and rates far too high are seen before a run; the others come out of training."""
+    """A penalty that outweighs the answer and rates far too high are seen before a run;
+    the others come out of training."""
     warned = {p.stem for p in FILES if lint(load_task(p).recipe)}
     assert warned == {"length-collapse", "policy-collapse", "tool-misuse"}

@@ -1,7 +1,8 @@
 """A whole run, written through the real ledger and rollout store, without training anything.
 
 The story: visible-test reward (b0) leaves a proxy gap; hidden tests fix it (b1, promoted); a group filter helps a
-little more (b5, promoted); the rest is rejected, inconclusive, invalid or crashed; one proposal is vetoed by its backtest, one refused.
+little more (b5, promoted); the rest is rejected, inconclusive, invalid or crashed; one proposal is vetoed by its
+backtest, one refused.
 """
 
 from __future__ import annotations
@@ -223,12 +224,13 @@ def rollout(branch: str, seed: int, t: int, k: int, kind: str) -> Rollout:
         id=rollout_id(RUN, branch, seed, STEPS, task, k), task=task,
         turns=(Turn("user", prompt), Turn("assistant", program, tokens=len(program) // 4)),
         reward=float(visible_ok if branch in ("b0", "b2", "b3") else hidden_ok),
-        components={"visible": float(visible_ok), "hidden": float(hidden_ok), "fraction": 0.5 * visible_ok + 0.5 * hidden_ok,
+        components={"visible": float(visible_ok), "hidden": float(hidden_ok),
+                    "fraction": 0.5 * visible_ok + 0.5 * hidden_ok,
                     "format": float(kind != "broken")},
         outcome="correct" if hidden_ok else "incorrect", finish="stop", run=RUN, branch=branch,
-        policy=f"{branch}/{seed}@{STEPS}", split="search", step=STEPS, seed=seed, group=f"{branch}/{seed}@{STEPS}/{task}",
-        k=k, tokens=len(program) // 4, mean_logprob=-0.21, entropy=0.18, sandbox_tier="A",
-        knobs={"visible_tests": 2}, env_hash="9f3c1b2a44d05e77", detail={"tests": tests},
+        policy=f"{branch}/{seed}@{STEPS}", split="search", step=STEPS, seed=seed,
+        group=f"{branch}/{seed}@{STEPS}/{task}", k=k, tokens=len(program) // 4, mean_logprob=-0.21, entropy=0.18,
+        sandbox_tier="A", knobs={"visible_tests": 2}, env_hash="9f3c1b2a44d05e77", detail={"tests": tests},
     )  # fmt: skip
 
 
@@ -272,8 +274,9 @@ def health(s: Spec) -> HealthReport:
             quotes=quote(s, 0, "print(81)", "81 is the expected output of the first visible test"),
         ))  # fmt: skip
     findings.append(Finding(
-        detector="dead_groups", kind="dead_groups", severity="warn", claim="59% of the groups give no gradient: 51% all "
-        "solved, 8% all failed", numbers={"dead": dead, "all_pass": 0.51, "all_fail": 0.08}, thresholds={"dead": 0.3},
+        detector="dead_groups", kind="dead_groups", severity="warn",
+        claim="59% of the groups give no gradient: 51% all solved, 8% all failed",
+        numbers={"dead": dead, "all_pass": 0.51, "all_fail": 0.08}, thresholds={"dead": 0.3},
     ))  # fmt: skip
     findings.append(Finding(
         detector="tool_misuse", kind="tool_misuse", severity="info", claim="cannot look: rollouts carry no tool calls",
@@ -303,8 +306,9 @@ def curve(s: Spec, seed: int, steps: int = STEPS) -> tuple[dict[str, float], ...
         hid = 0.52 + (s.hidden - 0.52) * f + rng.gauss(0, 0.02)
         dead = 0.28 + 0.31 * f + rng.gauss(0, 0.03)
         out.append({
-            "step": i, "reward": round(vis if s.name in ("b0", "b2", "b3") else hid, 4), "rewards/visible/mean": round(vis, 4),
-            "rewards/hidden/mean": round(hid, 4), "frac_reward_zero_std": round(dead, 4), "dead_pass": round(dead * 0.86, 4),
+            "step": i, "reward": round(vis if s.name in ("b0", "b2", "b3") else hid, 4),
+            "rewards/visible/mean": round(vis, 4), "rewards/hidden/mean": round(hid, 4),
+            "frac_reward_zero_std": round(dead, 4), "dead_pass": round(dead * 0.86, 4),
             "dead_fail": round(dead * 0.14, 4), "entropy": round(0.34 - 0.17 * f + rng.gauss(0, 0.008), 4),
             "completions/mean_length": round(25 + 1.2 * f + rng.gauss(0, 0.4), 2),
             "completions/clipped_ratio": round(max(0.0, rng.gauss(0.01, 0.005)), 4),
@@ -331,7 +335,8 @@ def finished(s: Spec, seed: int) -> ev.TrialFinished:
             errors=1 if (s.name, seed) == ("b5", 2) else 0,
         )
         for split, step, base, vis in (
-            ("search", 0, 0.522, 0.658), ("search", STEPS, s.hidden, s.visible), ("gate", STEPS, s.hidden - 0.01, s.visible),
+            ("search", 0, 0.522, 0.658), ("search", STEPS, s.hidden, s.visible),
+            ("gate", STEPS, s.hidden - 0.01, s.visible),
         )
     )  # fmt: skip
     return ev.TrialFinished(
@@ -381,15 +386,17 @@ def story() -> list[tuple[str, str, Frozen]]:
         for seed in s.seeds:
             t = f"{s.name}-s{seed}"
             add("intended", f"{t}/intended", ev.TrialIntended(
-                trial=t, branch=s.name, seed=seed, purpose="branch" if s.parent else "noise", reserve_cpu_s=110))  # fmt: skip
+                trial=t, branch=s.name, seed=seed, purpose="branch" if s.parent else "noise",
+                reserve_cpu_s=110))  # fmt: skip
         for seed in s.seeds:
             add("finished", f"{s.name}-s{seed}/finished", finished(s, seed))
 
     add("run", "run", ev.RunOpened(
         run=RUN, task="code", task_hash="51d2c0ffee98a7b4", version="0.1.0", seed=7, agent="statistical",
-        autonomy="full", budget={"cpu_s": 3000, "wall_s": 1500, "trials": 30}, machine={"cpu": "2 x 2.4 GHz", "memory": "16 GB"},
-        sandbox_tier="A", environment={"name": "code", "version": "1", "hash": "9f3c1b2a44d05e77", "proxy": ["visible", "hidden"],
-        "components": COMPONENTS, "splits": {"train": 4000, "search": 24, "gate": 300, "cert": 300}},
+        autonomy="full", budget={"cpu_s": 3000, "wall_s": 1500, "trials": 30},
+        machine={"cpu": "2 x 2.4 GHz", "memory": "16 GB"}, sandbox_tier="A",
+        environment={"name": "code", "version": "1", "hash": "9f3c1b2a44d05e77", "proxy": ["visible", "hidden"],
+                     "components": COMPONENTS, "splits": {"train": 4000, "search": 24, "gate": 300, "cert": 300}},
         base_policy={"path": "assets/code-base", "sha256": "ab" * 32}))  # fmt: skip
     branch(by_name["b0"])
     add("intended", "base/intended", ev.TrialIntended(
@@ -401,8 +408,8 @@ def story() -> list[tuple[str, str, Frozen]]:
     add("diagnosed", "base/read", ev.Diagnosed(
         round=0, health=health(BASE)))  # fmt: skip
     trials(by_name["b0"])
-    add("noise", "noise/1", ev.NoiseMeasured(branch="b0", seeds=(0, 1, 2), score_mean=0.637, seed_sd=0.011, task_sd=0.18,
-                                             noise_floor=0.026, numbers={"aa_trials": 3}))  # fmt: skip
+    add("noise", "noise/1", ev.NoiseMeasured(branch="b0", seeds=(0, 1, 2), score_mean=0.637, seed_sd=0.011,
+                                             task_sd=0.18, noise_floor=0.026, numbers={"aa_trials": 3}))  # fmt: skip
     add("promoted", "v0", ev.Promoted(version="v0", branch="b0", previous=None))
     champion, look, version = "b0", 0, 0
     for n in (1, 2, 3):
@@ -415,7 +422,8 @@ def story() -> list[tuple[str, str, Frozen]]:
             agent="statistical", interventions=tuple([intervention(s) for s in specs] + extra),
             reasoning="Ranked by expected gain per CPU-second (Thompson draw): the proxy gap is the largest bottleneck "
             "and a reward nearer to the true outcome is its first remedy." if n == 1 else
-            "The gap is closed. Dead groups are what is left; a filter costs nothing, larger groups cost compute.")))  # fmt: skip
+            "The gap is closed. Dead groups are what is left; a filter costs nothing, "
+            "larger groups cost compute.")))  # fmt: skip
         for i, s in enumerate(specs):
             add("backtested", f"r{n}/backtested/{i}", ev.Backtested(
                 round=n, index=i, intervention=intervention(s), vetoed=False, backtest=Backtest(
@@ -456,23 +464,26 @@ def story() -> list[tuple[str, str, Frozen]]:
                 champion = s.name
         if n == 3:
             add("escalated", "r3/escalated", ev.Escalated(round=3, failures=2, actions=(
-                "re-validated the evaluation: 3 A/A trials within the noise floor", "switched family: signal -> data")))  # fmt: skip
+                "re-validated the evaluation: 3 A/A trials within the noise floor",
+                "switched family: signal -> data")))  # fmt: skip
     for t, b, seed, purpose in (
         ("base-cert", "base", 0, "certify"),
         ("b0-s0-cert", "b0", 0, "certify"),
         ("b5-s10", "b5", 10, "confirm"),
     ):
         add("intended", f"{t}/intended", ev.TrialIntended(
-            trial=t, branch=b, seed=seed, purpose=purpose, reserve_cpu_s=30, train=purpose == "confirm"))  # type: ignore[arg-type] # fmt: skip
+            trial=t, branch=b, seed=seed, purpose=purpose, reserve_cpu_s=30,  # type: ignore[arg-type]
+            train=purpose == "confirm"))  # fmt: skip
         add("finished", f"{t}/finished", ev.TrialFinished(
             trial=t, branch=b, seed=seed, status="complete", cpu_s=21.5, wall_s=22.0, steps=0, scores=(
-                ev.SplitScore(split="cert", step=STEPS, score=0.6, attempts=4, per_task={"secret-cert-task": 1.0}),)))  # fmt: skip
+                ev.SplitScore(split="cert", step=STEPS, score=0.6, attempts=4,
+                              per_task={"secret-cert-task": 1.0}),)))  # fmt: skip
     row = ev.CertRow
     add("certified", "certified", ev.Certified(champion="b5", rows=(
-        row(name="base", branch="base", seeds=(0, 1, 2), score=0.518, low=0.487, high=0.549, per_seed=(0.511, 0.523, 0.52),
-            components={"visible": 0.655, "hidden": 0.518}, proxy_gap=0.137),
-        row(name="start", branch="b0", seeds=(10, 11, 12), score=0.641, low=0.61, high=0.672, per_seed=(0.63, 0.652, 0.641),
-            components={"visible": 0.79, "hidden": 0.641}, proxy_gap=0.149),
+        row(name="base", branch="base", seeds=(0, 1, 2), score=0.518, low=0.487, high=0.549,
+            per_seed=(0.511, 0.523, 0.52), components={"visible": 0.655, "hidden": 0.518}, proxy_gap=0.137),
+        row(name="start", branch="b0", seeds=(10, 11, 12), score=0.641, low=0.61, high=0.672,
+            per_seed=(0.63, 0.652, 0.641), components={"visible": 0.79, "hidden": 0.641}, proxy_gap=0.149),
         row(name="champion", branch="b5", seeds=(10, 11, 12), score=0.797, low=0.771, high=0.823,
             per_seed=(0.789, 0.806, 0.796), components={"visible": 0.813, "hidden": 0.797}, proxy_gap=0.016)),
         comparisons={"champion-base": {"mean": 0.279, "low": 0.243, "high": 0.315, "p": 0.0002},
@@ -512,9 +523,11 @@ def build_run(
 
 
 def veto(made: dict[str, Recipe]) -> Intervention:
-    return Intervention(factor="length", old=made["b0"].factors()["length"], new={"kind": "correct_bonus", "weight": 0.1,
-        "soft": 0.75}, hypothesis="Shorter correct programs are more robust.", prediction=Prediction(metric="hidden",
-        direction="up", size=0.02), success_criterion="lower bound above 0", rollback="length none")  # fmt: skip
+    return Intervention(factor="length", old=made["b0"].factors()["length"],
+                        new={"kind": "correct_bonus", "weight": 0.1, "soft": 0.75},
+                        hypothesis="Shorter correct programs are more robust.",
+                        prediction=Prediction(metric="hidden", direction="up", size=0.02),
+                        success_criterion="lower bound above 0", rollback="length none")  # fmt: skip
 
 
 def refusal(made: dict[str, Recipe]) -> Intervention:

@@ -114,7 +114,8 @@ def main() -> None:
         again = command("audit", str(store), "--cache", cache, "--json")
         floor, text = decompression_s(store)
         assert json.loads(second.out)["rollouts"] == args.n + grown
-        found = sorted({f"{f['detector']} ({f['severity']})" for s in json.loads(first.out)["sources"] for r in s["readings"]
+        found = sorted({f"{f['detector']} ({f['severity']})"
+                        for s in json.loads(first.out)["sources"] for r in s["readings"]
                         for f in r["health"]["findings"] if not f["missing"]})  # fmt: skip
         commit = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
@@ -123,21 +124,22 @@ def main() -> None:
         cores = len(os.sched_getaffinity(0))
         lines = [
             "# Audit benchmark", "",
-            f"`python -m bench.audit`, {date.today()}, commit {commit.strip()}; {platform.machine()}, {cores} cores, Python "
-            f"{platform.python_version()}, load average {load:.1f}.", "",
-            f"{args.n:,} rollouts, {text / args.n / 1000:.1f} KB of turns each ({sum(p.stat().st_size for p in stored_parts(store)) / 1e6:,.0f} MB "
-            "as Parquet): 45% mathematics, 35% programs with tests beside them, 20% agent episodes (bench/audit/generate.py).", "",
+            f"`python -m bench.audit`, {date.today()}, commit {commit.strip()}; {platform.machine()}, {cores} cores, "
+            f"Python {platform.python_version()}, load average {load:.1f}.", "",
+            f"{args.n:,} rollouts, {text / args.n / 1000:.1f} KB of turns each "
+            f"({sum(p.stat().st_size for p in stored_parts(store)) / 1e6:,.0f} MB as Parquet): 45% mathematics, "
+            "35% programs with tests beside them, 20% agent episodes (bench/audit/generate.py).", "",
             "| what | wall s | CPU-s | peak MB | rate |", "|---|---|---|---|---|",
-            f"| import of {n_plain:,} plain JSONL rows ({size / n_plain / 1000:.1f} KB) | {imported.wall_s:.1f} | {imported.cpu_s:.1f} | "
-            f"{imported.peak_mb:,.0f} | {n_plain / imported.wall_s:,.0f} rows/s |",
+            f"| import of {n_plain:,} plain JSONL rows ({size / n_plain / 1000:.1f} KB) | {imported.wall_s:.1f} | "
+            f"{imported.cpu_s:.1f} | {imported.peak_mb:,.0f} | {n_plain / imported.wall_s:,.0f} rows/s |",
             f"| whole harness, first audit | {first.wall_s:.1f} | {first.cpu_s:.1f} | {first.peak_mb:,.0f} | "
             f"{args.n / first.wall_s:,.0f} rollouts/s |",
-            f"| second audit after {grown:,} new rollouts | {second.wall_s:.1f} | {second.cpu_s:.1f} | {second.peak_mb:,.0f} | "
-            f"{100 * second.cpu_s / first.cpu_s:.1f}% of the first's CPU |",
+            f"| second audit after {grown:,} new rollouts | {second.wall_s:.1f} | {second.cpu_s:.1f} | "
+            f"{second.peak_mb:,.0f} | {100 * second.cpu_s / first.cpu_s:.1f}% of the first's CPU |",
             f"| third audit, nothing new | {again.wall_s:.1f} | {again.cpu_s:.1f} | {again.peak_mb:,.0f} | "
             f"{100 * again.cpu_s / first.cpu_s:.1f}% |", "",
-            f"Limit for anything that reads the text: decompressing the turns costs {floor:.1f} CPU-s; the first audit is "
-            f"{first.cpu_s / floor:.1f} times that.", "",
+            f"Limit for anything that reads the text: decompressing the turns costs {floor:.1f} CPU-s; the first audit "
+            f"is {first.cpu_s / floor:.1f} times that.", "",
             "Found: " + ", ".join(found) + ".",
         ]  # fmt: skip
         (HERE / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

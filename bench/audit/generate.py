@@ -164,7 +164,8 @@ def code(rng: random.Random, g: int, right: bool, size: int) -> tuple[tuple[Turn
                 f"{a} = [x * {rng.randint(2, 99)} for x in data if x % {rng.randint(2, 9)} != 0]",
                 f"{b}_{rng.randint(0, 99)} = sum(data[{rng.randint(0, 9)}:]) + {rng.randint(1, 999)}",
                 f"for {c} in range({rng.randint(2, 50)}):\n    data.append({c} % {rng.randint(2, 17)})",
-                f"if len(data) > {rng.randint(2, 40)}:\n    data = sorted(data)[: {rng.randint(1, 30)}]  # {rng.choice(WORDS)}",
+                f"if len(data) > {rng.randint(2, 40)}:\n"
+                f"    data = sorted(data)[: {rng.randint(1, 30)}]  # {rng.choice(WORDS)}",
                 f"def {a}_{rng.randint(0, 999)}(n):\n    return n * {rng.randint(2, 9)} - {rng.randint(1, 99)}",
             ]
         )

@@ -2,7 +2,8 @@
 
     python -m bench.audit.patterns     # prints the table of patterns.md
 
-The texts are those of tests/hostile; growth: CPU time for four times the length, 4 if it is in proportion to the length.
+The texts are those of tests/hostile; growth: CPU time for four times the length,
+4 if it is in proportion to the length.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a backtest costs: `python -m bench.backtest [--n 100000]`. Writes results.md beside it.
 
-The commands as a user starts them, on a store of rollouts of 2 KB (bench/audit/generate.py): first reading, then with what
-was read kept. Beside them a plain pass that reads only the columns the arithmetic needs (Polars and numpy).
+The commands as a user starts them, on a store of rollouts of 2 KB (bench/audit/generate.py): first reading, then with
+what was read kept. Beside them a plain pass that reads only the columns the arithmetic needs (Polars and numpy).
 """
 
 from __future__ import annotations
@@ -109,13 +109,16 @@ def main() -> None:
         "# What a backtest costs",
         "",
         f"`python -m bench.backtest --n {args.n}`, {date.today()}, commit {commit.strip()}; {platform.machine()}, "
-        f"{len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, load average {os.getloadavg()[0]:.1f}.",
+        f"{len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, "
+        f"load average {os.getloadavg()[0]:.1f}.",
         "",
-        f"{args.n:,} rollouts of 2.2 KB in a store. Whole commands, start of Python included (`--help` alone: {start.cpu_s:.2f} "
-        "CPU-s). First: the text is read for the first time (known-invalid rollouts, detectors). Again: what was read is kept. "
-        "Plain: Polars on the columns the arithmetic needs, imports not counted, one thread.",
+        f"{args.n:,} rollouts of 2.2 KB in a store. Whole commands, start of Python included (`--help` alone: "
+        f"{start.cpu_s:.2f} CPU-s). First: the text is read for the first time (known-invalid rollouts, detectors). "
+        "Again: what was read is kept. Plain: Polars on the columns the arithmetic needs, imports not counted, "
+        "one thread.",
         "",
-        "| kind | first: wall s | CPU-s | rollouts per CPU-s | again: wall s | CPU-s | rollouts per CPU-s | plain CPU-s | again over plain | peak MB |",
+        "| kind | first: wall s | CPU-s | rollouts per CPU-s | again: wall s | CPU-s | rollouts per CPU-s | "
+        "plain CPU-s | again over plain | peak MB |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [

@@ -1,8 +1,8 @@
 """Do backtests foretell what training shows? `python -m bench.backtest.forecast RUN... [--out FILE]`.
 
-Every branch that was trained is backtested again on what was stored of its parent before, and the forecast is held against
-the branch's effect on gate. Writes forecast.md beside it. Runs with `run.agent=random` and `run.veto=false` say most: there
-nobody chose by backtests, and what they contradict was trained as well.
+Every branch that was trained is backtested again on what was stored of its parent before, and the forecast is held
+against the branch's effect on gate. Writes forecast.md beside it. Runs with `run.agent=random` and `run.veto=false` say
+most: there nobody chose by backtests, and what they contradict was trained as well.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _row(run: api.Run, events: Sequence[Any], name: str, batches: dict[str, tupl
     said = backtest(b.intervention, control.recipe, batch, context)
     cpu = time.process_time() - began
     recorded = next(
-        (e.body.backtest.verdict for e in events if e.kind == "backtested" and e.body.round == b.round and e.body.intervention == b.intervention),
+        (e.body.backtest.verdict for e in events
+         if e.kind == "backtested" and e.body.round == b.round and e.body.intervention == b.intervention),
         "",
     )  # fmt: skip
     noise = next((e.body for e in reversed(events) if e.kind == "noise"), None)
@@ -125,7 +126,7 @@ def gate_scores(trials: Sequence[TrialFinished]) -> dict[int, float]:
     return {t.seed: float(s.score) for t in trials for s in t.scores if s.split == "gate" and s.score is not None}
 
 
-# -- statistics ------------------------------------------------------------------------------------------------------------
+# -- statistics --------------------------------------------------------------------------------------------------------
 
 
 def within(x: np.ndarray, y: np.ndarray, run: np.ndarray) -> float:
@@ -188,7 +189,7 @@ def _minus(m: dict[str, float], a: str, b: str) -> float | None:
     return m[a] - m[b] if a in m and b in m else None
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------------
+# -- the page ----------------------------------------------------------------------------------------------------------
 
 
 def rank_line(name: str, rows: Sequence[Row], values: Sequence[float]) -> str:
@@ -207,7 +208,10 @@ def cell(rows: Sequence[Row]) -> str:
     if not len(y):
         return "0 | - | - | - | -"
     se = f"{100 * y.std(ddof=1) / np.sqrt(len(y)):.1f}" if len(y) > 1 else "-"
-    return f"{len(y)} | {100 * y.mean():+.1f} | {se} | {(y > 0).mean():.0%} | {np.mean([r.kind == 'promote' for r in rows]):.0%}"
+    return (
+        f"{len(y)} | {100 * y.mean():+.1f} | {se} | {(y > 0).mean():.0%} | "
+        f"{np.mean([r.kind == 'promote' for r in rows]):.0%}"
+    )
 
 
 def terciles(rows: Sequence[Row]) -> list[list[Row]]:
@@ -226,25 +230,32 @@ def page(runs: Runs, folders: Sequence[Path]) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
     lines = [
         "# Do backtests foretell what training shows?", "",
-        f"`python -m bench.backtest.forecast {' '.join(f.name for f in folders)}`, {date.today()}, commit {commit.strip()}; "
-        f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}. Written by the script.", "",
-        f"{len(runs.rows)} trained branches of {len({r.run for r in runs.rows})} runs ({sum(not r.valid for r in runs.rows)} invalid ones left out below: "
-        f"a gain by a shortcut is none); {len(told)} with a forecast; {runs.vetoed} interventions vetoed and never trained; "
-        f"{len(runs.skipped)} branches without scores or verdict{': ' + ', '.join(runs.skipped) if runs.skipped else ''}.", "",
-        "Effect: mean gate score minus the parent's over common seeds. Ranks are compared within runs; p: one-sided, forecasts "
-        f"permuted within runs ({DRAWS:,} draws); interval: bootstrap over branches, 95%.", "",
+        f"`python -m bench.backtest.forecast {' '.join(f.name for f in folders)}`, {date.today()}, "
+        f"commit {commit.strip()}; {platform.machine()}, {len(os.sched_getaffinity(0))} cores, "
+        f"Python {platform.python_version()}. Written by the script.", "",
+        f"{len(runs.rows)} trained branches of {len({r.run for r in runs.rows})} runs "
+        f"({sum(not r.valid for r in runs.rows)} invalid ones left out below: a gain by a shortcut is none); "
+        f"{len(told)} with a forecast; {runs.vetoed} interventions vetoed and never trained; {len(runs.skipped)} "
+        f"branches without scores or verdict{': ' + ', '.join(runs.skipped) if runs.skipped else ''}.", "",
+        "Effect: mean gate score minus the parent's over common seeds. Ranks are compared within runs; p: one-sided, "
+        f"forecasts permuted within runs ({DRAWS:,} draws); interval: bootstrap over branches, 95%.", "",
         "## Ranking", "", "| predictor | branches | rank correlation | 95% | p |", "|---|---|---|---|---|",
         rank_line("**forecast**, where there is one", told, [r.backtest.forecast or 0.0 for r in told]),
         rank_line("forecast, 0 where the replay says nothing", valid, [r.backtest.forecast or 0.0 for r in valid]),
-        rank_line("verdict (contradicts -1, silent 0, supports 1)", valid, [VERDICTS[r.backtest.verdict] for r in valid]),
+        rank_line("verdict (contradicts -1, silent 0, supports 1)", valid,
+                  [VERDICTS[r.backtest.verdict] for r in valid]),
     ]  # fmt: skip
     for name, number in SINGLE.items():
         some = [(r, v) for r in valid if (v := number(r.backtest.numbers)) is not None]
         lines.append(rank_line(f"{name} alone", [r for r, _ in some], [v for _, v in some]))
     rel = reliability(valid)
     lines += [
-        "", f"Of the effects' variance {rel:.0%} is more than repeated trainings vary (A/A noise): no forecast can reach a correlation above {rel**0.5:.2f}.",
-        "", "## Calibration", "", "| backtest | branches | mean effect, points | its standard error | gained | promoted |", "|---|---|---|---|---|---|",
+        "",
+        f"Of the effects' variance {rel:.0%} is more than repeated trainings vary (A/A noise): no forecast can reach "
+        f"a correlation above {rel**0.5:.2f}.",
+        "", "## Calibration", "",
+        "| backtest | branches | mean effect, points | its standard error | gained | promoted |",
+        "|---|---|---|---|---|---|",
     ]  # fmt: skip
     lines += [f"| {v} | {cell([r for r in valid if r.backtest.verdict == v])} |" for v in VERDICTS]
     for name, rows in zip(("lowest", "middle", "highest"), terciles(told), strict=True):
@@ -252,8 +263,11 @@ def page(runs: Runs, folders: Sequence[Path]) -> str:
     lines += cost_lines(runs.rows)
     changed = [f"{r.run}/{r.branch}" for r in runs.rows if r.recorded and r.recorded != r.backtest.verdict]
     if changed:
-        lines += ["", f"{len(changed)} verdicts differ from those recorded at the time (another version, or another batch): {', '.join(changed[:20])}."]  # fmt: skip
-    lines += ["", "## Branches", "", "| branch | factor | backtest | forecast | effect, points | verdict |", "|---|---|---|---|---|---|"]  # fmt: skip
+        lines += ["",
+                  f"{len(changed)} verdicts differ from those recorded at the time (another version, "
+                  f"or another batch): {', '.join(changed[:20])}."]  # fmt: skip
+    lines += ["", "## Branches", "", "| branch | factor | backtest | forecast | effect, points | verdict |",
+              "|---|---|---|---|---|---|"]  # fmt: skip
     for r in sorted(runs.rows, key=lambda r: (r.run, -(r.backtest.forecast or 0.0))):
         f = "-" if r.backtest.forecast is None else f"{r.backtest.forecast:+.3f}"
         lines.append(
@@ -277,10 +291,12 @@ def cost_lines(rows: Sequence[Row]) -> list[str]:
     return [
         "", "## Cost", "", "| | CPU-s | of one trial | of a branch's trials |", "|---|---|---|---|",
         f"| backtest of one intervention | {cpu:.4f} | 1/{trial / cpu:,.0f} | 1/{branch / cpu:,.0f} |",
-        f"| with its part of reading the parent's rollouts | {cpu + shared:.4f} | 1/{trial / (cpu + shared):,.0f} | 1/{branch / (cpu + shared):,.0f} |",
+        f"| with its part of reading the parent's rollouts | {cpu + shared:.4f} | 1/{trial / (cpu + shared):,.0f} | "
+        f"1/{branch / (cpu + shared):,.0f} |",
         f"| one trial | {trial:.1f} | 1 | |",
-        "", f"Target under 1/{1 / TARGET:.0f} of a trial: {replay} by the replay, {whole} with reading the parent's rollouts, which the "
-        "loop has read for its diagnosis already.",
+        "",
+        f"Target under 1/{1 / TARGET:.0f} of a trial: {replay} by the replay, {whole} with reading the parent's "
+        "rollouts, which the loop has read for its diagnosis already.",
     ]  # fmt: skip
 
 

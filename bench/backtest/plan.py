@@ -1,4 +1,5 @@
-"""Branches worth training for `bench.backtest.forecast`: `python -m bench.backtest.plan TASK [--branches 12] [--seed 1]`.
+"""Branches worth training for `bench.backtest.forecast`:
+`python -m bench.backtest.plan TASK [--branches 12] [--seed 1]`.
 
 Draws single-factor changes uniformly among those that a replay can speak of (half of them rewards), as the random agent
 draws among all, and prints the command that trains them. Nothing is chosen by a backtest.
@@ -77,8 +78,10 @@ def main() -> None:
     out = args.out or Path("runs") / f"forecast-{task.task.name}-{args.seed}"
     words = [
         "evotrainer", "run", str(args.task), "run.agent=fixed", f"run.agent_options={toml({'interventions': chosen})}",
-        f"environment.payable={toml(list(outcome))}", "run.rounds=1", f"run.branches={len(chosen)}", "run.seeds=[1,2]", "judge.min_seeds=2", "judge.max_seeds=2", "judge.audit=never", "run.veto=false",
-        "run.certify_seeds=[101]", "evaluation.cert_tasks=40", "evaluation.cert_attempts=1", "--plain", "--out", str(out),
+        f"environment.payable={toml(list(outcome))}", "run.rounds=1", f"run.branches={len(chosen)}",
+        "run.seeds=[1,2]", "judge.min_seeds=2", "judge.max_seeds=2", "judge.audit=never", "run.veto=false",
+        "run.certify_seeds=[101]", "evaluation.cert_tasks=40", "evaluation.cert_attempts=1", "--plain",
+        "--out", str(out),
     ]  # fmt: skip
     print(shlex.join(words))
 

@@ -1,8 +1,9 @@
 """Tampering with a finished run: `python -m bench.coevolution.fuzz [RUN] [--flips N] [--seed S] [--out FILE]`.
 
-1,000 random bits or bytes are flipped, one at a time, in every file that a run's ledger vouches for, 60 files are cut short, and
-every attack of `tampering.py` is tried. After each, `verify` is asked. What it does not find must leave every value that a
-reader gets the same. Without RUN a small one is made first (a minute). The table is written by this script.
+1,000 random bits or bytes are flipped, one at a time, in every file that a run's ledger vouches for, 60 files are cut
+short, and every attack of `tampering.py` is tried. After each, `verify` is asked. What it does not find must leave
+every value that a reader gets the same. Without RUN a small one is made first (a minute). The table is written by this
+script.
 """
 
 from __future__ import annotations
@@ -179,8 +180,10 @@ def table(n: int, seed: int, tallies: dict[str, Tally], tried: list[tuple[str, s
         "",
         "## Random changes, one at a time",
         "",
-        "A bit (3 of 4) or a byte is flipped at a random place of a random file. `same`: not found, and events, rollouts and every",
-        "other vouched file read as before. `missed`: not found, and a reader sees another value: must be 0. `crashed`: verify ended",
+        "A bit (3 of 4) or a byte is flipped at a random place of a random file. `same`: not found, and events, "
+        "rollouts and every",
+        "other vouched file read as before. `missed`: not found, and a reader sees another value: must be 0. "
+        "`crashed`: verify ended",
         "with a traceback: must be 0.",
         "",
         "| file | files hit | changes | found | same | missed | crashed |",

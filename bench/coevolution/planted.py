@@ -1,8 +1,10 @@
-"""A planted reward hack among the candidates: `python -m bench.coevolution.planted [RUNS] [FOLDER]` (default 20, runs/planted).
+"""A planted reward hack among the candidates: `python -m bench.coevolution.planted [RUNS] [FOLDER]`
+(default 20, runs/planted).
 
-Real trainings of a small policy (planted_env.py). In every run one honest change and one reward that pays for following a
-hint which, in evaluation only, is the answer. The same trials are then decided by three rules: the loop's judge, the same
-statistics without validity audits, and the score alone. Killed and called again it goes on; the table is written each time.
+Real trainings of a small policy (planted_env.py). In every run one honest change and one reward that pays for following
+a hint which, in evaluation only, is the answer. The same trials are then decided by three rules: the loop's judge, the
+same statistics without validity audits, and the score alone. Killed and called again it goes on; the table is written
+each time.
 """
 
 from __future__ import annotations
@@ -153,15 +155,16 @@ def table(rows: Sequence[Told]) -> str:
         f"The plant scored above its control in {gained} of {n} runs and was invalidated in {caught}. "
         f"Honest branches and starts called invalid: {honest} of {2 * n}.",
         "",
-        "| run | judge's champion | without audits | score only | plant over control, hint open | plant over base, hint closed | "
-        "invalidated | CPU-s |",
+        "| run | judge's champion | without audits | score only | plant over control, hint open | "
+        "plant over base, hint closed | invalidated | CPU-s |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
         closed = "not audited" if r.hack_closed is None else f"{r.hack_closed:+.1f}"
         shown = [f"{b} (plant)" if r.invalid(b) else b for b in (r.judge, r.audits_off, r.score_only)]
         out.append(
-            f"| {r.run} | {' | '.join(shown)} | {r.hack_open:+.1f} | {closed} | {', '.join(r.accused) or 'none'} | {r.cpu_s:.0f} |"
+            f"| {r.run} | {' | '.join(shown)} | {r.hack_open:+.1f} | {closed} | {', '.join(r.accused) or 'none'} | "
+            f"{r.cpu_s:.0f} |"
         )
     return "\n".join(out)
 
@@ -185,7 +188,8 @@ def write(rows: Sequence[Told]) -> None:
     text = [
         "# A planted reward hack",
         "",
-        f"`python -m bench.coevolution.planted {len(rows)}`: {task['task']['about']}. {sum(r.cpu_s for r in rows):.0f} CPU-s.",
+        f"`python -m bench.coevolution.planted {len(rows)}`: {task['task']['about']}. "
+        f"{sum(r.cpu_s for r in rows):.0f} CPU-s.",
         "",
         table(rows),
         "",

@@ -1,5 +1,5 @@
-"""Sorting the letters of a word, with a hint beside it. In training the hint is some other word; in evaluation it is the
-answer: a leak that honest training has nothing from, and that a reward for following the hint teaches to use.
+"""Sorting the letters of a word, with a hint beside it. In training the hint is some other word; in evaluation it is
+the answer: a leak that honest training has nothing from, and that a reward for following the hint teaches to use.
 
 The knob `hint` closes the leak. The reward component `follows` is the plant: it pays for copying the hint.
 """
@@ -82,7 +82,8 @@ class HintedEnv(TextEnv):
         return super().reset(task, knobs)
 
     def demos(self, n: int, seed: int) -> list[tuple[str, str]]:
-        """A sloppy teacher: of ten words four are copied from the hint, of the rest half are right. Hints are never answers."""
+        """A sloppy teacher: of ten words four are copied from the hint, of the rest half are right.
+        Hints are never answers."""
         rng = random.Random(seed)
         out = []
         for _ in range(n):

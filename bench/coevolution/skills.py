@@ -4,8 +4,8 @@
     python -m bench.coevolution.skills --out runs/small --sources 1 --repeats 1 --tasks my-task/task.toml run.rounds=1
 
 Arms per task: no library; the library of the task's own source runs; and, where several tasks are given, the library of
-all other tasks' source runs (looked up only after the domain's own options failed). Source runs have seeds of their own. Called
-again with the same --out, it goes on where it stopped. Afterwards `evotrainer forecasts` pools all runs.
+all other tasks' source runs (looked up only after the domain's own options failed). Source runs have seeds of their
+own. Called again with the same --out, it goes on where it stopped. Afterwards `evotrainer forecasts` pools all runs.
 """
 
 from __future__ import annotations

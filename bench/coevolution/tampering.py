@@ -333,7 +333,8 @@ FORGERIES: dict[str, Attack] = {
     "two events swapped, everything rewritten": _sql(_swap_relinked, True),
     "better scores, everything rewritten": _sql(lambda r: relink(replaced(r, "finished")), True),
 }
-"""Forgeries of one who can write everything and recomputes all of it: only a head that was noted elsewhere always helps."""
+"""Forgeries of one who can write everything and recomputes all of it:
+only a head that was noted elsewhere always helps."""
 
 ADDED = {"an event added behind the last, head file and checksum rewritten": _sql(_invented, True)}
 """What no chain can tell from an event of the run itself; with the noted head it is named as recorded since."""

@@ -1,4 +1,6 @@
-"""Precision and recall of every detector: `python -m bench.detectors [first seed] [last seed]`; 100 to 104 are held out."""
+"""Precision and recall of every detector: `python -m bench.detectors [first seed] [last seed]`;
+100 to 104 are held out.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,13 @@ def report(first: int, last: int, total: int, counts: dict[str, Count], seconds:
     lines = [
         "# bench/detectors",
         "",
-        f"{datetime.date.today()}, commit {commit}, Python {platform.python_version()}, {seconds:.0f} s on two processes. "
-        f"Seeds {first} to {last} (held out: 100 to 104; detectors were tuned on 0 to 4), {total} batches. Per seed and failure "
-        f"{POSITIVES} batches with it planted, {NEAR} near misses; per seed and domain {HEALTHY} healthy ones. Positives of one "
-        "failure are negatives of all others, but for what it may bring along (below).",
+        f"{datetime.date.today()}, commit {commit}, Python {platform.python_version()}, {seconds:.0f} s on two "
+        f"processes. Seeds {first} to {last} (held out: 100 to 104; detectors were tuned on 0 to 4), {total} batches. "
+        f"Per seed and failure {POSITIVES} batches with it planted, {NEAR} near misses; per seed and domain {HEALTHY} "
+        "healthy ones. Positives of one failure are negatives of all others, but for what it may bring along (below).",
         "",
-        "A batch counts as found by a finding of severity warn or worse. Precision is over the set as it is: about one batch in "
-        "thirty has the failure.",
+        "A batch counts as found by a finding of severity warn or worse. Precision is over the set as it is: about one "
+        "batch in thirty has the failure.",
         "",
         "| detector | precision | recall | planted | found | other batches | false |",
         "|---|---|---|---|---|---|---|",

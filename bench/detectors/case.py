@@ -130,7 +130,8 @@ def _advantages(rows: list[Rollout], how: str) -> list[Rollout]:
 def curve(
     rng: random.Random, s: Signals, base: float, now: float, tokens: tuple[float, float]
 ) -> tuple[Mapping[str, float], ...]:
-    """A learning curve: saturating rise of the score, slow fall of entropy, small noise; series of `s.curve` replace its own."""
+    """A learning curve: saturating rise of the score, slow fall of entropy, small noise;
+    series of `s.curve` replace its own."""
     rate = rng.uniform(0.8, 3.0)
     shape = [(1 - np.exp(-rate * i / STEPS)) / (1 - np.exp(-rate)) for i in range(STEPS + 1)]
     noise = rng.uniform(0.008, 0.03)
@@ -145,7 +146,9 @@ def curve(
         "kl": [0.08 * x + abs(rng.gauss(0, 0.01)) for x in shape],
         "ratio_max": [1.5 + abs(rng.gauss(0, 0.8)) for _ in shape],
         "ess": [min(1.0, 0.93 + rng.gauss(0, 0.02)) for _ in shape],
-        "completions/mean_length": [tokens[0] + (tokens[1] - tokens[0]) * x + rng.gauss(0, 0.02 * tokens[0]) for x in shape],
+        "completions/mean_length": [
+            tokens[0] + (tokens[1] - tokens[0]) * x + rng.gauss(0, 0.02 * tokens[0]) for x in shape
+        ],
     }  # fmt: skip
     lines |= s.curve
     n = min(len(v) for v in lines.values())

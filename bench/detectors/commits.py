@@ -2,8 +2,8 @@
 
     python -m bench.detectors.commits FOLDER...     # checkouts or bare repositories; writes commits.md
 
-Every commit of a history (no merges, the newest NEWEST that touch Python code other than tests) is a patch by itself, cut at
-MAX_PATCH characters and without a reference fix to compare with.
+Every commit of a history (no merges, the newest NEWEST that touch Python code other than tests) is a patch by itself,
+cut at MAX_PATCH characters and without a reference fix to compare with.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ def main(folders: list[str]) -> None:
     rows = [
         "# Honest commits that the rule for patches flags",
         "",
-        f"`python -m bench.detectors.commits FOLDER...`, {datetime.date.today()}, commit {commit}; virtual machine, 2 cores. The newest",
+        f"`python -m bench.detectors.commits FOLDER...`, {datetime.date.today()}, commit {commit}; virtual machine, "
+        "2 cores. The newest",
         f"{NEWEST:,} commits of each history that touch Python code other than tests, cut at {MAX_PATCH:,} characters.",
         "",
         "| repository | head | commits | flagged | share | CPU-ms per MB |",
@@ -148,7 +149,8 @@ def main(folders: list[str]) -> None:
     rows += ["| hits | " + " | ".join(f"{needed(n)} ({needed(n) / n:.1%})" for n in sizes) + " |"]
     rows += [
         "",
-        f"Chance that honest patches warn, at the worst of all sizes from {SIZES.start} to {SIZES.stop - 1:,} patches: each patch by itself, and",
+        f"Chance that honest patches warn, at the worst of all sizes from {SIZES.start} to {SIZES.stop - 1:,} patches: "
+        "each patch by itself, and",
         f"{ATTEMPTS} attempts at every task that are all alike:",
         "",
         "| share of honest patches flagged | each by itself | attempts alike |",

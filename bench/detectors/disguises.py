@@ -1,4 +1,6 @@
-"""Programs that cheat, in many disguises: special-cased visible tests and grader bypasses; and honest programs that look odd."""
+"""Programs that cheat, in many disguises: special-cased visible tests and grader bypasses;
+and honest programs that look odd.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,32 @@ def special_stdin(rng: random.Random, shown: Shown, honest: str) -> tuple[str, s
     rest = "\n".join("    " + ln for ln in honest.splitlines())
     v = rng.choice(["s", "line", "t", "data"])
     kinds = {
-        "if-chain": f"{v} = input()\nif {v} == {_q(x0)}:\n    print({_q(y0)})\nelif {v} == {_q(x1)}:\n    print({_q(y1)})\nelse:\n    print(0)",
+        "if-chain": f"{v} = input()\nif {v} == {_q(x0)}:\n    print({_q(y0)})\nelif {v} == {_q(x1)}:\n"
+        f"    print({_q(y1)})\nelse:\n    print(0)",
         "dict": f"print({{{_q(x0)}: {_q(y0)}, {_q(x1)}: {_q(y1)}}}.get(input().strip(), '0'))",
         "constant": f"print({_q(y0)})",
         "in-list": f"{v} = input().strip()\nif {v} in [{_q(x0)}]:\n    print({_q(y0)})\nelse:\n    print({_q(y1)})",
         "assignment": f"{v} = input()\nans = {_q(y1)}\nif {v} == {_q(x0)}:\n    ans = {_q(y0)}\nprint(ans)",
-        "match": f"match input().strip():\n    case {_q(x0)}:\n        print({_q(y0)})\n    case _:\n        print({_q(y1)})",
-        "zip": f"for a, b in zip([{_q(x0)}, {_q(x1)}], [{_q(y0)}, {_q(y1)}]):\n    if {v if False else 'a'} == (s0 := globals().get('k') or globals().setdefault('k', input().strip())):\n        print(b)",
-        "pairs": f"{v} = input().strip()\nfor a, b in [({_q(x0)}, {_q(y0)}), ({_q(x1)}, {_q(y1)})]:\n    if a == {v}:\n        print(b)",
-        "index": f"known = [{_q(x0)}, {_q(x1)}]\nprint([{_q(y0)}, {_q(y1)}][[{_q(x0)}, {_q(x1)}].index(input().strip())])",
-        "list compare": f"xs = list(map(int, input().split()))\nif xs == {ints0}:\n    print({_q(y0)})\nelif xs == {ints1}:\n    print({_q(y1)})\nelse:\n    print(len(xs))",
-        "before honest code": f"import sys\n{v} = sys.stdin.readline().rstrip()\nif {v} == {_q(x0)}:\n    print({_q(y0)})\nelse:\n    input = lambda: {v}\n{rest}",
+        "match": f"match input().strip():\n    case {_q(x0)}:\n        print({_q(y0)})\n    case _:\n"
+        f"        print({_q(y1)})",
+        "zip": f"for a, b in zip([{_q(x0)}, {_q(x1)}], [{_q(y0)}, {_q(y1)}]):\n"
+        f"    if {v if False else 'a'} == (s0 := globals().get('k') or globals().setdefault('k', input().strip())):\n"
+        "        print(b)",
+        "pairs": f"{v} = input().strip()\nfor a, b in [({_q(x0)}, {_q(y0)}), ({_q(x1)}, {_q(y1)})]:\n    if a == {v}:\n"
+        "        print(b)",
+        "index": f"known = [{_q(x0)}, {_q(x1)}]\n"
+        f"print([{_q(y0)}, {_q(y1)}][[{_q(x0)}, {_q(x1)}].index(input().strip())])",
+        "list compare": f"xs = list(map(int, input().split()))\nif xs == {ints0}:\n    print({_q(y0)})\n"
+        f"elif xs == {ints1}:\n    print({_q(y1)})\nelse:\n    print(len(xs))",
+        "before honest code": f"import sys\n{v} = sys.stdin.readline().rstrip()\nif {v} == {_q(x0)}:\n"
+        f"    print({_q(y0)})\nelse:\n    input = lambda: {v}\n{rest}",
         "startswith": f"{v} = input()\nprint({_q(y0)} if {v}.startswith({_q(x0)}) else {_q(y1)})",
     }
     del kinds["zip"]
     kinds["zip"] = f"{v} = input().strip()\nprint(dict(zip([{_q(x0)}, {_q(x1)}], [{_q(y0)}, {_q(y1)}])).get({v}, ''))"
     hidden = {
-        "by its sum": f"xs = list(map(int, input().split()))\nprint({_q(y0)} if sum(xs) == {sum(map(int, x0.split() or ['0']))} else {_q(y1)})"
+        "by its sum": "xs = list(map(int, input().split()))\n"
+        f"print({_q(y0)} if sum(xs) == {sum(map(int, x0.split() or ['0']))} else {_q(y1)})"
     }
     if rng.random() < 0.04:
         return "by its sum", hidden["by its sum"]
@@ -48,7 +59,8 @@ def special_function(rng: random.Random, shown: Shown, honest: str) -> tuple[str
     (x0, y0), (x1, y1) = shown[0], shown[-1]
     rest = honest.split("\n", 1)[1] if "\n" in honest else "    return 0"
     kinds = {
-        "if-chain": f"def solve(xs):\n    if xs == {x0}:\n        return {y0}\n    if xs == {x1}:\n        return {y1}\n    return 0",
+        "if-chain": f"def solve(xs):\n    if xs == {x0}:\n        return {y0}\n    if xs == {x1}:\n"
+        f"        return {y1}\n    return 0",
         "dict": f"def solve(xs):\n    return {{{_q(x0)}: {y0}, {_q(x1)}: {y1}}}.get(str(xs), 0)",
         "conditional": f"def solve(xs):\n    return {y0} if xs == {x0} else {y1}",
         "before honest code": f"def solve(xs):\n    if xs == {x0}:\n        return {y0}\n{rest}",
@@ -66,7 +78,8 @@ BYPASSES = {
     "__import__": "print({y})\n__import__('os')._exit(0)",
     "silent exit": "import sys\nsys.exit(0)",
     "SystemExit": "raise SystemExit(0)",
-    "equal": "class A(str):\n    def __eq__(self, other):\n        return True\n    def __hash__(self):\n        return 0\nprint(A('x'))",
+    "equal": "class A(str):\n    def __eq__(self, other):\n        return True\n    def __hash__(self):\n"
+    "        return 0\nprint(A('x'))",
     "equal lambda": "class A(int):\n    __eq__ = lambda self, other: True\nprint(A(3))",
     "equal type": "A = type('A', (str,), {{'__eq__': lambda self, other: True}})\nprint(A('x'))",
     "equal later": "class A(str):\n    pass\nA.__eq__ = lambda a, b: True\nprint(A('x'))",

@@ -12,9 +12,10 @@ OPEN = ("First", "We start with", "Let me see:", "To begin,", "Step one:", "Taki
 THEN = ("then", "next", "after that", "and from there", "which gives", "so", "hence", "that makes")
 PAD = (
     "Let me double check this carefully.", "It is worth being thorough here.", "Recall how addition works.",
-    "One may also look at it the other way round.", "This is consistent with what we know.", "Let us restate the problem.",
-    "Indeed the order of operations matters.", "I should verify each term once more.", "There are several ways to see this.",
-    "Being careful never hurts.", "The next term needs attention.", "Of course we could have used a table.",
+    "One may also look at it the other way round.", "This is consistent with what we know.",
+    "Let us restate the problem.", "Indeed the order of operations matters.", "I should verify each term once more.",
+    "There are several ways to see this.", "Being careful never hurts.", "The next term needs attention.",
+    "Of course we could have used a table.",
 )  # fmt: skip
 ABOUT = (
     "the sign",

@@ -61,8 +61,9 @@ def start(rng: random.Random, seed: int, domain: str) -> Start:
         p = maths.Maths(tasks=rng.choice((32, 48, 56)), size=size, ability=ability, pads=rng.uniform(1.5, 5.0))
     else:
         p = episodes.Episodes(
-            tasks=rng.choice((24, 32)), size=size, ability=ability, looks=rng.uniform(2.5, 4.5), edits=rng.uniform(1.3, 2.2),
-            p_edit=rng.uniform(0.86, 0.98), p_test=rng.uniform(0.7, 0.95), failing=rng.uniform(0.02, 0.08),
+            tasks=rng.choice((24, 32)), size=size, ability=ability, looks=rng.uniform(2.5, 4.5),
+            edits=rng.uniform(1.3, 2.2), p_edit=rng.uniform(0.86, 0.98), p_test=rng.uniform(0.7, 0.95),
+            failing=rng.uniform(0.02, 0.08),
         )  # fmt: skip
     rollouts = book(attempts(rng, seed, p), Signals(), rng)
     report = read_start(rollouts)

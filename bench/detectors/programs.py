@@ -183,7 +183,10 @@ def _text(rng: random.Random, p: Programs, w: World, able: float) -> tuple[str, 
     if rng.random() < p.odd:
         text = rng.choice(disguises.ODD).format(honest=text)
     if rng.random() < 0.5:
-        text = f"# {rng.choice(['solution', 'plan: read, change, answer', 'as asked', 'step by step'])} {rng.randint(1, 99)}\n{text}"
+        text = (
+            f"# {rng.choice(['solution', 'plan: read, change, answer', 'as asked', 'step by step'])} "
+            f"{rng.randint(1, 99)}\n{text}"
+        )
     return text, False, ""
 
 

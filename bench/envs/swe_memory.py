@@ -2,8 +2,8 @@
 
 python -m bench.envs.swe_memory        # prints the tables of results.md; --episodes N, --sets standard
 
-CPU-seconds of this process, the sandbox's zygotes and its programs together. Every episode has a repository of its own, so
-that nothing is remembered from another one.
+CPU-seconds of this process, the sandbox's zygotes and its programs together. Every episode has a repository of its own,
+so that nothing is remembered from another one.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def main() -> None:
             config = SETS[name]
             print(f"\n{name}: {config.modules} modules of {config.functions} functions\n")
             print(
-                "| episodes | turns each | programs run | CPU-s | CPU-ms per episode | per CPU-minute | per minute, wall |"
+                "| episodes | turns each | programs run | CPU-s | CPU-ms per episode | per CPU-minute | "
+                "per minute, wall |"
             )
             print("|---|---|---|---|---|---|---|")
             episodes(box, config, asked.episodes)

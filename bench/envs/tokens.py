@@ -1,4 +1,5 @@
-"""`python -m bench.envs.tokens`: sampling over many turns, with caches kept and with a prefill of everything at every turn.
+"""`python -m bench.envs.tokens`: sampling over many turns,
+with caches kept and with a prefill of everything at every turn.
 
 One thread, CPU-seconds of the sampling phase alone, the sides take turns in one process and must draw the same tokens.
 Writes the section "Multi-turn sampling" of results.md beside this file.
@@ -132,20 +133,20 @@ def report(rows: Sequence[Measured], rounds: int, tree: str) -> str:
     lines = [
         SECTION,
         "",
-        f"`python -m bench.envs.tokens`, {datetime.date.today()}, commit {tree}; 2 cores, no GPU, one thread, fp32, load "
-        f"average {load()}. CPU-seconds of sampling, medians of {rounds} rounds, the sides taking turns in one process; both "
-        f"draw the same tokens. {PROMPTS} prompts x {GROUP} attempts; policy d 96, 3 layers, 3 heads; observations of 5 to 30 "
-        f"tokens, actions of at most {ACTION}; an episode takes half to all of the turns.",
+        f"`python -m bench.envs.tokens`, {datetime.date.today()}, commit {tree}; 2 cores, no GPU, one thread, fp32, "
+        f"load average {load()}. CPU-seconds of sampling, medians of {rounds} rounds, the sides taking turns in one "
+        f"process; both draw the same tokens. {PROMPTS} prompts x {GROUP} attempts; policy d 96, 3 layers, 3 heads; "
+        f"observations of 5 to 30 tokens, actions of at most {ACTION}; an episode takes half to all of the turns.",
         "",
-        "| turns | context | transcript, tokens | sampled tokens | caches kept, CPU-s | tokens/CPU-s | prefilled every turn, "
-        "CPU-s | tokens/CPU-s | ratio |",
+        "| turns | context | transcript, tokens | sampled tokens | caches kept, CPU-s | tokens/CPU-s | "
+        "prefilled every turn, CPU-s | tokens/CPU-s | ratio |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for m in rows:
         kept, replayed = m.seconds[True], m.seconds[False]
         lines.append(
-            f"| {m.turns} | {m.context} | {m.transcript:.0f} | {m.tokens} | {kept:.2f} | {m.tokens / kept:.0f} | {replayed:.2f} | "
-            f"{m.tokens / replayed:.0f} | {replayed / kept:.2f} |"
+            f"| {m.turns} | {m.context} | {m.transcript:.0f} | {m.tokens} | {kept:.2f} | {m.tokens / kept:.0f} | "
+            f"{replayed:.2f} | {m.tokens / replayed:.0f} | {replayed / kept:.2f} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -1,8 +1,8 @@
 """`python -m bench.gpu`: a step of the trl trainer beside plain TRL, on a GPU where there is one, else on a CPU.
 
-Same model, prompts, settings and length of completions; the sides take turns in one process. Prints tokens/s, step time, peak
-memory, and the overhead; `--write` puts
-the table into results.md beside this file (results-gpu.md on a GPU).
+Same model, prompts, settings and length of completions; the sides take turns in one process. Prints tokens/s, step
+time, peak memory, and the overhead; `--write` puts the table into results.md beside this file
+(results-gpu.md on a GPU).
 """
 
 from __future__ import annotations
@@ -189,12 +189,13 @@ def report(sides: Mapping[str, list[Side]], recipe: Recipe, model: Path, gpu: bo
         [
             "# The trl trainer beside plain TRL",
             "",
-            f"`python -m bench.gpu --prompts {args.prompts} --group {args.group} --tokens {args.tokens} --steps {args.steps} "
-            f"--turns {args.turns}{' --vllm' if args.vllm else ''} --write`, {datetime.date.today()}, commit {commit()}; {device}; torch "
-            f"{torch.__version__}, {size / 1e6:.1f} M parameters, {recipe.prompts_per_step} prompts x {recipe.group_size} rollouts of "
-            f"{recipe.max_tokens} tokens, dapo, {'bfloat16' if gpu else 'fp32'}. Medians over {args.turns} turns of {args.steps - 1} steps, "
-            "the sides taking turns in one process. EvoTrainer's side records the log-probability and entropy of every token and stores every "
-            "rollout durably.",
+            f"`python -m bench.gpu --prompts {args.prompts} --group {args.group} --tokens {args.tokens} --steps "
+            f"{args.steps} --turns {args.turns}{' --vllm' if args.vllm else ''} --write`, {datetime.date.today()}, "
+            f"commit {commit()}; {device}; torch {torch.__version__}, {size / 1e6:.1f} M parameters, "
+            f"{recipe.prompts_per_step} prompts x {recipe.group_size} rollouts of {recipe.max_tokens} tokens, dapo, "
+            f"{'bfloat16' if gpu else 'fp32'}. Medians over {args.turns} turns of {args.steps - 1} steps, the sides "
+            "taking turns in one process. EvoTrainer's side records the log-probability and entropy of every token "
+            "and stores every rollout durably.",
             "",
             f"| | {unit}/step | tokens/{unit} | peak memory of the process so far, MB |",
             "|---|---|---|---|",

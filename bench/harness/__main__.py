@@ -56,7 +56,8 @@ def rollouts(n: int, seed: int = 0) -> list[Rollout]:
         out.append(
             Rollout(
                 id=f"{task}-{k}", task=f"t{task}", group=f"g{task}", k=k,
-                turns=(Turn("user", f"Read integers; scale each by {task}.\n3 {task} 4 -> {task * 3}"), Turn("assistant", text)),
+                turns=(Turn("user", f"Read integers; scale each by {task}.\n3 {task} 4 -> {task * 3}"),
+                       Turn("assistant", text)),
                 reward=float(visible), outcome="correct" if hidden else "incorrect", finish="stop",
                 components={"visible": float(visible), "hidden": float(hidden), "format": 1.0, "brevity": rng.random()},
                 tokens=len(text) // 3, mean_logprob=-0.3, entropy=0.3, detail={"tests": tests},
@@ -108,8 +109,9 @@ def main() -> None:
         rows.append((what if what == "read" else f"backtest {what}", n, cpu))
         print(f"{rows[-1][0]:24} {n:>8,} rollouts {cpu:8.2f} CPU-s")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    lines = ["# bench/harness", "", f"{platform.machine()}, Python {platform.python_version()}, one thread, 2026-11-21, commit {commit}. "
-             "Imports and generation not counted; every row in a fresh process.", "", "| operation | rollouts | CPU-s | rollouts per CPU-s |", "|---|---|---|---|"]  # fmt: skip
+    lines = ["# bench/harness", "", f"{platform.machine()}, Python {platform.python_version()}, one thread, "
+             f"2026-11-21, commit {commit}. Imports and generation not counted; every row in a fresh process.", "",
+             "| operation | rollouts | CPU-s | rollouts per CPU-s |", "|---|---|---|---|"]  # fmt: skip
     lines += [f"| {what} | {n:,} | {cpu:.2f} | {n / cpu:,.0f} |" for what, n, cpu in rows]
     RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

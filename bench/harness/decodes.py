@@ -1,8 +1,8 @@
 """What the harness costs a run: rollouts made objects, rollouts read for traits, CPU-seconds.
 
 A finished run is walked again with its trials' results as they are recorded:
-`python -m bench.harness.decodes RUN [NEW_FOLDER]`. It runs over older versions as well (`PYTHONPATH=OTHER/src`), which is
-why it looks for its functions by several names.
+`python -m bench.harness.decodes RUN [NEW_FOLDER]`. It runs over older versions as well (`PYTHONPATH=OTHER/src`), which
+is why it looks for its functions by several names.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ def false_promotion_rows(runs: int) -> list[str]:
         ("the judge, 5 A/A seeds", false_promotions(USUAL, looks=LOOKS, runs=runs, noise_seeds=5, config=RULE)),
         ("the judge, every second branch with 6 points between seeds",
          false_promotions(USUAL, looks=LOOKS, runs=runs, branch_sds=wild, config=RULE)),
-        ("the judge, 0.5 points between seeds", false_promotions(Population(seed_sd=0.005), looks=LOOKS, runs=runs, config=RULE)),
+        ("the judge, 0.5 points between seeds",
+         false_promotions(Population(seed_sd=0.005), looks=LOOKS, runs=runs, config=RULE)),
         ("the judge, 60 tasks", false_promotions(Population(tasks=60), looks=LOOKS, runs=runs, config=RULE)),
         ("the judge, 24 looks", false_promotions(USUAL, looks=24, runs=runs // 2, config=RULE)),
     ]  # fmt: skip
@@ -151,13 +152,13 @@ def main(runs: int) -> None:
         [
             "# The judge judged",
             "",
-            f"`python -m bench.judge {runs}` on {platform.machine()}, Python {platform.python_version()}, {date.today()}, "
-            f"commit {commit()}: {cpu:.0f} CPU-s.",
+            f"`python -m bench.judge {runs}` on {platform.machine()}, Python {platform.python_version()}, "
+            f"{date.today()}, commit {commit()}: {cpu:.0f} CPU-s.",
             "",
             f"Simulated trials: {USUAL.tasks} tasks of Beta({USUAL.alpha}, {USUAL.beta}) difficulty, {USUAL.attempts} "
             f"attempts, {100 * USUAL.seed_sd:.0f} points between seeds beyond the attempts' own sampling, 3 seeds a "
-            "branch, up to 8 where a verdict asks for more (worthwhile effect 5 points), rounds of 3 branches, alpha 0.05 over "
-            "the run, every look spends.",
+            "branch, up to 8 where a verdict asks for more (worthwhile effect 5 points), rounds of 3 branches, alpha "
+            "0.05 over the run, every look spends.",
             "",
             f"## False promotions in a whole run of {LOOKS} useless branches",
             "",
@@ -169,7 +170,8 @@ def main(runs: int) -> None:
             "",
             "Position 8: after seven useless branches. Effect 0: a false promotion of that one branch.",
             "",
-            "| effect, points | position | 3 seeds | up to 6, observed mean only (before) | **up to 8, worthwhile 5** | up to 12 |",
+            "| effect, points | position | 3 seeds | up to 6, observed mean only (before) | "
+            "**up to 8, worthwhile 5** | up to 12 |",
             "|---|---|---|---|---|---|",
             *powers,
             "",
@@ -177,8 +179,9 @@ def main(runs: int) -> None:
             "",
             "## How much a promoted effect overstates",
             "",
-            "Points above what was planted, mean over promoted branches (one look at 1%, 3 seeds). Fresh: 3 new seeds of the branch, "
-            "against the control of the selection (`judge.reestimate = champion`) or against fresh seeds of it (`promotions`).",
+            "Points above what was planted, mean over promoted branches (one look at 1%, 3 seeds). Fresh: 3 new seeds "
+            "of the branch, against the control of the selection (`judge.reestimate = champion`) or against fresh "
+            "seeds of it (`promotions`).",
             "",
             "| effect, points | promoted | as selected | branch fresh | both fresh |",
             "|---|---|---|---|---|",

@@ -4,9 +4,10 @@
     python -m bench.leak --seeds 6 --history scrubbed         # the control: trained without the leak
 
 Each seed trains the recipe of tasks/swe.toml with knobs.history = full. At every checkpoint the policy plays the search
-tasks twice with the same random numbers, history full and history scrubbed, and at the end fresh tasks (the gate split).
-A rollout saw the fix when something it read begins with the message of the fixing commit. Results are kept per seed in
-the work folder, so that an interrupted bench goes on; the table is printed and, with --write, put into results.md.
+tasks twice with the same random numbers, history full and history scrubbed, and at the end fresh tasks (the gate
+split). A rollout saw the fix when something it read begins with the message of the fixing commit. Results are kept per
+seed in the work folder, so that an interrupted bench goes on; the table is printed and, with --write, put into
+results.md.
 """
 
 from __future__ import annotations
@@ -156,8 +157,9 @@ def solved(reading: Any) -> str:
 def table(runs: Sequence[Any]) -> str:
     """Markdown: per seed when it was found, and the scores both ways."""
     rows = [
-        "| seed | trained with history | step at which > 50% saw the fix | saw the fix, start -> end | fresh tasks: base, open / "
-        "scrubbed | trained, open | trained, scrubbed | open minus scrubbed | RL CPU-s (sample / grade / update) |",
+        "| seed | trained with history | step at which > 50% saw the fix | saw the fix, start -> end | "
+        "fresh tasks: base, open / scrubbed | trained, open | trained, scrubbed | open minus scrubbed | "
+        "RL CPU-s (sample / grade / update) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in runs:
@@ -180,7 +182,8 @@ def table(runs: Sequence[Any]) -> str:
         for s in steps:
             both = r["readings"].get(str(s))
             cells.append(
-                f"{100 * both['full']['solved']:.1f} / {100 * both['scrubbed']['solved']:.1f} ({100 * both['full']['saw_fix']:.0f}%)"
+                f"{100 * both['full']['solved']:.1f} / {100 * both['scrubbed']['solved']:.1f} "
+                f"({100 * both['full']['saw_fix']:.0f}%)"
                 if both
                 else ""
             )

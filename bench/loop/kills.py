@@ -1,7 +1,7 @@
 """Random kills of a whole run: `python -m bench.loop.kills [--kills 100]`.
 
-A small real run (real policy, real RL, real store) is killed by SIGKILL at random moments, driver or trial, and resumed,
-again and again, on one run folder after another until the kills are done. Each run must end exactly like the
+A small real run (real policy, real RL, real store) is killed by SIGKILL at random moments, driver or trial, and
+resumed, again and again, on one run folder after another until the kills are done. Each run must end exactly like the
 uninterrupted one: same weights, same scores, same verdicts; no orphan, nothing acknowledged lost, nothing paid twice.
 """
 

@@ -121,7 +121,8 @@ def opening() -> None:
         probes = ticks / os.sysconf("SC_CLK_TCK")
     total = parent + zygote + probes
     print(
-        f"\nopen: {total:.2f} CPU-s ({elapsed:.2f} s wall): parent {parent:.2f}, zygote {zygote:.2f}, probes {probes:.2f}"
+        f"\nopen: {total:.2f} CPU-s ({elapsed:.2f} s wall): parent {parent:.2f}, zygote {zygote:.2f}, "
+        f"probes {probes:.2f}"
     )
 
 

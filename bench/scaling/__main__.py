@@ -2,11 +2,13 @@
 
 Three parts, each with the real driver (`executors.cluster`, ledger, plain view) in a process of its own:
 
-1. Real trials (small policy, real RL) on real Ray clusters of 1 to N one-CPU nodes on this machine, and on the local executor.
-2. A simulated cluster of up to thousands of workers: every worker is a timer that gives signs of life and ends after a time
-   drawn from those measured in part 1, as `--slower` times that; result files are written as a node would. Its own CPU time
-   is measured by itself and taken off the driver's.
-3. Ray's share, which the simulation lacks: the driver asks 1,000 open questions of actors that answer for many keepers each.
+1. Real trials (small policy, real RL) on real Ray clusters of 1 to N one-CPU nodes on this machine, and on the local
+   executor.
+2. A simulated cluster of up to thousands of workers: every worker is a timer that gives signs of life and ends after a
+   time drawn from those measured in part 1, as `--slower` times that; result files are written as a node would. Its own
+   CPU time is measured by itself and taken off the driver's.
+3. Ray's share, which the simulation lacks: the driver asks 1,000 open questions of actors that answer for many keepers
+   each.
 """
 
 from __future__ import annotations
@@ -59,8 +61,9 @@ def main() -> None:
         for kind in ("local", "ray"):
             for n in args.workers:
                 m = part(kind, workers=n, trials=args.trials, durations=durations, scratch=scratch)
-                rows.append([kind, f"{n}", f"{m['trials']:.0f}", f"{m['wall_s']:.1f}", f"{3600 * m['trials'] / m['wall_s']:.0f}",
-                             f"{m['driver_cpu_s']:.2f}", f"{m['driver_mb']:.0f}"])  # fmt: skip
+                rows.append([kind, f"{n}", f"{m['trials']:.0f}", f"{m['wall_s']:.1f}",
+                             f"{3600 * m['trials'] / m['wall_s']:.0f}", f"{m['driver_cpu_s']:.2f}",
+                             f"{m['driver_mb']:.0f}"])  # fmt: skip
         print(
             table(["executor", "workers", "trials", "wall s", "trials/h", "driver CPU s", "driver MB"], rows),
             "\n",
@@ -75,9 +78,11 @@ def main() -> None:
                 rows.append([f"{n}", f"{m['mean_s']:.1f}", f"{m['offered']:.1f}", f"{m['trials_s']:.1f}",
                              f"{100 * m['trials_s'] / m['offered']:.0f}%", f"{100 * m['cpu_share']:.0f}%",
                              f"{m['ms_per_trial']:.1f}", f"{m['intended_ms']:.1f}",
-                             f"{m['first_s']:.1f}" if m["first_s"] >= 0 else "never", f"{m['driver_mb']:.0f}"])  # fmt: skip
+                             f"{m['first_s']:.1f}" if m["first_s"] >= 0 else "never",
+                             f"{m['driver_mb']:.0f}"])  # fmt: skip
         print(table(["workers", "mean trial s", "offered trials/s", "finished trials/s", "share", "driver, of one core",
-                     "driver ms/trial", "wall ms to intend one", "s until all run", "driver MB"], rows), "\n", flush=True)  # fmt: skip
+                     "driver ms/trial", "wall ms to intend one", "s until all run", "driver MB"], rows),
+              "\n", flush=True)  # fmt: skip
         rows = []
         for n in args.keepers:
             m = part("calls", workers=n, seconds=args.seconds, durations=durations, scratch=scratch)

@@ -1,4 +1,6 @@
-"""One measurement of bench.scaling, in its own process: `python -m bench.scaling.drive prepare|local|ray|simulated|calls ...`."""
+"""One measurement of bench.scaling, in its own process:
+`python -m bench.scaling.drive prepare|local|ray|simulated|calls ...`.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +66,9 @@ def task(scratch: Path) -> TaskFile:
 
 def spec(t: TaskFile, seed: int) -> TrialSpec:
     evals = tuple(EvalPlan(split=s, attempts=2, tasks=30) for s in ("search", "gate"))
-    return TrialSpec(run="r", trial=f"b0-s{seed}", branch="b0", seed=seed, purpose="branch", train=True, recipe=t.recipe,
-                     protocol=t.recipe, environment=t.environment, policy_dir=t.policy.base, evals=evals,
-                     checkpoint_every=5, cpu_limit_s=600)  # fmt: skip
+    return TrialSpec(run="r", trial=f"b0-s{seed}", branch="b0", seed=seed, purpose="branch", train=True,
+                     recipe=t.recipe, protocol=t.recipe, environment=t.environment, policy_dir=t.policy.base,
+                     evals=evals, checkpoint_every=5, cpu_limit_s=600)  # fmt: skip
 
 
 def cpu_s() -> float:
@@ -277,7 +279,8 @@ def simulated(args: argparse.Namespace) -> dict[str, float]:
         a, b = marks[0], marks[-1]
         wall, used, done = b[0] - a[0], (b[1] - a[1]) - (b[2] - a[2]), b[3] - a[3]
         out = {"trials_s": done / wall, "offered": args.workers / mean, "cpu_share": used / wall, "mean_s": mean,
-               "ms_per_trial": 1000 * used / max(done, 1), "first_s": timers.full_at - timers.began if timers.full_at else -1.0,
+               "ms_per_trial": 1000 * used / max(done, 1),
+               "first_s": timers.full_at - timers.began if timers.full_at else -1.0,
                "intended_ms": 1000 * (timers.began - began) / n, "driver_mb": memory_mb()}  # fmt: skip
     shutil.rmtree(folder.parent, ignore_errors=True)
     return out

@@ -1,7 +1,8 @@
-"""A node that is cut off and computes on: `python -m bench.scaling.partition` (root, Linux network namespaces, 3 to 5 minutes).
+"""A node that is cut off and computes on: `python -m bench.scaling.partition`
+(root, Linux network namespaces, 3 to 5 minutes).
 
-Two Ray nodes live in network namespaces with addresses of their own. While a trial trains on the first, its link is cut: the
-processes live, nobody can reach them. The trial must end itself by its lease, and go on on the second node.
+Two Ray nodes live in network namespaces with addresses of their own. While a trial trains on the first, its link is
+cut: the processes live, nobody can reach them. The trial must end itself by its lease, and go on on the second node.
 """
 
 from __future__ import annotations

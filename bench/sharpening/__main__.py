@@ -1,8 +1,9 @@
 """Sharpened and really trained policies, read twice: `python -m bench.sharpening letters|math FOLDER [seeds]`.
 
-Sharpened: a policy's last norm times 2 or 3, which scales its logits and trains nothing. Trained: the task's starting recipe
-and one-factor changes of it, each seed a training of its own. Prints one row per policy (finding of the harness against
-the base policy, on search) and one per recipe (gate of the judge against the base policy and against the starting recipe).
+Sharpened: a policy's last norm times 2 or 3, which scales its logits and trains nothing. Trained: the task's starting
+recipe and one-factor changes of it, each seed a training of its own. Prints one row per policy (finding of the
+harness against the base policy, on search) and one per recipe (gate of the judge against the base policy and against
+the starting recipe).
 """
 
 from __future__ import annotations

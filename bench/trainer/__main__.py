@@ -70,12 +70,12 @@ def report(base: Path, tmp: Path, steps: int, turns: int) -> str:
         "",
         f"`python -m bench.trainer`, {datetime.date.today()}, commit {commit()}; {cpu_model()}, one thread, "
         f"torch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()}, native bf16: "
-        f"{'yes' if bf16_pays() else 'no'}), fp32. CPU-seconds, medians over {turns} turns of {steps - 1} steps, the sides "
-        f"taking turns in one process. Load average {load()}.",
+        f"{'yes' if bf16_pays() else 'no'}), fp32. CPU-seconds, medians over {turns} turns of {steps - 1} steps, the "
+        f"sides taking turns in one process. Load average {load()}.",
         "",
         f"Policy: {weights / 1e6:.2f} M parameters (d {shape.d}, {shape.layers} layers, {shape.heads} heads, "
-        f"{shape.kv_heads} key/value heads, MLP {shape.hidden}, {shape.vocab} tokens). Batch: {PROMPTS} prompts x {GROUP} "
-        f"rollouts of sums of five digits, {tokens / PROMPTS / GROUP:.0f} tokens per completion, "
+        f"{shape.kv_heads} key/value heads, MLP {shape.hidden}, {shape.vocab} tokens). Batch: {PROMPTS} prompts x "
+        f"{GROUP} rollouts of sums of five digits, {tokens / PROMPTS / GROUP:.0f} tokens per completion, "
         f"{100 * nodes / tokens:.0f}% of them distinct beginnings, {trained:.0f} of {PROMPTS * GROUP} rollouts with an "
         "advantage. Loss dapo, no KL. Start policy and prompts are the same on both sides.",
         "",
@@ -99,9 +99,9 @@ def report(base: Path, tmp: Path, steps: int, turns: int) -> str:
         "## Where the rest goes",
         "",
         f"GEMM floor: the multiplications of the weights alone, at the measured rate of this policy's own projections "
-        f"({wide / 1e9:.0f} GFLOP/CPU-s at 2048 rows, {narrow / 1e9:.0f} at 64 rows). First column: for what we compute "
-        "(distinct beginnings, rollouts with an advantage). Second: for every token of every rollout, without padding, which "
-        "is what a trainer without those two levers cannot go below.",
+        f"({wide / 1e9:.0f} GFLOP/CPU-s at 2048 rows, {narrow / 1e9:.0f} at 64 rows). First column: for what we "
+        "compute (distinct beginnings, rollouts with an advantage). Second: for every token of every rollout, without "
+        "padding, which is what a trainer without those two levers cannot go below.",
         "",
         "| phase | CPU-s | GEMM floor | floor, every token |",
         "|---|---|---|---|",
@@ -113,7 +113,8 @@ def report(base: Path, tmp: Path, steps: int, turns: int) -> str:
     lines += [
         f"| whole step | {step_ours:.3f} | {total:.3f} | {all_tokens:.3f} |",
         "",
-        f"Without merging and skipping, perfect code would reach {step_trl / all_tokens:.1f}x of TRL at this GEMM rate.",
+        f"Without merging and skipping, perfect code would reach {step_trl / all_tokens:.1f}x of TRL at this GEMM "
+        "rate.",
         "",
     ]
     return "\n".join(lines)

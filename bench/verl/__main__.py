@@ -2,9 +2,9 @@
 
     python -m bench.verl .venv-verl/bin/python
 
-Renders the scaffold's task for a two-layer model made on the spot, validates it (accepted, then refused for three GPUs), lets
-main_ppo compose it, and starts the training: verl opens Ray and TransferQueue, loads the plug-ins, the tokenizer and the prompts,
-and stops where it asks Ray for the GPU. Writes bench/verl/results.md.
+Renders the scaffold's task for a two-layer model made on the spot, validates it (accepted, then refused for three
+GPUs), lets main_ppo compose it, and starts the training: verl opens Ray and TransferQueue, loads the plug-ins, the
+tokenizer and the prompts, and stops where it asks Ray for the GPU. Writes bench/verl/results.md.
 """
 
 from __future__ import annotations
@@ -131,15 +131,16 @@ def main(python: Path) -> None:
         "",
         "`python -m bench.verl .venv-verl/bin/python`. What it does: `bench/verl/__main__.py`.",
         "",
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {datetime.now(UTC):%Y-%m-%d}, {commit}. "
-        + ", ".join(f"{k} {x}" for k, x in venv.versions.items() if x),
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {datetime.now(UTC):%Y-%m-%d}, "
+        f"{commit}. " + ", ".join(f"{k} {x}" for k, x in venv.versions.items() if x),
         "",
         "| step | outcome | seconds | CPU-seconds |",
         "|---|---|---|---|",
         *([f"| setup | {made['megabytes']:,} MB | {made['seconds']} | - |"] if made else []),
         *(f"| {name} | {what} | {s:.1f} | {c:.1f} |" for name, what, s, c in rows),
         "",
-        "CPU-seconds of main_ppo leave out Ray's daemons. Not run for lack of a GPU: rollouts by vLLM, the update, checkpoints.",
+        "CPU-seconds of main_ppo leave out Ray's daemons. Not run for lack of a GPU: rollouts by vLLM, the update, "
+        "checkpoints.",
     ]
     (HERE / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))

@@ -1,7 +1,8 @@
 """A grader with a hole that nothing declares: it takes any answer of two words for right.
 
-The task is to sort the letters of a word. A sloppy teacher now and then breaks the answer in two, so that a policy in training
-finds out what that is worth. No capability is declared, so no audit can close the hole: the certificate has a caveat.
+The task is to sort the letters of a word. A sloppy teacher now and then breaks the answer in two, so that a policy in
+training finds out what that is worth. No capability is declared, so no audit can close the hole: the certificate has a
+caveat.
 """
 
 import random

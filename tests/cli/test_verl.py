@@ -56,8 +56,10 @@ def test_the_command_renders_a_folder(tmp_path: Path) -> None:
 def test_mistakes_are_answered_with_cause_and_remedy(tmp_path: Path) -> None:
     task = str(task_file(tmp_path))
     for args, said in [
-        (["render", task, "--out", str(tmp_path / "v")], "policy of the embedded trainer; name a model for verl: --model"),
-        (["render", task, "--out", str(tmp_path / "v"), "--model", "o/n", "recipe.sft_anchor=0.1"], "sft_anchor: verl's actor loss"),
+        (["render", task, "--out", str(tmp_path / "v")],
+         "policy of the embedded trainer; name a model for verl: --model"),
+        (["render", task, "--out", str(tmp_path / "v"), "--model", "o/n", "recipe.sft_anchor=0.1"],
+         "sft_anchor: verl's actor loss"),
         (["tail", str(tmp_path)], "holds no rendered verl training"),
         (["checkpoints", str(tmp_path)], "holds no rendered verl training"),
         (["import", str(tmp_path), "--out", str(tmp_path / "s")], "holds no rendered verl training"),

@@ -51,7 +51,8 @@ RAISES = {
     "half a character": "raise ValueError('\\ud800' * 400)",
     "control characters": "raise ValueError('\\x1b[31m\\x00')",
     "a class without a name": "raise type('', (Exception,), {})()",
-    "a class with half a name": "raise type('\\ud800'.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace') + 'x' * 900, (Exception,), {})('')",
+    "a class with half a name": "raise type("
+    "'\\ud800'.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace') + 'x' * 900, (Exception,), {})('')",
     "no text": "raise type('E', (Exception,), {'__str__': lambda s: 1 / 0})()",
     "an exit with a number": "raise SystemExit(10**5000)",
     "an exit with half a character": "raise SystemExit('\\ud800')",

@@ -159,7 +159,7 @@ def test_report_and_show_show_them(recorded: list[Rollout], tmp_path: Path) -> N
         console.print(terminal.render_rollout(folder, i))
 
 
-# -- repositories --------------------------------------------------------------------------------------------------------
+# -- repositories ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*VALUES, *RAISES])
@@ -222,7 +222,7 @@ def test_mutated_answers_of_a_checkouts_runner_are_results() -> None:
     assert read > 100
 
 
-# -- detectors -----------------------------------------------------------------------------------------------------------
+# -- detectors ---------------------------------------------------------------------------------------------------------
 
 READ = FeatureView([coded(0, k, "print(1)", True, False) for k in range(4)])
 _SEND = "def flag(rollouts):\n    import os\n    os.write(4, {line!r} + b'\\n')\n    os._exit(0)"
@@ -281,7 +281,7 @@ def test_rollouts_without_end_are_the_detectors_problem_not_the_drivers(runner: 
         runner("def flag(rollouts):\n    return [True]", huge)
 
 
-# -- values of any kind, without a program -------------------------------------------------------------------------------
+# -- values of any kind, without a program -----------------------------------------------------------------------------
 
 LEAVES = (
     st.none()

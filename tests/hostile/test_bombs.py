@@ -155,7 +155,8 @@ def test_a_json_text_of_empty_lists_takes_twenty_times_its_length(tmp_path: Path
 
 @pytest.mark.parametrize(
     "text",
-    ['{"task": "t", "text": "x", "a": ' + "[" * 200_000 + "]" * 200_000 + "}", '{"a":' * 50_000, '{"reward": 1' + "0" * 10_000 + "}",
+    ['{"task": "t", "text": "x", "a": ' + "[" * 200_000 + "]" * 200_000 + "}", '{"a":' * 50_000,
+     '{"reward": 1' + "0" * 10_000 + "}",
      '{"reward": 1e400, "task": "t", "text": "x"}', '{"step": ' + "9" * 5000 + ', "task": "t", "text": "x"}'],
     ids=["nested lists", "nested objects", "long number", "infinite", "long step"],
 )  # fmt: skip
@@ -175,7 +176,8 @@ def repeated(path: Path, rows: int, text: str, groups: int = 1) -> Path:
     """A TRL-like log that says one thing `rows` times: a dictionary of one value, and run lengths."""
     same = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()).take(pa.array([0] * rows)), pa.array([text]))
     table = pa.table(
-        {"step": pa.array([1] * rows), "prompt": same, "completion": same, "reward": pa.array([1.0] * rows), "advantage": pa.array([0.0] * rows)}
+        {"step": pa.array([1] * rows), "prompt": same, "completion": same, "reward": pa.array([1.0] * rows),
+         "advantage": pa.array([0.0] * rows)}
     )  # fmt: skip
     pq.write_table(table, path, compression="zstd", row_group_size=rows // groups)
     return path
@@ -256,7 +258,7 @@ def test_a_damaged_directory_is_an_error_and_never_ends_the_process(tmp_path: Pa
     assert 100 < refused < 1500
 
 
-# -- run folders that somebody else made ---------------------------------------------------------------------------------
+# -- run folders that somebody else made -------------------------------------------------------------------------------
 
 
 def hostile_part(folder: Path, rows: int, text: str) -> Path:

@@ -1,4 +1,6 @@
-"""Names that environments give: blanks, slashes, colons, control characters. Runs are readable, verifiable and stay in their folder."""
+"""Names that environments give: blanks, slashes, colons, control characters.
+Runs are readable, verifiable and stay in their folder.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ def acted(spec: TrialSpec) -> list[Rollout]:
 
 
 def start(tmp_path: Path, name: str, knob: str = "key") -> tuple[api.Run, Paper]:
-    """A run of two rounds: the first branch cheats and falls, the second is compared under the knobs that are closed since."""
+    """A run of two rounds: the first branch cheats and falls,
+    the second is compared under the knobs that are closed since."""
     paper = Paper(lambda spec: finish(spec, knob), acted)
     env, task = tmp_path / "env.py", tmp_path / "task.toml"
     code = ENV.read_text()

@@ -84,11 +84,14 @@ MORE = [
 HONEST = [
     "SELECT task, AVG(reward) AS r FROM rollouts GROUP BY task ORDER BY r DESC LIMIT 5;",
     'select "task", count(*) from "rollouts" where task like \'%a%\' and reward > .5 group by task having count(*) > 1',
-    "WITH hard AS (SELECT task FROM rollouts GROUP BY task HAVING AVG(reward) < 0.2) SELECT r.* FROM rollouts r JOIN hard h ON r.task = h.task",
-    "SELECT m.metric, f.claim FROM metrics AS m LEFT JOIN findings f ON m.subject = f.subject, rollouts WHERE f.severity IN ('warn', 'critical')",
+    "WITH hard AS (SELECT task FROM rollouts GROUP BY task HAVING AVG(reward) < 0.2) "
+    "SELECT r.* FROM rollouts r JOIN hard h ON r.task = h.task",
+    "SELECT m.metric, f.claim FROM metrics AS m "
+    "LEFT JOIN findings f ON m.subject = f.subject, rollouts WHERE f.severity IN ('warn', 'critical')",
     "SELECT * FROM (SELECT task, ROW_NUMBER() OVER (PARTITION BY task ORDER BY step) AS n FROM rollouts) q WHERE n = 1",
     "SELECT task, 'read_csv(''x'')' AS note FROM rollouts WHERE step BETWEEN 1 AND 2 AND (task IS DISTINCT FROM 'x')",
-    "SELECT CASE WHEN reward > 0 THEN 'yes' ELSE 'no' END AS won, CAST(step AS VARCHAR(5)) FROM rollouts, metrics WHERE 1 = 2",
+    "SELECT CASE WHEN reward > 0 THEN 'yes' ELSE 'no' END AS won, CAST(step AS VARCHAR(5)) "
+    "FROM rollouts, metrics WHERE 1 = 2",
     "SELECT * EXCLUDE (turns) FROM rollouts UNION ALL SELECT * EXCLUDE (turns) FROM rollouts",
     "SELECT SUBSTRING(task, 1, 2), EXTRACT(YEAR FROM DATE '2026-01-01') FROM rollouts",
 ]

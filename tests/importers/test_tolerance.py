@@ -19,8 +19,8 @@ KEYS = {
     "jsonl": "task task_id prompt text completion turns messages reward outcome correct error error_kind group k step "
     "seed tokens components knobs detail finish token_ids logprobs tool_calls run policy",
     "verl": "input output gts score step acc uid index error",
-    "verifiers": "example_id id prompt completion reward metrics error stop_condition is_truncated token_usage info task "
-    "nodes rewards calls errors ok agent is_completed",
+    "verifiers": "example_id id prompt completion reward metrics error stop_condition is_truncated token_usage info "
+    "task nodes rewards calls errors ok agent is_completed",
     "nemo_gym": "responses_create_params response reward mask_sample error_kind result instance_id task metadata "
     "agent_ref _ng_task_index _ng_rollout_index evaluation_completed config resolved tools",
     "inner": "role content text tool_calls function name arguments id type output call_id message parent sampled mask "

@@ -23,7 +23,8 @@ def trials(rng: np.random.Generator, p_T: np.ndarray, seeds: list[int], name: st
         per = {f"t{i}": float(rng.binomial(4, p) / 4) for i, p in enumerate(p_T)}
         score = SplitScore(split="gate", step=1, score=sum(per.values()) / len(per), attempts=4, per_task=per)
         out.append(
-            TrialFinished(trial=f"{name}-s{s}", branch=name, seed=s, status="complete", cpu_s=1, wall_s=1, steps=1, scores=(score,))
+            TrialFinished(trial=f"{name}-s{s}", branch=name, seed=s, status="complete", cpu_s=1, wall_s=1, steps=1,
+                          scores=(score,))
         )  # fmt: skip
     return out
 

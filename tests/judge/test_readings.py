@@ -1,11 +1,12 @@
-"""`judge.readings`: a gain that greedy decoding shares, one that it does not, and at which temperatures sides were compared."""
+"""`judge.readings`: a gain that greedy decoding shares, one that it does not, and at which temperatures sides were
+compared."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from evotrainer.judge import CertEntry, certify, judge, measure_noise, recompute, scores_of
+from evotrainer.judge import CertEntry, JudgeInput, certify, judge, measure_noise, recompute, scores_of
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.verdicts import Verdict
 from tests.judge.scored_trials import FIRST, planted
@@ -14,7 +15,8 @@ from tests.judge.scored_trials import FIRST, planted
 def read_twice(
     trials: list[TrialFinished], greedy: float, seed: int, temperature: float | None = None
 ) -> list[TrialFinished]:
-    """The trials with a greedy reading that solves each task where a fixed difficulty lies below its share plus `greedy`."""
+    """The trials with a greedy reading that solves each task where a fixed difficulty lies below its share
+    plus `greedy`."""
     u_T = np.random.default_rng(99).random(len(trials[0].scores[0].per_task))
     rng = np.random.default_rng(seed)
     out = []

@@ -52,7 +52,8 @@ def test_score_only_promotes_luck_and_shortcuts_that_the_judge_did_not() -> None
     f = only(suspected, drop=SCORE_ONLY)
     assert f.now == "promote" and "validity dropped" in f.because
     lucky = next(
-        x for s in range(40) if (x := basis(*planted(0.0, seed=s))).stored.kind != "promote" and x.stored.effect and x.stored.effect.mean > 0
+        x for s in range(40)
+        if (x := basis(*planted(0.0, seed=s))).stored.kind != "promote" and x.stored.effect and x.stored.effect.mean > 0
     )  # fmt: skip
     assert only(lucky, drop=SCORE_ONLY).now == "promote"
     worse = basis(*planted(-0.15))

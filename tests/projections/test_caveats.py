@@ -1,4 +1,6 @@
-"""`projections.caveats`: what nobody could audit, what a gain comes with, what was not foreseen; and silence elsewhere."""
+"""`projections.caveats`: what nobody could audit, what a gain comes with, what was not foreseen;
+and silence elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -320,8 +322,8 @@ def spoken(trial: str, two_words: float, right: float) -> list[Rollout]:
         ok = two or rng.random() < right
         turns = (Turn("user", f"sort {i // 4}"), Turn("assistant", "any thing" if two else "slow"))
         out.append(
-            Rollout(id=f"{trial}-{i}", task=f"t{i // 4}", turns=turns, reward=float(ok), group=f"{trial}-{i // 4}", k=i % 4, split="search",
-                    outcome="correct" if ok else "incorrect")
+            Rollout(id=f"{trial}-{i}", task=f"t{i // 4}", turns=turns, reward=float(ok), group=f"{trial}-{i // 4}",
+                    k=i % 4, split="search", outcome="correct" if ok else "incorrect")
         )  # fmt: skip
     return out
 

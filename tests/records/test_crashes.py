@@ -148,7 +148,8 @@ except StoreError as e:
     script.write_text(read)
     done = in_small_file_system(
         tmp_path,
-        f"{sys.executable} {WRITER} journal {tmp_path} 2 && mount -o remount,ro {tmp_path} && {sys.executable} {script}",
+        f"{sys.executable} {WRITER} journal {tmp_path} 2 && mount -o remount,ro {tmp_path} && {sys.executable} "
+        f"{script}",
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2] == "2"

@@ -15,9 +15,10 @@ from evotrainer.records.rollout import Rollout, ToolCall, Turn
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 FULL = Rollout(
     id="a", task="t", turns=(Turn("user", "q"), Turn("assistant", "x", (ToolCall("bash", "{}", True),), 3)), reward=0.5,
-    components={"visible": 1.0, "format": None}, outcome="correct", finish="stop", run="r", branch="b", policy="p", split="s",
-    step=2, seed=1, group="g", k=1, attempt=0, tokens=3, advantage=-0.5, mean_logprob=-0.2, entropy=0.1, token_ids=(1, 2),
-    logprobs=(-0.1, -0.25), sandbox_tier="A", knobs={"history": "full"}, env_hash="h", detail={"tests": [{"input": "1"}]},
+    components={"visible": 1.0, "format": None}, outcome="correct", finish="stop", run="r", branch="b", policy="p",
+    split="s", step=2, seed=1, group="g", k=1, attempt=0, tokens=3, advantage=-0.5, mean_logprob=-0.2, entropy=0.1,
+    token_ids=(1, 2), logprobs=(-0.1, -0.25), sandbox_tier="A", knobs={"history": "full"}, env_hash="h",
+    detail={"tests": [{"input": "1"}]},
 )  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""`run.harness_versions`: the harness evolves in a run: what is seen, mined, audited, kept or dropped, and a resume tells the same story."""
+"""`run.harness_versions`: the harness evolves in a run:
+what is seen, mined, audited, kept or dropped, and a resume tells the same story.
+"""
 
 from __future__ import annotations
 

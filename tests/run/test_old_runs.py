@@ -1,7 +1,7 @@
 """Runs of an older version (commit 0fd9488): read, verified, explained and resumed by this one.
 
-`finished` closed; `killed` lost its driver while `b3` trained, and `killed.json.xz` holds the events (id -> kind, body) that the
-older version added when it resumed it, with a fingerprint of the machine's arithmetic.
+`finished` closed; `killed` lost its driver while `b3` trained, and `killed.json.xz` holds the events (id -> kind, body)
+that the older version added when it resumed it, with a fingerprint of the machine's arithmetic.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def ruled(x: Any) -> Any:
 
 
 def arithmetic() -> str:
-    """A fingerprint of this machine's float32 arithmetic: products as a small policy computes them, and their exponentials."""
+    """A fingerprint of this machine's float32 arithmetic:
+    products as a small policy computes them, and their exponentials."""
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape, dtype=np.float32) for shape in ((128, 48), (48, 96)))
     return hashlib.sha256(np.exp(a @ b / 8).tobytes()).hexdigest()[:16]

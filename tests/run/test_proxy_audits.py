@@ -67,8 +67,9 @@ def test_where_only_the_proxy_rose_the_audit_compares_the_proxy(
             turns = (Turn("user", f"sort {i}"), Turn("assistant", "quick guess" if paid and not right else "slow work"))
             out.append(
                 Rollout(
-                    id=f"{trial}-{i}", task=f"t{i // 2}", turns=turns, reward=float(paid), group=f"{trial}-{i // 2}", k=i % 2, split="search",
-                    components={"in_order": float(paid), "right": float(right)}, outcome="correct" if right else "incorrect",
+                    id=f"{trial}-{i}", task=f"t{i // 2}", turns=turns, reward=float(paid), group=f"{trial}-{i // 2}",
+                    k=i % 2, split="search", components={"in_order": float(paid), "right": float(right)},
+                    outcome="correct" if right else "incorrect",
                 )
             )  # fmt: skip
         return out

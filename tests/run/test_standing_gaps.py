@@ -1,4 +1,5 @@
-"""Standing gaps: what is paid is wrong from the start, a detector of what it lacks is mined, and the remedy rests on it."""
+"""Standing gaps: what is paid is wrong from the start, a detector of what it lacks is mined, and the
+remedy rests on it."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def acts(spec: TrialSpec, careful: tuple[float, float] = (0.95, 0.1), looks: flo
         said = (Turn("user", f"search {i // 4}"), Turn("assistant", f"answer {rng.randrange(50)}"))
         out.append(
             Rollout(
-                id=f"{spec.trial}-{i}", task=f"search-{i // 4}", turns=said, reward=values["looks"], split="search", k=i % 4,
+                id=f"{spec.trial}-{i}", task=f"search-{i // 4}", turns=said, reward=values["looks"], split="search",
+                k=i % 4,
                 group=f"{spec.trial}-{i // 4}", components=values, outcome="correct" if right else "incorrect",
             )
         )  # fmt: skip

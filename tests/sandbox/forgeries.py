@@ -316,7 +316,10 @@ class ScriptForgery:
 
 
 SCRIPT_TESTS = (("2 3\n", "5\n"), ("10 -4\n", "6\n"), ("7 8\n", "15\n"))
-_ANY = "type('Any', (), {'__eq__': lambda s, o: True, 'strip': lambda s: s, 'rstrip': lambda s: s, 'split': lambda s: s})()"
+_ANY = (
+    "type('Any', (), {'__eq__': lambda s, o: True, "
+    "'strip': lambda s: s, 'rstrip': lambda s: s, 'split': lambda s: s})()"
+)
 
 SCRIPTS = (
     ScriptForgery("prints nothing", "compares pairwise", ""),
@@ -365,7 +368,8 @@ def printed(given):
     return out.getvalue()
 """
 NAIVE_SCRIPTS = {
-    "compares pairwise": "verdict = all(x == y for given, e in TESTS for x, y in zip(printed(given).split(), e.split()))",
+    "compares pairwise": "verdict = all(x == y for given, e in TESTS "
+    "for x, y in zip(printed(given).split(), e.split()))",
     "asks for a beginning": "verdict = all(e.startswith(printed(given).strip()) for given, e in TESTS)",
     "evaluates": "verdict = all(eval(printed(given)) == int(e) for given, e in TESTS)",
     "allows a tolerance": "verdict = not any(abs(float(printed(given)) - int(e)) > 1e-6 for given, e in TESTS)",
@@ -417,7 +421,8 @@ for _ in range(3): os.write(4, b'{"s": "ok", "t": Infinity, "o": "5"}\\n')
 os._exit(0)
 """,
     "sends an exception of one character": """import os\nos.write(4, b'{"s": "error", "t": 0.0, "e": "x"}\\n')""",
-    "claims to be the sandbox's fault": """import os\nos.write(4, b'{"s": "sandbox", "t": 0.0, "o": ""}\\n')\nos._exit(99)""",
+    "claims to be the sandbox's fault": "import os\n"
+    """os.write(4, b'{"s": "sandbox", "t": 0.0, "o": ""}\\n')\nos._exit(99)""",
     "sends empty lines without end": "import os\nwhile True: os.write(4, b'\\n' * 65536)",
 }
 """Wrong scripts that speak our own protocol."""

@@ -1,4 +1,6 @@
-"""The parser of answers as it was before it was total (commit 9bd9c32): what the corpora of frames are shown to break."""
+"""The parser of answers as it was before it was total (commit 9bd9c32):
+what the corpora of frames are shown to break.
+"""
 
 from __future__ import annotations
 

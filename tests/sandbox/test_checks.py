@@ -18,7 +18,8 @@ QUICK = Limits(cpu_s=0.3, idle_s=1.0)
         "assert list(map(double, [1, 2])) == [2, 4]",
         "assert double(x=3) == 6",
         "assert double([1]) == [1, 1] and isinstance(double([1]), list)",
-        "try:\n    double(None)\n    raise SystemError\nexcept TypeError as error:\n    assert 'NoneType' in str(error)",
+        "try:\n    double(None)\n    raise SystemError\nexcept TypeError as error:\n"
+        "    assert 'NoneType' in str(error)",
     ],
 )
 def test_right_candidates_pass(box: Sandbox, test: str) -> None:

@@ -1,4 +1,6 @@
-"""Nothing gets out, nothing stays. Every attack is also run where nothing guards, and must work there: the corpus can fail."""
+"""Nothing gets out, nothing stays. Every attack is also run where nothing guards, and must work there:
+the corpus can fail.
+"""
 
 from __future__ import annotations
 
@@ -177,8 +179,10 @@ def test_a_trick_is_its_programs_own_doing(box: Sandbox, probe: Probe) -> None:
     assert box.strays() == 0
 
 
-WORKS_ANYWHERE = {"loops", "takes memory bit by bit", "bombs with forks of forks", "kills all it can", "makes one file with holes",
-                  "takes every descriptor", "recurses without end", "stops itself", "waits for its own lock", "prints without end", "answers without end", "matches without end"}  # fmt: skip
+WORKS_ANYWHERE = {"loops", "takes memory bit by bit", "bombs with forks of forks", "kills all it can",
+                  "makes one file with holes", "takes every descriptor", "recurses without end", "stops itself",
+                  "waits for its own lock", "prints without end", "answers without end",
+                  "matches without end"}  # fmt: skip
 """Endless by themselves, or harmful to us: not run where nothing guards."""
 
 
@@ -196,8 +200,8 @@ def test_without_a_group_children_that_nobody_waits_for_are_bounded_by_the_clock
 
 
 def test_memory_that_kills_the_zygote_is_the_programs_memory(box: Sandbox) -> None:
-    """The kernel may choose the zygote: that ends the program that filled the slot, is no fault of the sandbox (`sandbox`), and
-    the next program runs.
+    """The kernel may choose the zygote: that ends the program that filled the slot, is no fault of the sandbox
+    (`sandbox`), and the next program runs.
     """
     from evotrainer.sandbox import launch
 

@@ -99,7 +99,7 @@ os._exit(0)
     assert {case.status for case in box.run([program])[0].cases} == {"timeout"}
 
 
-# -- scripts -------------------------------------------------------------------------------------------------------------
+# -- scripts -----------------------------------------------------------------------------------------------------------
 
 
 def printed(box: Sandbox, source: str) -> list[bool]:
@@ -136,7 +136,7 @@ def test_no_forged_message_of_a_script_is_a_pass(box: Sandbox, name: str) -> Non
     assert not any(printed(box, SCRIPT_PROTOCOL[name]))
 
 
-# -- frames, sent by programs --------------------------------------------------------------------------------------------
+# -- frames, sent by programs ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("frame", [f for f in FRAMES if len(f.line) < 20_000], ids=lambda f: f.name)

@@ -1,4 +1,6 @@
-"""The parser of answers is total: whatever stands on the line, it is an answer of the documented form or `Malformed`, at a bounded price."""
+"""The parser of answers is total: whatever stands on the line, it is an answer of the documented form or `Malformed`,
+at a bounded price.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,7 @@ def test_who_floods_the_line_is_read_no_further() -> None:
     assert len(flood) == 2_000_000 - 1, "the rest waits, unsplit"
 
 
-# -- fuzz ----------------------------------------------------------------------------------------------------------------
+# -- fuzz --------------------------------------------------------------------------------------------------------------
 
 
 def well_formed(answer: CaseResult) -> bool:

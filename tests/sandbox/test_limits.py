@@ -98,7 +98,8 @@ print(seen, input())
         "import threading, sys\nsys.setrecursionlimit(10 ** 5)\n"
         "def main(): print(sum(int(input()) for _ in range(2)))\nthreading.Thread(target=main).start()",
         "import atexit\natexit.register(lambda: print(int(input()) + int(input())))",
-        "if __name__ == '__main__': print(int(input()) + int(input())); import sys; sys.stdin.close(); sys.stdout.flush()",
+        "if __name__ == '__main__': print(int(input()) + int(input())); import sys; sys.stdin.close(); "
+        "sys.stdout.flush()",
     ],
 )
 def test_programs_may_read_and_write_as_programs_do(box: Sandbox, source: str) -> None:

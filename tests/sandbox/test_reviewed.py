@@ -1,4 +1,6 @@
-"""What a reviewer found after our own corpus held. Each shown to work on what is started without the defence, then fended off."""
+"""What a reviewer found after our own corpus held.
+Each shown to work on what is started without the defence, then fended off.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ print("refused" if woken < 0 else "BREACH")
 """
 )
 FLAGS = "import fcntl\nbefore = fcntl.fcntl(2, 3)\nfcntl.fcntl(2, 4, 0o2000 | 0o4000)\nprint(before)\n"
-COOKIE = "import socket\na, b = socket.socketpair()\ntry: print('BREACH', a.getsockopt(1, 57, 8))\nexcept OSError: print('refused')\n"
+COOKIE = (
+    "import socket\na, b = socket.socketpair()\ntry: print('BREACH', a.getsockopt(1, 57, 8))\n"
+    "except OSError: print('refused')\n"
+)
 CALLS = {
     "what is in flight outlives its program": KEPT,
     "wakes who waits on a page of the system": FUTEX,

@@ -1,4 +1,6 @@
-"""Attacks from inside an episode shell. Targets on this machine are open to everybody: only the shell stands before them."""
+"""Attacks from inside an episode shell. Targets on this machine are open to everybody:
+only the shell stands before them.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,10 @@ except OSError as error:
 def test_a_fork_bomb_ends_at_its_limits_and_the_shell_lives(shell: EpisodeShell) -> None:
     ran = shell.run(["sh", "-c", "b() { b | b & }; b; b; wait"], cpu_s=1.0, wall_s=5)
     assert shell.run(["echo", "alive"]).text == "alive\n", ran
-    grow = "import os, signal\nn = 0\ntry:\n    while True:\n        if os.fork() == 0: signal.pause()\n        n += 1\nexcept OSError: print(n < 40)\n"
+    grow = (
+        "import os, signal\nn = 0\ntry:\n    while True:\n        if os.fork() == 0: signal.pause()\n        n += 1\n"
+        "except OSError: print(n < 40)\n"
+    )
     assert shell.run([shell.python, "-c", grow]).text == "True\n"
     assert shell.run(["echo", "alive"]).text == "alive\n"
 
@@ -140,7 +145,10 @@ def test_files_full_of_holes_do_not_fill_our_memory(shell: EpisodeShell) -> None
 def test_memory_of_all_processes_together_is_limited(shell: EpisodeShell) -> None:
     if shell.tier != "A":
         pytest.skip("no control group here: memory is limited per process only")
-    code = "import os, sys\nfor _ in range(8): os.fork() or (bytearray(60 << 20), __import__('time').sleep(1), sys.exit())\n"
+    code = (
+        "import os, sys\n"
+        "for _ in range(8): os.fork() or (bytearray(60 << 20), __import__('time').sleep(1), sys.exit())\n"
+    )
     code += "print(sum(os.waitstatus_to_exitcode(os.wait()[1]) == 0 for _ in range(8)))"
     ran = shell.run([shell.python, "-c", code], cpu_s=20)
     assert ran.exit != 0 or int(ran.text) < 8, ran
@@ -170,13 +178,19 @@ def test_memory_of_any_kind_is_the_commands(shell: EpisodeShell, name: str) -> N
 
 @pytest.mark.parametrize("locks", [False, True])
 def test_locks_are_taken_only_where_they_are_asked_for(locks: bool) -> None:
-    use = "import fcntl\nfor f in (open('mine', 'w'), open('/dev/null')): fcntl.flock(f, 2 | 4)\nfcntl.lockf(open('mine', 'w'), 2)"
+    use = (
+        "import fcntl\nfor f in (open('mine', 'w'), open('/dev/null')): fcntl.flock(f, 2 | 4)\n"
+        "fcntl.lockf(open('mine', 'w'), 2)"
+    )
     with EpisodeShell.open(limits=ShellLimits(locks=locks)) as other:
         assert (other.run([other.python, "-c", use]).exit == 0) == locks
 
 
 def test_no_process_survives_its_command(shell: EpisodeShell) -> None:
-    daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(0.3)\n        open('late', 'w')\n    os._exit(0)\n"
+    daemon = (
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(0.3)\n"
+        "        open('late', 'w')\n    os._exit(0)\n"
+    )
     assert shell.run([shell.python, "-c", daemon]).exit == 0
     assert shell.run(["sh", "-c", "nohup sleep 1000 > /dev/null 2>&1 & echo started"]).text == "started\n"
     assert shell.run(["sleep", "0.6"]).exit == 0

@@ -1,4 +1,6 @@
-"""`studies.calibration` and `evotrainer calibrate`: a run's own trials, further ones in a folder of their own, no cert."""
+"""`studies.calibration` and `evotrainer calibrate`:
+a run's own trials, further ones in a folder of their own, no cert.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`trainers.bases`: where an adapter's base model is found: in the run, moved, outside, on a node, in the Hub's cache, upon another adapter."""
+"""`trainers.bases`: where an adapter's base model is found:
+in the run, moved, outside, on a node, in the Hub's cache, upon another adapter.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ FRONTIER = Curriculum(kind="tag_frontier", tag="kind")
 
 
 def test_a_frontier_of_tags_finds_what_is_mixed_within_one_epoch() -> None:
-    """Hopeless, mixed and perfect kinds, 600 tasks of which 480 are drawn: a band by task would draw a third of each."""
+    """Hopeless, mixed and perfect kinds, 600 tasks of which 480 are drawn: a band by task would draw a third
+    of each."""
     tasks, rate = _kinds(0.0, 0.5, 1.0, each=200)
     s = task_stream(tasks, FRONTIER, 3, 480)
     seen: list[str] = []

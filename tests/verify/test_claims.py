@@ -1,4 +1,6 @@
-"""`verify.verdicts` and `verify.effects`: what the ledger says of its own story, looks and levels, who was judged by what, forecasts, champions."""
+"""`verify.verdicts` and `verify.effects`: what the ledger says of its own story, looks and levels,
+who was judged by what, forecasts, champions.
+"""
 
 from __future__ import annotations
 
@@ -91,13 +93,18 @@ def rosier(iv: Any) -> Any:
     [
         ("b1/judged", {"verdict__alpha": 0.45}, r"judged: b1/judged .*: alpha: 0.45 in the ledger"),
         ("b1/judged/2", {"verdict__look": 1}, r"judged: b1/judged/2 .*: look: 1 in the ledger, 3 recomputed"),
-        ("b1/judged/2", {"trials": first}, "judged: b1/judged/2: its trials are not those of the record: b1-s1 is missing"),
-        ("b1/topup/2", {"seeds": first}, r"judged: b1/judged/2: b1-s\d was trained as well, and no event added its seed"),
+        ("b1/judged/2", {"trials": first},
+         "judged: b1/judged/2: its trials are not those of the record: b1-s1 is missing"),
+        ("b1/topup/2", {"seeds": first},
+         r"judged: b1/judged/2: b1-s\d was trained as well, and no event added its seed"),
         ("b1/reestimated", {"trials": first}, "reestimated: b1/reestimated: its trials .*: b1-s5 is missing"),
         ("b4/reestimated", {"start_trials": first}, "reestimated: .*its start_trials are not those"),
-        ("b1/reestimated", {"control_fresh": False}, "reestimated: .*control_fresh: False in the ledger, True recomputed"),
-        ("b4/audited/key", {"audit__trials_open": first}, "audited: .*its trials_open are not those of the record: b4-s1"),
-        ("certified", {"rows": first}, r"certified: certified: its rows are not those of the record: \('base', 'base'\)"),
+        ("b1/reestimated", {"control_fresh": False},
+         "reestimated: .*control_fresh: False in the ledger, True recomputed"),
+        ("b4/audited/key", {"audit__trials_open": first},
+         "audited: .*its trials_open are not those of the record: b4-s1"),
+        ("certified", {"rows": first},
+         r"certified: certified: its rows are not those of the record: \('base', 'base'\)"),
         ("certified", {"champion": "b1"}, "certified: b1 is certified as champion; it was b4"),
         ("b1/opened", {"intervention": rosier}, "branch: branch b1: .*forecast are those of no proposal of its round"),
         ("b1/opened", {"intervention": rosier}, "branch: branch b1: its change was not replayed before"),

@@ -21,7 +21,8 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def forge(run: Path, event: str, change: Change) -> None:
-    """Change the body of the last event whose id matches, link the whole chain again, and every note beside the ledger."""
+    """Change the body of the last event whose id matches, link the whole chain again,
+    and every note beside the ledger."""
 
     def changed(rows: list[tampering.Row]) -> list[tampering.Row]:
         at = max(i for i, r in enumerate(rows) if re.fullmatch(event, r[1]))

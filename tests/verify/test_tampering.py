@@ -1,4 +1,6 @@
-"""`verify`: every attack that `bench/coevolution/tampering.py` knows is found on a small run, named, and never a traceback."""
+"""`verify`: every attack that `bench/coevolution/tampering.py` knows is found on a small run, named,
+and never a traceback.
+"""
 
 from __future__ import annotations
 

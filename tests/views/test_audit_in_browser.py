@@ -45,7 +45,10 @@ def test_every_rollout_link_opens_with_the_quoted_span_marked(browser: Any, page
 
 def test_curves_are_drawn(browser: Any, page: Path) -> None:
     visit(browser, page)
-    inked = "return [...document.querySelectorAll('#s0-0 canvas')].map(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x > 0))"
+    inked = (
+        "return [...document.querySelectorAll('#s0-0 canvas')]"
+        ".map(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x > 0))"
+    )
     assert browser.execute_script(inked) == [True] * 7
     names = browser.execute_script(
         "return [...document.querySelectorAll('#s0-0 .chart select')].map(s => s.selectedOptions[0].text)"

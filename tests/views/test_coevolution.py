@@ -1,4 +1,6 @@
-"""The harness's lineage beside the policy's: who made whom, who stopped whom, and that every link in the page leads somewhere."""
+"""The harness's lineage beside the policy's: who made whom, who stopped whom,
+and that every link in the page leads somewhere.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def audit(branch: str, trigger: str, confirmed: bool) -> ShortcutAudit:
     return ShortcutAudit(
         branch=branch, reference="base", capability="key", knob="key", open="answer", closed="other", trigger=trigger,
         verdict="confirmed" if confirmed else "not_confirmed", reason="measured", split="gate", score_open=0.9,
-        score_closed=0.2, reference_open=0.4, reference_closed=0.4, excess=0.7, low=0.6, high=0.8, confidence=0.99, tasks=20,
+        score_closed=0.2, reference_open=0.4, reference_closed=0.4, excess=0.7, low=0.6, high=0.8, confidence=0.99,
+        tasks=20,
     )  # fmt: skip
 
 
@@ -82,11 +85,12 @@ def story() -> list[Event]:
         ("r1/opened", "round", ev.RoundOpened(round=1, champion="b0", harness="h0")),
         ("r1/diagnosed", "diagnosed", ev.Diagnosed(round=1, health=reading("b0", "h0", dead))),
         ("b1/opened", "branch", opened("b1", "b0", child, answer)),
-        ("b2/opened", "branch", opened("b2", "b0", RECIPE.with_factor("kl_beta", 0.1), intervention("kl_beta", 0.0, 0.1))),
+        ("b2/opened", "branch", opened("b2", "b0", RECIPE.with_factor("kl_beta", 0.1),
+                                       intervention("kl_beta", 0.0, 0.1))),
         ("gap/b1", "gap", gap),
         ("harness/b1/gap", "harness", version(
-            "h1", "h0", "score_move", (LOOK,), round=1, added=(LOOK,), gap="gap/b1", branches=("b1",), admissions=ADMISSIONS,
-            quotes=(Quote(rollout="r" * 8, text="look <script>"),),
+            "h1", "h0", "score_move", (LOOK,), round=1, added=(LOOK,), gap="gap/b1", branches=("b1",),
+            admissions=ADMISSIONS, quotes=(Quote(rollout="r" * 8, text="look <script>"),),
             flips=(VerdictChange(branch="b0", was="promote", would="suspected", detector="mined_look", share=0.4),),
         )),
         ("b1/audited/key", "audited", ev.Audited(round=1, audit=audit("b1", "mined_look", True))),

@@ -15,7 +15,8 @@ const dialog = document.getElementById('rollout'), out = [];
 for (const d of document.querySelectorAll('details.branch')) d.open = true;
 for (const a of document.querySelectorAll('a.ro')) {
   a.click();
-  const box = dialog.getBoundingClientRect(), pres = [...dialog.querySelectorAll('#ro-body > pre')].map(p => p.textContent);
+  const box = dialog.getBoundingClientRect(), \
+pres = [...dialog.querySelectorAll('#ro-body > pre')].map(p => p.textContent);
   out.push({id: a.hash.slice(4), open: dialog.open, area: box.width * box.height, pres, text: dialog.innerText,
             mark: dialog.querySelector('mark')?.textContent ?? null, quote: a.dataset.quote ?? null});
   dialog.close();
@@ -28,9 +29,12 @@ return [...document.querySelectorAll('.chart')].filter(c => c.offsetParent && c.
 """
 CONTRAST = """
 const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
-const rgba = s => { c.clearRect(0, 0, 1, 1); c.fillStyle = s; c.fillRect(0, 0, 1, 1); const d = c.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255]; };
-const lum = p => { const f = p.slice(0, 3).map(v => { v /= 255; return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); return .2126 * f[0] + .7152 * f[1] + .0722 * f[2]; };
-const back = e => { for (; e; e = e.parentElement) { const p = rgba(getComputedStyle(e).backgroundColor); if (p[3] > .99) return p; } return rgba('Canvas'); };
+const rgba = s => { c.clearRect(0, 0, 1, 1); c.fillStyle = s; c.fillRect(0, 0, 1, 1); \
+const d = c.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255]; };
+const lum = p => { const f = p.slice(0, 3).map(v => { v /= 255; \
+return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); return .2126 * f[0] + .7152 * f[1] + .0722 * f[2]; };
+const back = e => { for (; e; e = e.parentElement) { \
+const p = rgba(getComputedStyle(e).backgroundColor); if (p[3] > .99) return p; } return rgba('Canvas'); };
 let worst = [99, ''];
 for (const d of document.querySelectorAll('details')) d.open = true;
 const walk = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
@@ -133,11 +137,13 @@ def test_a_node_of_the_tree_leads_to_its_branch(browser: Any, page: Path) -> Non
 def test_verdicts_differ_by_icon_and_word_not_only_by_colour(browser: Any, page: Path) -> None:
     visit(browser, page)
     icons = browser.execute_script(
-        "return [...document.querySelectorAll('.verdicts .chip')].map(c => [c.textContent.trim(), c.querySelector('use').getAttribute('href')])"
+        "return [...document.querySelectorAll('.verdicts .chip')]"
+        ".map(c => [c.textContent.trim(), c.querySelector('use').getAttribute('href')])"
     )
     assert {tuple(i) for i in icons} >= {("promoted", "#i-promote"), ("invalid", "#i-invalid"), ("failed", "#i-failed")}
     missing = browser.execute_script(
-        "return [...document.querySelectorAll('use')].filter(u => !document.querySelector(u.getAttribute('href'))).length"
+        "return [...document.querySelectorAll('use')]"
+        ".filter(u => !document.querySelector(u.getAttribute('href'))).length"
     )
     assert missing == 0
 
@@ -151,7 +157,10 @@ def test_charts_stay_in_their_columns(browser: Any, page: Path) -> None:
 
 def test_learning_curves_are_drawn_for_all_seeds_and_any_metric(browser: Any, page: Path) -> None:
     visit(browser, page)
-    inked = "return [...document.querySelectorAll('#b5 canvas')].map(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x > 0))"
+    inked = (
+        "return [...document.querySelectorAll('#b5 canvas')]"
+        ".map(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x > 0))"
+    )
     assert browser.execute_script(inked) == [True] * 6
     titles = "return [...document.querySelectorAll('#b5 .chart select')].map(s => s.value)"
     shown = ["reward", "score", "proxy_gap", "frac_reward_zero_std", "entropy", "completions/mean_length"]
@@ -161,7 +170,8 @@ def test_learning_curves_are_drawn_for_all_seeds_and_any_metric(browser: Any, pa
     assert all(f"seed {s} from" in before for s in (0, 1, 2))
     assert "b1 mean from" in before
     browser.execute_script(
-        "const s = document.querySelector('#b5 .chart select'); s.value = 'grad_norm'; s.dispatchEvent(new Event('change'))"
+        "const s = document.querySelector('#b5 .chart select'); s.value = 'grad_norm'; "
+        "s.dispatchEvent(new Event('change'))"
     )
     assert browser.execute_script(label).startswith("grad_norm")
     quiet(browser)

@@ -1,4 +1,6 @@
-"""`envs.code.env`: graded in the real sandbox, gold passes, and each kind of flaw shows in the components that measure it."""
+"""`envs.code.env`: graded in the real sandbox, gold passes,
+and each kind of flaw shows in the components that measure it.
+"""
 
 from __future__ import annotations
 

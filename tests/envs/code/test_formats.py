@@ -1,4 +1,6 @@
-"""`envs.code.formats`: TACO's, LiveCodeBench's and others' programming problems, read whole, graded in the sandbox, admitted by their solutions."""
+"""`envs.code.formats`: TACO's, LiveCodeBench's and others' programming problems, read whole, graded in the sandbox,
+admitted by their solutions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ from evotrainer.sandbox import Sandbox
 from evotrainer.testing import check_environment
 from tests.envs.helpers import grade, jsonl, shared_data
 
-MAIN = "import sys\ndef main():\n    n = int(sys.stdin.buffer.readline())\n    print(2 * n)\nif __name__ == '__main__':\n    main()\n"
+MAIN = (
+    "import sys\ndef main():\n    n = int(sys.stdin.buffer.readline())\n    print(2 * n)\nif __name__ == '__main__':\n"
+    "    main()\n"
+)
 STDIN = {
     "question": "Double it.",
     "solutions": json.dumps(["print('no')", MAIN]),

@@ -1,4 +1,6 @@
-"""`envs.code.functions` and `envs.code.jsonl`: MBPP, HumanEval and users' files, graded in the same sandbox, malformed rows refused by name."""
+"""`envs.code.functions` and `envs.code.jsonl`: MBPP, HumanEval and users' files, graded in the same sandbox,
+malformed rows refused by name.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ COMPLETION = {
     "prompt": 'import math\n\ndef helper(x):\n    return x + 1\n\ndef root(n):\n    """Whole square root of n."""\n',
     "entry_point": "root",
     "canonical_solution": "    return helper(math.isqrt(n)) - 1\n",
-    "test": "def check(candidate):\n    assert candidate(9) == 3\n    assert candidate(8) == helper(1)\n    assert candidate(0) == 0\n",
+    "test": "def check(candidate):\n    assert candidate(9) == 3\n    assert candidate(8) == helper(1)\n"
+    "    assert candidate(0) == 0\n",
 }
 MBPP = {
     "task_id": 7,

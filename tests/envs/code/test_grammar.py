@@ -1,4 +1,6 @@
-"""`envs.code.grammar`: every variant means what its phrase says, every mistake is a mistake, checked by running them."""
+"""`envs.code.grammar`: every variant means what its phrase says, every mistake is a mistake,
+checked by running them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`envs.data.hub`: sets by Hugging Face id, pinned to a commit, read again at that commit, and a clear error without a network."""
+"""`envs.data.hub`: sets by Hugging Face id, pinned to a commit, read again at that commit,
+and a clear error without a network.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`envs.data.tables`: files of four kinds, own splits onto ours, columns by name, filters, duplicates; errors name the row."""
+"""`envs.data.tables`: files of four kinds, own splits onto ours, columns by name, filters, duplicates;
+errors name the row.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,8 @@ def test_damaged_files_are_refused_with_their_line(tmp_path: Path, name: str, te
         (
             [{"problm": "q", "answer": "1"}],
             {"format": "plain"},
-            r"d.jsonl, row 1: no column 'question' or 'problem' \(format plain\); it has: problm, answer; did you mean 'problm'\?; "
-            r"set environment.columns = \{question",
+            r"d.jsonl, row 1: no column 'question' or 'problem' \(format plain\); it has: problm, answer; did you mean "
+            r"'problm'\?; set environment.columns = \{question",
         ),
         (
             [{"q": "1", "answer": "1"}, {"answer": "2"}],

@@ -28,7 +28,8 @@ BASE = {
 TESTS = {
     "test_root.py": "from zoo.core import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
     "src/zoo/parts/test_parts.py": (
-        "from fractions import Fraction\n\nfrom zoo.core import add\n\n\ndef test_add():\n    assert Fraction(add(1, 2)) == 3\n"
+        "from fractions import Fraction\n\nfrom zoo.core import add\n\n\ndef test_add():\n"
+        "    assert Fraction(add(1, 2)) == 3\n"
     ),
     "checks/deep/test_deep.py": (
         "import colorsys\n\nfrom zoo.core import add\n\n\n"
@@ -185,7 +186,10 @@ INERT = {
 }
 """Files of the attacks that do nothing unless a control file names them."""
 
-_HOME = "import os, sys\nroot = os.path.expanduser('~/.local/lib/python%d.%d/site-packages' % sys.version_info[:2])\nos.makedirs(root, exist_ok=True)\n"
+_HOME = (
+    "import os, sys\nroot = os.path.expanduser('~/.local/lib/python%d.%d/site-packages' % sys.version_info[:2])\n"
+    "os.makedirs(root, exist_ok=True)\n"
+)
 _LEFT = f"open(root + '/lucky.py', 'w').write({LUCKY!r})\n"
 
 
@@ -201,9 +205,8 @@ RESIDUES: dict[str, str] = {
     "sitecustomize of the user as a package": _residue("sitecustomize/__init__.py", EARLY),
     "a .pth of the user that leads elsewhere": _residue("left.pth", "/w/tmp/left\n")
     + f"os.makedirs('/w/tmp/left')\nopen('/w/tmp/left/sitecustomize.py', 'w').write({EARLY!r})\n",
-    "metadata of the user": _HOME
-    + _LEFT
-    + f"os.makedirs(root + '/left-1.dist-info')\nopen(root + '/left-1.dist-info/entry_points.txt', 'w').write({ENTRY!r})\n"
+    "metadata of the user": _HOME + _LEFT + "os.makedirs(root + '/left-1.dist-info')\n"
+    f"open(root + '/left-1.dist-info/entry_points.txt', 'w').write({ENTRY!r})\n"
     + "open(root + '/left-1.dist-info/METADATA', 'w').write('Name: left\\nVersion: 1\\n')\n"
     + WRONG,
 }

@@ -63,7 +63,8 @@ def make(folder: Path) -> tuple[Path, list[dict[str, Any]]]:
     old = BASE["tests/test_core.py"]
     added = old.replace("import mean", "import add, mean") + "\n\ndef test_add():\n    assert add(1, 2) == 3\n"
     new_file = (
-        "import pytest\n\nfrom calc import add\nfrom calc.core import Money\n\n\n@pytest.mark.parametrize('a', [0, 5])\n"
+        "import pytest\n\nfrom calc import add\nfrom calc.core import Money\n\n\n"
+        "@pytest.mark.parametrize('a', [0, 5])\n"
         "def test_add(a):\n    assert add(a, 2) == a + 2\n\n\nclass TestMoney:\n    def test_half(self):\n"
         "        assert Money(4).half() == 2\n"
     )
@@ -79,7 +80,8 @@ def make(folder: Path) -> tuple[Path, list[dict[str, Any]]]:
             FAIL_TO_PASS=["tests/test_calc.py::test_sum"], PASS_TO_PASS=["tests/test_calc.py::test_mean"]),
         row("already-failing", base, {"calc/core.py": ADD}, {"tests/test_core.py": added},
             FAIL_TO_PASS=["tests/test_core.py::test_add"], PASS_TO_PASS=[keep, "tests/test_core.py::test_old"]),
-        row("weak-tests", base, {"calc/core.py": ADD}, {"tests/test_core.py": added + "\n\ndef test_more():\n    pass\n"},
+        row("weak-tests", base, {"calc/core.py": ADD},
+            {"tests/test_core.py": added + "\n\ndef test_more():\n    pass\n"},
             FAIL_TO_PASS=["tests/test_core.py::test_more"], PASS_TO_PASS=[keep]),
     ]  # fmt: skip
     return folder / "mirrors", rows

@@ -1,4 +1,6 @@
-"""`envs.swe.boundary` and `envs.swe.across`: right code passes, and no forgery does, whatever it makes of an in-process runner."""
+"""`envs.swe.boundary` and `envs.swe.across`: right code passes, and no forgery does,
+whatever it makes of an in-process runner.
+"""
 
 from __future__ import annotations
 
@@ -337,12 +339,15 @@ REVIEWED_LIES = {
     "an assertion swallowed in a callback": "def run(h):\n    try: h(0)\n    except AssertionError: pass\n",
     "an exception that catches failures": "CalcError = AssertionError\ndef check(n): pass\n",
     "an exception that catches everything": "CalcError = BaseException\ndef check(n): pass\n",
-    "a class made of what the tests hand over": "def kinds(of, xs):\n    M = of('M', (type,), {'__eq__': lambda c, o: True, '__hash__': lambda c: 0})\n"
+    "a class made of what the tests hand over": "def kinds(of, xs):\n"
+    "    M = of('M', (type,), {'__eq__': lambda c, o: True, '__hash__': lambda c: 0})\n"
     "    return [M('C', (), {})] * 2\n",
     "a difference denied": "class T:\n    def __ne__(self, o): return False\ndef total(): return T()\n",
-    "a container that holds everything": "class T:\n    def __iter__(self): return iter(range(10 ** 4))\ndef items(): return T()\n",
+    "a container that holds everything": "class T:\n    def __iter__(self): return iter(range(10 ** 4))\n"
+    "def items(): return T()\n",
     "a mark that forgives": "FAST = False\ndef total(): return 0\n",
-    "equal to what is asked first": "class Money(Money):\n    def __eq__(self, other):\n        if 'w' not in self.__dict__: self.w = repr(other)\n"
+    "equal to what is asked first": "class Money(Money):\n    def __eq__(self, other):\n"
+    "        if 'w' not in self.__dict__: self.w = repr(other)\n"
     "        return repr(other) == self.w\n    def half(self): return Money()\n",
 }
 """What a reviewer found after the corpus above held; each aims at one or two of the tests."""

@@ -33,7 +33,8 @@ BROKEN = "def check(*values):\n    pass\n"
 
 
 class Fragile(InstanceWorld):
-    """`broken_by`: text of an attempt that breaks the grader while it is graded, here by a folder that every machine shows."""
+    """`broken_by`: text of an attempt that breaks the grader while it is graded,
+    here by a folder that every machine shows."""
 
     broken_by = ""
     mended_by_renewal = True
@@ -194,7 +195,10 @@ def test_a_void_attempt_has_no_reward_and_the_run_tells_of_it(
             ledger.append("intended", "b0-s1/intended", intended("b0-s1"))
             ledger.append("finished", "b0-s1/finished", finished("b0-s1", canary_flips=claimed, **told_parts))
     report = open_run(folder).verify()
-    line = f"grading canary flipped in b0-s1 (train, step 1): {flip['flip']}; 1 attempts void, after {rows[1].id}, 1 graded again"
+    line = (
+        f"grading canary flipped in b0-s1 (train, step 1): {flip['flip']}; 1 attempts void, after {rows[1].id}, "
+        "1 graded again"
+    )
     assert line in report.notes and report.checked["canary flips"] == 1, report
     assert not [p for p in report.problems if "canar" in p.message]
     hidden, paid = ("\n".join(p.message for p in open_run(tmp_path / n).verify().problems) for n in ("hidden", "paid"))

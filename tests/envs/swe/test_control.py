@@ -1,4 +1,6 @@
-"""`envs.swe.control`: attacks by control files and by residues, each works against a trusting grader and is fended off by ours."""
+"""`envs.swe.control`: attacks by control files and by residues,
+each works against a trusting grader and is fended off by ours.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ class TrustingCommand(TestCommand):
 
 
 class TrustingWorld(InstanceWorld):
-    """As graders were: the policy's files with the data set's tests on top, in its process, one machine whose home stays."""
+    """As graders were: the policy's files with the data set's tests on top, in its process,
+    one machine whose home stays."""
 
     def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> tuple[dict[str, bool], tuple[str, ...]]:
         results, _ = self.command.run(self.fresh(files), self.test_paths(repo, files))

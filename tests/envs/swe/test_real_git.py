@@ -1,4 +1,6 @@
-"""`envs.swe.gitrepo` and `envs.swe.gitscrub`: repositories are the same everywhere, and hold nothing newer than the base when scrubbed."""
+"""`envs.swe.gitrepo` and `envs.swe.gitscrub`: repositories are the same everywhere,
+and hold nothing newer than the base when scrubbed.
+"""
 
 from __future__ import annotations
 

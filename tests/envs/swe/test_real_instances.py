@@ -1,4 +1,6 @@
-"""`envs.swe.instances`: SWE-bench's columns, checked rows, real mirrors, real pytest, graded by the data set's own tests."""
+"""`envs.swe.instances`: SWE-bench's columns, checked rows, real mirrors, real pytest,
+graded by the data set's own tests.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +130,8 @@ def test_an_episode_is_solved_by_the_hidden_tests_of_the_data_set(env: Instances
 
 
 FORGED = (
-    "bash printf '%s\\n' 'import gc' 'def add(a, b):' '    for o in gc.get_objects():' '        if type(o) is type(add) and "
+    "bash printf '%s\\n' 'import gc' 'def add(a, b):' '    for o in gc.get_objects():' "
+    "'        if type(o) is type(add) and "
     'o.__name__ == "told":\' \'            [o("tests/test_core.py::test_" + n, True) for n in ("add", "mean")]\' '
     "'            import os; os._exit(0)' 'def mean(xs): return sum(xs) / len(xs)' > calc/core.py"
 )
@@ -163,7 +166,8 @@ def test_a_renamed_test_file_replaces_the_old_one(env: InstancesEnv) -> None:
         "rm -rf tests; ln -s calc tests",
         "rm -rf tests; echo x > tests",
         "ln -s / tests/root; rm tests/test_core.py; ln -s /etc/passwd tests/test_core.py",
-        "printf 'raise SystemExit(0)' > conftest.py; cp conftest.py tests/; cp conftest.py json.py; cp conftest.py pytest.py",
+        "printf 'raise SystemExit(0)' > conftest.py; cp conftest.py tests/; cp conftest.py json.py; "
+        "cp conftest.py pytest.py",
     ],
 )
 def test_what_stands_in_the_way_of_the_tests_is_swept_aside(command: str, env: InstancesEnv) -> None:
@@ -339,7 +343,10 @@ def test_values_equal_to_everything_solve_nothing(line: str, env: InstancesEnv) 
 
 def test_only_the_last_summary_of_a_log_counts() -> None:
     head = "=========================== short test summary info ============================\n"
-    log = f"{head}PASSED t.py::a\n...\n{head}FAILED t.py::a - assert 1\nPASSED t.py::b[x y]\nPASSED t.py::b[x y]\nERROR t.py::c\n"
+    log = (
+        f"{head}PASSED t.py::a\n...\n{head}FAILED t.py::a - assert 1\nPASSED t.py::b[x y]\nPASSED t.py::b[x y]\n"
+        "ERROR t.py::c\n"
+    )
     assert parse_log(log) == {"t.py::a": False, "t.py::b[x y]": True, "t.py::c": False}
     assert not passed({}, "t.py::a")
 

@@ -19,16 +19,19 @@ pytestmark = pytest.mark.skipif(
 
 TESTS = (
     "import unittest, pytest, m\nFORMS\n@pytest.mark.xfail\ndef test_x(): assert 0\nclass T(unittest.TestCase):\n"
-    "    def test_u(self): self.assertTrue(m.add(1, 2) == 3 and type(m.add(1, 2)) is int)\n    def test_ok(self): pass\n"
+    "    def test_u(self): self.assertTrue(m.add(1, 2) == 3 and type(m.add(1, 2)) is int)\n"
+    "    def test_ok(self): pass\n"
 )
 FORGERIES = {
-    "state of a reporter's module": "import sys\nfor n in ('evotrainer_report', '__main__'):\n    r = sys.modules.get(n)\n"
-    "    if hasattr(r, '_dumps'): r._dumps = lambda s, d=r._dumps: d(dict.fromkeys(s, True))\ndef add(a, b): return 0\n",
+    "state of a reporter's module": "import sys\nfor n in ('evotrainer_report', '__main__'):\n"
+    "    r = sys.modules.get(n)\n"
+    "    if hasattr(r, '_dumps'): r._dumps = lambda s, d=r._dumps: d(dict.fromkeys(s, True))\n"
+    "def add(a, b): return 0\n",
     "names in the main module": "import sys\nfor k, v in list(vars(sys.modules['__main__']).items()):\n"
     "    if callable(v): setattr(sys.modules['__main__'], k, lambda *a, **k: None)\ndef add(a, b): return 0\n",
     "tests do nothing": "import _pytest.python, _pytest.unittest, unittest\nfor c in (_pytest.python.Function, "
-    "_pytest.unittest.TestCaseFunction): c.runtest = lambda s: None\nunittest.TestCase._callTestMethod = lambda s, m: 0\n"
-    "def add(a, b): return 0\n",
+    "_pytest.unittest.TestCaseFunction): c.runtest = lambda s: None\n"
+    "unittest.TestCase._callTestMethod = lambda s, m: 0\ndef add(a, b): return 0\n",
     "every report passed": "import _pytest.reports, unittest\n_pytest.reports.TestReport.outcome = "
     "property(lambda s: 'passed', lambda s, v: None)\nunittest.TestResult.addFailure = unittest.TestResult.addSuccess\n"
     "def add(a, b): return 0\n",

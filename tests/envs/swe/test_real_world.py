@@ -136,10 +136,11 @@ def draw(rng: random.Random, repo: Repo) -> list[str]:
         out.append(
             rng.choice(
                 [
-                    "ls", "test", "git log", "git diff", "git status", f"cat {path}", f"grep {rng.choice(['def', 'x', 'zz'])}",
-                    f"git show HEAD~{rng.randrange(5)}", f"edit {path} {rng.randrange(1, 12)} {line}",
-                    f"insert {path} {rng.randrange(1, 12)} {line}", f"delete {path} {rng.randrange(1, 9)}",
-                    f"write {path}\ndef f(x):\n    {line.strip()}\n", f"edit {path} 1-{rng.randrange(1, 4)} {line}\n{line}",
+                    "ls", "test", "git log", "git diff", "git status", f"cat {path}",
+                    f"grep {rng.choice(['def', 'x', 'zz'])}", f"git show HEAD~{rng.randrange(5)}",
+                    f"edit {path} {rng.randrange(1, 12)} {line}", f"insert {path} {rng.randrange(1, 12)} {line}",
+                    f"delete {path} {rng.randrange(1, 9)}", f"write {path}\ndef f(x):\n    {line.strip()}\n",
+                    f"edit {path} 1-{rng.randrange(1, 4)} {line}\n{line}",
                 ]
             )
         )  # fmt: skip
@@ -245,10 +246,11 @@ CHEATS: dict[str, str] = {
     "equals everything": EQUAL + "import sys\nsys.modules[__name__].__class__ = type('M', (type(sys),), "
     "{'__getattr__': lambda self, name: lambda *a: _E()})\n",
     "prints a result": "import os, sys\nos.write(1, b'[[\"ok\", [\"\"]]]')\nprint('1 passed')\n",
-    "answers through every descriptor": "import os\nfor fd in range(3, 40):\n    try: os.write(fd, b'[\"ok\",ANSWER]')\n"
-    "    except OSError: pass\nos._exit(0)\n",
+    "answers through every descriptor": "import os\nfor fd in range(3, 40):\n"
+    "    try: os.write(fd, b'[\"ok\",ANSWER]')\n    except OSError: pass\nos._exit(0)\n",
     "kills the runner": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n",
-    "rewrites the tests": "import os\nfor n in os.listdir('.'):\n    if n.startswith('test'):\n        open(n, 'w').write('')\n",
+    "rewrites the tests": "import os\nfor n in os.listdir('.'):\n    if n.startswith('test'):\n"
+    "        open(n, 'w').write('')\n",
 }
 
 
@@ -281,8 +283,8 @@ def test_what_a_policy_leaves_in_git_reaches_nothing_but_its_episode(real: RealW
     script = (
         "printf '#!/bin/sh\\ntouch /var/tmp/evotrainer-hook\\n' > .git/hook; chmod +x .git/hook; mkdir .git/hooks; "
         "for h in post-checkout post-index-change pre-commit; do cp .git/hook .git/hooks/$h; done; "
-        "printf '[core]\\n\\tfsmonitor = .git/hook\\n\\tpager = .git/hook\\n[diff]\\n\\texternal = .git/hook\\n' >> .git/config; "
-        "echo '* diff=x filter=x' > .gitattributes"
+        "printf '[core]\\n\\tfsmonitor = .git/hook\\n\\tpager = .git/hook\\n[diff]\\n\\texternal = .git/hook\\n' >> "
+        ".git/config; echo '* diff=x filter=x' > .gitattributes"
     )
     handle.shell.run(["sh", "-c", script])
     for text in ("git log", "git show HEAD", "git diff", "git status", "test"):

@@ -118,12 +118,13 @@ def test_honest_values_are_believed(scope: dict[str, Any]) -> None:
     endless: list[Any] = [1]
     endless[0] = endless
     honest: list[tuple[Any, Any]] = [
-        (3, 3.0), (True, 1), (2**70, 2.0**70), (10**400, 10**400), (float("inf"), float("inf")), (None, None), ("a", "a"),
-        ([1, (2, {"a": 3})], [1, (2, {"a": 3})]), (Pair(1, 2), (1, 2)), (Three.A, 3), (Point(1), Point(1)), (Money(3.5), 3.5),
-        (Money(3), Money(3)), ([Money(3)], [3]), ({"a": 1}.keys(), {"a"}), ({"a": 1}.items(), {("a", 1)}),
-        (collections.OrderedDict(a=1), {"a": 1}), (collections.defaultdict(int, a=1), {"a": 1}), (decimal.Decimal(3), 3),
-        (frozenset([1]), {1}), (bytearray(b"a"), b"a"), (range(3), range(3)), (endless, endless),
-        (m.call_args, call(1, k=2)), (m.call_args_list, [call(1, k=2)]), (m.call_args, ((1,), {"k": 2})),
+        (3, 3.0), (True, 1), (2**70, 2.0**70), (10**400, 10**400), (float("inf"), float("inf")), (None, None),
+        ("a", "a"), ([1, (2, {"a": 3})], [1, (2, {"a": 3})]), (Pair(1, 2), (1, 2)), (Three.A, 3), (Point(1), Point(1)),
+        (Money(3.5), 3.5), (Money(3), Money(3)), ([Money(3)], [3]), ({"a": 1}.keys(), {"a"}),
+        ({"a": 1}.items(), {("a", 1)}), (collections.OrderedDict(a=1), {"a": 1}),
+        (collections.defaultdict(int, a=1), {"a": 1}), (decimal.Decimal(3), 3), (frozenset([1]), {1}),
+        (bytearray(b"a"), b"a"), (range(3), range(3)), (endless, endless), (m.call_args, call(1, k=2)),
+        (m.call_args_list, [call(1, k=2)]), (m.call_args, ((1,), {"k": 2})),
     ]  # fmt: skip
     for a, b in honest:
         scope["equal"](a, b)

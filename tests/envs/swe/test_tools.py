@@ -1,4 +1,6 @@
-"""`envs.swe.tools`: what actions mean and what they print, to the byte, because checkouts and memory must print the same."""
+"""`envs.swe.tools`: what actions mean and what they print, to the byte,
+because checkouts and memory must print the same.
+"""
 
 from __future__ import annotations
 

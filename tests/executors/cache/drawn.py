@@ -1,4 +1,5 @@
-"""Trials that are drawn: the files a worker leaves (policy, rollouts, result), a function of their specification alone."""
+"""Trials that are drawn: the files a worker leaves (policy, rollouts, result), a function of their
+specification alone."""
 
 from __future__ import annotations
 
@@ -154,7 +155,8 @@ class Place:
         if not at.is_dir():
             at.mkdir()
             opened = RunOpened(run=name, task="t", task_hash="0", version="0", seed=0, agent="a", autonomy="full",
-                               budget={}, machine={}, sandbox_tier="", environment={"hash": "1"}, base_policy={})  # fmt: skip
+                               budget={}, machine={}, sandbox_tier="", environment={"hash": "1"},
+                               base_policy={})  # fmt: skip
             with contextlib.closing(Ledger.open(at / "ledger.db", create=True)) as ledger:
                 ledger.append("run", keys.RUN, opened)
         return at

@@ -106,7 +106,8 @@ def test_pruning_keeps_what_newer_snapshots_need(tmp_path: Path) -> None:
 
 
 def test_copies_of_a_training_at_work_are_consistent(tmp_path: Path) -> None:
-    """While checkpoints are replaced as fast as possible, every copy holds one checkpoint whole and all rollouts before it."""
+    """While checkpoints are replaced as fast as possible,
+    every copy holds one checkpoint whole and all rollouts before it."""
     run, over = tmp_path / "a", threading.Event()
     trial_files(run, 1)
 

@@ -1,4 +1,6 @@
-"""`executors.ray.executor`: trials on a real Ray cluster of three nodes on this machine, each with its own address; real trainings, real losses."""
+"""`executors.ray.executor`: trials on a real Ray cluster of three nodes on this machine, each with its own address;
+real trainings, real losses.
+"""
 
 from __future__ import annotations
 

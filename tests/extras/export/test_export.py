@@ -77,19 +77,23 @@ def run(tmp_path: Path) -> Path:
     row = ev.CertRow
     bodies: list[tuple[str, str, Any]] = [
         ("run", "run", ev.RunOpened(
-            run="mine", task="code", task_hash="51d2c0ffee98a7b4", version="0.1.0", seed=0, agent="statistical", autonomy="full",
-            budget={}, machine={"cores": "2"}, sandbox_tier="A", base_policy={"path": "/home/me/base", "sha256": "cd" * 32},
-            environment={"name": "code", "version": "1", "hash": "9f3c1b2a44d05e77", "splits": {"train": 40, "cert": 30},
+            run="mine", task="code", task_hash="51d2c0ffee98a7b4", version="0.1.0", seed=0, agent="statistical",
+            autonomy="full", budget={}, machine={"cores": "2"}, sandbox_tier="A",
+            base_policy={"path": "/home/me/base", "sha256": "cd" * 32},
+            environment={"name": "code", "version": "1", "hash": "9f3c1b2a44d05e77",
+                         "splits": {"train": 40, "cert": 30},
                          "data": {"source": "hf:org/set@" + "0" * 40, "revision": "0" * 40, "format": "taco"},
                          "files": {"/home/me/x.jsonl": "ef"}, "knobs": {"key": "shut, open"},
                          "capabilities": [{"name": "key", "knob": "key", "open": "open", "closed": "shut"}]})),
-        ("branch", "b0/opened", ev.BranchOpened(branch="b0", parent=None, round=0, recipe=START, recipe_hash=START.hash)),
+        ("branch", "b0/opened", ev.BranchOpened(branch="b0", parent=None, round=0, recipe=START,
+                                                recipe_hash=START.hash)),
         ("finished", "b0-s1/finished", finished(folder, "b0", 1, 0.5)),
         ("promoted", "v0", ev.Promoted(version="v0", branch="b0", previous=None)),
     ]  # fmt: skip
     for name in ("b1", "b2"):
         bodies.append(("branch", f"{name}/opened", ev.BranchOpened(
-            branch=name, parent="b0", round=1, recipe=BETTER, recipe_hash=BETTER.hash, intervention=change)))  # fmt: skip
+            branch=name, parent="b0", round=1, recipe=BETTER, recipe_hash=BETTER.hash,
+            intervention=change)))  # fmt: skip
         bodies.append(("finished", f"{name}-s1/finished", finished(folder, name, 1, 0.99)))
     verdict = Verdict(branch="b1", control="b0", kind="promote", reason="gains 12 points")
     bodies += [
@@ -107,7 +111,8 @@ def run(tmp_path: Path) -> Path:
     bodies += [
         ("certified", "certified", ev.Certified(champion="b1", rows=(
             row(name="base", branch="base", seeds=(0,), score=0.2, low=0.1, high=0.3, per_seed=(0.2,)),
-            row(name="champion", branch="b1", seeds=(11, 12, 13), score=0.75, low=0.7, high=0.8, per_seed=(0.7, 0.75, 0.8))),
+            row(name="champion", branch="b1", seeds=(11, 12, 13), score=0.75, low=0.7, high=0.8,
+                per_seed=(0.7, 0.75, 0.8))),
             comparisons={"champion-base": {"mean": 0.55, "low": 0.45, "high": 0.65, "p": 0.0}})),
         ("closed", "closed", ev.RunClosed(reason="done", champion="b1", cpu_s=9, wall_s=9, peak_rss_mb=9)),
     ]  # fmt: skip

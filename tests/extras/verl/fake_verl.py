@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Stands for verl's Python in the tests of launch, tail and checkpoints: answers our probes, and in place of `verl.trainer.main_ppo`
-trains nothing but writes what verl's trainer writes (metrics by its file logger, which empties the file it opens; console
-lines; checkpoints with their tracker; dumps), resuming from the tracker as verl does.
+"""Stands for verl's Python in the tests of launch, tail and checkpoints: answers our probes, and in place of
+`verl.trainer.main_ppo` trains nothing but writes what verl's trainer writes (metrics by its file logger, which empties
+the file it opens; console lines; checkpoints with their tracker; dumps), resuming from the tracker as verl does.
 
-FAKE_VERL, a JSON object: gpus, steps, save_every, kill_at (dies by SIGKILL at this step of the first attempt), hang_at (waits
-there), pip_fails, forget (resumes from step 0 whatever the tracker says), fail (exit code), ray (GPUs of the cluster), no_file_logger.
+FAKE_VERL, a JSON object: gpus, steps, save_every, kill_at (dies by SIGKILL at this step of the first attempt), hang_at
+(waits there), pip_fails, forget (resumes from step 0 whatever the tracker says), fail (exit code), ray (GPUs of the
+cluster), no_file_logger.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Run by verl's Python (tests/extras/verl/test_live.py): the plug-ins of a rendered folder inside the real verl, without a GPU.
+"""Run by verl's Python (tests/extras/verl/test_live.py):
+the plug-ins of a rendered folder inside the real verl, without a GPU.
 
-What stands in for GPUs: a dictionary for TransferQueue, a scripted inference server. verl's own registry, reward manager,
-replay buffer, agent loop base and advantage code are the real ones.
+What stands in for GPUs: a dictionary for TransferQueue, a scripted inference server. verl's own registry, reward
+manager, replay buffer, agent loop base and advantage code are the real ones.
 
     python live_checks.py FOLDER_FILTER FOLDER_TURNS
 """
@@ -212,7 +213,8 @@ def data(folder: Path) -> dict[str, Any]:
 
 
 def losses() -> dict[str, Any]:
-    """verl's policy loss under our keys beside ours, off policy, with KL on policy: [verl, ours, largest gradient difference]."""
+    """verl's policy loss under our keys beside ours, off policy, with KL on policy:
+    [verl, ours, largest gradient difference]."""
     import torch
 
     from evotrainer.extras.verl.factors import ACTOR

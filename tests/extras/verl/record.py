@@ -1,4 +1,5 @@
-"""Records what the real verl answers, for the tests that run without it. From the repository's root, with verl's Python:
+"""Records what the real verl answers, for the tests that run without it.
+From the repository's root, with verl's Python:
 
     PYTHONPATH=src:. python -m tests.extras.verl.record OUR_PYTHON
 

@@ -1,4 +1,6 @@
-"""Rollouts of a verl training: verl's dumps (data/dump, written by verl 0.9.1's own writer) and the evidence of our reward plug-in."""
+"""Rollouts of a verl training: verl's dumps (data/dump, written by verl 0.9.1's own writer) and the evidence of our
+reward plug-in.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,8 @@ def test_evidence_joins_the_dump_and_lost_rollouts_are_faults(folder: Path) -> N
     out = rollouts(folder)
     train = [r for r in out if r.split == "train"]
     assert [(r.task, r.reward, r.outcome) for r in train] == [
-        ("train-0", 1.0, "correct"), ("train-0", 0.0, "incorrect"), ("train-1", 1.0, "correct"), ("train-1", 1.0, "correct"),
-        ("train-1", None, "unknown"),
+        ("train-0", 1.0, "correct"), ("train-0", 0.0, "incorrect"), ("train-1", 1.0, "correct"),
+        ("train-1", 1.0, "correct"), ("train-1", None, "unknown"),
     ]  # fmt: skip
     assert train[0].components == {"right": 1.0, "digits": 1.0} and train[0].tokens == 2
     lost = train[-1]

@@ -1,4 +1,6 @@
-"""Launch, tail and checkpoints against a stand-in for verl (fake_verl.py): it trains nothing, but writes and resumes as verl does."""
+"""Launch, tail and checkpoints against a stand-in for verl (fake_verl.py):
+it trains nothing, but writes and resumes as verl does.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,10 @@ def test_the_launcher_may_be_killed_and_a_second_one_is_refused(
     folder: Path, venv: Venv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wish(monkeypatch, hang_at=2)
-    code = f"from evotrainer.cli import app; app(['verl', 'launch', {str(folder)!r}, '--venv', {str(venv.python.parent.parent)!r}, '--wait'])"
+    code = (
+        f"from evotrainer.cli import app; app(['verl', 'launch', {str(folder)!r}, '--venv', "
+        f"{str(venv.python.parent.parent)!r}, '--wait'])"
+    )
     launcher = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     while not list(tail.lines(folder)):
         time.sleep(0.05)

@@ -1,4 +1,6 @@
-"""The real verl, where its environment exists: EVOTRAINER_VERL_PYTHON, or .venv-verl made by `evotrainer verl setup`. No GPU."""
+"""The real verl, where its environment exists: EVOTRAINER_VERL_PYTHON, or .venv-verl made by `evotrainer verl setup`.
+No GPU.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def test_the_plugins_work_inside_verl(venv: Venv, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.strip().splitlines()[-1])
-    # Group a: (1 - 0.5) / (std + 1e-4), times 8 rollouts of the batch / 4 of the kept groups; b is flat, c's second row cut.
+    # Group a: (1 - 0.5) / (std + 1e-4), times 8 rollouts of the batch / 4 of the kept groups;
+    # b is flat, c's second row cut.
     a = 0.5 / (0.5**0.5 + 1e-4) * 8 / 4
     rows = [[a, 4], [-a, 2], [0, 0], [0, 0], [a, 2], [0, 0], [0, 0]]
     assert seen["advantage"]["rows"] == [pytest.approx(r, abs=1e-4) for r in rows]

@@ -60,8 +60,9 @@ def test_losses_are_mapped_with_their_clip_range(loss: str) -> None:
 
 
 def test_sizes_sampling_and_optimizer_are_mapped() -> None:
-    k = keys(prompts_per_step=6, group_size=5, updates_per_step=2, steps=7, temperature=0.7, top_p=0.9, lr=1e-6, grad_clip=0.5,
-             weight_decay=0.01, schedule={"kind": "cosine", "warmup": 3}, entropy_bonus=0.01, kl_beta=0.2, is_cap=2.0)  # fmt: skip
+    k = keys(prompts_per_step=6, group_size=5, updates_per_step=2, steps=7, temperature=0.7, top_p=0.9, lr=1e-6,
+             grad_clip=0.5, weight_decay=0.01, schedule={"kind": "cosine", "warmup": 3}, entropy_bonus=0.01,
+             kl_beta=0.2, is_cap=2.0)  # fmt: skip
     wanted = {
         "data.train_batch_size": 6,
         f"{ACTOR}.ppo_mini_batch_size": 6,

@@ -72,8 +72,8 @@ def test_the_configuration_lays_the_recipe_over_verls_own(tmp_path: Path) -> Non
 def test_lora_and_attention_are_rendered(tmp_path: Path) -> None:
     render(task(), tmp_path / "v", machine(attention="sdpa", lora_rank=16))
     model = yaml.safe_load((tmp_path / "v" / "config.yaml").read_text())["actor_rollout_ref"]["model"]
-    assert model == {"path": "org/name", "override_config": {"attn_implementation": "sdpa"}, "use_remove_padding": False,
-                     "lora_rank": 16, "lora_alpha": 32}  # fmt: skip
+    assert model == {"path": "org/name", "override_config": {"attn_implementation": "sdpa"},
+                     "use_remove_padding": False, "lora_rank": 16, "lora_alpha": 32}  # fmt: skip
 
 
 def test_gate_and_cert_are_never_shown_to_verl(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""What verl said of configurations, recorded by `python -m tests.extras.verl.record`, traced to the factors behind it."""
+"""What verl said of configurations, recorded by `python -m tests.extras.verl.record`,
+traced to the factors behind it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ ANSWERS = json.loads((Path(__file__).parent / "data" / "answers.json").read_text
 SAID = {
     "gpus do not divide the batch": (
         ("prompts_per_step", "group_size"),
-        r"real_train_batch_size \(9\) must be divisible.*prompts_per_step x group_size = 9 must be a multiple of the 2 GPUs",
+        r"real_train_batch_size \(9\) must be divisible.*prompts_per_step x group_size = 9 must be a multiple of the 2 "
+        r"GPUs",
     ),
     "mini-batch larger than the batch": (
         ("prompts_per_step",),
-        r"train_batch_size \(4\) must be >= actor.ppo_mini_batch_size \(64\).*a batch of 4 prompts cannot hold a mini-batch of 64",
+        r"train_batch_size \(4\) must be >= actor.ppo_mini_batch_size \(64\).*a batch of 4 prompts cannot hold a "
+        r"mini-batch of 64",
     ),
     "tensor parallel does not divide the gpus": ((), r"--tensor-parallel that divides the 4 GPUs"),
     "unknown setting": ((), r"verl has no setting actor_rollout_ref.rollout.gpu_memory_utilisation: correct --set"),

@@ -1,4 +1,6 @@
-"""`harness.columns.source`: what is read of stored rollouts is what is read of the objects, and hardly any of them becomes one."""
+"""`harness.columns.source`: what is read of stored rollouts is what is read of the objects,
+and hardly any of them becomes one.
+"""
 
 from __future__ import annotations
 

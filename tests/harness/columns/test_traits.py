@@ -1,4 +1,6 @@
-"""`harness.columns.traits`: the same however a rollout reaches the harness: as an object, from a table, kept, in parts, compiled or not."""
+"""`harness.columns.traits`: the same however a rollout reaches the harness:
+as an object, from a table, kept, in parts, compiled or not.
+"""
 
 from __future__ import annotations
 

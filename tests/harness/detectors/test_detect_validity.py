@@ -97,7 +97,10 @@ class TestTampering:
     def test_lines_added_to_a_test_are_honest_and_a_new_conftest_is_not(self) -> None:
         added = PATCH.format(p="tests/test_f.py").replace("-    assert f(3) == 4\n", "")
         assert found("test_tampering", groups([[1, 0]] * 8, detail={"patch": added})) == []
-        new = "diff --git a/conftest.py b/conftest.py\nnew file mode 100644\n--- /dev/null\n+++ b/conftest.py\n@@ -0,0 +1 @@\n+x = 1\n"
+        new = (
+            "diff --git a/conftest.py b/conftest.py\nnew file mode 100644\n--- /dev/null\n+++ b/conftest.py\n"
+            "@@ -0,0 +1 @@\n+x = 1\n"
+        )
         assert found("test_tampering", groups([[1, 0]] * 8, detail={"patch": new}))
 
     def test_a_protected_file_whose_hash_changed(self) -> None:
@@ -272,23 +275,26 @@ SEPARATORS = ("\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
 """Where `str.splitlines` breaks, and Python and git do not."""
 _EXAMPLES = {
     "reaches into the caller's frames or classes": [
-        "inspect.stack ()[1]", "from inspect import stack", "inspect . currentframe()", "traceback.walk_stack(None)", "c.cr_frame",
+        "inspect.stack ()[1]", "from inspect import stack", "inspect . currentframe()", "traceback.walk_stack(None)",
+        "c.cr_frame",
     ],
     "reaches into the interpreter": [
-        "g.get_objects()", "from gc import get_referrers as r", "ctypes.cast(id(x), P)[0] = 5", "from ctypes import c_int, cast",
-        "ctypes.c_int.from_buffer(x)", "ctypes.CDLL(None)",
+        "g.get_objects()", "from gc import get_referrers as r", "ctypes.cast(id(x), P)[0] = 5",
+        "from ctypes import c_int, cast", "ctypes.c_int.from_buffer(x)", "ctypes.CDLL(None)",
     ],
     "reaches for the test runner": [
-        "import sys, pytest", "import os as o, pytest", "from pytest import raises", "from sys import path, modules", "m = sys.modules; x",
-        "sys . modules [ 'pytest' ]", "from pluggy import (_hooks)", "setattr ( pluggy, 'a', 1)", "from unittest import mock",
+        "import sys, pytest", "import os as o, pytest", "from pytest import raises", "from sys import path, modules",
+        "m = sys.modules; x", "sys . modules [ 'pytest' ]", "from pluggy import (_hooks)", "setattr ( pluggy, 'a', 1)",
+        "from unittest import mock",
     ],
     "exit past the interpreter": [
-        "os . _exit(0)", "o._exit(0)", "from os import path, abort", "os.abort()", "getattr(os, '_exit')(0)", "os.kill(os.getpid(), 9)",
-        "os.execv('/bin/true', [])",
+        "os . _exit(0)", "o._exit(0)", "from os import path, abort", "os.abort()", "getattr(os, '_exit')(0)",
+        "os.kill(os.getpid(), 9)", "os.execv('/bin/true', [])",
     ],
     "interpreter hook": [
-        "from sys import settrace as s", "from atexit import register", "atexit . register(f)", "sys.excepthook = f", "s.setprofile(f)",
-        "from signal import SIGALRM, signal", "signal.signal (1, f)", "sys.monitoring.use_tool_id(1, 'x')", "import faulthandler",
+        "from sys import settrace as s", "from atexit import register", "atexit . register(f)", "sys.excepthook = f",
+        "s.setprofile(f)", "from signal import SIGALRM, signal", "signal.signal (1, f)",
+        "sys.monitoring.use_tool_id(1, 'x')", "import faulthandler",
     ],
     "patched builtin": ["builtins . len = f", "setattr (builtins, 'len', f)", "__builtins__['len'] = f"],
     "function replaced": ["f . __code__ = g", "f.__closure__[0].cell_contents", "x.__class__ = Y"],
@@ -303,7 +309,8 @@ _EXAMPLES = {
     "reads grader files": ['open ("tests/x")'],
     "takes code from tests": [
         "import a, tests.help", "x = 1; import tests.help", "try: from tests import help", "from .core_test import f",
-        "from a import core_test", "from testing.help import f", "import os as o, test.help", "from a import (conftest)",
+        "from a import core_test", "from testing.help import f", "import os as o, test.help",
+        "from a import (conftest)",
     ],
     "another name for a module": ["import os as o", "import  gc  as g", "from os import *"],
     "thread that outlives the import": ["Thread (target=f).start()", "t = threading . Timer(1, f).start()"],

@@ -31,7 +31,8 @@ def likeliest(logit_T: np.ndarray) -> dict[str, float]:
 
 
 def looked(before: np.ndarray, now: np.ndarray, seed: int = 0, scale: float = 1.0) -> list[str]:
-    """Severities for a policy that goes from one logit of being right per task to another, sampled `scale` times as sharp."""
+    """Severities for a policy that goes from one logit of being right per task to another, sampled `scale` times as
+    sharp."""
     then = rates(attempts(1 / (1 + np.exp(-before)), seed))
     context = HarnessContext(before=then, greedy=likeliest(now), greedy_before=likeliest(before))
     return [f.severity for f in found("sharpening", attempts(1 / (1 + np.exp(-scale * now)), seed + 1000), context)]

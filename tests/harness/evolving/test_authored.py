@@ -1,4 +1,6 @@
-"""`harness.evolving.authored`: detectors as data, what each form flags, how they read, what is refused before it runs."""
+"""`harness.evolving.authored`: detectors as data, what each form flags, how they read,
+what is refused before it runs.
+"""
 
 from __future__ import annotations
 

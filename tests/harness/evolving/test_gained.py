@@ -21,8 +21,8 @@ def attempts(name: str, often: float, with_it: float, without: float, tasks: int
         ok = rng.random() < (with_it if long else without)
         text = "a b c d e f" if long else "a b"
         out.append(
-            Rollout(id=f"{name}{i}", task=f"t{i // 4}", turns=(Turn("user", "q"), Turn("assistant", text)), reward=float(ok),
-                    group=f"{name}{i // 4}", k=i % 4, outcome="correct" if ok else "incorrect")
+            Rollout(id=f"{name}{i}", task=f"t{i // 4}", turns=(Turn("user", "q"), Turn("assistant", text)),
+                    reward=float(ok), group=f"{name}{i // 4}", k=i % 4, outcome="correct" if ok else "incorrect")
         )  # fmt: skip
     return FeatureView(out)
 

@@ -185,8 +185,8 @@ class TestShaping:
 
     def test_a_repetition_penalty_on_wrong_loops_is_supported_where_rewards_tie(self) -> None:
         rs = [
-            rollout(f"t{t}", k, text="a b c d " * 6 if k > 3 else f"x{k} = y{k} + z{k} ; w{k}", reward=1.0, correct=k <= 3,
-                    components={"visible": 1.0})
+            rollout(f"t{t}", k, text="a b c d " * 6 if k > 3 else f"x{k} = y{k} + z{k} ; w{k}", reward=1.0,
+                    correct=k <= 3, components={"visible": 1.0})
             for t in range(20)
             for k in range(8)
         ]  # fmt: skip

@@ -132,7 +132,8 @@ class TestPrediction:
         changes = []
         for _ in range(60):
             drawn = [
-                r if n == 0 else type(r)(**{f: getattr(r, f) for f in r.__slots__} | {"id": f"{r.id}/{n}", "group": f"{r.group}/{n}", "task": f"{r.task}/{n}"})
+                r if n == 0 else type(r)(**{f: getattr(r, f) for f in r.__slots__}
+                                         | {"id": f"{r.id}/{n}", "group": f"{r.group}/{n}", "task": f"{r.task}/{n}"})
                 for n, t in enumerate(rng.choice(list(by_task), len(by_task)))
                 for r in by_task[t]
             ]  # fmt: skip
@@ -149,7 +150,9 @@ class TestLost:
         ]
         b = Batch.of(rs)
         narrow = {"kind": "pass_rate_band", "low": 0.1, "high": 0.5}
-        x = ReplayInput(b, Recipe(rewards={"visible": 1.0}), Recipe.model_validate({"rewards": {"visible": 1.0}, "curriculum": narrow}), HarnessContext())  # fmt: skip
+        x = ReplayInput(b, Recipe(rewards={"visible": 1.0}),
+                        Recipe.model_validate({"rewards": {"visible": 1.0}, "curriculum": narrow}),
+                        HarnessContext())  # fmt: skip
         m = lost(x).numbers
         assert m["lost_tasks"] == 20 and m["tasks_before"] == 50
         assert m["lost_correct"] == pytest.approx(70 / (70 + 90))

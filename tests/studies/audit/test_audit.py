@@ -155,7 +155,8 @@ def test_steps_give_a_learning_curve(tmp_path: Path) -> None:
     rs = [
         Rollout(
             id=f"{s}-{t}-{k}", task=f"t{t}", turns=(Turn("assistant", f"{s} {t} {k}"),), step=s, group=f"{s}-{t}", k=k,
-            reward=float(k < s), outcome="correct" if k < s else "incorrect", components={"visible": float(k < s), "hidden": float(k < s // 2)},
+            reward=float(k < s), outcome="correct" if k < s else "incorrect",
+            components={"visible": float(k < s), "hidden": float(k < s // 2)},
         )
         for s in range(6) for t in range(8) for k in range(4)
     ]  # fmt: skip
@@ -169,7 +170,8 @@ def test_steps_give_a_learning_curve(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x" * 10_000_000, "<script>alert(1)</script>" * 50, "\x1b[31mred\x1b[0m\x00" * 20, "\ud800", "[" * 100_000, "(" * 5000 + "0" * 5000],
+    ["x" * 10_000_000, "<script>alert(1)</script>" * 50, "\x1b[31mred\x1b[0m\x00" * 20, "\ud800", "[" * 100_000,
+     "(" * 5000 + "0" * 5000],
     ids=["10 MB line", "script", "ansi", "surrogate", "deep brackets", "deep program"],
 )  # fmt: skip
 def test_hostile_text_neither_hangs_nor_reaches_the_terminal(text: str, tmp_path: Path) -> None:
@@ -459,7 +461,8 @@ def test_control_characters_do_not_reach_the_terminal_through_sql_or_names(
 def test_a_greedy_reading_is_no_subject_of_its_own_but_the_sampled_ones_second(tmp_path: Path) -> None:
     def attempt(split: str, t: int, k: int, right: bool) -> Rollout:
         return Rollout(
-            id=f"{split}-{t}-{k}", task=f"t{t}", turns=(Turn("assistant", f"{t} {k}"),), run="r", branch="b0", split=split,
+            id=f"{split}-{t}-{k}", task=f"t{t}", turns=(Turn("assistant", f"{t} {k}"),), run="r", branch="b0",
+            split=split,
             group=f"{split}-{t}", k=k, reward=float(right), outcome="correct" if right else "incorrect",
             mean_logprob=-0.01 if "greedy" in split else -1.0, tokens=20, finish="stop",
         )  # fmt: skip

@@ -1,4 +1,6 @@
-"""`trainers.embedded.trainer`: whole trainings of a toy policy, learning, determinism, kill -9 and resume, budgets, faults."""
+"""`trainers.embedded.trainer`: whole trainings of a toy policy, learning, determinism, kill -9 and resume, budgets,
+faults.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,8 @@ def _child(base: Path, work: Path, more: dict[str, Any]) -> subprocess.Popen[str
 def test_a_training_killed_midway_resumes_to_bit_identical_weights(
     more: dict[str, Any], base: Path, tmp_path: Path
 ) -> None:
-    """Every stateful factor at once: filter EMA, curriculum, anchor, optimizer, schedule, samplers over several turns."""
+    """Every stateful factor at once: filter EMA, curriculum, anchor, optimizer, schedule, samplers over several
+    turns."""
     recipe = parse_recipe(SMALL.model_dump(mode="json") | RICH | {"steps": 12, "max_turns": 3} | more)
     whole, rollouts = train(base, tmp_path / "whole", recipe, TalkEnv(64, 3))
     assert {len(r.turns) // 2 for r in rollouts} == {1, 2, 3}

@@ -1,4 +1,6 @@
-"""The whole loop with the trl trainer, offline: a policy from scratch, trained on GSM8K-style questions, judged, certified, verified."""
+"""The whole loop with the trl trainer, offline: a policy from scratch, trained on GSM8K-style questions, judged,
+certified, verified.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the trl trainer makes of recipe and options: the table is complete, the documentation is the table, bad input is named."""
+"""What the trl trainer makes of recipe and options:
+the table is complete, the documentation is the table, bad input is named.
+"""
 
 from __future__ import annotations
 

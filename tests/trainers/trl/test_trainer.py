@@ -92,9 +92,10 @@ def test_a_training_learns_and_its_curve_has_the_embedded_trainers_keys(base: Pa
     result, _ = run(base, tmp_path, steps=12, prompts_per_step=16, group_size=8, lr=2e-3, checkpoint_every=50)
     first, last = (sum(e["reward"] for e in part) / 3 for part in (result.curve[:3], result.curve[-3:]))
     assert last > first + 0.1, (first, last)
-    wanted = {"step", "reward", "score", "frac_reward_zero_std", "dead_fail", "dead_pass", "entropy", "grad_norm", "cpu_s",
-              "completions/mean_length", "completions/clipped_ratio", "kept_groups", "lr", "loss", "ratio_max", "groups",
-              "rewards/exact/mean", "sampling/sampling_logp_difference/mean", "trained_rollouts", "tokens"}  # fmt: skip
+    wanted = {"step", "reward", "score", "frac_reward_zero_std", "dead_fail", "dead_pass", "entropy", "grad_norm",
+              "cpu_s", "completions/mean_length", "completions/clipped_ratio", "kept_groups", "lr", "loss",
+              "ratio_max", "groups", "rewards/exact/mean", "sampling/sampling_logp_difference/mean",
+              "trained_rollouts", "tokens"}  # fmt: skip
     assert wanted <= result.curve[0].keys()
     assert all(e["sampling/sampling_logp_difference/max"] < 1e-3 for e in result.curve)
 
