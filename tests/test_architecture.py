@@ -37,12 +37,13 @@ ALLOWED = {
     "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
     "harness.layers": "records harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
-    "harness.detectors": "errors records harness.context harness.text harness.code_reading harness.columns harness.registry "
-    "harness.layers",
+    "harness.detectors": "errors records harness.context harness.text harness.code_reading harness.columns "
+    "harness.registry harness.layers",
     "harness.whatif": "errors records harness.context harness.text harness.columns harness.detectors",
-    "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns harness.registry",
-    "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose harness.evolving "
-    "harness.metrics",
+    "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns "
+    "harness.registry",
+    "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
+    "harness.evolving harness.metrics",
     "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.bottlenecks "
     "harness.metrics harness.registry harness.render harness.versions harness.whatif",
     #
@@ -92,14 +93,14 @@ ALLOWED = {
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
     "executors.warm": "errors config envs.base trainers trainers.base",
-    "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process executors.spec "
-    "executors.path_map executors.health executors.scores executors.warm",
+    "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
+    "executors.spec executors.path_map executors.health executors.scores executors.warm",
     "executors.local": "errors records executors.process executors.spec",
     "executors.paper": "records config executors.spec",
     "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "
     "executors.worker executors.local",
-    "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map executors.health "
-    "executors.local executors.ray",
+    "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map "
+    "executors.health executors.local executors.ray",
     "executors": "errors records config executors.spec executors.local executors.ray",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
