@@ -124,9 +124,9 @@ ALLOWED = {
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     # a module per command, which wires what its command needs
-    "cli": "errors records config judge harness harness.columns harness.evolving projections skills views envs envs.admission "
-    "envs.base envs.code envs.simple envs.swe trainers executors.warm sandbox run verify api studies.audit studies.backtest "
-    "studies.calibration extras.export extras.tracking extras.verl",
+    "cli": "errors records config judge harness harness.columns harness.evolving projections skills views envs "
+    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.warm sandbox run verify api "
+    "studies.audit studies.backtest studies.calibration extras.export extras.tracking extras.verl",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,
