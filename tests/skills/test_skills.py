@@ -187,7 +187,7 @@ def told(**context: str) -> Any:
 def test_a_skill_is_one_more_observation() -> None:
     """Conjugate by hand: same value, another champion."""
     recipe = Recipe(rewards={"r": 1.0})
-    c, (use,) = informed(candidate(recipe), [told()], recipe.factors())
+    c, (use,) = informed(candidate(recipe), [told()], recipe)
     var = 0.01**2 + 0.01**2 + 0.02**2
     precision = 1 / 0.02**2 + 1 / var
     assert c.mean == pytest.approx((0.01 / 0.02**2 + 0.03 / var) / precision) == use.after_mean
@@ -199,7 +199,7 @@ def test_doubts_weaken_a_skill_in_order() -> None:
     recipe = Recipe(rewards={"r": 1.0})
 
     def moved(**context: str) -> tuple[float, tuple[str, ...]]:
-        c, (use,) = informed(candidate(recipe), [told(**context)], recipe.factors())
+        c, (use,) = informed(candidate(recipe), [told(**context)], recipe)
         return c.mean - 0.01, use.doubts
 
     plain, _ = moved()
@@ -216,12 +216,12 @@ def test_doubts_weaken_a_skill_in_order() -> None:
 def test_a_skill_speaks_of_its_own_direction_only() -> None:
     recipe = Recipe(rewards={"r": 1.0}, temperature=1.5)  # 1.5 -> 1.3 is down
     c = candidate(recipe)
-    assert informed(c, [told()], recipe.factors()) == (c, ())
+    assert informed(c, [told()], recipe) == (c, ())
 
 
 def test_surprising_evidence_widens_the_prior() -> None:
     recipe = Recipe(rewards={"r": 1.0})
-    c, (use,) = informed(candidate(recipe, mean=-0.2, sd=0.01), [told()], recipe.factors())
+    c, (use,) = informed(candidate(recipe, mean=-0.2, sd=0.01), [told()], recipe)
     assert c.mean > -0.06 and c.sd > 0.01 and "surprises the prior" in use.doubts[-1]
 
 
@@ -229,7 +229,7 @@ def test_invalid_trials_count_as_losses() -> None:
     recipe = Recipe(rewards={"r": 1.0})
     s = skill(trial(None))
     here = {"domain": "maths", "generator": "1", "base": "base", "version": "0.1.0", "now": NOW}
-    c, (use,) = informed(candidate(recipe), [advise(s, s.trials, **here)], recipe.factors())
+    c, (use,) = informed(candidate(recipe), [advise(s, s.trials, **here)], recipe)
     assert c.mean < 0.0 and "ended invalid or failed" in use.doubts
 
 

@@ -91,7 +91,8 @@ def draw_result(
             f"{plan.split}-{i}": sum(rng.random() < accuracy for _ in range(attempts)) / attempts for i in range(tasks)
         }
         mean = sum(per_task.values()) / tasks
-        greedy = {t: float(rng.random() < accuracy) for t in per_task} if plan.greedy else {}
+        # greedy decoding scores as sampling does: a second draw would be a second noise, which reads as sharpening
+        greedy = per_task if plan.greedy else {}
         scores.append(
             SplitScore(
                 split=plan.split,
@@ -100,7 +101,7 @@ def draw_result(
                 attempts=attempts,
                 per_task=per_task,
                 temperature=spec.recipe.deploy_temperature,
-                greedy=sum(greedy.values()) / tasks if greedy else None,
+                greedy=mean if greedy else None,
                 greedy_per_task=greedy,
             )
         )
