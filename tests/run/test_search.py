@@ -29,6 +29,7 @@ TASK = f"""
 name = "bundles"
 [environment]
 name = "python:{ENV}:environment"
+payable = ["right"]
 {RECIPE}[judge]
 audit = "never"
 max_seeds = 3

@@ -16,6 +16,7 @@ LATER = (
     ("judge", "worthwhile"),
     ("judge", "max_seeds"),
     ("judge", "reestimate"),
+    ("judge", "max_cost"),
     ("run", "skills"),
     ("run", "veto"),
     ("run", "harness"),
@@ -117,6 +118,9 @@ class Judgement(Frozen):
     certification takes anyway. promotions: every promoted branch and its control, both trained again."""
     max_error_share: float = Field(0.05, ge=0, le=1)
     """Share of rollouts lost to infrastructure faults above which nothing is decided."""
+    max_cost: float = Field(1.05, ge=1)
+    """Highest training compute of a branch, as a multiple of its control's. A branch above it is judged against its
+    control's recipe trained for as long; a higher value lets dearer branches be promoted, and the verdict says so."""
     audit: Literal["promotions", "suspects", "never"] = "promotions"
     """Counterfactual audits: evaluate again with the environment's capabilities closed. suspects: a branch whose
     findings question its validity, or whose score jumped. promotions: also every branch before it is promoted, and

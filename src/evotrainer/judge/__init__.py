@@ -3,6 +3,7 @@
 from evotrainer.judge.alpha_spending import InterimAnalysis, next_look, next_looks
 from evotrainer.judge.audits import answers, settle_audit, with_shortcut_closed
 from evotrainer.judge.certify import CertEntry, certify
+from evotrainer.judge.compute import cost_ratio
 from evotrainer.judge.decide import Recomputed, judge, recompute, seeds_wanted
 from evotrainer.judge.fresh_seeds import knocked_out, reestimated
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
@@ -16,6 +17,7 @@ __all__ = [
     "Recomputed",
     "answers",
     "certify",
+    "cost_ratio",
     "effect",
     "hierarchical_bootstrap",
     "judge",

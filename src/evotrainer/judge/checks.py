@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from evotrainer.judge.stats import common_tasks, scores_of, split_score, t_quantile
+from evotrainer.judge.stats import common_tasks, mean_difference, scores_of, split_score
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.findings import Finding
 from evotrainer.records.verdicts import Effect, GateResult, ShortcutAudit
-
-PROXY_CONFIDENCE = 0.95
-"""One-sided confidence at which a proxy counts as risen. It can only block a promotion, so no alpha is spent."""
 
 
 def findings_of(trials: Iterable[TrialFinished]) -> list[Finding]:
@@ -170,7 +167,7 @@ def proxy(
     if not all(values) or any(v is None for side in values for v in side):
         return GateResult(gate="proxy", passed=None, message=f"component {pair[0]!r} not measured on {split}")
     b, c = (np.array(v, dtype=np.float64) for v in values)
-    mean, low = _rise(b, c)
+    mean, low = mean_difference(b, c)
     gap = mean - effect.mean
     numbers = {"proxy_mean": mean, "proxy_low": low, "true_mean": effect.mean, "gap_change": gap}
     # Goodhart: the measure rises and the target does not. A proxy that rises together with the score is fine
@@ -180,16 +177,3 @@ def proxy(
         return GateResult(gate="proxy", passed=False, message=message, numbers=numbers)
     message = f"{pair[0]} {100 * mean:+.1f} points against {100 * effect.mean:+.1f} of the true score"
     return GateResult(gate="proxy", passed=True, message=message, numbers=numbers)
-
-
-def _rise(b: np.ndarray, c: np.ndarray) -> tuple[float, float]:
-    """Mean difference of two sets of trial means, and its one-sided lower bound (Student, pooled variance)."""
-    mean = float(b.mean() - c.mean())
-    df = len(b) + len(c) - 2
-    # one trial a side: no spread is known, so a rise can never be shown (the bound is not above 0)
-    if df < 1:
-        return mean, float(min(mean, 0.0))
-    # unpaired and pooled, unlike the effect: a component is stored per trial, not per task
-    ss = float(((b - b.mean()) ** 2).sum() + ((c - c.mean()) ** 2).sum())
-    se = (ss / df * (1 / len(b) + 1 / len(c))) ** 0.5
-    return mean, mean - t_quantile(PROXY_CONFIDENCE, df) * se

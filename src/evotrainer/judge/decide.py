@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from evotrainer.judge import checks, readings, stats
+from evotrainer.judge import checks, compute, readings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.differences import CLOSE, differences
@@ -65,7 +65,8 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     # sentences: neither the second reading nor a temperature refuses anything
     said = second.message if second and (kind == "promote" or second.passed is False) else ""
     told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
-    return settle(kind, "; ".join(filter(None, (reason, said, told))), effect, look)
+    cost = compute.told(next((g for g in gates if g.gate == "compute"), None))
+    return settle(kind, "; ".join(filter(None, (reason, cost, said, told))), effect, look)
 
 
 def _settled(
@@ -102,6 +103,10 @@ def _before_the_effect(valid: GateResult, given: JudgeInput) -> Iterator[tuple[G
     yield errors, None if errors.passed else "inconclusive"
     coverage = checks.coverage(branch_trials, control_trials, config.split, config.min_task_share)
     yield coverage, None if coverage.passed else "inconclusive"
+    if config.max_cost is not None:
+        cost = compute.gate(branch_trials, control_trials, config.max_cost)
+        # nothing is spent: the question is open until the control has been trained for as long
+        yield cost, "inconclusive" if cost.passed is False else None
     same = checks.identical(branch_trials, control_trials, config.split)
     yield same, None if same.passed else "reject"
 

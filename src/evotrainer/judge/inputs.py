@@ -31,6 +31,8 @@ class JudgeConfig(Frozen):
     """Share of attempts lost to infrastructure faults beyond which nothing is decided."""
     min_task_share: float = Field(0.9, gt=0, le=1)
     """Share of the split's tasks that every trial must have scored."""
+    max_cost: float | None = Field(None, ge=1)
+    """Highest training compute of a branch, as a multiple of its control's; None: not asked."""
 
 
 @dataclass(frozen=True)

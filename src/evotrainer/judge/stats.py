@@ -328,3 +328,16 @@ def hierarchical_bootstrap(
         out[i] = (b_ST[b].mean(axis=0) - c_ST[c].mean(axis=0))[t].mean()
     low, high = np.quantile(out, [0.5 - confidence / 2, 0.5 + confidence / 2])
     return float(low), float(high)
+
+
+def mean_difference(b: np.ndarray, c: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
+    """Mean difference of two sets of values, one per trial, and its one-sided lower bound (Student, pooled)."""
+    mean = float(b.mean() - c.mean())
+    df = len(b) + len(c) - 2
+    # one trial a side: no spread is known, so a rise can never be shown (the bound is not above 0)
+    if df < 1:
+        return mean, float(min(mean, 0.0))
+    # unpaired and pooled, unlike the effect: such a value is stored per trial, not per task
+    ss = float(((b - b.mean()) ** 2).sum() + ((c - c.mean()) ** 2).sum())
+    se = (ss / df * (1 / len(b) + 1 / len(c))) ** 0.5
+    return mean, mean - t_quantile(confidence, df) * se

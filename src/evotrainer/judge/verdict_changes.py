@@ -16,7 +16,18 @@ from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import Verdict
 
-GATES = ("validity", "seeds", "errors", "coverage", "effect", "min_effect", "noise_floor", "proxy", "best_of_round")
+GATES = (
+    "validity",
+    "seeds",
+    "errors",
+    "coverage",
+    "compute",
+    "effect",
+    "min_effect",
+    "noise_floor",
+    "proxy",
+    "best_of_round",
+)
 """Gates that a rule may drop, in the order in which the judge asks them."""
 SCORE_ONLY = GATES
 """The rule that people use: whatever scores better on the mean is kept."""
@@ -72,10 +83,11 @@ def flips(bases: Sequence[Basis], config: JudgeConfig, drop: Sequence[str] = ())
     return out
 
 
-LENIENT: dict[str, dict[str, float]] = {
+LENIENT: dict[str, dict[str, float | None]] = {
     "seeds": {"min_seeds": 2},
     "errors": {"max_error_share": 1.0},
     "coverage": {"min_task_share": 1e-9},
+    "compute": {"max_cost": None},
     "min_effect": {"min_effect": 0.0},
 }
 """Gate -> the setting that lets everything pass."""

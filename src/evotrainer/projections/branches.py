@@ -104,6 +104,8 @@ class Branch:
     """The last reading of its search rollouts."""
     reduces: str = ""
     """The bundle that it is a part of; empty where it was proposed."""
+    matches: str = ""
+    """The branch whose control at equal compute it is; empty: of none."""
 
     @property
     def looks(self) -> int:

@@ -19,6 +19,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.detectors import Gained
 from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import GateResult
 
 RISE = 0.05
 """Smallest gain, and smallest excess over what was predicted, that wants an explanation; score units.
@@ -35,15 +36,17 @@ ALONE = 0.9
 """Share of a gain from which a behaviour may decide the outcome by itself ..."""
 DECIDES, TAUGHT_NOTHING = 0.95, 0.75
 """... where attempts that show it are so often correct now, and were so often before anything was taught ..."""
-NAMES = {"base": "base policy", "start": "starting recipe"}
 SEEN = 8
 """... in at least so many attempts."""
+NAMES = {"base": "base policy", "start": "starting recipe"}
+DEARER = 1.05
+"""Ratio of training compute from which a certificate names it."""
 
 
 class Caveat(Frozen):
     """One thing that a reader of a certificate must know."""
 
-    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening"]
+    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute"]
     text: str
 
 
@@ -82,7 +85,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     if out or decided:
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
-    return (*out, *_sharpened(cert, row.name))
+    return (*out, *_sharpened(cert, row.name), *_dearer(tree, path))
 
 
 # -- was it audited? ---------------------------------------------------------------------------------------------------
@@ -142,6 +145,23 @@ def _sharpened(cert: Certified, name: str) -> list[Caveat]:
             )
             out.append(Caveat(kind="sharpening", text=text))
     return out
+
+
+def _dearer(tree: RunState, path: Sequence[Branch]) -> list[Caveat]:
+    """Training compute of a certified policy beside the starting recipe's, where a promotion on its way was of a
+    branch that trained dearer than its control (`judge/compute.py`)."""
+    dear = {x.matches for x in tree.branches.values()}
+    dear |= {b.branch for b in path if b.verdict for g in b.verdict.gates if _above(g)}
+    seconds = [[s for t in b.complete if (s := t.training_s)] for b in (path[-1], path[0])]
+    if not dear & {b.branch for b in path} or not all(seconds):
+        return []
+    own, start = (math.exp(sum(map(math.log, x)) / len(x)) for x in seconds)
+    return [Caveat(kind="compute", text=f"trained at {own / start:.2g} x the compute of the starting recipe")]
+
+
+def _above(gate: GateResult) -> bool:
+    n = gate.numbers
+    return gate.gate == "compute" and n.get("ratio", 1.0) > DEARER and n.get("low", 1.0) > 1
 
 
 def _decides(g: Gained | None) -> list[Caveat]:

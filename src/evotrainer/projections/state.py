@@ -99,6 +99,11 @@ class RunState:
     # -- what follows from it --------------------------------------------------------------------------------------
 
     @property
+    def rules(self) -> int:
+        """Version of the rules that the run was begun under (`RunOpened.rules`)."""
+        return self.opened.rules if self.opened else 0
+
+    @property
     def environment(self) -> dict[str, Any]:
         """The environment as the first event describes it."""
         return self.opened.environment if self.opened else {}
@@ -206,6 +211,7 @@ def _branch(state: RunState, event: Event) -> None:
         body.recipe_hash,
         body.intervention,
         reduces=body.reduces,
+        matches=body.matches,
         invalid=f"descends from {parent.branch}: {parent.invalid}" if parent and parent.invalid else None,
     )
 

@@ -48,6 +48,11 @@ def opened(branch: str) -> str:
     return f"{branch}/opened"
 
 
+def control(branch: str) -> str:
+    """Branch that is a branch's control at equal compute."""
+    return f"{branch}c"
+
+
 def nth(look: int) -> str:
     """Suffix of the keys of a branch's interim analysis number `look`, from 1; empty for the first."""
     return f"/{look}" if look > 1 else ""

@@ -9,6 +9,7 @@ from evotrainer.projections.branches import START
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import TrialFinished
+from evotrainer.rules.equal_compute import control_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def fresh_trainings(task: TaskFile, state: RunState, branch: str) -> list[TrialF
 
 def fresh_sides(task: TaskFile, state: RunState, branch: str) -> FreshSides:
     """Fresh trainings of each side; a control, or the starting recipe, that has none stands with its own."""
-    control = state.branches[branch].parent or START
+    control = control_of(state, branch)
     names = (branch, control) if control == START else (branch, control, START)
     found = [fresh_trainings(task, state, x) for x in names]
     trials = (found[0], *(t or state.branches[x].complete for x, t in zip(names[1:], found[1:], strict=True)))

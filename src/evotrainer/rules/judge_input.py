@@ -10,6 +10,7 @@ from evotrainer.judge import JudgeConfig, JudgeInput, answers, with_shortcut_clo
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
+from evotrainer.rules.equal_compute import limit
 from evotrainer.rules.recipes import env_knobs
 
 
@@ -36,13 +37,13 @@ def judge_input(
         branch_trials=side(b),
         control_trials=side(c),
         noise=state.noise,
-        config=judge_config(task),
+        config=judge_config(task, state),
         findings=b.health.findings if b.health else (),
         control_findings=c.health.findings if c.health else (),
         audits=answers(b.findings, shortcuts.capabilities, audits, closed),  # what was audited is closed in its scores
         shortcuts=audits,
         proxy=state.proxy,
-        ahead=state.champion if state.champion and state.champion != control else "",
+        ahead=state.champion if state.champion and state.champion not in (control, b.parent) else "",
     )
 
 
@@ -55,6 +56,7 @@ def evaluation_knobs(task: TaskFile, state: RunState, branch: str) -> dict[str, 
     return env_knobs(task, state) | {a.knob: a.closed for a in audits}
 
 
-def judge_config(task: TaskFile) -> JudgeConfig:
-    """The judge's settings in a task file."""
-    return JudgeConfig(**task.judge.model_dump(include=set(JudgeConfig.model_fields)))
+def judge_config(task: TaskFile, state: RunState) -> JudgeConfig:
+    """The judge's settings in a task file, as far as the run was begun under them."""
+    settings = task.judge.model_dump(include=set(JudgeConfig.model_fields))
+    return JudgeConfig(**settings | {"max_cost": limit(task, state)})

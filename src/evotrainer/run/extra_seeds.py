@@ -7,9 +7,10 @@ from itertools import count, islice
 
 from evotrainer.errors import BudgetError
 from evotrainer.judge import seeds_wanted
-from evotrainer.projections.branches import START, Branch
+from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
 from evotrainer.records.events import ToppedUp
+from evotrainer.rules.equal_compute import control_of
 from evotrainer.run import trial_specs
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import widen_noise
@@ -41,7 +42,7 @@ def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: 
     gone_on = any(ctx.recorded(k) is not None for k in (keys.round_opened(n + 1), keys.CERTIFIED, keys.CLOSED))
     if ctx.recorded(key) is None and gone_on:
         return None
-    control = ctx.branches[b.parent or START]
+    control = ctx.branches[control_of(ctx.state, b.branch)]
 
     def topped_up() -> ToppedUp:
         own = unused_seeds(ctx, b, wanted - len(b.complete))

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 
 from evotrainer.errors import IntegrityError
 from evotrainer.judge import InterimAnalysis, judge, next_looks
-from evotrainer.projections.branches import START
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted, TrialFinished
 from evotrainer.records.verdicts import Verdict
 from evotrainer.rules.bundles import is_bundle, unmeasured
+from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.judge_input import evaluation_knobs, judge_input
 from evotrainer.run import (
     detector_outcomes,
+    equal_compute,
     fresh_seeds,
     gaps,
     knockouts,
@@ -49,11 +50,12 @@ def best_first(ctx: RunContext, names: Sequence[str]) -> list[str]:
 def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     """One interim analysis of some of a round's branches, best first."""
     ctx.observer.step("9 verify")
-    for name in names:
+    at_cost = equal_compute.controls(ctx, n, names)
+    for name in (*names, *at_cost):
         if ctx.branches[name].complete:
             readings.read_branch(ctx, n, name)
     gaps.review(ctx, n, names)
-    widen_noise(ctx, names)
+    widen_noise(ctx, [*names, *at_cost])
     # The analyses of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.
     bundles: list[str] = []  # proved once all are judged: the levels of a round belong together
@@ -105,7 +107,7 @@ def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
 def give_verdict(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Judged:
     """The judge's answer, both sides with gate scores under the same environment knobs: what was audited is closed."""
     b = ctx.branches[name]
-    control = ctx.branches[b.parent or START]  # the one factor's effect, even after another promotion
+    control = ctx.branches[control_of(ctx.state, name)]  # the one factor's effect, even after another promotion
     used: list[TrialFinished] = []
     knobs = evaluation_knobs(ctx.task, ctx.state, name)
     if knobs is not None:

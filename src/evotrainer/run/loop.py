@@ -42,7 +42,7 @@ from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.propose import open_branch
 from evotrainer.run.search import search
 
-RULES = 1
+RULES = 2
 """See `RunOpened.rules`."""
 
 

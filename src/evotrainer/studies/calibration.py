@@ -86,7 +86,7 @@ def shape_of(task: TaskFile) -> GateShape:
         rounds=max(1, task.run.rounds),
         branches=task.run.branches,
         seeds=len(task.run.seeds),
-        config=judge_config(task),
+        config=judge_config(task, RunState()),  # simulated trials cost nothing
     )
 
 

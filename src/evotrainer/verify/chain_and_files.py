@@ -106,6 +106,7 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
     if (
         b.intervention is not None
         and not b.reduces
+        and not b.matches
         and not any(b.intervention in p.proposal.interventions for p in said)
     ):
         text = "hypothesis, change and forecast are those of no proposal of its round"

@@ -19,11 +19,11 @@ from evotrainer.judge import (
     scores_of,
     seeds_wanted,
 )
-from evotrainer.projections.branches import START
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.recipe import BUNDLE
+from evotrainer.rules.equal_compute import control_of, steps_to_match
 from evotrainer.rules.judge_input import evaluation_knobs, judge_input
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.verify.report import Problem, Record, named
@@ -167,8 +167,8 @@ def not_comparable(record: Record, event: Event) -> str:
     b = state.branches.get(v.branch)
     if b is None:
         return f"{v.branch} was never opened"
-    if v.control != (b.parent or START):
-        return f"{v.branch} was compared with {v.control}; it grew from {b.parent or START}"
+    if v.control != (control := control_of(state, v.branch)):
+        return f"{v.branch} was compared with {v.control}; its control is {control}"
     knobs = evaluation_knobs(record.task, state, v.branch)
     given = {t.trial: t.finished for t in state.trials.values() if t.finished}
     for side in (b, state.branches[v.control]):
@@ -202,9 +202,24 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
     if b.reduces:
         yield from part_opened(record, event)
         return
+    if b.matches:
+        yield from control_opened(record, event)
+        return
     tried = [e.body for e in record.before(event, "backtested") if e.body.round == b.round]
     if not any(t.intervention == b.intervention and not t.vetoed for t in tried):
         yield Problem("branch", f"branch {b.branch}: its change was not replayed before, or was vetoed")
+
+
+def control_opened(record: Record, event: Event) -> Iterator[Problem]:
+    """A control at equal compute is the parent's recipe, with the steps that the ratio of the trainings' costs asks
+    for."""
+    b, state = event.body, record.state_before(event)
+    known = state.branches.get(b.matches)
+    steps = steps_to_match(record.task, state, b.matches) if known else None
+    if known is None or steps is None or b.branch != keys.control(b.matches) or b.parent != known.parent:
+        yield Problem("branch", f"branch {b.branch}: {b.matches} needs no such control")
+    elif b.recipe.hash != state.branches[known.parent].recipe.with_factor("steps", steps).hash:
+        yield Problem("branch", f"branch {b.branch}: it has {b.recipe.steps} steps, {steps} match {b.matches}")
 
 
 def part_opened(record: Record, event: Event) -> Iterator[Problem]:

@@ -76,6 +76,8 @@ class BranchOpened(Frozen):
     intervention: Intervention | None = None
     reduces: str = ""
     """The bundle that it is without one of its factors, or without those that lose nothing; empty: it was proposed."""
+    matches: str = ""
+    """The branch whose training compute it spends on its parent's recipe, as that branch's control; empty: none."""
 
 
 class HumanApproval(Frozen):

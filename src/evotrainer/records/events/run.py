@@ -22,7 +22,8 @@ class RunOpened(Frozen):
     """evotrainer version."""
     rules: int = 0
     """Version of the rules that the run was begun under: what later ones decide otherwise is decided as then.
-    1: a gain's explanation takes the success of fewer than ten attempts from the other side (`Gained.least`)."""
+    1: a gain's explanation takes the success of fewer than ten attempts from the other side (`Gained.least`).
+    2: a branch that trains dearer than its control is judged against a control that trains for as long."""
     seed: int
     agent: str
     search: bool = False

@@ -117,6 +117,15 @@ class TrialFinished(Frozen):
         return self.cpu_s + (self.cached.cpu_s if self.cached else 0.0)
 
     @property
+    def training_s(self) -> float | None:
+        """Seconds that the training took, its evaluations apart: of CPU, or of verl's steps; those of a cached training
+        as when it was computed. None where nobody measured them."""
+        if self.status != "complete" or not self.steps or not self.curve:
+            return None
+        total = self.curve[-1].get("cpu_s") or sum(x.get("timing_s/step", 0.0) for x in self.curve)
+        return total if total > 0 else None
+
+    @property
     def env_knobs(self) -> dict[str, Any]:
         """Environment knobs of its evaluations: the field's name in ledgers is `world`."""
         return self.world

@@ -49,7 +49,7 @@ def replay_gate(folder: Path, settings: Sequence[str]) -> GateReplay:
     if not is_own(folder):
         raise ConfigError(f"{folder} is no run folder; only a run of ours holds verdicts that a gate could give again")
     run = api.open_run(folder)
-    base = judge_config(run.task)
+    base = judge_config(run.task, run.state)
     config, drop = rule_of(base, settings)
     rows = _bases(run)
     if not rows:

@@ -1,0 +1,64 @@
+"""Training compute of a branch beside its control's: a gain that was bought with more of it is none of the change.
+
+Compute is what the trainings themselves took (`TrialFinished.training_s`). Such seconds differ by some 5 to 10% between
+seeds of one recipe, more on a machine that does other work: a branch counts as dearer where the mean ratio is above
+the limit and a one-sided 95% bound on it above 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+import numpy as np
+
+from evotrainer.judge.stats import mean_difference
+from evotrainer.records.events import TrialFinished
+from evotrainer.records.verdicts import GateResult
+
+TOLD = 1.05
+"""Ratio from which a verdict names it, whatever is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostRatio:
+    """Geometric mean of the branch's seconds over that of the control's."""
+
+    ratio: float
+    low: float
+    """One-sided 95% bound, over seeds."""
+
+    def above(self, limit: float) -> bool:
+        """Is it above the limit, and not by the noise of timing?"""
+        return self.ratio > limit and self.low > 1
+
+
+def cost_ratio(branch: Sequence[TrialFinished], control: Sequence[TrialFinished]) -> CostRatio | None:
+    """None where a side has no measured training."""
+    sides = [[log(s) for t in side if (s := t.training_s)] for side in (branch, control)]
+    if not all(sides):
+        return None
+    mean, low = mean_difference(*(np.array(x) for x in sides))
+    return CostRatio(exp(mean), exp(low))
+
+
+def gate(branch: Sequence[TrialFinished], control: Sequence[TrialFinished], limit: float) -> GateResult:
+    """False where the branch trained dearer than the limit allows."""
+    found = cost_ratio(branch, control)
+    if found is None:
+        return GateResult(gate="compute", passed=None, message="training compute was not measured")
+    dearer = found.above(limit)
+    message = f"trained at {found.ratio:.2f} x the control's compute"
+    if dearer:
+        message += f", above judge.max_cost={limit:g}, and not compared with a control that was trained for as long"
+    return GateResult(
+        gate="compute", passed=not dearer, message=message, numbers={"ratio": found.ratio, "low": found.low}
+    )
+
+
+def told(result: GateResult | None) -> str:
+    """What a verdict says of unequal compute; empty where it was equal or unknown."""
+    ratio = result.numbers.get("ratio", 1.0) if result else 1.0
+    low = result.numbers.get("low", 1.0) if result else 1.0
+    return f"at {ratio:.2g} x the control's training compute" if CostRatio(ratio, low).above(TOLD) else ""

@@ -1,0 +1,141 @@
+"""`run.equal_compute`: a branch that trains dearer than its control is judged against a control that trains for as
+long."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.executors.paper import draw_result
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.events import TrialFinished
+from evotrainer.verify import Record, checks
+from tests.leaky_task import ENV, RECIPE
+from tests.paper import Paper, bodies, ids, stopped_before
+
+TASK = f"""
+[task]
+name = "dear"
+[environment]
+name = "python:{ENV}:environment"
+payable = ["right"]
+{RECIPE}[judge]
+audit = "never"
+max_seeds = 3
+[run]
+agent = "fixed"
+rounds = 1
+branches = 1
+seeds = [1, 2, 3]
+certify_seeds = [101, 102, 103]
+health_every = 0
+evolve_harness = false
+[budget]
+trial_cpu_s = 10
+"""
+GROUPS, LONGER, FASTER = ("group_size", 16), ("steps", 24), ("lr", 2e-5)
+
+
+def finish(lasting: float) -> Callable[[TrialSpec], TrialFinished]:
+    """Twice the steps, or twice the group, cost twice as much and gain 12 points; `lasting`: what a group of 16 gains
+    at equal compute."""
+
+    def done(spec: TrialSpec) -> TrialFinished:
+        r = spec.recipe
+        noise = random.Random(f"{r.hash}-{spec.seed}")
+        twice = r.group_size > 8
+        p = 0.45 + 0.12 * (r.steps >= 23 or twice) + lasting * twice + 0.12 * (r.lr > 1e-5) + noise.gauss(0, 0.004)
+        seconds = 10 * r.steps / 12 * r.group_size / 8 * (1 + noise.gauss(0, 0.03))
+        result = draw_result(spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", spec.protocol.knobs)
+        return result.model_copy(update={"curve": ({"step": float(r.steps), "cpu_s": seconds},) if spec.train else ()})
+
+    return done
+
+
+def settings(change: tuple[str, Any], *more: str) -> list[str]:
+    factor, new = change
+    return [f'run.agent_options={{interventions = [{{factor = "{factor}", new = {new}}}]}}', *more]
+
+
+def test_what_more_compute_gains_is_not_promoted(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish(0.0)).start(task, tmp_path / "run", settings(GROUPS))
+    control = run.state.branches["b1c"]
+    assert control.matches == "b1" and control.parent == "b0" and 23 <= control.recipe.steps <= 26
+    assert [t.seed for t in control.complete] == [1, 2, 3]
+    (verdict,) = run.verdicts
+    assert verdict.control == "b1c" and verdict.kind == "reject" and run.champion == "b0"
+
+
+def test_what_gains_at_equal_compute_is_promoted_and_the_certificate_names_the_compute(
+    task: Path, tmp_path: Path
+) -> None:
+    run = Paper(finish(0.12)).start(task, tmp_path / "run", settings(GROUPS))
+    (verdict,) = run.verdicts
+    assert (verdict.control, verdict.kind, run.champion) == ("b1c", "promote", "b1")
+    assert verdict.effect.mean == pytest.approx(0.12, abs=0.05), "over the control that trained for as long"
+    assert next(g for g in verdict.gates if g.gate == "compute").passed
+    texts = [c.text for c in run.caveats["b1"]]
+    assert any("x the compute of the starting recipe" in t and t.split()[2].startswith("2") for t in texts), texts
+
+
+def test_more_steps_alone_are_not_promoted_unless_the_task_file_allows_them(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish(0.0)).start(task, tmp_path / "run", settings(LONGER))
+    (verdict,) = run.verdicts
+    assert "b1c" not in run.state.branches, "the control at equal compute would be the branch itself"
+    assert verdict.kind == "inconclusive" and "above judge.max_cost=1.05" in verdict.reason and verdict.look == 0
+    run = Paper(finish(0.0)).start(task, tmp_path / "allowed", settings(LONGER, "judge.max_cost=2.5"))
+    (verdict,) = run.verdicts
+    assert verdict.kind == "promote" and "x the control's training compute" in verdict.reason
+    assert any("x the compute of the starting recipe" in c.text for c in run.caveats["b1"])
+
+
+def test_a_branch_that_costs_as_much_has_its_parent_for_control(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish(0.0)).start(task, tmp_path / "run", settings(FASTER))
+    (verdict,) = run.verdicts
+    assert (verdict.control, verdict.kind) == ("b0", "promote") and "compute" not in verdict.reason
+    assert not any(c.kind == "compute" for x in run.caveats.values() for c in x)
+
+
+def test_a_budget_that_does_not_hold_the_control_leaves_the_branch_undecided(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish(0.12)).start(task, tmp_path / "run", settings(GROUPS, "budget.trials=9"))
+    (verdict,) = run.verdicts
+    assert (verdict.control, verdict.kind, run.champion) == ("b0", "inconclusive", "b0")
+    assert "not compared with a control that was trained for as long" in verdict.reason
+
+
+@pytest.mark.parametrize("event", ["b1c/opened", "b1c-s2/finished", "b1/judged"])
+def test_a_run_that_was_stopped_ends_the_same(event: str, task: Path, tmp_path: Path) -> None:
+    paper = Paper(finish(0.12))
+    whole = paper.start(task, tmp_path / "whole", settings(GROUPS))
+    with stopped_before(event):
+        paper.start(task, tmp_path / "run", settings(GROUPS))
+    again = paper.resume(tmp_path / "run")
+    assert [i for i in ids(again) if not i.startswith("resumed")] == ids(whole)
+
+
+def test_it_verifies_and_another_number_of_steps_is_found(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish(0.12)).start(task, tmp_path / "run", settings(GROUPS))
+    table, events = checks(), run.events()
+    record = Record(run.folder, events)
+    ours = [e for e in events if e.kind in ("branch", "judged", "promoted", "reestimated", "certified")]
+    found = [p for e in ours for p in table[e.kind](record, e) if "policy" not in p.message]
+    assert not found, found
+    opened = next(e for e in events if e.id == "b1c/opened")
+    recipe = opened.body.recipe.with_factor("steps", 13)
+    wrong = replace(opened, body=opened.body.model_copy(update={"recipe": recipe, "recipe_hash": recipe.hash}))
+    record = Record(run.folder, [wrong if e is opened else e for e in events])
+    assert any("it has 13 steps" in p.message for p in table["branch"](record, wrong))
+
+
+def test_a_run_of_an_earlier_version_goes_on_without_it(task: Path, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr("evotrainer.run.loop.RULES", 1)
+        run = Paper(finish(0.0)).start(task, tmp_path / "run", settings(GROUPS))
+    (verdict,) = run.verdicts
+    assert verdict.kind == "promote" and not [g for g in verdict.gates if g.gate == "compute"]
+    assert not bodies(run, "branch")[1].matches
