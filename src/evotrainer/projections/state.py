@@ -36,6 +36,8 @@ class RunState:
         self.champion: str | None = None
         """Branch of the last valid version; None before the first promotion, `base` where no version is valid
         or the run ended without a training."""
+        self.incumbent: str | None = None
+        """The champion that the last round began with, also where it was found invalid since."""
         self.closed: Mapping[str, Any] = MappingProxyType({})
         """Environment knobs closed in every evaluation, since a shortcut was confirmed."""
         self.confirmed: Mapping[str, Any] = MappingProxyType({})
@@ -249,7 +251,8 @@ def _reading(state: RunState, event: Event) -> None:
 @_folds(ev.RoundOpened)
 def _opened_round(state: RunState, event: Event) -> None:
     body: ev.RoundOpened = event.body
-    state.champion, state.closed = body.champion, MappingProxyType(dict(body.closed))
+    state.champion = state.incumbent = body.champion
+    state.closed = MappingProxyType(dict(body.closed))
     if state._round:
         state.failures = 0 if state._won else state.failures + 1
     state._round, state._won = body.round, False
