@@ -130,7 +130,9 @@ class RunState:
     @property
     def leader(self) -> str:
         """The branch that a reader is shown first: the champion, or the first branch where no branch is champion."""
-        return self.champion if self.champion in self.branches else next(iter(self.branches), "")  # type: ignore[return-value]
+        if self.champion is not None and self.champion in self.branches:
+            return self.champion
+        return next(iter(self.branches), "")
 
     def audits_of(self, branch: str) -> list[ShortcutAudit]:
         """Audits of a branch, the last of each capability: it covers the seeds that were added since the one before."""
