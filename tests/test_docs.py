@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from evotrainer.cli import app
-from tests.import_graph import SRC, modules, tree
+from tests.import_graph import SRC, module_graph, modules, tree
 
 ROOT = SRC.parents[1]
 PAGES = {str(p.relative_to(ROOT)): p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
@@ -271,3 +271,15 @@ def test_what_does_not_exist_is_found() -> None:
     assert resolves("evotrainer.judge.JudgeConfig") and not resolves("evotrainer.judge.Nothing")
     assert no_such("verify RUN --head HASH --nothing # --else") == ["--nothing"]
     assert no_such("skills list RUN") == [] and no_such("dance") == ["dance"]
+
+
+def test_the_tree_is_in_the_order_of_its_imports() -> None:
+    """A package stands above all that it imports."""
+    listed = next(b for b in blocks("docs/architecture.md") if "src/evotrainer/" in b)
+    order = re.findall(r"^  ([a-z_]+)(?:/|\.py)", listed, re.M)
+    place = {name: i for i, name in enumerate(order)}
+    used = {(m.split(".")[0], u.split(".")[0]) for m, us in module_graph().items() for u in us}
+    above = {(a, b) for a, b in used if a != b and a in place and b in place and place[a] > place[b]}
+    assert not above, f"listed above who imports them: {sorted(above)}"
+    rooms = {name for pair in used for name in pair} - {"", "__main__"}
+    assert rooms == set(order), sorted(rooms ^ set(order))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from evotrainer.executors.process import ProcessCpuClock, descendants_cpu_s
 
@@ -26,3 +31,21 @@ def test_cpu_of_live_descendants_is_counted_and_never_taken_back() -> None:
     p.communicate()
     time.sleep(0.01)
     assert clock.cpu_s() >= during
+
+
+def test_a_process_that_ends_while_it_is_counted_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`/proc/PID/stat` of a process that ends in that moment answers ESRCH, to whoever asks: stat, open or read."""
+    gone, stat = ProcessLookupError(errno.ESRCH, "No such process"), os.stat
+
+    def vanished(path: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith("/proc/") and str(path).endswith("/stat"):
+            raise gone
+        return stat(path, **options)
+
+    def unread(self: Path, **options: Any) -> str:
+        raise gone
+
+    monkeypatch.setattr(os, "stat", vanished)
+    before = descendants_cpu_s(os.getpid(), itself=True)
+    monkeypatch.setattr(Path, "read_text", unread)
+    assert before > 0 and descendants_cpu_s(os.getpid(), itself=True) == 0

@@ -14,11 +14,17 @@ from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness.columns.rollout_reader import RolloutReader
+from evotrainer.records.interventions import Backtest
+from evotrainer.verify import Record, checks
 from evotrainer.verify.harness import gap_problems
 from tests.leaky_task import TASK as TASK
 from tests.leaky_task import finish as finish
 from tests.leaky_task import some_read_history
-from tests.paper import Paper, rejudged
+from tests.paper import Paper, rejudged, stopped_before
+
+
+def backtests(run: api.Run) -> dict[str, Backtest]:
+    return {e.id: e.body.backtest for e in run.events() if e.kind == "backtested"}
 
 
 def closed(ran: Sequence[TrialSpec]) -> set[str]:
@@ -116,6 +122,47 @@ def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_close
     before = [e.id for e in run.events()]
     assert [e.id for e in quick.resume(folder).events()] == before
     assert all(rejudged(run, b).holds for b in ("b1", "b3"))
+
+
+STEPS = ["r1/opened", "r1/diagnosed", "r1/proposed", "r1/backtested/0", "r1/backtested/1", "b1/opened", "b2/opened",
+         "r1/planned", "b1/judged", "r2/opened", "r2/diagnosed", "r2/proposed"]  # fmt: skip
+
+
+@pytest.mark.parametrize("stop", STEPS)
+def test_an_audit_while_a_run_stands_still_does_not_keep_it_from_going_on(
+    stop: str, task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    """The round goes on from the champion that it began with; the next one from a start with the shortcut closed."""
+    changes = 'run.agent_options.interventions=[{factor="group_size",new=12},{factor="group_size",new=16}]'
+    options = ["recipe.lr=2e-3", changes, "run.rounds=2", "run.branches=2", "judge.audit=suspects"]
+    folder = tmp_path / "run"
+    with stopped_before(stop):
+        quick.start(task, folder, options)
+    audits, _ = quick.audit_branch(folder, "b0")
+    assert audits[0].confirmed
+    run = quick.resume(folder)
+    record, table = Record(run.folder, run.events()), checks()
+    ours = ("round", "branch", "refused", "planned", "judged", "promoted", "backtested", "closed")
+    found = [p.message for e in record.events if e.kind in ours for p in table[e.kind](record, e)]
+    assert not [p for p in found if "policy" not in p] and not run.state.problems
+    assert "b0" in run.state.invalid and run.champion not in run.state.invalid
+
+
+@pytest.mark.parametrize("stop", ["r2/diagnosed", "r2/proposed", "r2/backtested/0", "b2/opened"])
+def test_a_round_replays_on_the_champion_it_began_with(stop: str, task: Path, tmp_path: Path, acted: Paper) -> None:
+    changes = ("lr", "2e-3"), ("group_filter", '{kind="zero_variance"}'), ("clip", "{low=0.1}")
+    factors = ", ".join(f'{{factor="{name}", new={new}}}' for name, new in changes)
+    options = [f"run.agent_options.interventions=[{factors}]", "judge.audit=never", "run.rounds=2"]
+    options += ["run.evolve_harness=false"]
+    undisturbed = backtests(acted.start(task, tmp_path / "whole", options))
+    folder = tmp_path / "run"
+    with stopped_before(stop):
+        acted.start(task, folder, options)
+    assert api.open_run(folder).champion == "b1"
+    acted.audit_branch(folder, "b1")
+    run = acted.resume(folder)
+    assert run.state.branches["b2"].parent == "b1" and "b2" in run.state.invalid
+    assert backtests(run) == undisturbed
 
 
 def test_the_champion_is_audited_before_it_is_certified(task: Path, tmp_path: Path, quick: Paper) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from evotrainer.records.events import RunOpened, TrialFinished
 from evotrainer.records.weights import weights_sha256
-from evotrainer.verify import files as vouched
+from evotrainer.verify import files
 
 FORMS = {
     "one file": ["model.safetensors"],
@@ -34,7 +34,7 @@ def told(run: Path, sha: str | None) -> list[str]:
         trial="b0-s1", branch="b0", seed=1, status="complete", cpu_s=1.0, wall_s=1.0, steps=1,
         policy_path="trials/b0-s1/policy", policy_sha256=sha or "",
     )  # fmt: skip
-    return list(vouched.policy(run, t, Counter()))
+    return list(files.policy(run, t, Counter()))
 
 
 @pytest.mark.parametrize("names", FORMS.values(), ids=FORMS)
@@ -53,8 +53,8 @@ def test_a_policy_of_any_form_is_compared(tmp_path: Path, names: list[str]) -> N
 def test_a_base_policy_outside_of_any_form_is_compared(tmp_path: Path, names: list[str]) -> None:
     p = policy(tmp_path / "base", names)
     run = RunOpened.model_construct(base_policy={"path": str(p), "sha256": weights_sha256(p)}, environment={})
-    assert list(vouched.outside(run)) == []
+    assert list(files.outside(run)) == []
     (p / names[0]).write_bytes(b"other")
-    assert "is not what the run was built upon any more" in next(vouched.outside(run))
+    assert "is not what the run was built upon any more" in next(files.outside(run))
     (p / names[0]).unlink()
-    assert "are not here" in next(vouched.outside(run))
+    assert "are not here" in next(files.outside(run))

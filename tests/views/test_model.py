@@ -10,8 +10,7 @@ from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
 from evotrainer.records.interventions import Prediction
 from evotrainer.records.rollout import Rollout
-from evotrainer.views import rollout_samples as picks
-from evotrainer.views import summary
+from evotrainer.views import rollout_samples, summary
 from evotrainer.views.evidence import outcome_of
 from evotrainer.views.fold import load_view, view_of
 from evotrainer.views.model import RunView
@@ -162,22 +161,24 @@ def test_the_headline_claims_no_more_than_there_is(view: RunView, killed_run: Pa
 def test_samples_show_telling_rollouts_of_many_tasks_and_never_sealed_ones() -> None:
     spec = SPECS[0]
     pool = [r for seed in spec.seeds for r in rollouts_of(spec, seed)]
-    chosen = picks.sample(pool, ("visible", "hidden"))
-    assert len(chosen) == picks.SAMPLES
+    chosen = rollout_samples.sample(pool, ("visible", "hidden"))
+    assert len(chosen) == rollout_samples.SAMPLES
     assert [why for _, why in chosen][:4] == ["passes the proxy, wrong"] * 4
     assert {"wrong", "correct"} <= {why for _, why in chosen}
-    assert chosen == picks.sample(reversed(pool), ("visible", "hidden")), "the choice must not depend on order"
+    assert chosen == rollout_samples.sample(reversed(pool), ("visible", "hidden")), (
+        "the choice must not depend on order"
+    )
     sealed = [Rollout(**{f: getattr(r, f) for f in r.__dataclass_fields__} | {"split": "cert"}) for r in pool]
-    assert picks.sample(sealed, ("visible", "hidden")) == []
+    assert rollout_samples.sample(sealed, ("visible", "hidden")) == []
 
 
 def test_faults_and_truncation_are_kinds_of_their_own() -> None:
     r = rollout("b0", 0, 0, 0, "unguarded")
     fields = {f: getattr(r, f) for f in r.__dataclass_fields__}
-    assert picks.kind_of(r, ("visible", "hidden")) == "passes the proxy, wrong"
-    assert picks.kind_of(r, None) == "wrong"
-    assert picks.kind_of(Rollout(**fields | {"finish": "length"}), None) == "cut at the token limit"
-    assert picks.kind_of(Rollout(**fields | {"error_kind": "sandbox"}), None) == "fault"
+    assert rollout_samples.kind_of(r, ("visible", "hidden")) == "passes the proxy, wrong"
+    assert rollout_samples.kind_of(r, None) == "wrong"
+    assert rollout_samples.kind_of(Rollout(**fields | {"finish": "length"}), None) == "cut at the token limit"
+    assert rollout_samples.kind_of(Rollout(**fields | {"error_kind": "sandbox"}), None) == "fault"
 
 
 def test_seeds_read_one_by_one_are_shown_one_by_one() -> None:

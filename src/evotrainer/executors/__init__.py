@@ -41,7 +41,7 @@ def make_executor(folder: Path, task: TaskFile) -> Executor:
     """The executor that a task asks for, for the run in `folder`; ConfigError for an unknown option."""
     from evotrainer.executors.local import LocalExecutor
 
-    check_executor(task)
+    preflight_executor(task)
     if task.executor.name == "ray":
         from evotrainer.executors.ray.driver import ClusterExecutor
         from evotrainer.executors.ray.executor import RayBackend
@@ -66,7 +66,7 @@ def wants_gpu(task: TaskFile) -> bool:
     return task.trainer.name != "embedded" and task.trainer.options.get("device") != "cpu"
 
 
-def check_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
+def preflight_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
     """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library is missing.
 
     `children`: recipes of branches that are known already.

@@ -66,9 +66,12 @@ class ProcessCpuClock:
 def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:
     """CPU-seconds of the live descendants of a process (and its own) and of what they reaped; 0 without /proc."""
     rows: dict[int, tuple[int, int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdigit():
+            continue
         try:
-            text = stat.read_text(encoding="utf-8", errors="replace")
+            # no glob: it asks whether each file is there, and raises where its process ends in that moment
+            text = Path(f"/proc/{name}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         fields = text[text.rindex(")") + 2 :].split()

@@ -40,6 +40,8 @@ class RunState:
         self.champion: str | None = None
         """Branch of the last valid version; None before the first promotion, `base` where no version is valid
         or the run ended without a training."""
+        self.incumbent: str | None = None
+        """The champion that the last round began with, also where it was found invalid since."""
         self.closed: Mapping[str, Any] = MappingProxyType({})
         """Environment knobs closed in every evaluation, since a shortcut was confirmed."""
         self.confirmed: Mapping[str, Any] = MappingProxyType({})
@@ -137,7 +139,9 @@ class RunState:
     @property
     def leader(self) -> str:
         """The branch that a reader is shown first: the champion, or the first branch where no branch is champion."""
-        return self.champion if self.champion in self.branches else next(iter(self.branches), "")  # type: ignore[return-value]
+        if self.champion is not None and self.champion in self.branches:
+            return self.champion
+        return next(iter(self.branches), "")
 
     def audits_of(self, branch: str) -> list[ShortcutAudit]:
         """Audits of a branch, the last of each capability: it covers the seeds that were added since the one before."""
@@ -261,7 +265,8 @@ def _reading(state: RunState, event: Event) -> None:
 @_folds(ev.RoundOpened)
 def _opened_round(state: RunState, event: Event) -> None:
     body: ev.RoundOpened = event.body
-    state.champion, state.closed = body.champion, MappingProxyType(dict(body.closed))
+    state.champion = state.incumbent = body.champion
+    state.closed = MappingProxyType(dict(body.closed))
     if state._round:
         state.failures = 0 if state._won else state.failures + 1
     state._round, state._won = body.round, False

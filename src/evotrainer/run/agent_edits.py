@@ -51,7 +51,7 @@ def tried(ctx: RunContext, n: int, edit: HarnessEdit) -> GapSeen:
     kept = {name: why for name, why in why_kept.items() if why}
     return GapSeen(
         round=n,
-        branch=ctx.champion,
+        branch=ctx.incumbent,
         against="",
         trigger="agent",
         harness=ctx.harness.version,

@@ -122,6 +122,12 @@ class RunContext:
         return self.state.champion or BASE
 
     @property
+    def incumbent(self) -> str:
+        """The champion that the round began with: what the round reads, proposes and replays rests on it, also where it
+        was found invalid since."""
+        return self.state.incumbent or self.champion
+
+    @property
     def harness(self) -> Harness:
         """The current version."""
         from evotrainer.harness import Harness

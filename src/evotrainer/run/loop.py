@@ -68,7 +68,7 @@ def play_round(ctx: RunContext, n: int) -> str:
     open_round(ctx, n)
     escalate(ctx, n)
     ctx.observer.step("1-4 read rollouts")
-    health = readings.read(ctx, keys.diagnosed(n), n, ctx.champion)  # 1 collect, 2 score, 3 signal, 4 behaviour
+    health = readings.read(ctx, keys.diagnosed(n), n, ctx.incumbent)  # 1 collect, 2 score, 3 signal, 4 behaviour
     ask_human(ctx, n, "diagnosis", lambda: propose.told_to_agent(ctx, n, health))
     search(ctx, n, health)
     considered = propose.consider(ctx, n, health)  # 5 hypothesis, 6 intervention, 7 backtest
@@ -227,7 +227,7 @@ def escalate(ctx: RunContext, n: int) -> None:
 
 def evaluate_again(ctx: RunContext, n: int) -> str:
     """Evaluate the champion's first trial on search once more: the evaluation must say the same."""
-    b = ctx.branches[ctx.champion]
+    b = ctx.branches[ctx.incumbent]
     t = b.complete[0]
     spec = trial_specs.evaluation(
         ctx, f"{t.trial}-recheck{n}", b, t.seed, t.policy_path, trial_specs.plans(ctx, "search"), "audit"

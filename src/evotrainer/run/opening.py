@@ -30,7 +30,7 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
     """
     from evotrainer.agents import make_agent
     from evotrainer.agents.fixed import FixedAgent
-    from evotrainer.executors import check_executor
+    from evotrainer.executors import preflight_executor
     from evotrainer.trainers import check_installed, check_recipes, check_turns
 
     check_installed(task.trainer.name)
@@ -42,7 +42,7 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
     agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
-    check_executor(task, children)
+    preflight_executor(task, children)
     tools = check_environment(task, children, new=new)
     return check_turns(task.trainer.name, task.trainer.options, base, [task.recipe, *children], tools)
 

@@ -68,7 +68,7 @@ def propose(ctx: RunContext, n: int, k: int, health: HealthReport, tools: AgentT
 
     def proposed() -> Proposed:
         proposal = ctx.agent.propose(briefing(ctx, n, health, k), tools)
-        quoted = [t.trial for t in ctx.branches[ctx.champion].complete if any(f.quotes for f in health.findings)]
+        quoted = [t.trial for t in ctx.branches[ctx.incumbent].complete if any(f.quotes for f in health.findings)]
         return Proposed(round=n, proposal=proposal, shown=tuple(sorted({*tools.served, *quoted})))
 
     return ctx.record(keys.proposed(n, k), Proposed, proposed).proposal
@@ -76,7 +76,7 @@ def propose(ctx: RunContext, n: int, k: int, health: HealthReport, tools: AgentT
 
 def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -> Briefing:
     """All that an agent is told of a round; nothing of gate or cert."""
-    state, champion = ctx.state, ctx.branches[ctx.champion]
+    state, champion = ctx.state, ctx.branches[ctx.incumbent]
     done = [b for b in ctx.branches.values() if b.finished]
     costs = [t.computed_cpu_s for b in done for t in b.complete]
     events, now = ctx.ledger.events(), opened_now(ctx)
@@ -121,7 +121,7 @@ def told_to_agent(ctx: RunContext, n: int, health: HealthReport) -> str:
 def opened_now(ctx: RunContext) -> Now:
     """What a branch opened now would rest on."""
     return Now(
-        recipe=ctx.branches[ctx.champion].recipe,
+        recipe=ctx.branches[ctx.incumbent].recipe,
         closed=dict(ctx.state.closed),
         harness=ctx.harness.version,
         seeds=len(ctx.task.run.seeds),
@@ -157,7 +157,7 @@ class AgentTools:
         """Replay an intervention on the champion's stored rollouts."""
         from evotrainer.harness.whatif.backtest import backtest
 
-        ctx, champion = self._ctx, self._ctx.champion
+        ctx, champion = self._ctx, self._ctx.incumbent
         context = harness_context(ctx.task, ctx.state, champion, ctx.detector_runner)
         return backtest(intervention, ctx.branches[champion].recipe, readings.batch(ctx, champion), context)
 
@@ -208,8 +208,8 @@ def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
             )
             over_budget = over_budget or "budget" in body.reason
             continue
-        recipe = ctx.branches[ctx.champion].recipe.with_factor(iv.factor, iv.new)
-        open_branch(ctx, name, ctx.champion, n, recipe, iv)
+        recipe = ctx.branches[ctx.incumbent].recipe.with_factor(iv.factor, iv.new)
+        open_branch(ctx, name, ctx.incumbent, n, recipe, iv)
         names.append(name)
 
     def planned() -> Planned:
@@ -237,7 +237,7 @@ def open_branch(
 
 def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
     """Why this intervention becomes no branch, empty where it may; `chosen`: branches the round has already."""
-    parent = ctx.branches[ctx.champion].recipe
+    parent = ctx.branches[ctx.incumbent].recipe
     if chosen >= ctx.task.run.branches:
         return f"not among the first {ctx.task.run.branches} of this round"
     env = ctx.state.environment

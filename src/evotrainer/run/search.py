@@ -42,7 +42,7 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
             body = ctx.record(end, Searched, partial(ended, ctx, n, asked, why))
             ctx.observer.note(f"{len(body.probes)} search trainings; {body.stop}")
             return
-        opened = partial(ProbesOpened, round=n, index=i, incumbent=ctx.champion, probes=tuple(specs))
+        opened = partial(ProbesOpened, round=n, index=i, incumbent=ctx.incumbent, probes=tuple(specs))
         train(ctx, n, ctx.record(key, ProbesOpened, opened).probes)
 
 
@@ -88,7 +88,7 @@ def open_probes(ctx: RunContext, plans: Sequence[ProbePlan]) -> list[ProbeSpec]:
 
 def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     """The champion's recipe with the changes; AgentError names what is wrong with them."""
-    parent, env = ctx.branches[ctx.champion].recipe, ctx.state.environment
+    parent, env = ctx.branches[ctx.incumbent].recipe, ctx.state.environment
     try:
         recipe = parent.with_changes(plan.changes)
         check_bundle(parent, recipe, plan.changes, ctx.task.run.changes)

@@ -19,7 +19,7 @@ from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.rules.bundles import unmeasured
-from evotrainer.verify import files as vouched
+from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
 
 
@@ -54,10 +54,10 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
             problems += checks[event.kind](record, event)
     trials = {e.body.trial: e.body for e in events if isinstance(e.body, TrialIntended | TrialFinished)}
     unfinished = {keys.remainder(t): body for t, body in trials.items() if t not in record.finished}
-    problems += [Problem("rollouts", p) for p in vouched.stores(folder, trials | unfinished, record.checked)]
-    problems += [Problem("skill", p) for p in vouched.unnamed_skills(folder, events)]
+    problems += [Problem("rollouts", p) for p in files.stores(folder, trials | unfinished, record.checked)]
+    problems += [Problem("skill", p) for p in files.unnamed_skills(folder, events)]
     for event in record.of("run"):
-        notes += vouched.outside(event.body)
+        notes += files.outside(event.body)
     notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
     kinds = dict.fromkeys(e.kind for e in events)
     counts = {"events": len(events), "branches": len(record.state.branches), "trials": len(record.finished)}
@@ -65,7 +65,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
         folder,
         tuple(problems),
         {**record.checked, **counts},
-        vouched.last_hash(events),
+        files.last_hash(events),
         tuple(notes),
         tuple(k for k in kinds if k in CHAIN_ONLY and k not in checks),
         tuple(k for k in kinds if k not in checks and k not in CHAIN_ONLY),
@@ -87,7 +87,7 @@ def _since(events: list[Event], head: str) -> list[Event] | None:
 def _run(record: Record, event: Event) -> Iterator[Problem]:
     if event.seq != 1:
         yield Problem("run", f"event {event.seq} opens the run, and is not the first")
-    problems = list(vouched.task_file(record.folder, event.body))
+    problems = list(files.task_file(record.folder, event.body))
     yield from (Problem("run", p) for p in problems)
     told = event.body.environment.get("payable")
     if told is not None and not problems and list(record.task.environment.get("payable", ())) != told:
@@ -124,9 +124,9 @@ def _intended(record: Record, event: Event) -> Iterator[Problem]:
 
 def _finished(record: Record, event: Event) -> Iterator[Problem]:
     t, folder, checked = event.body, record.folder, record.checked
-    yield from (Problem("policy", p) for p in vouched.policy(folder, t, checked))
-    yield from (Problem("trials", p) for p in vouched.named_files(folder, t, checked))
-    yield from (Problem("rollouts", p) for p in vouched.parts(folder, t, checked))
+    yield from (Problem("policy", p) for p in files.policy(folder, t, checked))
+    yield from (Problem("trials", p) for p in files.named_files(folder, t, checked))
+    yield from (Problem("rollouts", p) for p in files.parts(folder, t, checked))
     for s in t.scores:
         for what, score, per_task in (
             (s.split, s.score, s.per_task),

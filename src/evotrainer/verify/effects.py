@@ -36,8 +36,7 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     from evotrainer.harness.whatif.backtest import backtest
 
     b, state = event.body, record.state_before(event)
-    rounds = record.before(event, "round")
-    champion = state.branches[next(e.body.champion for e in rounds if e.body.round == b.round)]
+    champion = state.branches[state.incumbent]
     stored = [t for t in champion.complete if t.parts]
     context = harness_context(record.task, state, champion.branch)
     batch = record.rollouts.batch(*(t.trial for t in stored))

@@ -20,7 +20,7 @@ from evotrainer.verify.report import Problem, Record, named
 def probes(record: Record, event: Event) -> Iterator[Problem]:
     """Each differs from the champion in what it declares, on a seed of its own; no more than the task file allows."""
     body, state, run = event.body, record.state_before(event), record.task.run
-    champion = state.champion or BASE
+    champion = state.incumbent or BASE
     if body.incumbent != champion:
         yield Problem("probes", f"{event.id}: they differ from {body.incumbent}; the champion was {champion}")
     earlier = [p for p in state.probes.values() if p.round == body.round]

@@ -59,7 +59,7 @@ def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]]
     view.state = RunState.of(seen)
     fold.conclude()
     view.caveats = caveats(seen)
-    view.recall = RunMemory.of(seen)
+    view.memory = RunMemory.of(seen)
     view.coevolution = Coevolution.of(seen)
     view.spent = dict(Budget.from_events(seen, {}).spent)
     return view

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.rollout import Rollout
-from evotrainer.views import rollout_samples as picks
-from evotrainer.views import summary
+from evotrainer.views import rollout_samples, summary
 from evotrainer.views.fold import load_view
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView
@@ -266,7 +265,7 @@ def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
     from rich.panel import Panel
     from rich.text import Text
 
-    r = picks.find(Path(run_folder), rollout)
+    r = rollout_samples.find(Path(run_folder), rollout)
     if r is None:
         raise ConfigError(
             f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; "

@@ -164,7 +164,7 @@ class RunView:
     """Kind of budget -> amount, as `records.budget` counts it."""
     first_time: Any = None
     last_time: Any = None
-    recall: RunMemory | None = None
+    memory: RunMemory | None = None
     """Cases, trace, forecasts, skills."""
     coevolution: Coevolution = field(default_factory=Coevolution)
     """The harness's lineage, and its links to branches."""

@@ -14,7 +14,7 @@ from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
-from evotrainer.executors import check_executor, local, local_workers, wants_gpu
+from evotrainer.executors import local, local_workers, preflight_executor, wants_gpu
 from evotrainer.executors.ray import driver as cluster
 from evotrainer.executors.ray import results
 from evotrainer.executors.ray.backend import SupervisorLost
@@ -258,12 +258,12 @@ def test_a_node_that_does_not_see_the_run_folder_says_so(tmp_path: Path, make_sp
 def test_options_are_checked_before_anything_is_spent(task_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ("executor.options.cpu=1", "executor.options.cpus=-1", "executor.options.lease_s=1"):
         with pytest.raises(ConfigError, match=r"executor\.options"):
-            check_executor(load_task(task_file, ["executor.name=ray", wrong]))
+            preflight_executor(load_task(task_file, ["executor.name=ray", wrong]))
     with pytest.raises(ConfigError, match="embedded trainer trains in one process"):
-        check_executor(load_task(task_file, ["executor.name=ray", "executor.options.workers_per_trial=2"]))
+        preflight_executor(load_task(task_file, ["executor.name=ray", "executor.options.workers_per_trial=2"]))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'evotrainer\[ray\]'"):
-        check_executor(load_task(task_file, ["executor.name=ray"]))
+        preflight_executor(load_task(task_file, ["executor.name=ray"]))
 
 
 def test_what_the_executor_cannot_keep_is_refused_before_anything_is_spent(
@@ -275,25 +275,25 @@ def test_what_the_executor_cannot_keep_is_refused_before_anything_is_spent(
     odd = load_task(task_file, [trl, ray, two, "recipe.prompts_per_step=3"])
     even = load_task(task_file, [trl, ray, two, "recipe.prompts_per_step=4"])
     with pytest.raises(ConfigError, match="prompts_per_step=3 cannot be shared out among executor.options.workers_per"):
-        check_executor(odd)
-    check_executor(even)
+        preflight_executor(odd)
+    preflight_executor(even)
     with pytest.raises(ConfigError, match="make it a multiple"):
-        check_executor(even, [odd.recipe])
+        preflight_executor(even, [odd.recipe])
     for url, good in (("nosuch://bucket/x", False), ("memory://x", True), ("file:///shared", True), ("/shared", True)):
         task = load_task(task_file, [ray, f"executor.options.artifacts={url}"])
         if good:
-            check_executor(task)
+            preflight_executor(task)
             continue
         with pytest.raises(ConfigError, match="nosuch.*give an fsspec URL"):
-            check_executor(task)
+            preflight_executor(task)
     with pytest.raises(ConfigError, match="gpus=0 gives trials no GPU"):
-        check_executor(load_task(task_file, [trl, ray, cuda, "executor.options.gpus=0"]))
-    check_executor(load_task(task_file, [trl, ray, cuda]))
+        preflight_executor(load_task(task_file, [trl, ray, cuda, "executor.options.gpus=0"]))
+    preflight_executor(load_task(task_file, [trl, ray, cuda]))
     monkeypatch.setattr(local, "gpu_visible", lambda: False)
     with pytest.raises(ConfigError, match="device=cuda, but this machine shows no GPU"):
-        check_executor(load_task(task_file, [trl, cuda]))
+        preflight_executor(load_task(task_file, [trl, cuda]))
     monkeypatch.setattr(local, "gpu_visible", lambda: True)
-    check_executor(load_task(task_file, [trl, cuda]))
+    preflight_executor(load_task(task_file, [trl, cuda]))
 
 
 def test_a_trl_trial_gets_a_gpu_where_the_cluster_has_one(task_file: Path) -> None:
