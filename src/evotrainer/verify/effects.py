@@ -36,7 +36,7 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     from evotrainer.harness.whatif.backtest import backtest
 
     b, state = event.body, record.state_before(event)
-    champion = state.branches[state.incumbent]
+    champion = state.branches[state.incumbent or START]
     stored = [t for t in champion.complete if t.parts]
     context = harness_context(record.task, state, champion.branch)
     batch = record.rollouts.batch(*(t.trial for t in stored))
