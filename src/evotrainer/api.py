@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.")
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
+FURTHER = ("run.rounds=", "run.agent=", "run.agent_options")
+"""What a resume may override as well: how long the run goes on, and who proposes."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Run:
     @property
     def closed(self) -> RunClosed | None:
         """The closing event, None while the run can be resumed."""
-        return next((e.body for e in self.events() if e.kind == "closed"), None)
+        return self.state.closed_by
 
     def verify(self, head: str = "") -> VerifyReport:
         """Check the hash chain, files, and every claim that can be computed again;
@@ -204,13 +206,16 @@ def resume(
     ask: Ask | None = None,
     executor: MakeExecutor | None = None,
 ) -> Run:
-    """Resume a run that was interrupted; a closed run is returned as it is."""
+    """Resume a run that was interrupted; a closed run is returned as it is, unless `run.rounds` asks for more rounds
+    than it has played: then it goes on, with the same error budget, and is certified again if its champion changes.
+    """
     p = Path(folder)
     open_run(p)
     for o in overrides:
-        if not o.startswith(RESUMABLE):
+        if not o.startswith((*RESUMABLE, *FURTHER)):
             raise ConfigError(
-                f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join(RESUMABLE)}; start a new run"
+                f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join((*RESUMABLE, *FURTHER))}; "
+                "start a new run"
             )
     from evotrainer.records.ledger import Ledger
 
@@ -218,11 +223,16 @@ def resume(
     with contextlib.closing(Ledger.open(p / "ledger.db", create=True)) as ledger:
         if not ledger.events():
             refuse_results(p)
-        if ledger.events("closed"):
+        state, played = Run(p).state, len(ledger.events("round"))
+        if state.closed_by and not overrides:
             return Run(p)
-        overrides = [*(o for e in ledger.events("resumed") for o in e.body.overrides), *overrides]
+        given, overrides = overrides, [*(o for e in ledger.events("resumed") for o in e.body.overrides), *overrides]
     task = load_task(p / "task.toml")
     changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
+    if any(o.startswith("run.rounds=") for o in given) and changed.run.rounds <= played:
+        raise ConfigError(f"{p} has played {played} rounds; ask for more, e.g. run.rounds={played + 2}")
+    if state.closed_by and changed.run.rounds <= played:
+        return Run(p)
     preflight(changed)
     return _go(p, changed, overrides, agent, view, ask, executor, task_hash=task.hash)
 

@@ -9,9 +9,10 @@ from evotrainer.cli._running import ask, finish, live_view
 def resume(
     folder: RunFolder, overrides: Overrides = None, *, open_report: OpenReport = False, plain: Plain = False
 ) -> None:
-    """Resume an interrupted run. Nothing is lost, and no finished trial runs again.
+    """Resume an interrupted run, or go on with a finished one. Nothing is lost, and no finished trial runs again.
 
     Example: evotrainer resume runs/mine budget.cpu_s=5000
+    More rounds for a finished run: evotrainer resume runs/mine run.rounds=6 budget.cpu_s=9000
     """
     from evotrainer import api
 

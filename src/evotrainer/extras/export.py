@@ -49,7 +49,7 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
     tree = RunState.of(events)
     name = branch or tree.champion or BASE
     name = next((b.branch for b in tree.branches.values() if b.version == name), name)
-    certificate = next((e.body for e in events if e.kind == "certified"), None)
+    certificate = next((e.body for e in reversed(events) if e.kind == "certified"), None)
     if name == BASE:
         finished = tree.trials[BASE].finished if BASE in tree.trials else None
         if finished is None:

@@ -36,10 +36,10 @@ class CostRatio:
 
 def cost_ratio(branch: Sequence[TrialFinished], control: Sequence[TrialFinished]) -> CostRatio | None:
     """None where a side has no measured training."""
-    sides = [[log(s) for t in side if (s := t.training_s)] for side in (branch, control)]
-    if not all(sides):
+    b, c = (np.array([log(s) for t in side if (s := t.training_s)]) for side in (branch, control))
+    if not len(b) or not len(c):
         return None
-    mean, low = mean_difference(*(np.array(x) for x in sides))
+    mean, low = mean_difference(b, c)
     return CostRatio(exp(mean), exp(low))
 
 

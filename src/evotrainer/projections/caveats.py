@@ -46,13 +46,13 @@ DEARER = 1.05
 class Caveat(Frozen):
     """One thing that a reader of a certificate must know."""
 
-    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute"]
+    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look"]
     text: str
 
 
 def caveats(events: Sequence[Event]) -> dict[str, tuple[Caveat, ...]]:
     """Certified branch -> its caveats; branches without any, invalid ones and the base policy are left out."""
-    cert = next((e.body for e in events if isinstance(e.body, Certified)), None)
+    cert = next((e.body for e in reversed(events) if isinstance(e.body, Certified)), None)
     run = next((e.body for e in events if isinstance(e.body, RunOpened)), None)
     if cert is None or run is None:
         return {}
@@ -85,7 +85,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     if out or decided:
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
-    return (*out, *_sharpened(cert, row.name), *_dearer(tree, path))
+    return (*out, *_sharpened(cert, row.name), *_dearer(tree, path), *_looked_before(cert, row))
 
 
 # -- was it audited? ---------------------------------------------------------------------------------------------------
@@ -145,6 +145,13 @@ def _sharpened(cert: Certified, name: str) -> list[Caveat]:
             )
             out.append(Caveat(kind="sharpening", text=text))
     return out
+
+
+def _looked_before(cert: Certified, row: CertRow) -> list[Caveat]:
+    """The run certified before, on the same tasks, and went on."""
+    if cert.look == 1 or row.name != "champion":
+        return []
+    return [Caveat(kind="look", text=f"certificate number {cert.look} of this run on the same cert tasks")]
 
 
 def _dearer(tree: RunState, path: Sequence[Branch]) -> list[Caveat]:

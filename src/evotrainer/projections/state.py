@@ -68,9 +68,15 @@ class RunState:
         self.taught: Mapping[str, ev.SkillDistilled] = MappingProxyType(self._skills)
         """Branch -> the last thing it taught."""
         self.certified: ev.Certified | None = None
+        """The last certificate."""
+        self.ends = 0
+        """How often the run came to its end; with more rounds it went on."""
+        self.closed_by: ev.RunClosed | None = None
+        """Its end; None while it runs, or goes on."""
         self.problems: Sequence[str] = ()
         """Events that contradict one another; `verify` reports them."""
-        self._round = 0
+        self.last_round = 0
+        """Number of the last round that was opened."""
         self._won = False
         self._applying = False
 
@@ -267,9 +273,9 @@ def _opened_round(state: RunState, event: Event) -> None:
     body: ev.RoundOpened = event.body
     state.champion = state.incumbent = body.champion
     state.closed = MappingProxyType(dict(body.closed))
-    if state._round:
+    if state.last_round:
         state.failures = 0 if state._won else state.failures + 1
-    state._round, state._won = body.round, False
+    state.last_round, state._won = body.round, False
 
 
 @_folds(ev.Judged)
@@ -359,3 +365,9 @@ def _appended(state: RunState, event: Event) -> None:
 @_folds(ev.RunClosed)
 def _run_closed(state: RunState, event: Event) -> None:
     state.champion = event.body.champion  # the base policy, where nothing was trained
+    state.ends, state.closed_by = state.ends + 1, event.body
+
+
+@_folds(ev.Resumed)
+def _resumed(state: RunState, event: Event) -> None:
+    state.closed_by = None

@@ -53,8 +53,18 @@ def control(branch: str) -> str:
     return f"{branch}c"
 
 
+def certified(n: int) -> str:
+    """The run's `n`-th certificate, from 1."""
+    return f"{CERTIFIED}{nth(n)}"
+
+
+def closed(n: int) -> str:
+    """The run's `n`-th end, from 1: it may go on afterwards."""
+    return f"{CLOSED}{nth(n)}"
+
+
 def nth(look: int) -> str:
-    """Suffix of the keys of a branch's interim analysis number `look`, from 1; empty for the first."""
+    """Suffix of what happens more than once, from 1 (a branch's analyses, a run's ends); empty for the first."""
     return f"/{look}" if look > 1 else ""
 
 

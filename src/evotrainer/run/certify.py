@@ -19,14 +19,25 @@ BASE_CERTIFICATION = keys.certification(keys.BASE_TRIAL)
 
 
 def certify(ctx: RunContext) -> Certified:
-    """The cert split, read once: base, starting recipe, champion (trained again on fresh seeds)."""
-    known = ctx.recorded(keys.CERTIFIED)
+    """The cert split, read once: base, starting recipe, champion (trained again on fresh seeds).
+
+    A run that goes on after its end certifies again where its champion is another; start and base keep what they read.
+    """
+    nth = ctx.state.ends + 1
+    key, known = keys.certified(nth), ctx.recorded(keys.certified(nth))
     if known is not None:
-        ctx.take_up()  # what was invalidated since stays so; nothing is certified a second time
+        if ctx.recorded(keys.closed(nth)) is None:
+            ctx.take_up()  # what was invalidated since stays so; nothing is certified a second time
         body: Certified = known.body
         return body
+    last = ctx.state.certified
+    if last is not None and ctx.recorded(keys.closed(nth)) is not None:
+        return last
     audit_champion(ctx)
-    detector_outcomes.settle(ctx, ctx.task.run.rounds, "end")
+    detector_outcomes.settle(ctx, ctx.state.last_round, f"end{keys.nth(nth)}")
+    if last is not None and last.champion == ctx.champion:
+        ctx.observer.note(f"{ctx.champion} is certified already; cert is not read again")
+        return last
     ctx.observer.step("certify")
     (cert,) = trial_specs.plans(ctx, "cert")
     champion = ctx.branches.get(ctx.champion) if ctx.champion != START else None
@@ -35,9 +46,11 @@ def certify(ctx: RunContext) -> Certified:
     own = fresh_seeds.certification_specs(ctx, champion, cert) if champion else []
     specs = [
         *own,
-        trial_specs.evaluation(ctx, BASE_CERTIFICATION, None, 0, trial_specs.base_dir(ctx), (cert,), "certify"),
+        trial_specs.evaluation(
+            ctx, again_if_closed(ctx, BASE_CERTIFICATION, nth), None, 0, trial_specs.base_dir(ctx), (cert,), "certify"
+        ),
     ]
-    again = [(keys.certification(t.trial), t) for t in start.complete]
+    again = [(again_if_closed(ctx, keys.certification(t.trial), nth), t) for t in start.complete]
     specs += [
         trial_specs.evaluation(ctx, trial, start, t.seed, t.policy_path, (cert,), "certify") for trial, t in again
     ]
@@ -47,18 +60,26 @@ def certify(ctx: RunContext) -> Certified:
 
     def certified() -> Certified:
         entries = [
-            entry(done, "base", BASE, [BASE_CERTIFICATION]),
+            entry(done, "base", BASE, [specs[len(own)].trial]),
             entry(done, "start", START, [trial for trial, _ in again]),
         ]
         if champion:
             entries.append(entry(done, "champion", champion.branch, [s.trial for s in own]))
         found = certificate(entries, ctx.champion, proxy=ctx.state.proxy, noise=ctx.state.noise)
+        found = found.model_copy(update={"look": 1 + sum(1 for _ in ctx.ledger.events("certified"))})
         return with_gains(found, ctx.ledger.events(), ctx.rollouts.views)
 
-    body = ctx.record(keys.CERTIFIED, Certified, certified)
+    body = ctx.record(key, Certified, certified)
     for branch, found in caveats(ctx.ledger.events()).items():
         ctx.observer.note(f"caveat on the certificate of {branch}: {told(found)}")
     return body
+
+
+def again_if_closed(ctx: RunContext, trial: str, nth: int) -> str:
+    """The evaluation on cert to use: another one where a shortcut was closed since it was made."""
+    known = ctx.recorded(keys.finished(trial))
+    same = known is None or ctx.state.shortcuts.same(known.body.env_knobs, ctx.env_knobs)
+    return trial if same else f"{trial}{keys.nth(nth).replace('/', '-')}"
 
 
 def audit_champion(ctx: RunContext) -> None:

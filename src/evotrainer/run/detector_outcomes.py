@@ -32,7 +32,9 @@ def settle(ctx: RunContext, n: int, at: str = "") -> None:
 
 def settled_before(ctx: RunContext, n: int, key: str) -> bool:
     """True where the run went on after this point without a new version: nothing is decided afterwards."""
-    later = ctx.recorded(keys.CERTIFIED) or (None if key == "end" else ctx.recorded(keys.round_opened(n + 1)))
+    at_end = key.startswith("end")
+    later = ctx.recorded(keys.certified(ctx.state.ends + 1)) or ctx.recorded(keys.closed(ctx.state.ends + 1))
+    later = later or (None if at_end else ctx.recorded(keys.round_opened(n + 1)))
     return later is not None and ctx.recorded(keys.harness(keys.settled(key))) is None
 
 

@@ -39,7 +39,9 @@ def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: 
     None where the run went on without one: a ledger of a version that gave no seeds.
     """
     key = keys.topup(b.branch, b.looks + 1)
-    gone_on = any(ctx.recorded(k) is not None for k in (keys.round_opened(n + 1), keys.CERTIFIED, keys.CLOSED))
+    end = ctx.state.ends + 1
+    after = (keys.round_opened(n + 1), keys.certified(end), keys.closed(end))
+    gone_on = any(ctx.recorded(k) is not None for k in after)
     if ctx.recorded(key) is None and gone_on:
         return None
     control = ctx.branches[control_of(ctx.state, b.branch)]

@@ -54,13 +54,30 @@ def run(ctx: RunContext) -> RunClosed:
     if ctx.task.run.evaluate_only:
         return close(ctx, "evaluated the base policy")
     measure_start(ctx)
-    reason = "every round of the task file was played"
-    for n in range(1, ctx.task.run.rounds + 1):
+    played = 0
+    while True:
+        played, reason = play_rounds(ctx, played)
+        certify(ctx)
+        end = close(ctx, reason)
+        if not went_on(ctx):
+            return end
+
+
+def play_rounds(ctx: RunContext, played: int) -> tuple[int, str]:
+    """Rounds up to the next end: (rounds played by now, why it ends)."""
+    end = ctx.recorded(keys.closed(ctx.state.ends + 1))
+    # a recorded end came after the rounds that were asked for then
+    last = sum(e.seq < end.seq for e in ctx.ledger.events("round")) if end else ctx.task.run.rounds
+    for n in range(played + 1, last + 1):
         if stop := play_round(ctx, n):
-            reason = stop
-            break
-    certify(ctx)
-    return close(ctx, reason)
+            return n, stop
+    return last, "every round of the task file was played"
+
+
+def went_on(ctx: RunContext) -> bool:
+    """Was the run taken up again after the end that the walk has come to?"""
+    ended = ctx.recorded(keys.closed(ctx.state.ends))
+    return ended is not None and any(e.seq > ended.seq for e in ctx.ledger.events("resumed"))
 
 
 def play_round(ctx: RunContext, n: int) -> str:
@@ -248,7 +265,7 @@ def close(ctx: RunContext, reason: str) -> RunClosed:
     """The last event: why the run ended, its champion, what it cost."""
     finished = [e.body for e in ctx.ledger.events("finished")]
     return ctx.record(
-        keys.CLOSED,
+        keys.closed(ctx.state.ends + 1),
         RunClosed,
         lambda: RunClosed(
             reason=reason,

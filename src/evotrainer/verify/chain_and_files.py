@@ -211,6 +211,8 @@ def _closed(record: Record, event: Event) -> Iterator[Problem]:
     then = record.state_before(event).champion or BASE
     if not any(e.body.branch != BASE for e in record.before(event, "finished")):
         then = BASE  # nothing was trained
+    if event.id != keys.closed(n := len(record.before(event, "closed")) + 1):
+        yield Problem("closed", f"event {event.id} is end number {n}")
     if c.champion != then:
         yield Problem("closed", f"the run closed with champion {c.champion}; it was {then}")
     used = round(sum(e.body.cpu_s for e in record.before(event, "finished")), 1)

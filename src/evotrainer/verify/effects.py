@@ -210,6 +210,7 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
         entries, body.champion, proxy=record.state_before(event).proxy, noise=noise[-1].body if noise else None
     )
     fresh = gains_again(record, event, fresh)
+    fresh = fresh.model_copy(update={"look": 1 + len(record.before(event, "certified"))})
     for d in differences(body.model_dump(mode="json"), fresh.model_dump(mode="json")):
         yield Problem("certified", d)
 

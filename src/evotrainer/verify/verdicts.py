@@ -216,7 +216,12 @@ def control_opened(record: Record, event: Event) -> Iterator[Problem]:
     b, state = event.body, record.state_before(event)
     known = state.branches.get(b.matches)
     steps = steps_to_match(record.task, state, b.matches) if known else None
-    if known is None or steps is None or b.branch != keys.control(b.matches) or b.parent != known.parent:
+    if (
+        known is None
+        or known.parent is None
+        or steps is None
+        or (b.branch, b.parent) != (keys.control(b.matches), known.parent)
+    ):
         yield Problem("branch", f"branch {b.branch}: {b.matches} needs no such control")
     elif b.recipe.hash != state.branches[known.parent].recipe.with_factor("steps", steps).hash:
         yield Problem("branch", f"branch {b.branch}: it has {b.recipe.steps} steps, {steps} match {b.matches}")

@@ -112,6 +112,8 @@ class _Fold:
                 self.view.certified = body
             case ev.RunClosed():
                 self.view.closed = body
+            case ev.Resumed():
+                self.view.closed = None
             case ev.Diagnosed():
                 self._read(e.id, body)
             case _:

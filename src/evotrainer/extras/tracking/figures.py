@@ -177,7 +177,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
         summary=finite({**told.spent, **told.summary}),
         tags=(opened.task, STORY),
         start=seconds(events[0]),
-        complete=any(e.kind == "closed" for e in events),
+        complete=told.state.closed_by is not None,
     )
 
 

@@ -98,7 +98,7 @@ class CertRow(Frozen):
 
 
 class Certified(Frozen):
-    """id `certified`: the cert split, read once."""
+    """id `certified`, `certified/2` after further rounds: the cert split, read once for each champion."""
 
     rows: tuple[CertRow, ...]
     champion: str
@@ -107,17 +107,19 @@ class Certified(Frozen):
     greedy: dict[str, dict[str, float]] = {}
     """The same by greedy decoding; `excess_high`: one-sided 95% upper bound of this gain minus half of the sampled one,
     `sampled_low` the lower bound of that one. Empty where one of the policies was not read so."""
+    look: int = 1
+    """How often this run has certified by now: later certificates look at the same cert tasks again."""
 
 
 class Resumed(Frozen):
-    """id `resumed/<n>`: the run was taken up again after an interruption."""
+    """id `resumed/<n>`: the run was taken up again, after an interruption or, with more rounds, after its end."""
 
     n: int
     overrides: tuple[str, ...] = ()
 
 
 class RunClosed(Frozen):
-    """id `closed`"""
+    """id `closed`, `closed/2` after further rounds"""
 
     reason: str
     champion: str
