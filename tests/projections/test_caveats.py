@@ -55,6 +55,12 @@ def answers(run: api.Run, trial: str) -> list[tuple[str, Rollout]]:
     return [(r.turns[-1].text, r) for r in load([run.folder / "rollouts" / trial], split="search")]
 
 
+def test_settings_weaker_than_the_defaults_are_a_caveat(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", [HONEST, "judge.alpha=0.2"])
+    (caveat,) = [c for c in run.caveats["b1"] if c.kind == "settings"]
+    assert caveat.text == "promoted under settings weaker than the defaults: alpha 0.2 (0.05), min_seeds 2 (3)"
+
+
 def test_a_hole_of_the_grader_that_nobody_declared_is_certified_and_everything_holds(hacked: api.Run) -> None:
     assert hacked.certification is not None and hacked.champion == "b0" and hacked.verify().ok
     (start,) = [r for r in hacked.certification.rows if r.name == "start"]
@@ -140,6 +146,12 @@ def test_a_ledger_of_an_older_version_gets_the_caveats_that_events_alone_allow(h
 # -- on paper: when it is silent ---------------------------------------------------------------------------------------
 
 
+def unexplained(run: api.Run) -> dict[str, tuple[Caveat, ...]]:
+    """The caveats but for what the task's own settings are (two seeds)."""
+    found = {b: tuple(c for c in cs if c.kind != "settings") for b, cs in run.caveats.items()}
+    return {b: cs for b, cs in found.items() if cs}
+
+
 def undeclared(events: Sequence[Event]) -> list[Event]:
     """The same run of an environment that declares nothing."""
     return [
@@ -195,7 +207,7 @@ def test_a_certified_gain_without_a_greedy_one_is_told_also_after_an_audit(
 def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", [HONEST])
     assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]
-    assert not run.caveats
+    assert not unexplained(run)
     view = load_view(run.folder, rollouts=False)
     assert summary.headline(view) == summary.result(view) and not view.caveat
     assert 'id="caveat"' not in run.report().read_text()
@@ -204,9 +216,9 @@ def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, 
 
 def test_a_shortcut_that_was_left_open_and_never_audited_is_named(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ["judge.audit=never", HONEST])
-    assert run.caveats["b1"][0].text == "nothing was audited of key: open in every evaluation of b1"
+    assert unexplained(run)["b1"][0].text == "nothing was audited of key: open in every evaluation of b1"
     shut = quick.start(task, tmp_path / "shut", ["judge.audit=never", "recipe.knobs.key=other", HONEST])
-    assert shut.champion == "b1" and not shut.caveats, "closed all the time, it needs no audit"
+    assert shut.champion == "b1" and not unexplained(shut), "closed all the time, it needs no audit"
 
 
 def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not_say(
@@ -230,13 +242,13 @@ def test_what_honest_work_uses_too_can_settle_nothing_and_an_old_ledger_does_not
 
 def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(task: Path, tmp_path: Path, quick: Paper) -> None:
     honest = quick.start(task, tmp_path / "honest", ["judge.audit=never", HONEST])
-    assert "b1" in honest.caveats
+    assert "b1" in unexplained(honest)
     quick.audit_branch(honest.folder, "b1")
-    assert "b1" not in honest.caveats
+    assert "b1" not in unexplained(honest)
     cheat = quick.start(task, tmp_path / "cheat", ["judge.audit=never"])
-    assert "b1" in cheat.caveats
+    assert "b1" in unexplained(cheat)
     quick.audit_branch(cheat.folder, "b1")
-    assert "b1" in cheat.state.invalid and "b1" not in cheat.caveats, "invalid says more than a caveat"
+    assert "b1" in cheat.state.invalid and "b1" not in unexplained(cheat), "invalid says more than a caveat"
 
 
 @pytest.mark.parametrize(
@@ -259,7 +271,7 @@ def test_where_only_the_base_policy_is_left_there_is_nothing_to_question(
     task: Path, tmp_path: Path, quick: Paper
 ) -> None:
     run = quick.start(task, tmp_path / "run", ["recipe.lr=2e-3", "run.rounds=0"])
-    assert run.champion == "base" and not run.caveats
+    assert run.champion == "base" and not unexplained(run)
 
 
 @pytest.mark.parametrize(("gained", "beyond"), [(0.129, False), (0.131, True)])
@@ -341,8 +353,8 @@ def test_a_behaviour_that_decides_the_outcome_is_told_although_an_audit_found_no
         "the declared shortcut is no matter"
     )
     if now_two < 0.5:  # it got better at the task, whatever it says
-        assert not run.caveats
+        assert not unexplained(run)
         return
-    goes_with, decides = run.caveats["b1"]
+    goes_with, decides = unexplained(run)["b1"]
     assert goes_with.kind == "goes_with" and goes_with.text.endswith("of what was gained comes with `words >= 2`")
     assert decides.text == "`words >= 2` decides the outcome: 100% correct with it before training, 100% after"

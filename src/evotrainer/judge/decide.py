@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from evotrainer.judge import checks, compute, readings, stats
+from evotrainer.judge import checks, compute, readings, settings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.differences import CLOSE, differences
@@ -52,7 +52,8 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     rose = checks.proxy(branch_trials, control_trials, config.split, given.proxy, effect, config.min_effect)
     gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect), rose]
     second = readings.second_reading(branch_trials, control_trials, scores, parts, config.split)
-    gates += [second] if second else []
+    weaker = settings.gate(config, effect)
+    gates += [g for g in (second, weaker) if g]
     kind, reason = _decide(effect, look, config, rose, more)
     # a suspicion refuses nothing by itself, it only keeps a promotion open until an audit has answered it
     if kind == "promote" and valid.passed is None:
@@ -66,7 +67,8 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     said = second.message if second and (kind == "promote" or second.passed is False) else ""
     told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
     cost = compute.told(next((g for g in gates if g.gate == "compute"), None))
-    return settle(kind, "; ".join(filter(None, (reason, cost, said, told))), effect, look)
+    under = weaker.message if weaker and kind == "promote" else ""
+    return settle(kind, "; ".join(filter(None, (reason, cost, said, told, under))), effect, look)
 
 
 def _settled(

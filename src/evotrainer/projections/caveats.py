@@ -46,7 +46,7 @@ DEARER = 1.05
 class Caveat(Frozen):
     """One thing that a reader of a certificate must know."""
 
-    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look"]
+    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look", "settings"]
     text: str
 
 
@@ -85,7 +85,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     if out or decided:
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
-    return (*out, *_sharpened(cert, row.name), *_dearer(tree, path), *_looked_before(cert, row))
+    return (*out, *_sharpened(cert, row.name), *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path))
 
 
 # -- was it audited? ---------------------------------------------------------------------------------------------------
@@ -152,6 +152,12 @@ def _looked_before(cert: Certified, row: CertRow) -> list[Caveat]:
     if cert.look == 1 or row.name != "champion":
         return []
     return [Caveat(kind="look", text=f"certificate number {cert.look} of this run on the same cert tasks")]
+
+
+def _weaker(path: Sequence[Branch]) -> list[Caveat]:
+    """Settings below the defaults under which a branch on the way was promoted."""
+    found = {g.message: 0 for b in path if b.verdict for g in b.verdict.gates if g.gate == "settings"}
+    return [Caveat(kind="settings", text=f"promoted under settings {text}") for text in found]
 
 
 def _dearer(tree: RunState, path: Sequence[Branch]) -> list[Caveat]:

@@ -10,7 +10,7 @@ from evotrainer.judge import JudgeConfig, JudgeInput, answers, with_shortcut_clo
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
-from evotrainer.rules.equal_compute import limit
+from evotrainer.rules.equal_compute import SINCE, limit
 from evotrainer.rules.recipes import env_knobs
 
 
@@ -59,4 +59,4 @@ def evaluation_knobs(task: TaskFile, state: RunState, branch: str) -> dict[str, 
 def judge_config(task: TaskFile, state: RunState) -> JudgeConfig:
     """The judge's settings in a task file, as far as the run was begun under them."""
     settings = task.judge.model_dump(include=set(JudgeConfig.model_fields))
-    return JudgeConfig(**settings | {"max_cost": limit(task, state)})
+    return JudgeConfig(**settings | {"max_cost": limit(task, state), "name_weaker": state.rules >= SINCE})

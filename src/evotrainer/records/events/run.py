@@ -23,7 +23,8 @@ class RunOpened(Frozen):
     rules: int = 0
     """Version of the rules that the run was begun under: what later ones decide otherwise is decided as then.
     1: a gain's explanation takes the success of fewer than ten attempts from the other side (`Gained.least`).
-    2: a branch that trains dearer than its control is judged against a control that trains for as long."""
+    2: a branch that trains dearer than its control is judged against a control that trains for as long; settings
+    weaker than the defaults are named in verdicts."""
     seed: int
     agent: str
     search: bool = False
