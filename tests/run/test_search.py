@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from evotrainer import api
 from evotrainer.agents import Tools
 from evotrainer.agents.fixed import plain
+from evotrainer.cli.why import why
 from evotrainer.errors import AgentError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
@@ -254,3 +256,15 @@ def test_without_search_trainings_the_agent_answers_as_the_one_factor_agent(
         assert isinstance(run, api.Run)
         proposed.append([(i.factor, i.new) for p in bodies(run, "proposed") for i in p.proposal.interventions])
     assert proposed[0] == proposed[1] and proposed[0]
+
+
+def test_why_tells_the_way_to_the_champion_factor_by_factor(
+    task: Path, tmp_path: Path, quick: Paper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.probes=4"], agent=Scripted(IDLE))
+    why(run.folder, run.champion or "")
+    told = capsys.readouterr().out
+    assert f"b0 -> {run.champion}" in told and "on fresh seeds" in told
+    assert re.search(r"without group_size: .* points \[.*\] on fresh seeds, lost nothing, taken out", told)
+    assert re.search(r"without lr: -\d.* on fresh seeds, kept", told)
+    assert "recomputed from the ledger: the same verdict" in told

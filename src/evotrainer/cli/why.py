@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evotrainer.cli._common import RunFolder
+from evotrainer.cli._ladder import ladder
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
@@ -79,6 +80,7 @@ def _judged(record: Record, branch: str) -> None:
     if sent_back := _sent_back(record, branch):
         print(f"  withheld   a human sent the promotion back: {sent_back}")
     wrong += _audits(record, branch)
+    wrong += ladder(record, branch)
     _beside(record, branch)
     for e in record.of("skill"):
         if e.body.branch == branch:

@@ -1,0 +1,76 @@
+"""The way from the starting recipe to a branch, change by change, each with the measurements that it rests on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.projections.branches import Branch
+    from evotrainer.records.events import Reestimated
+    from evotrainer.records.verdicts import Effect
+    from evotrainer.verify import Record
+
+
+def ladder(record: Record, branch: str) -> list[str]:
+    """Print it where at least one change led to the branch; return what does not follow from the ledger."""
+    state = record.state
+    path = [*reversed(state.ancestors(branch)), branch]
+    if len(path) < 2:
+        return []
+    print(f"  the way from {path[0]}, one measured step at a time")
+    wrong: list[str] = []
+    for parent, name in pairwise(path):
+        b = state.branches[name]
+        print(f"    {parent} -> {name}  {_change(b)}: {_measured(record, b)}")
+        wrong += _knockouts(record, b)
+        if name != branch:  # what the branch itself rests on is printed and computed again above
+            wrong += _again(record, name)
+    return wrong
+
+
+def _change(b: Branch) -> str:
+    from evotrainer.views.text import change
+
+    if b.intervention is None:
+        return "a start of its own"
+    return change(b.intervention.factor, b.intervention.old, b.intervention.new)
+
+
+def _measured(record: Record, b: Branch) -> str:
+    """The effect on fresh seeds where there is one, else as selected, and against what."""
+    fresh: Reestimated | None = next((e.body for e in record.of("reestimated") if e.body.branch == b.branch), None)
+    if fresh is not None:
+        return f"{_points(fresh.effect)} against {fresh.control} on fresh seeds"
+    if b.verdict is None or b.verdict.effect is None:
+        return "not measured"
+    return f"{_points(b.verdict.effect)} against {b.verdict.control} as selected ({b.verdict.kind})"
+
+
+def _knockouts(record: Record, b: Branch) -> list[str]:
+    """Print what a bundle, or the bundle that the branch is a part of, loses without each of its factors."""
+    from evotrainer.verify import checks
+
+    wrong: list[str] = []
+    for e in record.of("knockout"):
+        if e.body.branch in (b.branch, b.reduces):
+            told = "kept" if e.body.kept else "lost nothing, taken out"
+            print(f"      without {e.body.factor}: {_points(e.body.effect, -1)} on fresh seeds, {told}")
+            wrong += [p.message for p in checks()["knockout"](record, e)]
+    return wrong
+
+
+def _again(record: Record, branch: str) -> list[str]:
+    """What differs where the verdict on an earlier step is given again."""
+    from evotrainer.verify.verdicts import rejudge, verdict_on
+
+    if record.state.branches[branch].verdict is None:
+        return []
+    return [f"{branch}: {d}" for d in rejudge(record, verdict_on(record, branch)).differences]
+
+
+def _points(e: Effect, sign: int = 1) -> str:
+    low, high = sorted((sign * e.low, sign * e.high))
+    return f"{100 * sign * e.mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
