@@ -36,6 +36,7 @@ def test_answers_are_read_as_people_type_them(typed: str, meant: tuple[str, str]
     assert parse_answer(typed) == meant
 
 
+@pytest.mark.slow
 def test_a_person_can_steer_a_run_from_the_terminal(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "r"
     args = ["run", str(task_file), f"policy.base={trained_base}", *TINY, "run.autonomy=human_gated"]

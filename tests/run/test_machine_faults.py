@@ -33,6 +33,7 @@ class FillsUp(SilentObserver):
         self.monkeypatch.setenv(VARIABLE, "full:trial:step:2")
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_is_no_result_in_any_phase(
     task_file: Path, trained_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def closed(ran: Sequence[TrialSpec]) -> set[str]:
     return {s.trial for s in ran if s.env_knobs.get("key") == "other"}
 
 
+@pytest.mark.slow
 def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_path: Path) -> None:
     run = api.start(task, tmp_path / "run", ["run.rounds=0", "recipe.lr=2e-3", "run.harness=minimal"])
     (audit,) = [e.body.audit for e in run.events() if e.kind == "audited"]

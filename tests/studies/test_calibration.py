@@ -18,6 +18,7 @@ from tests.small_gains_task import TASK as TASK
 from tests.small_gains_task import finish as finish
 
 
+@pytest.mark.slow
 def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
     task: Path, tmp_path: Path, quick: Paper, capsys: pytest.CaptureFixture[str]
 ) -> None:

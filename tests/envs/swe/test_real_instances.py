@@ -106,6 +106,7 @@ def test_admission_takes_sound_instances_and_says_why_it_refuses_others(env: Ins
     assert "2 of 4 tasks" in str(report) and "refused weak-tests" in str(report)
 
 
+@pytest.mark.slow
 def test_verdicts_are_kept_by_content(env: InstancesEnv, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     before = admit(judged(env), env.instances, cache)
     with monkeypatch.context() as patch:

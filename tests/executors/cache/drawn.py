@@ -74,8 +74,9 @@ class DrawnExecutor(LocalExecutor):
                             spec, weights, plan.split, spec.recipe.steps if spec.train else spec.policy_step
                         )
                         rows = rows[: plan.attempts * 2]
-                        store.append(groups_of(rows))
-                        scores.append(split_score(rows, plan.split, rows[0].step, plan.attempts))
+                        groups = groups_of(rows)
+                        store.append(groups)
+                        scores.append(split_score(groups, plan.split, rows[0].step, plan.attempts))
                 parts += [(str(p.path.relative_to(self.run_dir)), p.sha256) for p in store.seal()]
         return self.finish(spec, policy, parts, scores)
 

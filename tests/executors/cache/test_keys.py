@@ -146,3 +146,17 @@ def test_a_module_in_a_folder_too_large_to_compare_is_computed_with_a_line(
         _, ran = place.go(run, spec.model_copy(update={"run": run}))
         assert ran
     assert any("letters" in n and "too large" in n for n in place.notes) and not place.entries()
+
+
+def test_what_may_be_paid_changes_no_key(place: Place) -> None:
+    free = place.spec("r1")
+    paid = place.spec("r1", environment={**place.task.environment, "payable": ["right"]})
+    assert making(place, paid, {"hash": "1", "payable": ["right"]}) == making(place, free, {"hash": "1", "payable": []})
+
+
+def test_a_deployment_temperature_is_of_evaluations_alone(place: Place) -> None:
+    spec = place.spec("r1")
+    cold = spec.model_copy(update={"recipe": spec.recipe.model_copy(update={"deploy_temperature": 0.7})})
+    k = Keys(place.run_dir("r1"), place.task, {"hash": "1"}, "c")
+    assert k.making(cold) == k.making(spec)
+    assert k.evaluation(cold, "p", "search") != k.evaluation(spec, "p", "search")

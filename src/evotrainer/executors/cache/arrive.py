@@ -140,6 +140,7 @@ def _result(
     manifests = [e.manifest for e in ([made] if made else []) + evaluated]
     order = {s: i for i, s in enumerate(dict.fromkeys(p.split for p in (*_open(spec), *_closed(spec))))}
     scores = [s for e in evaluated for s in e.manifest.scores]
+    greedy = next((s.greedy_per_task for s in scores if s.split == "search"), None) or None
     return {
         "trial": spec.trial,
         "branch": spec.branch,
@@ -151,7 +152,7 @@ def _result(
         "policy_path": policy,
         "scores": tuple(sorted(scores, key=lambda s: order[s.split])),
         "curve": curve,
-        "health": read_health(spec, staged / "rollouts" / spec.trial, proxy, curve),
+        "health": read_health(spec, staged / "rollouts" / spec.trial, proxy, curve, greedy),
         "parts": tuple(name for name, _ in parts),
         "parts_sha256": tuple(sha for _, sha in parts),
         "files": {k: v for p in files if p.exists() for k, v in sha256_tree(p, staged).items()},

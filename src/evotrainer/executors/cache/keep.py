@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.executors.cache.arrive import POLICY, ROLLOUTS
 from evotrainer.executors.cache.keys import Keys, policy_key
-from evotrainer.executors.cache.parts import by_split, lost_any, renamed, to_bytes
+from evotrainer.executors.cache.parts import by_split, lost_any, renamed, to_bytes, with_greedy
 from evotrainer.executors.cache.store import Manifest
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
@@ -32,7 +32,7 @@ def entries_of(
     splits = [p.split for p in spec.evals]
     if result.status != "complete" or result.canary_flips or (spec.train and "train" in splits):
         return
-    tables = by_split(run_dir, result.parts, result.parts_sha256)
+    tables = with_greedy(by_split(run_dir, result.parts, result.parts_sha256))
     mine = (spec.run, spec.branch)
     sound = {s: t for s, t in tables.items() if not lost_any(t) and renamed(t, mine, mine) is not None}
     cost = shares(spec, result, {s: t.num_rows for s, t in tables.items()})

@@ -38,6 +38,8 @@ LIBRARIES = (
 """Distributions that compute: weights, samples, grades."""
 UNTOUCHED = ("run", "trial", "branch", "purpose", "checkpoint_every", "health_every", "harness", "cpu_limit_s")
 """Of a specification: names, and what changes nothing of a policy and its rollouts."""
+PAYABLE = "payable"
+"""Option and description of an environment: asked before a run begins, without effect on what it computes."""
 OF_EVALUATIONS = ("protocol", "evals", "env_knobs", "policy_step", "train", "warm_start")
 OF_TRAININGS = ("recipe", "train", "warm_start", "evals", "policy_dir", "policy_step")
 
@@ -92,7 +94,8 @@ class Keys:
     def __init__(self, run_dir: Path, task: TaskFile, described: Mapping[str, Any], code: str) -> None:
         self.run_dir = run_dir
         self.inputs = Inputs(run_dir)
-        told = {k: v for k, v in described.items() if k != "files"}  # by path; their content is in the inputs
+        # `files` by path; their content is in the inputs. What may be paid is asked before a run, and changes no result
+        told = {k: v for k, v in described.items() if k not in ("files", PAYABLE)}
         self.shared = {"format": FORMAT, "code": code, "computes": computes(task), "environment": told}
 
     def policy(self, spec: TrialSpec) -> str:
@@ -113,6 +116,8 @@ class Keys:
             told = {k: getattr(spec, k) for k in ("environment", "accept_tier_e", "trainer", "trainer_options")}
             return self._key("warm start", spec, told | {"warm_start": spec.warm_start})
         body = {k: v for k, v in spec if k not in (*UNTOUCHED, *OF_EVALUATIONS)}
+        # of evaluations, where it is a part of the protocol
+        body["recipe"] = spec.recipe.model_copy(update={"deploy_temperature": None})
         start = [
             self.policy(spec),
             spec.policy_dir if spec.trainer == "trl" else "",
@@ -123,10 +128,13 @@ class Keys:
         """Of all that is evaluated on one split; `policy`: the key of what is evaluated."""
         body = {k: v for k, v in spec if k not in (*UNTOUCHED, *OF_TRAININGS)}
         body |= {"policy": policy, "step": spec.recipe.steps if spec.train else spec.policy_step}
+        body["deploy_temperature"] = spec.recipe.deploy_temperature  # a score names it as it was set
         return self._key("evaluation", spec, body | {"evals": [p for p in spec.evals if p.split == split]})
 
     def _key(self, kind: str, spec: TrialSpec, body: Mapping[str, Any]) -> str:
         trees, _ = self.inputs.of(spec.model_copy(update={"policy_dir": ""}))
+        if "environment" in body:
+            body = {**body, "environment": {k: v for k, v in body["environment"].items() if k != PAYABLE}}
         places = {t.root: _content(t) for t in trees}  # the same files elsewhere are the same files
         told = relocated(_plain(body), places) | {"kind": kind, "shared": self.shared}
         text = json.dumps(told | {"files": sorted(places.values())}, sort_keys=True, default=str)

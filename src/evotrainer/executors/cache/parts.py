@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from evotrainer.errors import IntegrityError
 from evotrainer.records.arrow_schema import arrow_schema
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.reading import open_part
-from evotrainer.records.rollout import rollout_id
+from evotrainer.records.rollout import greedy_split, rollout_id
 from evotrainer.records.store import parquet_options
 
 if TYPE_CHECKING:
@@ -44,6 +44,18 @@ def by_split(folder: Path, parts: Sequence[str], checksums: Sequence[str]) -> di
     whole = pa.concat_tables(tables)
     splits = dict.fromkeys(whole.column("split").to_pylist())
     return {str(s): whole.filter(pc.equal(whole["split"], s)) for s in splits}
+
+
+def with_greedy(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Each split's rollouts followed by those of its greedy reading: they are one evaluation."""
+    import pyarrow as pa
+
+    second = {greedy_split(s) for s in tables}
+    return {
+        s: pa.concat_tables([t, *(tables[g] for g in (greedy_split(s),) if g in tables)])
+        for s, t in tables.items()
+        if s not in second
+    }
 
 
 def lost_any(table: pa.Table) -> bool:
