@@ -2,7 +2,7 @@
 
 Compute is what the trainings themselves took (`TrialFinished.training_s`). Such seconds differ by some 5 to 10% between
 seeds of one recipe, more on a machine that does other work: a branch counts as dearer where the mean ratio is above
-the limit and a one-sided 95% bound on it above 1.
+the limit and a one-sided 99% bound on it above 1.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from evotrainer.judge.stats import mean_difference
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.verdicts import GateResult
 
+CONFIDENCE = 0.99
+"""One-sided. An error costs a control's trainings, not a wrong verdict: at 0.95 one pair in twenty would pay for it."""
 TOLD = 1.05
 """Ratio from which a verdict names it, whatever is allowed."""
 
@@ -27,7 +29,7 @@ class CostRatio:
 
     ratio: float
     low: float
-    """One-sided 95% bound, over seeds."""
+    """One-sided 99% bound, over seeds."""
 
     def above(self, limit: float) -> bool:
         """Is it above the limit, and not by the noise of timing?"""
@@ -39,7 +41,7 @@ def cost_ratio(branch: Sequence[TrialFinished], control: Sequence[TrialFinished]
     b, c = (np.array([log(s) for t in side if (s := t.training_s)]) for side in (branch, control))
     if not len(b) or not len(c):
         return None
-    mean, low = mean_difference(b, c)
+    mean, low = mean_difference(b, c, CONFIDENCE)
     return CostRatio(exp(mean), exp(low))
 
 
