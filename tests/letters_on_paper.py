@@ -14,6 +14,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout, Turn
 
 QUICK = ["run.rounds=1", "run.branches=1", "judge.max_seeds=3", "run.evolve_harness=false"]
+QUICK += ["evaluation.greedy=false"]  # rollouts on paper are of one reading
 GAIN = {"temperature": 0.12, "group_size": -0.08}
 """What a factor above its start is worth, score units."""
 

@@ -62,8 +62,8 @@ def test_infrastructure_faults_are_in_no_mean() -> None:
 
 
 def test_the_second_reading_is_one_attempt_per_task_and_enters_no_mean_of_the_first() -> None:
-    rs = [rollout("a", "correct"), rollout("a", "incorrect"), rollout("b", "incorrect")]
-    second = [rollout("a", "correct"), rollout("b", "incorrect"), rollout("c", "unknown", "sandbox")]
+    rs = [[rollout("a", "correct"), rollout("a", "incorrect")], [rollout("b", "incorrect")]]
+    second = [[rollout("a", "correct")], [rollout("b", "incorrect")], [rollout("c", "unknown", "sandbox")]]
     plain, s = split_score(rs, "gate", 3, 2), split_score(rs, "gate", 3, 2, greedy=second, temperature=0.5)
     assert s.greedy_per_task == {"a": 1.0, "b": 0.0} and s.greedy == 0.5 and s.temperature == 0.5
     assert s.model_copy(update={"greedy": None, "greedy_per_task": {}, "temperature": None}) == plain

@@ -205,7 +205,8 @@ def test_a_certified_gain_without_a_greedy_one_is_told_also_after_an_audit(
 
 
 def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, quick: Paper) -> None:
-    run = quick.start(task, tmp_path / "run", [HONEST])
+    defaults = ["run.seeds=[1, 2, 3]", "judge.min_seeds=3"]  # else the task's own settings are named
+    run = quick.start(task, tmp_path / "run", [HONEST, *defaults])
     assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]
     assert not unexplained(run)
     view = load_view(run.folder, rollouts=False)

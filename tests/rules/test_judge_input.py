@@ -35,7 +35,7 @@ def test_both_sides_are_the_trials_of_their_branches_under_the_tasks_gate(
     given = judge_input(run.task, before(run, "b1/judged"), "b1", "b0")
     assert [t.trial for t in given.branch_trials] == ["b1-s1", "b1-s2"]
     assert [t.trial for t in given.control_trials] == ["b0-s1", "b0-s2"]
-    assert given.config == judge_config(run.task) and given.config.alpha == 0.04
+    assert given.config == judge_config(run.task, run.state) and given.config.alpha == 0.04
     assert given.noise is not None and given.noise.branch == "b0"
 
 

@@ -33,7 +33,7 @@ def test_a_branch_is_used_judged_and_verified_at_its_own_temperature(
     assert len(drawn[b.trial]) < len(drawn[a.trial]), "colder draws repeat themselves"
     (verdict,) = run.verdicts
     assert next(g.passed for g in verdict.gates if g.gate == "identical") is True
-    assert verdict.reason.endswith("compared at their deployment temperatures: b1 0.25, b0 the run's")
+    assert "; compared at their deployment temperatures: b1 0.25, b0 the run's" in verdict.reason
     assert run.verify().ok
     why(run.folder, "b1")
     assert "deployment temperatures: b1 0.25" in capsys.readouterr().out

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evotrainer.agents.statistical import StatisticalAgent
 
 from evotrainer import api
+from evotrainer.agents.one_factor import OneFactorAgent
 from evotrainer.agents.random_ import RandomAgent
 from evotrainer.cli.run import run as run_command
 from evotrainer.errors import ConfigError
@@ -117,7 +117,7 @@ def test_a_proposal_that_pays_it_is_refused_by_name_and_its_backtest_says_so(tas
     assert not complaints(run)
 
 
-@pytest.mark.parametrize("agent", [StatisticalAgent(0), *(RandomAgent(s) for s in range(3))])
+@pytest.mark.parametrize("agent", [OneFactorAgent(0), *(RandomAgent(s) for s in range(3))])
 @pytest.mark.parametrize("payable", [True, False])
 def test_our_agents_are_not_offered_it(task: Path, tmp_path: Path, agent: Any, payable: bool) -> None:
     asked = Briefed(agent)
@@ -127,7 +127,7 @@ def test_our_agents_are_not_offered_it(task: Path, tmp_path: Path, agent: Any, p
         assert ("right" in b.components) is payable and b.unpayable == (() if payable else ("right",))
     paid = {c for p in asked.said for iv in p.interventions if iv.factor == "rewards" for c in iv.new}
     assert payable or "right" not in paid
-    if payable and isinstance(agent, StatisticalAgent):
+    if payable and isinstance(agent, OneFactorAgent):
         assert "right" in paid, "the same agent takes it where it is for sale, so its absence is no accident"
 
 

@@ -196,6 +196,6 @@ def test_a_report_that_was_edited_is_found_and_another_versions_is_not_compared(
     (run / "report.html").write_text(page.replace(generator(), "evotrainer 0.0.9 0"), encoding="utf-8")
     assert "another version" in check_report(run)[1]
     with Ledger.open(run / "ledger.db") as ledger:
-        ledger.append("resumed", "resumed/9", ev.Resumed(n=9))
+        ledger.append("escalated", "r9/escalated", ev.Escalated(round=9, failures=2, actions=()))
     (run / "report.html").write_text(page, encoding="utf-8")
     assert "older than the ledger" in check_report(run)[1]

@@ -207,3 +207,22 @@ def check_factors(branches: Mapping[str, Branch]) -> list[str]:
         elif b.parent is not None and b.parent in branches:
             problems += check_factor(branches[b.parent].recipe, b)
     return problems
+
+
+def descendants(branches: Mapping[str, Branch], branch: str) -> list[str]:
+    """All branches that grew from one, parents first, without itself."""
+    found = {branch}
+    for b in branches.values():
+        if b.parent in found:
+            found.add(b.branch)
+    return [b for b in branches if b in found and b != branch]
+
+
+def ancestors(branches: Mapping[str, Branch], branch: str) -> list[str]:
+    """Parent, its parent, ... up to the starting recipe."""
+    out: list[str] = []
+    parent = branches[branch].parent if branch in branches else None
+    while parent is not None and parent not in out:
+        out.append(parent)
+        parent = branches[parent].parent if parent in branches else None
+    return out

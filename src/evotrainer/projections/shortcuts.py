@@ -3,7 +3,7 @@ Answered here and nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,3 +73,13 @@ class Shortcuts:
             elif c.knob in out and not self.is_open(c, knobs):
                 out[c.knob] = ", ".join(v for v in out[c.knob].split(", ") if v != str(c.open))
         return out
+
+
+def proxy_pair(environment: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The (proxy, true) reward components of an environment's description, where it names such a pair."""
+    pair = environment.get("proxy")
+    if isinstance(pair, Mapping):
+        pair = [pair.get("proxy"), pair.get("true")]
+    if isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(p, str) for p in pair):
+        return pair[0], pair[1]
+    return None

@@ -1,5 +1,4 @@
-"""What a run knows: one fold of its events.
-The loop, `verify`, agents and views all read this, and only events change it."""
+"""What a run knows: one fold of its events, which loop, `verify`, agents and views read, and only events change."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from evotrainer.projections.branches import BASE, Branch, Probe, Trial
-from evotrainer.projections.shortcuts import Shortcuts
+from evotrainer.projections.branches import BASE, Branch, Probe, Trial, ancestors, descendants
+from evotrainer.projections.shortcuts import Shortcuts, proxy_pair
 from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
@@ -124,12 +123,7 @@ class RunState:
     @property
     def proxy(self) -> tuple[str, str] | None:
         """The environment's (proxy, true) reward components, where it names such a pair."""
-        pair = self.environment.get("proxy")
-        if isinstance(pair, Mapping):
-            pair = [pair.get("proxy"), pair.get("true")]
-        if isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(p, str) for p in pair):
-            return pair[0], pair[1]
-        return None
+        return proxy_pair(self.environment)
 
     @property
     def base(self) -> ev.TrialFinished | None:
@@ -145,9 +139,7 @@ class RunState:
     @property
     def leader(self) -> str:
         """The branch that a reader is shown first: the champion, or the first branch where no branch is champion."""
-        if self.champion is not None and self.champion in self.branches:
-            return self.champion
-        return next(iter(self.branches), "")
+        return self.champion if self.champion and self.champion in self.branches else next(iter(self.branches), "")
 
     def audits_of(self, branch: str) -> list[ShortcutAudit]:
         """Audits of a branch, the last of each capability: it covers the seeds that were added since the one before."""
@@ -160,20 +152,11 @@ class RunState:
 
     def descendants(self, branch: str) -> list[str]:
         """All branches that grew from this one, parents first, without itself."""
-        found = {branch}
-        for b in self.branches.values():
-            if b.parent in found:
-                found.add(b.branch)
-        return [b for b in self.branches if b in found and b != branch]
+        return descendants(self.branches, branch)
 
     def ancestors(self, branch: str) -> list[str]:
         """Parent, its parent, ... up to the starting recipe."""
-        out: list[str] = []
-        parent = self.branches[branch].parent if branch in self.branches else None
-        while parent is not None and parent not in out:
-            out.append(parent)
-            parent = self.branches[parent].parent if parent in self.branches else None
-        return out
+        return ancestors(self.branches, branch)
 
     def _contradicts(self, problem: str) -> None:
         self.problems = (*self.problems, problem)
@@ -329,20 +312,16 @@ def _invalidated(state: RunState, event: Event) -> None:
 @_folds(ev.HumanApproval)
 def _gate(state: RunState, event: Event) -> None:
     body: ev.HumanApproval = event.body
-    if body.answer == "REVISE":
-        state.feedback = body.feedback
-    elif body.where == "backtest":
-        state.feedback = ""
+    if body.answer == "REVISE" or body.where == "backtest":
+        state.feedback = body.feedback if body.answer == "REVISE" else ""
 
 
-@_folds(ev.Reestimated)
-def _reestimated(state: RunState, event: Event) -> None:
-    state._fresh[event.body.branch] = event.id
-
-
-@_folds(ev.SkillDistilled)
-def _taught(state: RunState, event: Event) -> None:
-    state._skills[event.body.branch] = event.body
+@_folds(ev.Reestimated, ev.SkillDistilled)
+def _of_branch(state: RunState, event: Event) -> None:
+    if isinstance(event.body, ev.Reestimated):
+        state._fresh[event.body.branch] = event.id
+    else:
+        state._skills[event.body.branch] = event.body
 
 
 @_folds(ev.ProbesOpened)
@@ -362,12 +341,9 @@ def _appended(state: RunState, event: Event) -> None:
     setattr(state, name, (*getattr(state, name), event.body))
 
 
-@_folds(ev.RunClosed)
-def _run_closed(state: RunState, event: Event) -> None:
-    state.champion = event.body.champion  # the base policy, where nothing was trained
-    state.ends, state.closed_by = state.ends + 1, event.body
-
-
-@_folds(ev.Resumed)
-def _resumed(state: RunState, event: Event) -> None:
-    state.closed_by = None
+@_folds(ev.RunClosed, ev.Resumed)
+def _ended(state: RunState, event: Event) -> None:
+    state.closed_by = event.body if isinstance(event.body, ev.RunClosed) else None
+    if state.closed_by is not None:
+        state.ends += 1
+        state.champion = state.closed_by.champion  # the base policy, where nothing was trained

@@ -160,10 +160,9 @@ class RunContext:
                 self._walk_to(event)
                 done[spec.trial] = event.body
                 continue
-            if (
-                any(p.split == "cert" for p in spec.evals)
-                and self.recorded(keys.certified(self.state.ends + 1)) is not None
-            ):
+            # before an end: the certificate that it waits for; after it: the last one
+            nth = self.state.ends + (self.state.closed_by is None)
+            if any(p.split == "cert" for p in spec.evals) and self.recorded(keys.certified(nth)) is not None:
                 raise IntegrityError(
                     f"trial {spec.trial} would read the cert split of {self.folder} a second time; it is read once, "
                     "for the run's certificate: start a new run to certify another policy"

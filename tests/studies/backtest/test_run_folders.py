@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from evotrainer import api
 from evotrainer.cli.backtest import backtest as backtest_command
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch, HarnessContext, measure
+from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import HarnessEvolved, Invalidated
@@ -31,7 +33,10 @@ def test_a_change_is_replayed_on_the_champion_as_the_loop_does(
     done = next((e.body for e in finished.events() if e.kind == "backtested" and e.body.round == 1), None)
     assert done is not None
     (s,) = subjects([finished.folder], branch="b0")
-    again = backtest(done.intervention, s.recipe, s.batch, s.context)
+    before = takewhile(lambda e: e.body != done, finished.events())
+    then = [e.body.trial for e in before if e.kind == "finished" and e.body.branch == "b0"]  # seeds were added later
+    assert s.batch.n >= RolloutReader(finished.folder).batch(*then).n > 0
+    again = backtest(done.intervention, s.recipe, RolloutReader(finished.folder).batch(*then), s.context)
     assert again == done.backtest, "the command and the loop say the same, every number"
     backtest_command([str(finished.folder), "group_filter=zero_variance"], as_json=True)
     (said,) = json.loads(capsys.readouterr().out)
