@@ -87,11 +87,17 @@ def test_more_steps_alone_are_not_promoted_unless_the_task_file_allows_them(task
     run = Paper(finish(0.0)).start(task, tmp_path / "run", settings(LONGER))
     (verdict,) = run.verdicts
     assert "b1c" not in run.state.branches, "the control at equal compute would be the branch itself"
-    assert verdict.kind == "inconclusive" and "above judge.max_cost=1.05" in verdict.reason and verdict.look == 0
+    assert verdict.kind == "inconclusive" and "above judge.max_cost=1.05" in verdict.reason
     run = Paper(finish(0.0)).start(task, tmp_path / "allowed", settings(LONGER, "judge.max_cost=2.5"))
     (verdict,) = run.verdicts
     assert verdict.kind == "promote" and "x the control's training compute" in verdict.reason
     assert any("x the compute of the starting recipe" in c.text for c in run.caveats["b1"])
+
+
+def test_a_dear_branch_that_gains_nothing_is_rejected_without_a_further_control(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish(-0.12)).start(task, tmp_path / "run", settings(GROUPS))
+    (verdict,) = run.verdicts
+    assert (verdict.control, verdict.kind) == ("b0", "reject") and "b1c" not in run.state.branches
 
 
 def test_a_branch_that_costs_as_much_has_its_parent_for_control(task: Path, tmp_path: Path) -> None:

@@ -53,11 +53,15 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     gates += [_effect_gate(effect, parts, look, more), _size_gate(effect, config), _floor_gate(effect), rose]
     second = readings.second_reading(branch_trials, control_trials, scores, parts, config.split)
     weaker = settings.gate(config, effect)
-    gates += [g for g in (second, weaker) if g]
+    dear = compute.gate(branch_trials, control_trials, config.max_cost) if config.max_cost is not None else None
+    gates += [g for g in (second, weaker, dear) if g]
     kind, reason = _decide(effect, look, config, rose, more)
     # a suspicion refuses nothing by itself, it only keeps a promotion open until an audit has answered it
     if kind == "promote" and valid.passed is None:
         kind, reason = "inconclusive", f"{valid.message}; the score alone would promote: {reason}"
+    # more compute refuses nothing either; it keeps a promotion open until the control has been trained for as long
+    if kind == "promote" and dear and dear.passed is False:
+        kind, reason = "inconclusive", f"{dear.message}; the score alone would promote: {reason}"
     # the look is spent all the same: the test was made, and its level cannot be given to another branch afterwards
     if kind == "promote" and given.ahead:
         better = f"{given.ahead} gained more in the same round"
@@ -66,7 +70,7 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     # sentences: neither the second reading nor a temperature refuses anything
     said = second.message if second and (kind == "promote" or second.passed is False) else ""
     told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
-    cost = compute.told(next((g for g in gates if g.gate == "compute"), None))
+    cost = compute.told(dear) if kind == "promote" else ""
     under = weaker.message if weaker and kind == "promote" else ""
     return settle(kind, "; ".join(filter(None, (reason, cost, said, told, under))), effect, look)
 
@@ -105,10 +109,6 @@ def _before_the_effect(valid: GateResult, given: JudgeInput) -> Iterator[tuple[G
     yield errors, None if errors.passed else "inconclusive"
     coverage = checks.coverage(branch_trials, control_trials, config.split, config.min_task_share)
     yield coverage, None if coverage.passed else "inconclusive"
-    if config.max_cost is not None:
-        cost = compute.gate(branch_trials, control_trials, config.max_cost)
-        # nothing is spent: the question is open until the control has been trained for as long
-        yield cost, "inconclusive" if cost.passed is False else None
     same = checks.identical(branch_trials, control_trials, config.split)
     yield same, None if same.passed else "reject"
 

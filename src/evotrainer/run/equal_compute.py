@@ -1,47 +1,53 @@
-"""Controls at equal compute: a branch that trained dearer than allowed is judged against its parent's recipe, trained
-for as long."""
+"""Controls at equal compute: a branch that would be promoted and trained dearer than allowed is judged against its
+parent's recipe, trained for as long."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from evotrainer.errors import BudgetError
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import BranchOpened
+from evotrainer.records.verdicts import Verdict
 from evotrainer.rules.equal_compute import control_of, longer, steps_to_match
-from evotrainer.run import trial_specs
+from evotrainer.run import readings, trial_specs
 from evotrainer.run.context import RunContext
+from evotrainer.run.noise import widen_noise
 from evotrainer.run.reserves import certification_trials
 
 
-def controls(ctx: RunContext, n: int, names: Sequence[str]) -> list[str]:
-    """The controls that these branches need and that the budget pays, trained; those trained before included."""
-    out = [x for name in names if (x := open_control(ctx, n, ctx.branches[name]))]
-    if out:
-        ctx.observer.step(f"9 verify: controls at equal compute ({', '.join(out)})")
-        ctx.run_trials([trial_specs.training(ctx, ctx.branches[x], s) for s in ctx.task.run.seeds for x in out])
-    return out
+def asks(verdict: Verdict) -> bool:
+    """Would it be a promotion, had the branch not trained dearer than its control?"""
+    passed = {g.gate: g.passed for g in verdict.gates}
+    gains = all(passed.get(g) for g in ("validity", "effect", "min_effect", "noise_floor"))
+    return verdict.kind == "inconclusive" and gains and passed.get("compute") is False
 
 
-def open_control(ctx: RunContext, n: int, b: Branch) -> str:
-    """The control of a branch at its own compute; empty where it needs none, or the budget does not hold it."""
-    key = keys.opened(keys.control(b.branch))
-    judged_without = ctx.recorded(key) is None and ctx.recorded(keys.judged(b.branch, 1)) is not None
-    steps = None if judged_without else steps_to_match(ctx.task, ctx.state, b.branch)
+def train_control(ctx: RunContext, n: int, name: str) -> None:
+    """Train and read the control that was opened for a branch, as far as that is not done; nothing where none was."""
+    control = ctx.branches[control_of(ctx.state, name)]
+    if control.matches and len(control.finished) < len(ctx.task.run.seeds):
+        ctx.observer.step(f"9 verify: {control.branch}, {control.parent} at the training compute of {name}")
+        ctx.run_trials([trial_specs.training(ctx, control, s) for s in ctx.task.run.seeds])
+        readings.read_branch(ctx, n, control.branch)
+        widen_noise(ctx, [control.branch])
+
+
+def open_control(ctx: RunContext, n: int, b: Branch) -> bool:
+    """Open the control of a branch at its own compute; False where its steps are all that differs, or where the budget
+    does not hold it."""
+    steps = steps_to_match(ctx.task, ctx.state, b.branch)
     if steps is None:
-        matched = control_of(ctx.state, b.branch)
-        return matched if ctx.branches[matched].matches else ""
+        return False
     parent = ctx.branches[b.parent or START]
-    if ctx.recorded(key) is None and (why := over_budget(ctx, steps / parent.recipe.steps)):
+    if why := over_budget(ctx, steps / parent.recipe.steps):
         ctx.observer.note(f"{b.branch} trained dearer than {parent.branch}, which is not trained for as long: {why}")
-        return ""
-    recipe = parent.recipe.with_factor("steps", steps)
+        return False
+    name, recipe = keys.control(b.branch), parent.recipe.with_factor("steps", steps)
     ctx.record(
-        key,
+        keys.opened(name),
         BranchOpened,
         lambda: BranchOpened(
-            branch=keys.control(b.branch),
+            branch=name,
             parent=parent.branch,
             round=n,
             recipe=recipe,
@@ -50,7 +56,7 @@ def open_control(ctx: RunContext, n: int, b: Branch) -> str:
             matches=b.branch,
         ),
     )
-    return keys.control(b.branch)
+    return True
 
 
 def over_budget(ctx: RunContext, ratio: float) -> str:

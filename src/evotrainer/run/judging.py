@@ -50,12 +50,11 @@ def best_first(ctx: RunContext, names: Sequence[str]) -> list[str]:
 def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     """One interim analysis of some of a round's branches, best first."""
     ctx.observer.step("9 verify")
-    at_cost = equal_compute.controls(ctx, n, names)
-    for name in (*names, *at_cost):
+    for name in names:
         if ctx.branches[name].complete:
             readings.read_branch(ctx, n, name)
     gaps.review(ctx, n, names)
-    widen_noise(ctx, [*names, *at_cost])
+    widen_noise(ctx, names)
     # The analyses of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.
     bundles: list[str] = []  # proved once all are judged: the levels of a round belong together
@@ -96,8 +95,12 @@ def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
 
     def judged() -> Judged:
         audits = shortcut_audits.examine(ctx, n, name)
+        equal_compute.train_control(ctx, n, name)  # what a kill left of it
         said = give_verdict(ctx, n, name, analysis)
         if said.verdict.kind == "promote" and shortcut_audits.everything(ctx, n, name, "promotion") != audits:
+            said = give_verdict(ctx, n, name, analysis)
+        if equal_compute.asks(said.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
+            equal_compute.train_control(ctx, n, name)
             said = give_verdict(ctx, n, name, analysis)
         return said
 
