@@ -3,16 +3,15 @@ parent's recipe, trained for as long."""
 
 from __future__ import annotations
 
-from evotrainer.errors import BudgetError
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
-from evotrainer.records.events import BranchOpened
 from evotrainer.records.verdicts import Verdict
 from evotrainer.rules.equal_compute import control_of, longer, steps_to_match
 from evotrainer.run import readings, trial_specs
+from evotrainer.run.branches import open_branch
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import widen_noise
-from evotrainer.run.reserves import certification_trials
+from evotrainer.run.reserves import certification_trials, over_budget
 
 
 def asks(verdict: Verdict) -> bool:
@@ -39,32 +38,12 @@ def open_control(ctx: RunContext, n: int, b: Branch) -> bool:
     if steps is None:
         return False
     parent = ctx.branches[b.parent or START]
-    if why := over_budget(ctx, steps / parent.recipe.steps):
+    seeds = len(ctx.task.run.seeds)
+    need = seeds * steps / parent.recipe.steps + certification_trials(ctx)
+    if why := over_budget(ctx, need, seeds + len(ctx.task.run.certify_seeds)):
         ctx.observer.note(f"{b.branch} trained dearer than {parent.branch}, which is not trained for as long: {why}")
         return False
-    name, recipe = keys.control(b.branch), parent.recipe.with_factor("steps", steps)
-    ctx.record(
-        keys.opened(name),
-        BranchOpened,
-        lambda: BranchOpened(
-            branch=name,
-            parent=parent.branch,
-            round=n,
-            recipe=recipe,
-            recipe_hash=recipe.hash,
-            intervention=longer(parent.recipe, steps, b.branch),
-            matches=b.branch,
-        ),
-    )
+    recipe = parent.recipe.with_factor("steps", steps)
+    iv = longer(parent.recipe, steps, b.branch)
+    open_branch(ctx, keys.control(b.branch), parent.branch, n, recipe, iv, matches=b.branch)
     return True
-
-
-def over_budget(ctx: RunContext, ratio: float) -> str:
-    """Why the trainings of a control are not paid; empty where they are."""
-    seeds = len(ctx.task.run.seeds)
-    need = seeds * ratio + certification_trials(ctx)
-    try:
-        ctx.budget().check(cpu_s=need * ctx.trial_reserve(), trials=seeds + len(ctx.task.run.certify_seeds))
-    except BudgetError as e:
-        return f"over budget: {e}"
-    return ""

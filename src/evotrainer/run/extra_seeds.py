@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count, islice
 
-from evotrainer.errors import BudgetError
 from evotrainer.judge import seeds_wanted
 from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
@@ -14,7 +13,7 @@ from evotrainer.rules.equal_compute import control_of
 from evotrainer.run import trial_specs
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import widen_noise
-from evotrainer.run.reserves import certification_trials
+from evotrainer.run.reserves import certification_trials, over_budget
 
 
 def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[str]:
@@ -82,12 +81,7 @@ def refusal(
     if len(b.finished) + len(own) > most:
         return f"trainings failed, and with others in their place it would have more than judge.max_seeds={most}"
     trainings = sum(len(g.seeds) + len(g.control_seeds) for g in given) + len(own) + len(others)
-    need = trainings + certification_trials(ctx)
-    try:
-        ctx.budget().check(cpu_s=need * ctx.trial_reserve(), trials=trainings + len(ctx.task.run.certify_seeds))
-    except BudgetError as e:
-        return f"over budget: {e}"
-    return ""
+    return over_budget(ctx, trainings + certification_trials(ctx), trainings + len(ctx.task.run.certify_seeds))
 
 
 def train(ctx: RunContext, given: Sequence[ToppedUp]) -> None:

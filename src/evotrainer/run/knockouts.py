@@ -8,11 +8,12 @@ from functools import partial
 from evotrainer.judge import knocked_out
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
-from evotrainer.records.events import BranchOpened, KnockedOut
+from evotrainer.records.events import KnockedOut
 from evotrainer.records.names import slug
 from evotrainer.rules.bundles import is_bundle, part_of, unmeasured
 from evotrainer.rules.fresh_seeds import fresh_trainings
 from evotrainer.run import shortcut_audits, trial_specs
+from evotrainer.run.branches import open_branch
 from evotrainer.run.context import RunContext
 
 
@@ -49,24 +50,11 @@ def open_part(ctx: RunContext, n: int, b: Branch, keep: Collection[str]) -> Bran
     iv = part_of(b.intervention, keep)
     parent = ctx.branches[b.parent or START]
     recipe = parent.recipe.with_factor(iv.factor, iv.new)
-    same = next((x for x in ctx.branches.values() if x.recipe.hash == recipe.hash), None)
+    same = next((x for x in ctx.branches.values() if x.recipe.hash == recipe.hash and not x.matches), None)
     if same is not None:
         return same
     name = f"{b.branch}k{sum(x.reduces == b.branch for x in ctx.branches.values()) + 1}"
-    ctx.record(
-        keys.opened(name),
-        BranchOpened,
-        lambda: BranchOpened(
-            branch=name,
-            parent=parent.branch,
-            round=n,
-            recipe=recipe,
-            recipe_hash=recipe.hash,
-            intervention=iv,
-            reduces=b.branch,
-        ),
-    )
-    return ctx.branches[name]
+    return open_branch(ctx, name, parent.branch, n, recipe, iv, reduces=b.branch)
 
 
 def measure(ctx: RunContext, n: int, b: Branch, part: Branch, factor: str) -> KnockedOut:

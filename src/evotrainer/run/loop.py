@@ -36,10 +36,10 @@ from evotrainer.run import (
     trial_specs,
 )
 from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
+from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import first_noise, widen_noise
-from evotrainer.run.propose import open_branch
 from evotrainer.run.search import search
 
 RULES = 2

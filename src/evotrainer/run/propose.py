@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 from evotrainer.config.payable import check_paid, on_offer, unpayable
 from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import default_workers
-from evotrainer.errors import BudgetError, ConfigError, SingleFactorError
+from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.judge import next_looks
-from evotrainer.projections.branches import Branch
 from evotrainer.projections.history import Now, cases, changed_since, repetition
 from evotrainer.records import keys
 from evotrainer.records.briefing import Briefing, PromotionThreshold, Proposal
-from evotrainer.records.events import Backtested, BranchOpened, Planned, Proposed, Refused
+from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, lint, single_factor
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.run import agent_edits, readings, skills
 from evotrainer.run.approvals import ask_human
+from evotrainer.run.branches import open_branch
 from evotrainer.run.context import RunContext
 from evotrainer.run.opening import check_train_tag
-from evotrainer.run.reserves import certification_trials, knockout_trials
+from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
 
 if TYPE_CHECKING:
     from evotrainer.records.rollout import Rollout
@@ -221,20 +221,6 @@ def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
     return ctx.record(keys.planned(n), Planned, planned)
 
 
-def open_branch(
-    ctx: RunContext, name: str, parent: str | None, n: int, recipe: Recipe, iv: Intervention | None
-) -> Branch:
-    """A branch of round `n` with its recipe; a recorded one is taken up as it was recorded."""
-    ctx.record(
-        keys.opened(name),
-        BranchOpened,
-        lambda: BranchOpened(
-            branch=name, parent=parent, round=n, recipe=recipe, recipe_hash=recipe.hash, intervention=iv
-        ),
-    )
-    return ctx.branches[name]
-
-
 def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
     """Why this intervention becomes no branch, empty where it may; `chosen`: branches the round has already."""
     parent = ctx.branches[ctx.incumbent].recipe
@@ -276,8 +262,4 @@ def too_dear(ctx: RunContext, chosen: int, proof: int = 0) -> str:
     empty where it does."""
     seeds, fresh = len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
     need = (chosen + 1) * seeds + proof + certification_trials(ctx)
-    try:
-        ctx.budget().check(cpu_s=need * ctx.trial_reserve(), trials=(chosen + 1) * seeds + fresh)
-    except BudgetError as e:
-        return f"over budget: {e}"
-    return ""
+    return over_budget(ctx, need, (chosen + 1) * seeds + fresh)

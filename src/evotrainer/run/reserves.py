@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from evotrainer.errors import BudgetError
 from evotrainer.projections.branches import START
 
 if TYPE_CHECKING:
@@ -24,3 +25,12 @@ def certification_trials(ctx: RunContext) -> int:
     seeds = max(len(ctx.branches[x].finished) for x in (START, ctx.champion) if x in ctx.branches)
     evaluations = (1 + seeds) + audits * (1 + 2 * seeds)
     return len(ctx.task.run.certify_seeds) + ceil(evaluations / 4)
+
+
+def over_budget(ctx: RunContext, need: float, trials: float) -> str:
+    """Why the budget does not hold `need` trainings' worth of CPU, or so many more trainings; empty where it does."""
+    try:
+        ctx.budget().check(cpu_s=need * ctx.trial_reserve(), trials=trials)
+    except BudgetError as e:
+        return f"over budget: {e}"
+    return ""

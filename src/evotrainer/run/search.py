@@ -10,7 +10,7 @@ from itertools import count
 from evotrainer.agents.base import Searcher
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
-from evotrainer.errors import AgentError, BudgetError, ConfigError, SingleFactorError
+from evotrainer.errors import AgentError, ConfigError, SingleFactorError
 from evotrainer.records import keys
 from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
@@ -18,7 +18,7 @@ from evotrainer.records.recipe import Recipe, check_bundle, lint
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
 from evotrainer.run import propose, readings, trial_specs
 from evotrainer.run.context import RunContext
-from evotrainer.run.reserves import certification_trials, knockout_trials
+from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
 
 FIRST_SEED = 1001
 """Seeds of search trainings begin here, past those that branches and certification use."""
@@ -115,11 +115,7 @@ def seed_of(ctx: RunContext, number: int) -> int:
 def too_dear(ctx: RunContext, more: int) -> str:
     """Why the budget does not pay for `more` search trainings next to the proof; empty where it does."""
     proof = len(ctx.task.run.seeds) + knockout_trials(ctx) + certification_trials(ctx)
-    try:
-        ctx.budget().check(cpu_s=(more + proof) * ctx.trial_reserve(), trials=more + proof)
-    except BudgetError as e:
-        return str(e)
-    return ""
+    return over_budget(ctx, more + proof, more + proof)
 
 
 def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
