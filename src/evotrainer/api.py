@@ -230,7 +230,7 @@ def resume(
     task = load_task(p / "task.toml")
     changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
     if any(o.startswith("run.rounds=") for o in given) and changed.run.rounds <= played:
-        raise ConfigError(f"{p} has played {played} rounds; ask for more, e.g. run.rounds={played + 2}")
+        raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 2}")
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
     preflight(changed)

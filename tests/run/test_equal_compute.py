@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
+from evotrainer.agents.belief import observations
+from evotrainer.cli.status import status
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.projections.skill_evidence import distilled_skills
 from evotrainer.records.events import TrialFinished
+from evotrainer.rules.equal_compute import mean_share_of_a_step
 from evotrainer.verify import Record, checks
+from evotrainer.views.fold import load_view
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before
 
@@ -122,6 +127,35 @@ def test_a_run_that_was_stopped_ends_the_same(event: str, task: Path, tmp_path: 
         paper.start(task, tmp_path / "run", settings(GROUPS))
     again = paper.resume(tmp_path / "run")
     assert [i for i in ids(again) if not i.startswith("resumed")] == ids(whole)
+
+
+def test_readers_see_the_control_as_what_it_is(task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Paper(finish(0.0)).start(task, tmp_path / "run", settings(GROUPS))
+    assert load_view(run.folder).verdict_counts() == {"reject": 1}, "a control is no branch without a verdict"
+    assert "control at equal compute" in run.report().read_text(encoding="utf-8")
+    status(run.folder)
+    assert "no verdict" not in capsys.readouterr().out
+
+
+def test_a_gain_by_more_compute_teaches_nothing(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish(0.0)).start(task, tmp_path / "run", settings(LONGER))
+    assert run.verdicts[0].effect.mean > 0.05 and run.verdicts[0].evidence is None  # type: ignore[union-attr]
+    (taught,) = distilled_skills(run.events()).values()
+    assert taught.claim != "helps" and taught.trials[0].mean is None
+    assert not [p for p in run.verify().problems if p.area == "skill"]
+    assert not observations([b.record() for b in run.state.branches.values()]), "nor an agent"
+
+
+@pytest.mark.parametrize(("before", "growth"), [(0.0, 0.0), (6.0, 0.0), (0.0, 0.05)])
+def test_a_further_step_costs_what_late_steps_cost(before: float, growth: float) -> None:
+    """What comes before the first step is paid once, and steps may become dearer: `growth` seconds each."""
+    seconds = [before + sum(1 + growth * i for i in range(n)) for n in range(1, 21)]
+    curve = tuple({"step": float(n), "cpu_s": s} for n, s in enumerate(seconds, 1))
+    paper = TrialFinished(
+        trial="b0-s1", branch="b0", seed=1, status="complete", cpu_s=9.0, wall_s=9.0, steps=20, curve=curve
+    )
+    share = mean_share_of_a_step([paper])
+    assert share * seconds[-1] == pytest.approx(1 + growth * 14.5, rel=0.02)
 
 
 def test_it_verifies_and_another_number_of_steps_is_found(task: Path, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_killed_run_may_be_given_more_rounds(task: Path, tmp_path: Path, quick
 
 @pytest.mark.parametrize(
     ("override", "said"),
-    [("run.rounds=1", "has played 1 rounds; ask for more"), ("judge.alpha=0.5", "cannot change 'judge.alpha'")],
+    [("run.rounds=1", "has played 1 of its rounds; ask for more"), ("judge.alpha=0.5", "cannot change 'judge.alpha'")],
 )
 def test_what_cannot_be_gone_on_with_is_refused(
     override: str, said: str, task: Path, tmp_path: Path, quick: Paper

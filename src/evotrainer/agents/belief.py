@@ -50,8 +50,8 @@ def observations(branches: Sequence[BranchRecord]) -> list[MoveOutcome]:
             continue
         if v.kind in VERDICTS_WITHOUT_EFFECT:
             gain, se = VERDICTS_WITHOUT_EFFECT[v.kind], 0.02
-        elif v.effect is not None:
-            gain, se = v.effect.mean, v.effect.se
+        elif v.evidence is not None:
+            gain, se = v.evidence.mean, v.evidence.se
         else:
             continue
         out.append(MoveOutcome(iv.move, iv.factor, iv.new, b.parent, iv.bottleneck, gain, se))

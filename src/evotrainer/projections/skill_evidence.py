@@ -67,9 +67,7 @@ def trial_of(events: Sequence[Event], branch: str, row: EventRow) -> tuple[Skill
     if again:  # fresh seeds overrule the effect that the change was picked by
         effect, kind, control = again.effect, "promote", again.control
     elif verdict:
-        kind, control = verdict.kind, verdict.control
-        if verdict.kind != "invalid":
-            effect = verdict.effect
+        effect, kind, control = verdict.evidence, verdict.kind, verdict.control
     domain, generator = domain_of(run.body.environment)
     trial = SkillTrial(
         run=run_id(events),

@@ -48,6 +48,13 @@ class Verdict(Frozen):
     look: int = 0
     """1-based number of this interim analysis within the run; 0: none was made."""
 
+    @property
+    def evidence(self) -> Effect | None:
+        """The effect as far as it speaks of the change: neither an invalid branch's does, nor that of one which trained
+        dearer than allowed and was not compared at equal compute."""
+        dearer = any(g.gate == "compute" and g.passed is False for g in self.gates)
+        return None if dearer or self.kind == "invalid" else self.effect
+
 
 class Capability(Frozen):
     """What a policy may use as a shortcut, as the environment declares it: `knob` = `closed` closes it."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Sequence
 
 from evotrainer.config.task import TaskFile
 from evotrainer.judge import cost_ratio
 from evotrainer.projections.branches import START
 from evotrainer.projections.state import RunState
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 
@@ -36,8 +37,22 @@ def steps_to_match(task: TaskFile, state: RunState, branch: str) -> int | None:
     if parent.recipe.with_factor("steps", b.recipe.steps).hash == b.recipe.hash:
         return None  # its control at equal compute would be itself
     found = cost_ratio(b.complete, parent.complete)
-    # the limit is allowed in any case, but a control in the branch's favour would be no control: all of the ratio
-    return ceil(parent.recipe.steps * found.ratio) if found and found.above(most) else None
+    if found is None or not found.above(most):
+        return None
+    return parent.recipe.steps + max(1, round((found.ratio - 1) / mean_share_of_a_step(parent.complete)))
+
+
+def mean_share_of_a_step(trials: Sequence[TrialFinished]) -> float:
+    """A further step's cost as a share of the whole training's, mean over trainings: by the second half of their
+    curves, since what comes before the first step is not paid again and later steps may be dearer than early ones."""
+    shares = []
+    for t in trials:
+        at = [(x.get("step", 0.0), x.get("cpu_s", 0.0)) for x in t.curve]
+        if t.training_s is None:
+            continue
+        (s0, c0), (s1, c1) = at[len(at) // 2 - 1] if len(at) > 3 else (0.0, 0.0), at[-1]
+        shares.append((c1 - c0) / (s1 - s0) / c1 if s1 > s0 and c1 > c0 else 1 / t.steps)
+    return sum(shares) / len(shares)
 
 
 def longer(recipe: Recipe, steps: int, branch: str) -> Intervention:

@@ -145,7 +145,7 @@ def check_trial(t: SkillTrial) -> list[str]:
         branch, control, kind, e = event.body.branch, event.body.control, "promote", event.body.effect
     elif isinstance(event.body, Judged):
         v = event.body.verdict
-        branch, control, kind, e = v.branch, v.control, v.kind, v.effect if v.kind != "invalid" else None
+        branch, control, kind, e = v.branch, v.control, v.kind, v.evidence
     else:
         return [f"its ledger row is of kind {p.kind}, not a verdict"]
     effect = {k: getattr(e, k, None) for k in ("mean", "low", "high", "confidence", "se", "df")}

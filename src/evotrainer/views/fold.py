@@ -175,6 +175,7 @@ class _Fold:
             body.recipe,
             body.recipe_hash,
             body.intervention,
+            matches=body.matches,
             trials=old.trials if old else [],
             readings=old.readings if old else [],
         )

@@ -75,6 +75,8 @@ class BranchView:
     recipe: Recipe | None
     recipe_hash: str = ""
     intervention: Intervention | None = None
+    matches: str = ""
+    """The branch whose control at equal compute it is."""
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
     """The last one's, which counts."""
@@ -116,8 +118,8 @@ class BranchView:
 
     @property
     def status(self) -> str:
-        """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed or open
-        (no verdict yet)."""
+        """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed, control (at equal
+        compute) or open (no verdict yet)."""
         if self.recipe is None:
             return "base"
         if self.invalid is not None:
@@ -126,6 +128,8 @@ class BranchView:
             return "withheld"
         if self.verdict:
             return self.verdict.kind
+        if self.matches:
+            return "control"
         return "start" if self.intervention is None else "open"
 
     @property
