@@ -50,7 +50,7 @@ def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
             assert not [i for i in lint(child) if i.level == "error"]
             seen.add(iv.factor)
     assert seen == set(neighbourhood(recipe, COMPONENTS, {}))
-    assert seen == (set(Recipe.model_fields) | COMPOSITES.keys()) - {"knobs"}
+    assert seen == (set(Recipe.model_fields) | COMPOSITES.keys()) - {"knobs", "deploy_temperature"}
 
 
 def test_the_random_agent_runs_out_of_changes_some_day() -> None:

@@ -138,3 +138,30 @@ def test_a_certificate_of_one_reading_is_as_it_was() -> None:
         CertEntry(name="champion", branch="b1", scores={t.seed: t.scores[0] for t in branch}),
     ]
     assert certify(entries, "b1").greedy == {}
+
+
+def chosen(*decodings: str) -> dict[str, dict[str, float]]:
+    """A champion that sampling favours by 15 points and greedy decoding by none, each side decoded as told."""
+    branch, control = planted(0.15)
+    sides = (("start", "b0", read_twice(control, 0.2, 1)), ("champion", "b1", read_twice(branch, 0.2, 2)))
+    entries = [
+        CertEntry(name=n, branch=b, scores={t.seed: t.scores[0] for t in trials}, decoding=how or None)
+        for (n, b, trials), how in zip(sides, decodings, strict=True)
+    ]
+    found = certify(entries, "b1")
+    assert [r.decoding or "" for r in found.rows] == list(decodings)
+    means = {r.name: (r.greedy if r.decoding == "greedy" else r.score) for r in found.rows}
+    for c in found.chosen.values():
+        assert c["mean"] == pytest.approx(means["champion"] - means["start"]) and c["low"] < c["mean"] < c["high"]
+    return found.chosen
+
+
+def test_nobody_is_ahead_because_another_was_not_decoded_as_suits_it() -> None:
+    as_sampled, both = chosen("sampled", "sampled"), chosen("greedy", "greedy")
+    assert as_sampled["champion-start"]["low"] > 0.05
+    assert both["champion-start"]["low"] < 0 < both["champion-start"]["high"]
+    assert chosen("greedy", "sampled")["champion-start"]["mean"] < as_sampled["champion-start"]["mean"] - 0.1
+
+
+def test_without_a_choice_for_everybody_there_is_none() -> None:
+    assert chosen("greedy", "") == {} == chosen("", "")

@@ -12,7 +12,7 @@ from evotrainer.executors.spec import read_spec
 from evotrainer.records.store import load
 from tests.small_run import TINY
 
-pytestmark = pytest.mark.xdist_group("loop")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("loop")]
 COLDER = 'run.agent_options.interventions=[{factor="deploy_temperature",new=0.25}]'
 
 

@@ -119,6 +119,7 @@ def test_a_driver_killed_at_named_steps_ends_like_an_uninterrupted_one(
     assert len(intended) == len(set(intended)), "a trial was paid for twice"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.xdist_group("kills")
 def test_a_trial_killed_at_named_steps_ends_like_an_uninterrupted_one(

@@ -152,7 +152,6 @@ def neighbourhood(
         "group_size": [max(2, round(r.group_size * x)) for x in (0.5, 1.5, 2)],
         "updates_per_step": [1, 2, 4],
         "temperature": [0.7, 0.85, 1.0, 1.15, 1.3],
-        "deploy_temperature": [None, 0.7, 0.5],
         "top_p": [0.9, 0.95, 1.0],
         "max_tokens": [max(1, round(r.max_tokens * x)) for x in (0.75, 1.25, 1.5)],
         "max_turns": [r.max_turns - 2, r.max_turns + 2] if r.max_turns > 2 else [],

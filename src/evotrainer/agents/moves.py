@@ -61,9 +61,6 @@ class Variant:
     """Distinguishes variants in the move's name."""
     cost: float | None = None
     """Compute relative to the champion's trial; None: the move's."""
-    shift: float = 0.0
-    """Added to the prior mean of the gain, score units."""
-    sd: float | None = None
     why: str = ""
 
 

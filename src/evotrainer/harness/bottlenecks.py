@@ -55,7 +55,7 @@ KINDS: dict[str, Kind] = {
     ),
     "sharpening": Kind(
         "the policy is sampled more narrowly, and hardly finds more right answers likeliest",
-        ("deploy_temperature", "entropy_bonus", "temperature"),
+        ("entropy_bonus", "temperature"),
         0.3,
     ),
     "shortcut": Kind("a behaviour nobody had named came with the score", ("knobs", "rewards"), 0.5),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,8 @@ class CertEntry(Frozen):
     name: str
     branch: str
     scores: dict[int, SplitScore] = Field(min_length=1)
+    decoding: Literal["sampled", "greedy"] | None = None
+    """How its policies decode where each policy decodes as suits it, chosen on search; None: nobody chose."""
 
 
 def certify(
@@ -51,47 +53,60 @@ def certify(
         for e in entries
     }
     rows = tuple(_row(e, families[e.name], confidence, proxy) for e in entries)
-    names = [e.name for e in entries]
-    comparisons = {
-        f"{a}-{b}": _compare(families[a], families[b], confidence)
-        # the last entry is the champion: each family against all that were entered before it, so a sign is always
-        # "later minus earlier"
-        for i, a in reversed(list(enumerate(names)))
-        for b in reversed(names[:i])
-    }
-    return Certified(
-        rows=rows, champion=champion, comparisons=comparisons, greedy=_read_greedily(entries, tables, families, tasks)
-    )
+    comparisons = {f"{a}-{b}": _compare(families[a], families[b], confidence) for a, b in _pairs(entries)}
+    greedy, chosen = _read_greedily(entries, tables, families, tasks)
+    return Certified(rows=rows, champion=champion, comparisons=comparisons, greedy=greedy, chosen=chosen)
+
+
+Comparisons = dict[str, dict[str, float]]
 
 
 def _read_greedily(
     entries: Sequence[CertEntry], tables: Mapping[str, Any], sampled: Mapping[str, _Family], tasks: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    """The comparisons by greedy decoding; empty where a policy was not read so."""
+) -> tuple[Comparisons, Comparisons]:
+    """The comparisons by greedy decoding, and those of each policy as it decodes best on search; empty where a policy
+    was not read so."""
     if not all(s.greedy_per_task for e in entries for s in e.scores.values()):
-        return {}
+        return {}, {}
     both = common_tasks(*({s: x.greedy_per_task for s, x in e.scores.items()} for e in entries))
     kept = [i for i, t in enumerate(tasks) if t in set(both)]
     if not kept:
-        return {}
+        return {}, {}
     shared = [tasks[i] for i in kept]
     greedy = {e.name: table({s: x.greedy_per_task for s, x in e.scores.items()}, shared) for e in entries}
     rest = {name: y - SHARED * tables[name][:, kept] for name, y in greedy.items()}
     # greedy decoding draws nothing: no variance of attempts apart from what shows between tasks
-    g, r = (_families(entries, y, 0.0) for y in (greedy, rest))
-    out = {}
-    for i, a in reversed(list(enumerate(e.name for e in entries))):
-        for b in reversed([e.name for e in entries][:i]):
-            out[f"{a}-{b}"] = _compare(g[a], g[b], 0.95) | {
-                "sampled_low": _compare(sampled[a], sampled[b], CONFIDENCE)["low"],
-                "excess_high": _compare(r[a], r[b], CONFIDENCE)["high"],
-            }
-    return out
+    g, r = (_families(entries, y, dict.fromkeys(tables, 0.0)) for y in (greedy, rest))
+    out = {
+        f"{a}-{b}": _compare(g[a], g[b], 0.95)
+        | {
+            "sampled_low": _compare(sampled[a], sampled[b], CONFIDENCE)["low"],
+            "excess_high": _compare(r[a], r[b], CONFIDENCE)["high"],
+        }
+        for a, b in _pairs(entries)
+    }
+    if not all(e.decoding for e in entries):
+        return out, {}
+    is_greedy = {e.name: e.decoding == "greedy" for e in entries}
+    as_chosen = {name: greedy[name] if is_greedy[name] else y[:, kept] for name, y in tables.items()}
+    noise = {name: 0.0 if is_greedy[name] else sampled[name].v_cell for name in tables}
+    c = _families(entries, as_chosen, noise)
+    return out, {f"{a}-{b}": _compare(c[a], c[b], 0.95) for a, b in _pairs(entries)}
 
 
-def _families(entries: Sequence[CertEntry], tables: Mapping[str, Any], v_sampling: float) -> dict[str, _Family]:
+def _pairs(entries: Sequence[CertEntry]) -> list[tuple[str, str]]:
+    """Each family with all that were entered before it: the last is the champion, a sign is "later minus earlier"."""
+    names = [e.name for e in entries]
+    return [(a, b) for i, a in reversed(list(enumerate(names))) for b in reversed(names[:i])]
+
+
+def _families(
+    entries: Sequence[CertEntry], tables: Mapping[str, Any], v_sampling: Mapping[str, float]
+) -> dict[str, _Family]:
     v_seed, df = _seed_variance([spread(y) for y in tables.values()], None, next(iter(tables.values())).shape[1])
-    return {e.name: _Family(tables[e.name], v_sampling, v_seed if len(e.scores) > 1 else 0.0, df) for e in entries}
+    return {
+        e.name: _Family(tables[e.name], v_sampling[e.name], v_seed if len(e.scores) > 1 else 0.0, df) for e in entries
+    }
 
 
 class _Family:
@@ -170,6 +185,7 @@ def _row(e: CertEntry, f: _Family, confidence: float, proxy: tuple[str, str] | N
         if all(s.greedy is not None for s in scores)
         else None,
         temperature=scores[0].temperature,
+        decoding=e.decoding,
     )
 
 

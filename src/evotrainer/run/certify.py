@@ -11,6 +11,7 @@ from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.caveats import caveats, told
 from evotrainer.records import keys
 from evotrainer.records.events import Certified, TrialFinished
+from evotrainer.rules.decoding import decoding
 from evotrainer.rules.gains import with_gains
 from evotrainer.run import detector_outcomes, fresh_seeds, shortcut_audits, trial_specs
 from evotrainer.run.context import RunContext
@@ -60,11 +61,11 @@ def certify(ctx: RunContext) -> Certified:
 
     def certified() -> Certified:
         entries = [
-            entry(done, "base", BASE, [specs[len(own)].trial]),
-            entry(done, "start", START, [trial for trial, _ in again]),
+            entry(ctx, done, "base", BASE, [specs[len(own)].trial]),
+            entry(ctx, done, "start", START, [trial for trial, _ in again]),
         ]
         if champion:
-            entries.append(entry(done, "champion", champion.branch, [s.trial for s in own]))
+            entries.append(entry(ctx, done, "champion", champion.branch, [s.trial for s in own]))
         found = certificate(entries, ctx.champion, proxy=ctx.state.proxy, noise=ctx.state.noise)
         found = found.model_copy(update={"look": 1 + sum(1 for _ in ctx.ledger.events("certified"))})
         return with_gains(found, ctx.ledger.events(), ctx.rollouts.views)
@@ -92,11 +93,11 @@ def audit_champion(ctx: RunContext) -> None:
             return
 
 
-def entry(done: dict[str, TrialFinished], name: str, branch: str, trials: Sequence[str]) -> CertEntry:
+def entry(ctx: RunContext, done: dict[str, TrialFinished], name: str, branch: str, trials: Sequence[str]) -> CertEntry:
     """One policy family's scores on cert, by seed; TrainerError where no trial has any."""
     ok = [done[x] for x in trials if done[x].status == "complete"]
     scores = {t.seed: s for t in ok for s in t.scores if s.split == "cert" and s.per_task}
     if not scores:
         why = done[trials[0]].error or "no attempt was graded"
         raise TrainerError(f"certification of {name} failed: {why}; `evotrainer resume` tries again")
-    return CertEntry(name=name, branch=branch, scores=scores)
+    return CertEntry(name=name, branch=branch, scores=scores, decoding=decoding(ctx.state, branch))

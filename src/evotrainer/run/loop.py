@@ -42,7 +42,7 @@ from evotrainer.run.context import RunContext
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 
-RULES = 2
+RULES = 3
 """See `RunOpened.rules`."""
 
 

@@ -12,6 +12,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
+from evotrainer.rules.decoding import decoding
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
 from evotrainer.rules.reading_context import harness_context
@@ -204,7 +205,8 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
                 "certified", f"{row.name}: seeds {row.seeds} were certified, cert was read of {sorted(scores)}"
             )
             return
-        entries.append(CertEntry(name=row.name, branch=row.branch, scores=scores))
+        how = decoding(record.state_before(event), row.branch)
+        entries.append(CertEntry(name=row.name, branch=row.branch, scores=scores, decoding=how))
     noise = record.before(event, "noise")
     fresh = certify(
         entries, body.champion, proxy=record.state_before(event).proxy, noise=noise[-1].body if noise else None

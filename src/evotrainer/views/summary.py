@@ -87,6 +87,12 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
             reading += f", p = {p:.2g}"
         if view.certified and (g := view.certified.greedy.get(name)):
             reading += f"; greedy {points(g['mean'])} points {point_range(g['low'], g['high'])}"
+        if view.certified and (g := view.certified.chosen.get(name)):
+            how = {r.name: r.decoding for r in view.certified.rows}
+            reading += (
+                f"; each decoded as search prefers ({a} {how[a]}, {b} {how[b]}) {points(g['mean'])} points "
+                f"{point_range(g['low'], g['high'])}"
+            )
         out.append((f"{a} minus {b}", shown, reading))
     return out
 

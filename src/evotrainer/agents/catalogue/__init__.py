@@ -29,8 +29,8 @@ def candidates(s: Situation, seen: set[str], moves: Iterable[Move] = MOVES) -> I
             child = changed(s.recipe, factor, v.value)
             if child is None or child.hash in seen:
                 continue
-            mean = (1 - fit) * move.base + fit * move.gain * min(1.0, 2 * s.headroom) + v.shift
-            sd = v.sd or move.idle_sd + fit * max(0.0, move.sd - move.idle_sd)
+            mean = (1 - fit) * move.base + fit * move.gain * min(1.0, 2 * s.headroom)
+            sd = move.idle_sd + fit * max(0.0, move.sd - move.idle_sd)
             yield CandidateMove(move, v, factor, child, bottleneck, mean, sd, v.cost or move.cost)
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evotrainer.agents.catalogue.values import DEAD, GREEDY, NEGATIVE, PUSHES_DOWN, SPREAD, of, when
+from evotrainer.agents.catalogue.values import DEAD, NEGATIVE, PUSHES_DOWN, SPREAD, of, when
 from evotrainer.agents.moves import Move, Situation, Variant
-
-AHEAD = 0.02
-"""Greedy minus sampled accuracy from which colder deployment is worth a branch."""
 
 
 def group_filter(kind: str, keep: float = 0.9) -> dict[str, Any]:
@@ -33,18 +30,6 @@ def lighter_negatives(s: Situation) -> Iterator[Variant]:
     # 1 - share = weight * share
     if (balance := round((1 - share) / share, 2)) < 0.45:
         yield Variant(balance, f"{balance:g}")
-
-
-def colder(s: Situation) -> Iterator[Variant]:
-    """Deployment temperatures below the present one, where greedy decoding is clearly ahead of sampling. Sampling
-    colder recovers part of that distance, more the colder it is; nothing is learnt by it."""
-    ahead = s.metric(GREEDY)
-    now = s.recipe.deploy_temperature or s.start.temperature
-    if ahead < AHEAD:
-        return
-    for t, part in ((0.7, 0.5), (0.5, 0.8)):
-        if t < now:
-            yield Variant(t, f"{t:g}", shift=part * ahead, sd=0.25 * ahead + 0.01)
 
 
 SIGNAL: tuple[Move, ...] = (
@@ -212,27 +197,6 @@ SIGNAL: tuple[Move, ...] = (
         {"tool_misuse": 0.3, "echo_trap": 0.2},
         of(lambda s: [round(s.recipe.temperature - 0.15, 2)] if s.recipe.temperature > 0.7 else []),
         "fewer slips in the format leave more of the spread to the substance",
-    ),
-    Move(
-        "deploy_cooler",
-        "deploy_temperature",
-        "signal",
-        {"sharpening": 0.3},
-        of(colder),
-        "what the policy finds likeliest is right more often than what it draws",
-        GREEDY,
-        "down",
-        0.01,
-        base=0.0,
-    ),
-    Move(
-        "deploy_as_trained",
-        "deploy_temperature",
-        "signal",
-        {},
-        when(lambda r: r.deploy_temperature is not None, None),
-        "the policy has become peaked by itself, and its draws may differ again",
-        subtracts=True,
     ),
     Move(
         "full_nucleus",

@@ -39,7 +39,6 @@ def tag(value: Any) -> str:
 
 
 DEAD, SPREAD, NEGATIVE = "frac_reward_zero_std", "reward_std", "negative_share"
-GREEDY = "greedy_minus_sampled"
 LENGTH, CLIPPED = "completions/mean_length", "completions/clipped_ratio"
 """Metric names, as the harness and TRL write them."""
 PUSHES_DOWN = 0.6

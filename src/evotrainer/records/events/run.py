@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from evotrainer.records.detectors import Gained
 from evotrainer.records.frozen import Frozen
@@ -24,7 +24,8 @@ class RunOpened(Frozen):
     """Version of the rules that the run was begun under: what later ones decide otherwise is decided as then.
     1: a gain's explanation takes the success of fewer than ten attempts from the other side (`Gained.least`).
     2: a branch that trains dearer than its control is judged against a control that trains for as long; settings
-    weaker than the defaults are named in verdicts."""
+    weaker than the defaults are named in verdicts.
+    3: a certificate also compares policies as each decodes best on search (`Certified.chosen`)."""
     seed: int
     agent: str
     search: bool = False
@@ -94,6 +95,8 @@ class CertRow(Frozen):
     """Score by greedy decoding, one attempt per task, mean over the seeds; None where it was not read so."""
     temperature: float | None = None
     """The deployment temperature that `score` was sampled at; None: that of the run's evaluations."""
+    decoding: Literal["sampled", "greedy"] | None = None
+    """How its policies scored higher on search; None: not read both ways, and in older ledgers."""
     gained: Gained | None = None
     """What its gain over the base policy goes with; None where rollouts of one are missing, and in older ledgers."""
 
@@ -108,6 +111,9 @@ class Certified(Frozen):
     greedy: dict[str, dict[str, float]] = {}
     """The same by greedy decoding; `excess_high`: one-sided 95% upper bound of this gain minus half of the sampled one,
     `sampled_low` the lower bound of that one. Empty where one of the policies was not read so."""
+    chosen: dict[str, dict[str, float]] = {}
+    """The same with each policy decoded as scored higher on search (`CertRow.decoding`): nobody is ahead because
+    another was not offered it. Empty where one of the policies was not read so, and in older ledgers."""
     look: int = 1
     """How often this run has certified by now: later certificates look at the same cert tasks again."""
 
