@@ -20,6 +20,7 @@ from tests.small_run import TINY
 
 pytestmark = pytest.mark.xdist_group("cache")  # two runs, made once
 
+
 class Notes(SilentObserver):
     def __init__(self) -> None:
         self.notes: list[str] = []
