@@ -1,7 +1,8 @@
 """Tests that are slow and rarely break: `python -m bench.slow`.
 
-`make test` leaves out what is marked `slow`, among it the trial killed at its named steps, and kills a driver at each fourth of
-its own. This runs the marked tests and all the kills, one after the other, and writes results.md next to this file.
+`make test` leaves out what is marked `slow`, among it the trial killed at its named steps, and kills a driver at each
+fourth of its own. This runs the marked tests and all the kills, one after the other, and writes results.md next to
+this file.
 """
 
 from __future__ import annotations
