@@ -112,14 +112,15 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
     errors = [i for i in lint(task.recipe) if i.level == "error"]
     if errors and not task.run.evaluate_only:
         raise ConfigError(f"{source}: recipe " + "; ".join(f"{i.factor}: {i.message}" for i in errors))
-    if len(task.run.seeds) < task.judge.min_seeds and not task.run.evaluate_only and task.run.rounds:
+    judged = not task.run.evaluate_only and not task.run.search_only
+    if len(task.run.seeds) < task.judge.min_seeds and judged and task.run.rounds:
         raise ConfigError(
             f"{source}: run.seeds has {len(task.run.seeds)} seeds but judge.min_seeds is {task.judge.min_seeds}; "
             "no branch could ever be promoted; add seeds"
         )
     if limit := task.budget.trials:
         need = len(task.run.seeds) + len(task.run.certify_seeds)
-        if limit < need and not task.run.evaluate_only:
+        if limit < need and judged:
             raise ConfigError(
                 f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
                 "certification take; raise it"

@@ -26,6 +26,7 @@ LATER = (
     ("run", "cache_gb"),
     ("run", "probes"),
     ("run", "changes"),
+    ("run", "search_only"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
@@ -173,6 +174,9 @@ class RunConfig(Frozen):
     begins."""
     evaluate_only: bool = False
     """Only evaluate the base policy on the splits; train nothing."""
+    search_only: bool = False
+    """Only search: each round's search trainings and what they teach of each change. Nothing is read on gate or cert,
+    nothing is promoted or certified; trainings stay in the cache for a run that proves."""
     cache: str = ""
     """Folder in which trainings and evaluations are kept and found again, by all runs that name it; `off`: none. Empty:
     $EVOTRAINER_CACHE, else `evotrainer/trials` in the user's cache folder."""
@@ -197,6 +201,14 @@ class RunConfig(Frozen):
     def _fresh(self) -> RunConfig:
         if set(self.seeds) & set(self.certify_seeds):
             raise ValueError("certify_seeds must be fresh: none of them may be in seeds")
+        return self
+
+    @model_validator(mode="after")
+    def _searches(self) -> RunConfig:
+        if self.search_only and self.evaluate_only:
+            raise ValueError("search_only trains and evaluate_only does not; set one of them")
+        if self.search_only and not self.probes:
+            raise ValueError("search_only makes search trainings; set run.probes to how many a round may make")
         return self
 
 

@@ -53,11 +53,16 @@ def run(ctx: RunContext) -> RunClosed:
     measure_base(ctx)
     if ctx.task.run.evaluate_only:
         return close(ctx, "evaluated the base policy")
-    measure_start(ctx)
+    search_only = ctx.task.run.search_only
+    if search_only:
+        train_start(ctx)
+    else:
+        measure_start(ctx)
     played = 0
     while True:
         played, reason = play_rounds(ctx, played)
-        certify(ctx)
+        if not search_only:
+            certify(ctx)
         end = close(ctx, reason)
         if not went_on(ctx):
             return end
@@ -71,7 +76,10 @@ def play_rounds(ctx: RunContext, played: int) -> tuple[int, str]:
     for n in range(played + 1, last + 1):
         if stop := play_round(ctx, n):
             return n, stop
-    return last, "every round of the task file was played"
+    return (
+        last,
+        "every round was searched only" if ctx.task.run.search_only else "every round of the task file was played",
+    )
 
 
 def went_on(ctx: RunContext) -> bool:
@@ -88,6 +96,8 @@ def play_round(ctx: RunContext, n: int) -> str:
     health = readings.read(ctx, keys.diagnosed(n), n, ctx.incumbent)  # 1 collect, 2 score, 3 signal, 4 behaviour
     ask_human(ctx, n, "diagnosis", lambda: propose.told_to_agent(ctx, n, health))
     search(ctx, n, health)
+    if ctx.task.run.search_only:
+        return ""
     considered = propose.consider(ctx, n, health)  # 5 hypothesis, 6 intervention, 7 backtest
     plan = propose.plan(ctx, n, considered)
     if plan.branches:
@@ -171,7 +181,7 @@ def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
 def measure_base(ctx: RunContext) -> None:
     """The base policy on search and gate (and its SFT cold start, where the task asks for one)."""
     ctx.observer.step("base policy")
-    splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else ("search", "gate")
+    splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else trial_specs.judged(ctx)
     ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
     readings.read(ctx, keys.reading(BASE), 0, BASE)
 
@@ -180,6 +190,13 @@ def train(ctx: RunContext, names: tuple[str, ...], purpose: str = "branch") -> N
     """Step 8: every branch on every seed, side by side."""
     ctx.observer.step("8 train" if purpose == "branch" else "noise floor (A/A trials)")
     ctx.run_trials([trial_specs.training(ctx, ctx.branches[b], s, purpose) for s in ctx.task.run.seeds for b in names])
+
+
+def train_start(ctx: RunContext) -> None:
+    """The starting recipe of a run that only searches: trained under every seed, read on search."""
+    train(ctx, (START,), purpose="noise")
+    readings.read_branch(ctx, 0, START)
+    judging.promote(ctx, START, None)
 
 
 def measure_start(ctx: RunContext) -> None:

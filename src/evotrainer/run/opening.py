@@ -40,6 +40,7 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
     if base is not None:
         weights_sha256(base)
     agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
+    check_searcher(task, agent)
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
     preflight_executor(task, children)
@@ -57,6 +58,16 @@ def check_policy(task: TaskFile) -> None:
             f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": '
             "the embedded "
             "trainer trains policies of `evotrainer base` only"
+        )
+
+
+def check_searcher(task: TaskFile, agent: Agent) -> None:
+    """ConfigError where a run is to search only and its agent cannot."""
+    from evotrainer.agents.base import Searcher
+
+    if task.run.search_only and not isinstance(agent, Searcher):
+        raise ConfigError(
+            f"run.search_only makes search trainings, and agent {agent.name} knows none; take run.agent=statistical"
         )
 
 
@@ -95,7 +106,8 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: b
             if new:
                 terms = pay_terms(environment, task.environment)
                 check_paid(recipe, {"name": environment.name, "components": environment.components, **terms})
-        missing = [s for s in ("train", "search", "gate", "cert") if not described["splits"].get(s)]
+        judged = () if task.run.search_only else ("gate", "cert")
+        missing = [s for s in ("train", "search", *judged) if not described["splits"].get(s)]
         if missing and not task.run.evaluate_only:
             raise ConfigError(
                 f"environment {environment.name} has no tasks in split {', '.join(missing)}, "
@@ -158,6 +170,8 @@ def open_context(
     def own(folder: Path, task: TaskFile) -> Executor:
         return with_cache(make_executor(folder, task), folder, task, (view or SilentObserver()).note)
 
+    if agent:
+        check_searcher(task, agent)
     ctx = RunContext(
         folder=folder,
         task=task,

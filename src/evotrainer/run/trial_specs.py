@@ -37,6 +37,11 @@ def plans(ctx: RunContext, *splits: str) -> tuple[EvalPlan, ...]:
     return tuple(p for s in splits if (p := plan_eval(ctx, s)))
 
 
+def judged(ctx: RunContext) -> tuple[str, ...]:
+    """Splits that a training is read on: what the agent may see, and what the judge decides by."""
+    return ("search",) if ctx.task.run.search_only else ("search", "gate")
+
+
 def base_spec(ctx: RunContext, *splits: str) -> TrialSpec:
     """The base policy's evaluation, and its SFT cold start where the task asks for one."""
     base = resolve_base(ctx.task.policy.base)
@@ -69,7 +74,7 @@ def training(
         purpose,
         train=True,
         policy_dir=policy_dir or base_dir(ctx),
-        evals=(*plans(ctx, "search", "gate"), *extra),
+        evals=(*plans(ctx, *judged(ctx)), *extra),
         checkpoint_every=ctx.task.run.checkpoint_every,
         health_every=ctx.task.run.health_every,
         harness={} if h == Harness.default() else h.model_dump(mode="json"),

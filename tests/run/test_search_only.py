@@ -1,0 +1,74 @@
+"""`run.search_only`: search trainings alone; nothing reads gate or cert, nothing is promoted but the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evotrainer.config.load import load_task
+from evotrainer.errors import ConfigError
+from evotrainer.run.opening import check_searcher
+from tests.paper import Paper, bodies, ids, stopped_before
+from tests.run.test_search import TASK as TASK
+from tests.run.test_search import WHOLE, Scripted
+from tests.run.test_search import finish as finish
+
+ONLY = ["run.search_only=true", "run.rounds=2"]
+
+
+def test_only_search_is_read_and_the_start_stays(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ONLY, agent=Scripted(WHOLE))
+    read = {(s.trial, e.split) for s in quick.ran for e in s.evals}
+    assert {split for _, split in read} == {"search"}
+    assert {t for t, _ in read} == {"base", "b0-s1", "b0-s2", "b0-s3", "p1-s1001", "p2-s1002"}
+    assert {s.split for t in bodies(run, "finished") for s in t.scores} == {"search"}
+    kinds = {e.kind for e in run.events()}
+    assert not kinds & {"noise", "judged", "certified", "reestimated", "audited", "considered"}
+    assert [v.branch for v in bodies(run, "promoted")] == ["b0"] and run.champion == "b0"
+    assert [len(s.probes) for s in run.state.searched] == [2, 0]
+
+
+def test_it_closes_verifies_reports_and_is_told(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ONLY, agent=Scripted(WHOLE))
+    (closed,) = bodies(run, "closed")
+    assert closed.champion == "b0" and "searched only" in closed.reason
+    # weights and rollouts of trials on paper are missing; what was decided holds
+    ours = ("closed", "probes", "searched", "promoted", "branch", "round", "lineage")
+    assert not [p for p in run.verify().problems if p.area in ours]
+    assert "p2" in run.report().read_text(encoding="utf-8")
+
+
+def test_further_rounds_go_on_from_what_is_known(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.search_only=true", "run.rounds=1"], agent=Scripted(WHOLE))
+    paid = len(quick.ran)
+    again = quick.resume(run.folder, ["run.rounds=2"], agent=Scripted(WHOLE))
+    assert len(quick.ran) == paid and len(bodies(again, "closed")) == 2 and len(bodies(again, "searched")) == 2
+
+
+def test_stopped_before_any_event_it_ends_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:
+    whole = quick.start(task, tmp_path / "whole" / "run", ONLY, agent=Scripted(WHOLE))
+    for i, event in enumerate(ids(whole)[1::4]):
+        folder = tmp_path / str(i) / "run"
+        with stopped_before(event):
+            quick.start(task, folder, ONLY, agent=Scripted(WHOLE))
+        assert sorted(ids(quick.resume(folder, agent=Scripted(WHOLE)))) == sorted(ids(whole)), event
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["run.probes=0"], "search_only makes search trainings; set run.probes"),
+        (["run.evaluate_only=true"], "set one of them"),
+    ],
+)
+def test_what_cannot_search_is_refused(task: Path, more: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_task(task, [*ONLY, *more])
+
+
+def test_an_agent_that_cannot_search_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:
+    with pytest.raises(ConfigError, match="agent random knows none"):
+        quick.start(task, tmp_path / "run", [*ONLY, "run.agent=random"])
+    assert not quick.ran
+    check_searcher(load_task(task, ONLY), Scripted(WHOLE))  # type: ignore[arg-type]
