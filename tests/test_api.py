@@ -35,6 +35,12 @@ def test_a_run_is_started_read_checked_and_reported(
     assert page.is_relative_to(run.folder) and "b1" in page.read_text()
 
 
+def test_a_folder_s_name_will_do(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run")
+    named = api.Run(str(run.folder))  # type: ignore[arg-type]
+    assert named == run and named.events() == run.events()
+
+
 def test_a_run_killed_before_its_first_event_starts_when_it_is_resumed(
     task: Path, tmp_path: Path, quick: Paper
 ) -> None:

@@ -43,6 +43,9 @@ class Run:
 
     folder: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))  # people write Run("runs/x")
+
     def events(self) -> list[Event]:
         """All events, oldest first."""
         with self.ledger() as ledger:
