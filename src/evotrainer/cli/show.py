@@ -1,4 +1,4 @@
-"""`evotrainer show`: one branch, trial or rollout."""
+"""`evotrainer show`: one branch, search training, trial or rollout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from evotrainer.cli._common import RunFolder, console
 
 def show(
     folder: RunFolder,
-    what: Annotated[str, typer.Argument(help="Branch (b1), trial (b1-s2) or rollout id (or its beginning).")],
+    what: Annotated[
+        str, typer.Argument(help="Branch (b1), search training (p1), trial (b1-s2) or rollout id (or its beginning).")
+    ],
 ) -> None:
     """One branch, trial or rollout in full.
 
@@ -21,7 +23,9 @@ def show(
     from evotrainer.views import terminal
 
     events = api.open_run(folder).events()
-    if any(e.kind == "branch" and e.body.branch == what for e in events):
+    opened = {e.body.branch for e in events if e.kind == "branch"}
+    searched = {p.probe for e in events if e.kind == "probes" for p in e.body.probes}
+    if what in opened | searched:
         console().print(terminal.render_branch(folder, what))
     elif any(e.kind == "intended" and e.body.trial == what for e in events):
         console().print(terminal.render_trial(folder, what))

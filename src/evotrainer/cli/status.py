@@ -54,6 +54,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "cached": [t for t, body in finished.items() if body.cached],
         "verdicts": {v.branch: v.kind for v in run.verdicts},
         "effects": effects_json(events),
+        "search": [s.model_dump(mode="json") for s in run.state.searched],
         "spent": dict(budget.spent),
         "limits": limits,
         "certification": cert.model_dump(mode="json") if cert else None,

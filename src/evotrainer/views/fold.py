@@ -205,8 +205,14 @@ class _Fold:
 
     def conclude(self) -> None:
         """Complete what needs all events."""
+        for p in self.view.state.probes.values():
+            if b := self.view.branches.pop(p.probe, None):
+                b.parent, b.round, b.recipe, b.recipe_hash = p.incumbent, p.round, p.recipe, p.recipe.hash
+                if incumbent := self.view.state.branches.get(p.incumbent):
+                    b.recipe_diff = diff(incumbent.recipe, p.recipe)
+                self.view.probes[p.probe] = b
         self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
-        for b in self.view.branches.values():
+        for b in (*self.view.branches.values(), *self.view.probes.values()):
             b.invalid = self.view.state.invalid.get(b.name)
             b.readings = readings(b.trials) + b.readings
             # what was read during training is shown with the learning curves

@@ -12,13 +12,14 @@ from evotrainer.views import rollout_samples, summary
 from evotrainer.views.fold import load_view
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView
-from evotrainer.views.style import BRIEF, MARK, STYLE
+from evotrainer.views.search import search_line
+from evotrainer.views.style import BRIEF
 from evotrainer.views.text import clean, duration, number, one_line, percent, point_range, points, value
+from evotrainer.views.tree import branch_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
-    from rich.tree import Tree
 
 FINDINGS_SHOWN = 5
 SAMPLES_SHOWN = 6
@@ -38,6 +39,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
             *(("caveat", c.text) for c in view.caveats.get(view.champion, ())),
             ("round", str(max(view.rounds, default=0))),
             ("champion", view.champion or "none yet"),
+            *([("search", line)] if (line := search_line(view)) else []),
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
             ("noise floor", summary.noise_line(view)),
@@ -49,7 +51,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
         parts += [Text(""), _table(["trial", "purpose", "state", "step", "CPU"], map(_open_trial, waiting))]
     judged = [b for b in view.branches.values() if b.verdict]
     if judged:
-        parts += [Text(""), *(Text.assemble(*_branch_line(b)) for b in judged)]
+        parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in judged)]
     return Group(*parts)
 
 
@@ -68,52 +70,16 @@ def _open_trial(t: TrialView) -> list[str]:
     ]
 
 
-def render_lineage(run_folder: Path | str) -> RenderableType:
-    """The tree of branches, one line each."""
-    from rich.text import Text
-    from rich.tree import Tree
-
-    view = load_view(run_folder, rollouts=False)
-    base = next((b for b in view.branches.values() if b.recipe is None), None)
-    root = Tree(Text.assemble(*_branch_line(base)) if base else Text("○ base policy", style="cyan"), guide_style="dim")
-    places: dict[str, Tree] = {}
-    for b in view.branches.values():
-        if b.recipe is None:
-            continue
-        label = Text.assemble(*_branch_line(b))
-        if b.name == view.champion:
-            label.append("  champion", style="bold green")
-        places[b.name] = places.get(b.parent or "", root).add(label)
-    return root
-
-
-def _branch_line(b: BranchView) -> list[tuple[str, str]]:
-    kind = b.status
-    e, was = b.effect, b.at_selection
-    score = b.mean("search")
-    parts = [(f"{MARK[kind]} {b.name}", f"bold {STYLE[kind]}"), (f" {b.version}" if b.version else "", "bold")]
-    parts.append((f"  {summary.change_of(b)}", ""))
-    if b.intervention:
-        parts.append((f"  {BRIEF[kind]}", STYLE[kind]))
-    if e:
-        parts.append((f"  {points(e.mean)} pt {point_range(e.low, e.high)}", "bold"))
-    if was:
-        parts.append((f" on fresh seeds, {points(was.mean)} at selection", "dim"))
-    if score is not None:
-        parts.append((f"  search {percent(score)}", "dim"))
-    return [(one_line(text, 200) if text.strip() == text else text, style) for text, style in parts if text]
-
-
 def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
     """Intervention, verdict, gates, trials, findings and recipe diff of a branch; ConfigError for an unknown one."""
     from rich.console import Group
     from rich.text import Text
 
     view = load_view(run_folder)
-    b = view.branches.get(view.branch_of(branch))
+    b = view.branches.get(view.branch_of(branch)) or view.probes.get(branch)
     if b is None:
         raise ConfigError(f"no branch {branch!r} in {run_folder}; there are: {', '.join(view.branches) or 'none yet'}")
-    parts: list[RenderableType] = [Text.assemble(*_branch_line(b)), Text(""), _facts(_branch_facts(b, view))]
+    parts: list[RenderableType] = [Text.assemble(*branch_line(b)), Text(""), _facts(_branch_facts(b, view))]
     if b.verdict and b.verdict.gates:
         marks = {True: "✓ passed", False: "✗ not passed", None: "~ undecided"}
         parts += [
@@ -318,7 +284,7 @@ def print_summary(run_folder: Path | str, console: Console) -> None:
         console.print(Text(f"  {what}: {shown}, {reading}"), soft_wrap=True)
     for b in view.path(view.champion)[1:]:
         if b.intervention:
-            console.print(Text.assemble("  ", *_branch_line(b)), soft_wrap=True)
+            console.print(Text.assemble("  ", *branch_line(b)), soft_wrap=True)
     counts = ", ".join(f"{n} {BRIEF[k]}" for k, n in view.verdict_counts().items())
     spent = ", ".join(f"{name.lower()} {used}" for name, used, _, _ in summary.cost_lines(view))
     console.print(Text(f"  {counts or 'no verdicts'}; {spent}"), soft_wrap=True)

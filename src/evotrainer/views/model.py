@@ -153,6 +153,8 @@ class RunView:
     """What the run itself knows after its last event."""
     opened: ev.RunOpened | None = None
     branches: dict[str, BranchView] = field(default_factory=dict)
+    probes: dict[str, BranchView] = field(default_factory=dict)
+    """Search trainings by name; they have no verdict."""
     rounds: dict[int, RoundView] = field(default_factory=dict)
     noise: list[ev.NoiseMeasured] = field(default_factory=list)
     versions: list[ev.Promoted] = field(default_factory=list)
@@ -178,7 +180,7 @@ class RunView:
 
     @property
     def trials(self) -> list[TrialView]:
-        return [t for b in self.branches.values() for t in b.trials]
+        return [t for b in (*self.branches.values(), *self.probes.values()) for t in b.trials]
 
     @property
     def champion(self) -> str:

@@ -163,6 +163,8 @@ def change_of(b: BranchView) -> str:
         return change(b.intervention.factor, b.intervention.old, b.intervention.new)
     if b.recipe is None:
         return "base policy, before any training"
+    if b.recipe_diff:  # no intervention, and other than its parent: a search training
+        return "; ".join(change(f, old, new) for f, (old, new) in b.recipe_diff.items())
     return "starting recipe again, the shortcut closed" if b.round else "starting recipe"
 
 

@@ -18,13 +18,13 @@ from evotrainer.records.verdicts import Verdict
 from evotrainer.views.folder import (
     print_summary,
     render_branch,
-    render_lineage,
     render_rollout,
     render_status,
     render_trial,
 )
 from evotrainer.views.style import BRIEF, MARK, STYLE
 from evotrainer.views.text import duration, number, one_line, percent, point_range, points
+from evotrainer.views.tree import render_lineage
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

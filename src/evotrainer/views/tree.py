@@ -1,0 +1,62 @@
+"""The tree of a run's branches in a terminal, one line each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evotrainer.views import summary
+from evotrainer.views.fold import load_view
+from evotrainer.views.model import BranchView
+from evotrainer.views.search import search_rounds
+from evotrainer.views.style import BRIEF, MARK, STYLE
+from evotrainer.views.text import one_line, percent, point_range, points
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.tree import Tree
+
+
+def render_lineage(run_folder: Path | str) -> RenderableType:
+    """The tree of branches, one line each."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    view = load_view(run_folder, rollouts=False)
+    base = next((b for b in view.branches.values() if b.recipe is None), None)
+    root = Tree(Text.assemble(*branch_line(base)) if base else Text("○ base policy", style="cyan"), guide_style="dim")
+    places: dict[str, Tree] = {}
+    for b in view.branches.values():
+        if b.recipe is None:
+            continue
+        label = Text.assemble(*branch_line(b))
+        if b.name == view.champion:
+            label.append("  champion", style="bold green")
+        places[b.name] = places.get(b.parent or "", root).add(label)
+    for r in search_rounds(view):
+        scores = [p.score for p in r.trainings if p.score is not None]
+        best = f", best {percent(max(scores))} on search" if scores else ""
+        incumbent = r.trainings[0].incumbent if r.trainings else ""
+        text = (
+            f"{len(r.trainings)} search trainings of round {r.number}{best}: `evotrainer report` shows what they taught"
+        )
+        places.get(incumbent, root).add(Text(text, style="dim"))
+    return root
+
+
+def branch_line(b: BranchView) -> list[tuple[str, str]]:
+    """A branch in one line, as (text, style) parts."""
+    kind = b.status
+    e, was = b.effect, b.at_selection
+    score = b.mean("search")
+    parts = [(f"{MARK[kind]} {b.name}", f"bold {STYLE[kind]}"), (f" {b.version}" if b.version else "", "bold")]
+    parts.append((f"  {summary.change_of(b)}", ""))
+    if b.intervention:
+        parts.append((f"  {BRIEF[kind]}", STYLE[kind]))
+    if e:
+        parts.append((f"  {points(e.mean)} pt {point_range(e.low, e.high)}", "bold"))
+    if was:
+        parts.append((f" on fresh seeds, {points(was.mean)} at selection", "dim"))
+    if score is not None:
+        parts.append((f"  search {percent(score)}", "dim"))
+    return [(one_line(text, 200) if text.strip() == text else text, style) for text, style in parts if text]
