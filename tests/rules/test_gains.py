@@ -49,3 +49,18 @@ def test_where_the_base_policy_was_searched_under_other_knobs_there_is_no_gain(
         for e in run.events()
     ]
     assert gain_of(row, other, stored(run, [])) is None
+
+
+def test_trainings_stand_by_seed_in_whatever_order_they_finished(task: Path, tmp_path: Path, acted: Paper) -> None:
+    run = acted.start(task, tmp_path / "run", [HONEST])
+    (certified,) = bodies(run, "certified")
+    row = next(r for r in certified.rows if r.name == "start")
+    assert row.gained is not None and len(row.seeds) > 1
+    plain = row.model_copy(update={"gained": None})
+    asked: list[str] = []
+    backwards = sorted(run.events(), key=lambda e: -e.seq if e.kind == "finished" else 0)
+    assert gain_of(plain, backwards, stored(run, asked)) == row.gained
+    # a ledger that an earlier version wrote holds the order in which they finished, and is told the same again
+    as_it_was = row.gained.model_copy(update={"trials": row.gained.trials[::-1]})
+    again = gain_of(row.model_copy(update={"gained": as_it_was}), run.events(), stored(run, asked))
+    assert again is not None and again.trials == as_it_was.trials

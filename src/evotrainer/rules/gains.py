@@ -35,8 +35,10 @@ def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
 
     run = next(e.body for e in events if e.kind == "run")
     done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]
-    own = {keys.training(row.branch, s) for s in row.seeds}
-    now = [t for t in done if t.trial in own]
+    own = [keys.training(row.branch, s) for s in row.seeds]
+    # by seed, not as they happened to finish; a ledger of before may have had them in that order
+    order = row.gained.trials if row.gained and set(row.gained.trials) <= set(own) else own
+    now = sorted((t for t in done if t.trial in own), key=lambda t: order.index(t.trial) if t.trial in order else -1)
     knobs = in_force(run, now[0].env_knobs) if now else {}
     before = [t for t in done if t.branch == BASE and in_force(run, t.env_knobs) == knobs][:1]
     least = row.gained.least if row.gained else LEAST if run.rules >= 1 else 1
