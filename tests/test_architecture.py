@@ -236,28 +236,6 @@ def test_keys_and_ids_are_made_in_one_place() -> None:
             assert not again, f"{m} makes {again}; `records.keys` does"
 
 
-def test_only_a_record_changes_a_run() -> None:
-    """A ledger is appended to, and a state moved on, by `RunContext.record` and by who reads a whole ledger; no step
-    keeps a context, and none keeps a state of its own."""
-    appending = {"run.context", "records.ledger", "api"}
-    folding = {"projections.state", "run.context", "verify.report", "extras.tracking.figures", "views.fold"}
-    for m, p in modules().items():
-        if m.split(".")[0] not in ("run", "rules", "verify", "projections", "api", "views", "cli", "extras"):
-            continue
-        for n in ast.walk(tree(p)):
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
-                on = ast.unparse(n.func.value)
-                written = n.func.attr == "append" and on.split(".")[-1] in ("ledger", "_ledger")
-                assert not written or m in appending, f"{m} appends to a ledger: `RunContext.record` does"
-                folded = n.func.attr == "apply" and on.split(".")[-1] in ("state", "_state")
-                assert not folded or m in folding, f"{m} moves a state on: `RunContext.record` does"
-            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and n.attr == "state":
-                assert m in folding or m.startswith("extras.verl."), f"{m} sets {ast.unparse(n)}"
-            if m.startswith("run.") and m != "run.propose" and isinstance(n, ast.Assign):
-                kept = isinstance(n.targets[0], ast.Attribute) and ast.unparse(n.value) == "ctx"
-                assert not kept, f"{m} keeps the context in {ast.unparse(n.targets[0])}"
-
-
 def test_a_run_and_its_proof_know_nothing_of_who_shows_them() -> None:
     doors = ("cli", "api", "views", "studies", "extras", "testing")
     for m, used in module_graph().items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evotrainer.projections.pooled import NOISE_DF, NOISE_SD, Observation, Prior, fit, level, levels, noise_of
+from evotrainer.projections.pooled import NOISE_DF, NOISE_SD, Prior, TrainingScore, fit, level, levels, noise_of
 from evotrainer.records.recipe import Recipe
 
 START = Recipe(rewards={"visible": 1.0})
@@ -13,14 +13,14 @@ CHANGES = {"lr": 1e-4, "kl_beta": 0.1, "group_size": 16, "temperature": 0.8, "we
 TRUE = {"lr": 0.05, "kl_beta": -0.04, "group_size": 0.02, "temperature": 0.0, "weight_decay": 0.01}
 
 
-def world(n: int, sd: float, seed: int = 0) -> list[Observation]:
+def world(n: int, sd: float, seed: int = 0) -> list[TrainingScore]:
     """Trainings of random bundles of up to three changes whose effects add up."""
     rng = np.random.default_rng(seed)
-    out = [Observation(START, 0.5 + sd * rng.standard_normal()) for _ in range(2)]
+    out = [TrainingScore(START, 0.5 + sd * rng.standard_normal()) for _ in range(2)]
     for _ in range(n):
         chosen = rng.choice(sorted(CHANGES), size=rng.integers(1, 4), replace=False)
         recipe = START.with_changes({f: CHANGES[f] for f in chosen})
-        out.append(Observation(recipe, 0.5 + sum(TRUE[f] for f in chosen) + sd * rng.standard_normal()))
+        out.append(TrainingScore(recipe, 0.5 + sum(TRUE[f] for f in chosen) + sd * rng.standard_normal()))
     return out
 
 
@@ -59,7 +59,7 @@ def test_without_observations_it_is_the_prior() -> None:
 
 def test_one_observation_is_bayes_rule_by_hand() -> None:
     lr = level("lr", 1e-4)
-    seen = [Observation(START, 0.5)] * 400 + [Observation(START.with_factor("lr", 1e-4), 0.56)]
+    seen = [TrainingScore(START, 0.5)] * 400 + [TrainingScore(START.with_factor("lr", 1e-4), 0.56)]
     model = fit(START, seen, {lr: Prior(0.0, 0.03)})
     noise = model.noise_sd
     weight = 0.03**2 / (0.03**2 + noise**2 * (1 + 1 / 400))
@@ -70,9 +70,12 @@ def test_one_observation_is_bayes_rule_by_hand() -> None:
 def test_pairs_take_up_what_two_changes_do_together() -> None:
     a, b = level("lr", 1e-4), level("kl_beta", 0.1)
     both = START.with_changes({"lr": 1e-4, "kl_beta": 0.1})
-    seen = [Observation(START, 0.5)] * 4
-    seen += [Observation(START.with_factor("lr", 1e-4), 0.5), Observation(START.with_factor("kl_beta", 0.1), 0.5)] * 3
-    seen += [Observation(both, 0.6)] * 4
+    seen = [TrainingScore(START, 0.5)] * 4
+    seen += [
+        TrainingScore(START.with_factor("lr", 1e-4), 0.5),
+        TrainingScore(START.with_factor("kl_beta", 0.1), 0.5),
+    ] * 3
+    seen += [TrainingScore(both, 0.6)] * 4
     model = fit(START, seen, {})
     together, alone = model.gain([a, b])[0], model.gain([a])[0] + model.gain([b])[0]
     assert together > alone + 0.01 and together > 0.04

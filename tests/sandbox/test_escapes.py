@@ -19,7 +19,7 @@ from evotrainer.sandbox.attacks import ESCAPES, attack_shell
 from evotrainer.sandbox.cgroups import make_group
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.model import TIERS, Tier
-from evotrainer.sandbox.probes import Probe
+from evotrainer.sandbox.probes import SandboxProbe
 from evotrainer.sandbox.residues import RESIDUES
 from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
 from evotrainer.sandbox.tricks import LIMITS, TRICKS
@@ -50,7 +50,7 @@ UNUSUAL = {
 """What some machines do not have to attack."""
 
 
-def ids(probe: Probe) -> str:
+def ids(probe: SandboxProbe) -> str:
     return probe.name
 
 
@@ -58,7 +58,7 @@ def result(box: Sandbox, source: str, limits: Limits = QUICK) -> CaseResult:
     return box.run([Program(source, stdins=("",), limits=limits)])[0].cases[0]
 
 
-def held(box: Sandbox, probe: Probe) -> str:
+def held(box: Sandbox, probe: SandboxProbe) -> str:
     """Empty where the attack was fended off, else what it says that it got."""
     _, found = box.attack([probe])
     assert found.held or "BREACH" in found.detail or "outside" in found.detail, found
@@ -71,7 +71,7 @@ def test_the_corpus_is_as_large_as_promised() -> None:
 
 
 @pytest.mark.parametrize("probe", [*ESCAPES, *RESIDUES], ids=ids)
-def test_no_attack_escapes_or_leaves_anything(box: Sandbox, probe: Probe) -> None:
+def test_no_attack_escapes_or_leaves_anything(box: Sandbox, probe: SandboxProbe) -> None:
     assert not held(box, probe)
     assert result(box, "print(input())").error == ("EOFError", "EOF when reading a line"), "the next one is as ever"
 
@@ -89,7 +89,7 @@ def test_weaker_tiers_keep_what_they_promise(tier: Tier) -> None:
 
 
 @pytest.mark.parametrize("probe", ESCAPES, ids=ids)
-def test_every_escape_works_where_nothing_guards(unprotected: Sandbox, bare: Sandbox, probe: Probe) -> None:
+def test_every_escape_works_where_nothing_guards(unprotected: Sandbox, bare: Sandbox, probe: SandboxProbe) -> None:
     if UNUSUAL.get(probe.name, lambda: False)():
         pytest.skip("this machine has nothing to attack there")
     wide = replace(probe, limits=WIDE)
@@ -97,7 +97,7 @@ def test_every_escape_works_where_nothing_guards(unprotected: Sandbox, bare: San
 
 
 @pytest.mark.parametrize("probe", RESIDUES, ids=ids)
-def test_every_residue_stays_where_nothing_guards(bare: Sandbox, probe: Probe) -> None:
+def test_every_residue_stays_where_nothing_guards(bare: Sandbox, probe: SandboxProbe) -> None:
     assert held(bare, replace(probe, limits=WIDE)) or naively(probe)
 
 
@@ -105,7 +105,7 @@ LEFT_BEFORE = ("leaves a flag on an inherited descriptor",)
 """Residues that the first run, which nothing was left for, must not find."""
 
 
-def naively(probe: Probe) -> bool:
+def naively(probe: SandboxProbe) -> bool:
     """The same source as ordinary processes, one after the other."""
     with scene(os.getuid() or 65_534) as at:
         at = replace(at, mounts=())
@@ -167,7 +167,7 @@ def test_ports_of_an_episode_are_free_for_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("probe", TRICKS, ids=ids)
-def test_a_trick_is_its_programs_own_doing(box: Sandbox, probe: Probe) -> None:
+def test_a_trick_is_its_programs_own_doing(box: Sandbox, probe: SandboxProbe) -> None:
     if TIERS.index(probe.tier) < TIERS.index(box.tier):
         pytest.skip(f"promised in tier {probe.tier} only")
     ran = box.run([Program(probe.source, stdins=("",), limits=LIMITS)])[0]
@@ -187,7 +187,7 @@ WORKS_ANYWHERE = {"loops", "takes memory bit by bit", "bombs with forks of forks
 
 
 @pytest.mark.parametrize("probe", [p for p in TRICKS if "BREACH" in p.source and p.name not in WORKS_ANYWHERE], ids=ids)
-def test_tricks_work_where_nothing_limits_them(unprotected: Sandbox, probe: Probe) -> None:
+def test_tricks_work_where_nothing_limits_them(unprotected: Sandbox, probe: SandboxProbe) -> None:
     assert held(unprotected, replace(probe, limits=WIDE)), "under wide limits it gets what it wants"
 
 

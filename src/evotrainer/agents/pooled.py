@@ -22,7 +22,7 @@ from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.agents.one_factor import OneFactorAgent, Options
 from evotrainer.agents.pool import candidate_pool, situation
-from evotrainer.projections.pooled import Observation, Prior, fit, levels
+from evotrainer.projections.pooled import Prior, TrainingScore, fit, levels
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
 from evotrainer.records.recipe import BUNDLE
@@ -136,13 +136,13 @@ class PooledAgent:
         # a composite change brings several levels, which share its prior
         shares = [(a, one, max(1, len(a.gains))) for a in arms for one in sorted(a.gains)]
         priors = {one: Prior(a.candidate.mean / k, a.candidate.sd / k**0.5) for a, one, k in shares}
-        seen = [Observation(b.recipe, x) for b in briefing.branches for x in b.scores]
+        seen = [TrainingScore(b.recipe, x) for b in briefing.branches for x in b.scores]
         floor = float(np.mean(briefing.champion.scores)) + INVALID_GAIN if briefing.champion.scores else 0.0
         for p in briefing.probes:
             if p.score is not None:
-                seen.append(Observation(p.recipe, min(p.score, floor) if p.invalid else p.score))
+                seen.append(TrainingScore(p.recipe, min(p.score, floor) if p.invalid else p.score))
             elif p.failed:
-                seen.append(Observation(p.recipe, floor))
+                seen.append(TrainingScore(p.recipe, floor))
         return Search(briefing, sit, start, arms, fit(start, seen, priors, [x for a in arms for x in a.gains]))
 
     def _allowed(self, c: CandidateMove, briefing: Briefing) -> bool:

@@ -33,7 +33,7 @@ Level = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class TrainingScore:
     """One training: its recipe and its search score."""
 
     recipe: Recipe
@@ -110,7 +110,7 @@ def noise_of(groups: Iterable[Sequence[float]]) -> float:
 
 
 def fit(
-    start: Recipe, seen: Sequence[Observation], priors: Mapping[Level, Prior], offered: Iterable[Level] = ()
+    start: Recipe, seen: Sequence[TrainingScore], priors: Mapping[Level, Prior], offered: Iterable[Level] = ()
 ) -> PooledModel:
     """The posterior after some trainings. `priors`: of levels, against the starting recipe; `offered`: further levels
     that the model must know, which nothing was trained with yet. Without observations it is the prior.

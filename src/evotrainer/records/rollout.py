@@ -43,11 +43,6 @@ def greedy_split(split: str) -> str:
     return split + GREEDY
 
 
-def tasks_split(split: str) -> str:
-    """The environment's split whose tasks were attempted, greedily or not."""
-    return split.removesuffix(GREEDY)
-
-
 def rollout_id(run: str, branch: str, seed: int, step: int, task: str, k: int, attempt: int = 0) -> str:
     """Identity of a rollout: 32 hex digits of a hash over where it came from, so that a replay is a no-op."""
     key = f"{run}\x1f{branch}\x1f{seed}\x1f{step}\x1f{task}\x1f{k}\x1f{attempt}"

@@ -13,6 +13,7 @@ from evotrainer.judge import reestimated
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import Reestimated
+from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.run import shortcut_audits, skills, trial_specs
 from evotrainer.run.context import RunContext
@@ -40,7 +41,7 @@ def after_promotion(ctx: RunContext, name: str) -> None:
         return
     if ctx.recorded(keys.reestimated(name)) is None:
         ctx.observer.step(f"9 verify: {name} on fresh seeds")
-    sides = (b, ctx.branches[b.parent])
+    sides = (b, ctx.branches[control_of(ctx.state, name)])
     ctx.run_trials([trial_specs.training(ctx, x, s, "confirm") for s in ctx.task.run.certify_seeds for x in sides])
     reestimate(ctx, name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ class BacktestedProposal:
 
 def consider(ctx: RunContext, n: int, health: HealthReport) -> BacktestedProposal:
     """Steps 5 to 7, as often as a human sends them back (REVISE at the intervention or the backtest gate)."""
-    tools = AgentTools(ctx, health)
+    tools = agent_tools(ctx)
     for k in range(MAX_REVISIONS + 1):
         proposal = propose(ctx, n, k, health, tools)
         agent_edits.edit(ctx, n, k, proposal)
@@ -146,30 +146,50 @@ def promotion_threshold(ctx: RunContext) -> PromotionThreshold | None:
 
 
 class AgentTools:
-    """What an agent may call while it thinks; nothing of gate or cert is in reach."""
+    """What an agent may call while it thinks. It holds two functions and no run: no attribute leads to scores of gate
+    or cert. (Who runs in this process could still look for them; an agent is trusted not to.)"""
 
-    def __init__(self, ctx: RunContext, health: HealthReport) -> None:
-        self._ctx, self._health = ctx, health
+    def __init__(
+        self,
+        backtest: Callable[[Intervention], Backtest],
+        rollouts: Callable[[str, int], Iterator[tuple[str, Rollout]]],
+    ) -> None:
+        self._backtest, self._rollouts = backtest, rollouts
         self.served: set[str] = set()
         """Trials whose rollouts the agent asked for."""
 
     def backtest(self, intervention: Intervention) -> Backtest:
         """Replay an intervention on the champion's stored rollouts."""
-        from evotrainer.harness.whatif.backtest import backtest
-
-        ctx, champion = self._ctx, self._ctx.incumbent
-        context = harness_context(ctx.task, ctx.state, champion, ctx.detector_runner)
-        return backtest(intervention, ctx.branches[champion].recipe, readings.batch(ctx, champion), context)
+        return self._backtest(intervention)
 
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
         """Search rollouts of a branch, at most `limit`."""
-        out: list[Rollout] = []
-        for t in self._ctx.branches[branch].complete:
-            found = self._ctx.rollouts.search(t.trial)
-            if more := found.rollouts(range(min(found.n, limit - len(out)))):
-                self.served.add(t.trial)
-                out += more
-        return out
+        found = list(self._rollouts(branch, limit))
+        self.served |= {trial for trial, _ in found}
+        return [r for _, r in found]
+
+
+def agent_tools(ctx: RunContext) -> AgentTools:
+    """The tools of a round: replays on the incumbent's rollouts, search rollouts of any branch."""
+    return AgentTools(partial(replay, ctx), partial(search_rollouts, ctx))
+
+
+def replay(ctx: RunContext, intervention: Intervention) -> Backtest:
+    """An intervention on the incumbent's stored rollouts."""
+    from evotrainer.harness.whatif.backtest import backtest
+
+    context = harness_context(ctx.task, ctx.state, ctx.incumbent, ctx.detector_runner)
+    return backtest(intervention, ctx.branches[ctx.incumbent].recipe, readings.batch(ctx, ctx.incumbent), context)
+
+
+def search_rollouts(ctx: RunContext, branch: str, limit: int) -> Iterator[tuple[str, Rollout]]:
+    """(trial, rollout) of a branch's complete trainings, at most `limit`."""
+    left = limit
+    for t in ctx.branches[branch].complete:
+        found = ctx.rollouts.search(t.trial)
+        for r in found.rollouts(range(min(found.n, left))):
+            left -= 1
+            yield t.trial, r
 
 
 # -- 7: replays, and which branches are opened -------------------------------------------------------------------------

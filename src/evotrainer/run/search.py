@@ -29,7 +29,7 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
     if not searches(ctx):
         return
     ctx.observer.step("5 search")
-    tools = propose.AgentTools(ctx, health)
+    tools = propose.agent_tools(ctx)
     for i in count():
         key, end = keys.probes(n, i), keys.searched(n)
         asked, specs = SearchPlan(), []

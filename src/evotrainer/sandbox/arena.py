@@ -17,7 +17,7 @@ from string import Template
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.model import TIERS, CaseResult, Program, Tier
-from evotrainer.sandbox.probes import PROBES, Probe
+from evotrainer.sandbox.probes import PROBES, SandboxProbe
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Scene:
     mounts: tuple[str, ...]
     """What is mounted where the attacks run."""
 
-    def source(self, probe: Probe) -> str:
+    def source(self, probe: SandboxProbe) -> str:
         """The probe's program, aimed."""
         aims = {
             "folder": self.folder,
@@ -112,7 +112,7 @@ def scene(uid: int, pid: int = 1) -> Iterator[Scene]:
         yield Scene(folder, token, server.getsockname()[1], victim, mounts_of(pid))
 
 
-def judge(probe: Probe, case: CaseResult) -> ProbeResult:
+def judge(probe: SandboxProbe, case: CaseResult) -> ProbeResult:
     """Held when the attack ended as it should and got nothing."""
     text = (case.stdout or "").strip()
     held = case.status in probe.expected and "BREACH" not in text
@@ -135,7 +135,7 @@ class Arena:
     """Shrinks the slot's memory."""
 
 
-def try_probes(arena: Arena, probes: Sequence[Probe] = PROBES) -> Iterator[ProbeResult]:
+def try_probes(arena: Arena, probes: Sequence[SandboxProbe] = PROBES) -> Iterator[ProbeResult]:
     """Every attack once, on targets that no earlier one has harmed."""
     yield ProbeResult("user", arena.uid != 0, "D", "programs do not run as root", "" if arena.uid else "uid 0")
     todo = deque(probes)
@@ -146,7 +146,7 @@ def try_probes(arena: Arena, probes: Sequence[Probe] = PROBES) -> Iterator[Probe
                 yield _try(arena, todo.popleft(), targets)
 
 
-def _try(arena: Arena, probe: Probe, targets: Scene) -> ProbeResult:
+def _try(arena: Arena, probe: SandboxProbe, targets: Scene) -> ProbeResult:
     program = Program(targets.source(probe), stdins=("",), limits=probe.limits)
     with arena.squeeze() if probe.name == "memory_total" else contextlib.nullcontext():
         case = arena.run(program)

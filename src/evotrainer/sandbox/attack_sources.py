@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from evotrainer.sandbox.model import Limits, Status, Tier
-from evotrainer.sandbox.probes import Probe
+from evotrainer.sandbox.probes import SandboxProbe
 
 TIGHT = Limits(cpu_s=0.4, memory_mb=256, idle_s=1.0, processes=16)
 ANY: tuple[Status, ...] = ("ok", "error", "timeout", "memory", "output", "killed")
 LIBC = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 
 
-def attack(name: str, source: str, tier: Tier = "C", *, shell: bool = True, twice: bool = False) -> Probe:
-    return Probe(name, tier, "", source, TIGHT, ANY, twice=twice, shell=shell)
+def attack(name: str, source: str, tier: Tier = "C", *, shell: bool = True, twice: bool = False) -> SandboxProbe:
+    return SandboxProbe(name, tier, "", source, TIGHT, ANY, twice=twice, shell=shell)
 
 
 def reached(code: str) -> str:

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from evotrainer.sandbox.arena import ProbeResult, judge, scene
 from evotrainer.sandbox.attack_sources import LIBC, attack, called, exec_of, reached
 from evotrainer.sandbox.model import CaseResult
-from evotrainer.sandbox.probes import Probe
+from evotrainer.sandbox.probes import SandboxProbe
 from evotrainer.sandbox.residues import RESIDUES
 from evotrainer.sandbox.shell import EpisodeShell
 
 # Tier B marks what only a file system and a process table of one's own close: in tier C the host's readable files and
 # /proc are seen. `shell=False`: what an episode shell has to allow, such as starting programs.
-ESCAPES: tuple[Probe, ...] = (
+ESCAPES: tuple[SandboxProbe, ...] = (
     attack("connects by TCP", reached("socket.create_connection(('127.0.0.1', $port), timeout=2)")),
     attack(
         "sends a datagram",

@@ -12,7 +12,7 @@ from evotrainer.sandbox.model import Limits, Status, Tier
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class SandboxProbe:
     """One attack: what it shows, from which tier on it must fail, its source and how its end is judged."""
 
     name: str
@@ -32,9 +32,9 @@ class Probe:
 # every opening of a sandbox pays for these probes: a limit of a tenth of a second is reached as surely as a large one
 _SMALL = Limits(cpu_s=0.1, memory_mb=64, output_kb=16, idle_s=2.0, file_mb=4)
 
-PROBES: tuple[Probe, ...] = (
-    Probe("cpu", "D", "an endless loop is ended by its CPU time", "while True: pass", _SMALL, ("timeout",)),
-    Probe(
+PROBES: tuple[SandboxProbe, ...] = (
+    SandboxProbe("cpu", "D", "an endless loop is ended by its CPU time", "while True: pass", _SMALL, ("timeout",)),
+    SandboxProbe(
         "memory",
         "D",
         "one process cannot take more memory than its limit",
@@ -42,12 +42,12 @@ PROBES: tuple[Probe, ...] = (
         _SMALL,
         ("memory",),
     ),
-    Probe(
+    SandboxProbe(
         "output", "D", "output without end is cut", "while True: print('x' * 4096)", Limits(output_kb=16), ("output",)
     ),
     # three ways out, because different things close them: a network namespace all three, a filter of calls by their
     # kind; an abstract socket has no file whose rights could stop it
-    Probe(
+    SandboxProbe(
         "network",
         "C",
         "no TCP, UDP or abstract socket of the host can be reached",
@@ -68,7 +68,7 @@ connect(socket.AF_UNIX, socket.SOCK_STREAM, "\\x00$token")
 """,
     ),
     # opened to append: the secret is as it was, also where nothing keeps the attack from it
-    Probe(
+    SandboxProbe(
         "files_write",
         "C",
         "no file outside the private folder can be made or changed",
@@ -81,7 +81,7 @@ for path in ("${folder}/made-by-attack", "${folder}/secret"):
 """,
     ),
     # PTRACE_ATTACH stops the victim: it is let go at once, or the probes after this one would find it half dead
-    Probe(
+    SandboxProbe(
         "ptrace",
         "C",
         "no other process can be traced",
@@ -92,7 +92,7 @@ if libc.ptrace(16, $victim, None, None) == 0:
     print("BREACH"); libc.ptrace(17, $victim, None, None)
 """,
     ),
-    Probe(
+    SandboxProbe(
         "grader_memory",
         "C",
         "the memory of the process that grades cannot be read",
@@ -102,7 +102,7 @@ for path in ("/proc/$grader/mem", "/proc/$grader/environ"):
     except OSError as error: print("ok", error)
 """,
     ),
-    Probe(
+    SandboxProbe(
         "signals",
         "C",
         "no other process can be signalled",
@@ -114,7 +114,7 @@ except OSError as error:
     print("ok", error)
 """,
     ),
-    Probe(
+    SandboxProbe(
         "processes",
         "C",
         "a fork bomb ends at the process limit",
@@ -132,7 +132,7 @@ if made > 30: print("BREACH", made)
 """,
     ),
     # the program that could say BREACH is gone by the time it matters: `arena` counts what is left of it
-    Probe(
+    SandboxProbe(
         "daemon",
         "C",
         "nothing outlives the program (judged from outside)",
@@ -150,7 +150,7 @@ except OSError as error:
     ),
     # every mount, not a list of well-known folders: new ones come with other machines, and one that can be written is
     # enough; times of files are tried too, since a bit that survives is a message
-    Probe(
+    SandboxProbe(
         "persistence",
         "C",
         "a later program finds nothing of an earlier one, on any mount or inherited descriptor",
@@ -175,7 +175,7 @@ for place in (*$mounts, *range(64)):
 """,
         twice=True,
     ),
-    Probe(
+    SandboxProbe(
         "locks",
         "C",
         "files of the system cannot be locked, which others could notice",
@@ -189,7 +189,7 @@ for path in (os.__file__, "/dev/null"):
         except OSError as error: print("ok", error)
 """,
     ),
-    Probe(
+    SandboxProbe(
         "execute",
         "C",
         "no other program can be started",
@@ -202,7 +202,7 @@ except OSError as error:
 """,
     ),
     # calls that the kernel answers with another error where nothing filters: only EPERM (1) shows that the list did it
-    Probe(
+    SandboxProbe(
         "seccomp",
         "C",
         "system calls off the list are refused",
@@ -216,7 +216,7 @@ for number in numbers:
 if libc.prctl(21, 0, 0, 0, 0) != 2: print("BREACH: no filter")
 """,
     ),
-    Probe(
+    SandboxProbe(
         "capabilities",
         "C",
         "no capability, and no way to get one",
@@ -229,7 +229,7 @@ if libc.prctl(39, 0, 0, 0, 0) != 1: print("BREACH: new privileges allowed")
 """,
     ),
     # descriptor 4 is the line on which answers go; any other came from the parent by mistake
-    Probe(
+    SandboxProbe(
         "descriptors",
         "C",
         "nothing of the parent is inherited",
@@ -242,7 +242,7 @@ for fd in range(3, 256):
     if fd != 4 and not own: print("BREACH", fd)
 """,
     ),
-    Probe(
+    SandboxProbe(
         "files_read",
         "B",
         "the host's files cannot be read",
@@ -253,7 +253,7 @@ for path in ("${folder}/secret", "/etc/passwd", "/proc/mounts"):
     except OSError as error: print("ok", error)
 """,
     ),
-    Probe(
+    SandboxProbe(
         "proc",
         "B",
         "no other process can be seen",
@@ -263,7 +263,7 @@ seen = [p for p in (os.listdir("/proc") if os.path.isdir("/proc") else []) if p.
 if seen or os.getppid() != 0: print("BREACH", len(seen), os.getppid())
 """,
     ),
-    Probe(
+    SandboxProbe(
         "namespaces",
         "B",
         "no namespace can be made, no file system mounted",
@@ -278,7 +278,7 @@ if os.getpid() != 1: print("BREACH: shares a process namespace")
     ),
     # each child stays below a process's own limit, and writes its pages, since memory that is only asked for is not
     # counted: what stops four of them is a limit on all together
-    Probe(
+    SandboxProbe(
         "memory_total",
         "A",
         "several processes together stay below the slot's memory",

@@ -14,7 +14,7 @@ from evotrainer.sandbox.jobs import CheckJob, RunJob
 from evotrainer.sandbox.launch import Mechanism, pick_uid
 from evotrainer.sandbox.model import TIERS, Check, CheckResult, Limits, Program, RunResult, Tier
 from evotrainer.sandbox.pool import Lane, run_jobs
-from evotrainer.sandbox.probes import PROBES, Probe
+from evotrainer.sandbox.probes import PROBES, SandboxProbe
 from evotrainer.sandbox.report import TierReport
 from evotrainer.sandbox.slot import Slot, start_slot
 
@@ -111,7 +111,7 @@ class Sandbox:
             lambda: _squeezed(slot),
         )
 
-    def attack(self, probes: Sequence[Probe]) -> Iterator[ProbeResult]:
+    def attack(self, probes: Sequence[SandboxProbe]) -> Iterator[ProbeResult]:
         """Try attacks on this sandbox, as it does itself when it opens;
         see `evotrainer.sandbox.attacks` for more of them."""
         return try_probes(self._arena(), probes)

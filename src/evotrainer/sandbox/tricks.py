@@ -5,21 +5,21 @@ status of its own (never `sandbox`), within its CPU time, and the next program d
 from __future__ import annotations
 
 from evotrainer.sandbox.model import Limits, Status, Tier
-from evotrainer.sandbox.probes import Probe
+from evotrainer.sandbox.probes import SandboxProbe
 
 # each attack asks for several times what it is given, and is ended within a second
 LIMITS = Limits(cpu_s=0.4, memory_mb=64, output_kb=256, idle_s=1.0, processes=12, file_mb=8)
 _ENDED: tuple[Status, ...] = ("error", "timeout", "memory", "output", "killed")
 
 
-def _trick(name: str, source: str, tier: Tier = "C", expected: tuple[Status, ...] = _ENDED) -> Probe:
-    return Probe(name, tier, "", source, LIMITS, expected)
+def _trick(name: str, source: str, tier: Tier = "C", expected: tuple[Status, ...] = _ENDED) -> SandboxProbe:
+    return SandboxProbe(name, tier, "", source, LIMITS, expected)
 
 
 # children that nobody waits for never show in their parent's CPU time: a limit that reads only that misses them
 _UNWAITED = "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
 
-TRICKS: tuple[Probe, ...] = (
+TRICKS: tuple[SandboxProbe, ...] = (
     _trick("loops", "while True: pass", "D", ("timeout",)),
     # a limit by an exception inside the program is one that the program can catch
     _trick(

@@ -19,7 +19,7 @@ import pytest
 
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.cache import cache_folder, store, with_cache
-from evotrainer.executors.cache.store import FORMAT, Entry, TrialCache, clear
+from evotrainer.executors.cache.store import FORMAT, CacheEntry, TrialCache, clear
 from evotrainer.records.events import TrialFinished
 from tests.executors.cache.drawn import DrawnExecutor, Place
 
@@ -52,7 +52,7 @@ def test_a_killed_writer_leaves_whole_entries_only(place: Place, task_file: Path
     assert p.returncode == -signal.SIGKILL
     assert list((place.cache / "tmp").iterdir()), "it was in the middle of one"
     for e in place.entries():
-        Entry(e).close()
+        CacheEntry(e).close()
     (t,), _ = place.go("r2", place.spec("r2"))
     assert same(t, *place.alone("r2", place.spec("r2"))) and not place.notes
     assert not list((place.cache / "tmp").iterdir()), "what the killed one left is cleared away"
@@ -110,7 +110,7 @@ def test_damage_is_a_miss_with_a_line_and_never_a_wrong_result(place: Place) -> 
                     how,
                     place.notes,
                 )
-                Entry(e).close()
+                CacheEntry(e).close()
             else:
                 silent += 1  # bytes that nothing reads: of the zip's own directory
             shutil.rmtree(place.run_dir("r1"))
@@ -140,7 +140,7 @@ def test_entries_of_other_sources_are_told_and_not_used(place: Place) -> None:
 def test_rollouts_of_other_names_are_damage(place: Place) -> None:
     place.go("r1", place.spec("r1"))
     for e in place.entries():
-        with Entry(e) as old:
+        with CacheEntry(e) as old:
             members = {m: old.read(m) for m in old.manifest.files}
             manifest = old.manifest.model_copy(update={"branch": "b1"})
         e.unlink()
@@ -183,7 +183,7 @@ def test_the_least_recently_used_go_first_and_the_limit_holds(tmp_path: Path) ->
 
 def test_what_is_read_stays_readable_while_it_is_evicted(place: Place) -> None:
     place.go("r1", place.spec("r1"))
-    open_ones = [Entry(e) for e in place.entries()]
+    open_ones = [CacheEntry(e) for e in place.entries()]
     clear(place.cache)
     for e in open_ones:
         with e:

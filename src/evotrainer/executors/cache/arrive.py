@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.cache.keys import policy_key
 from evotrainer.executors.cache.parts import from_bytes, renamed, store_all
-from evotrainer.executors.cache.store import Entry, TrialCache
+from evotrainer.executors.cache.store import CacheEntry, TrialCache
 from evotrainer.executors.health import read_health
 from evotrainer.executors.spec import SEALED, TrialSpec, write_atomic
 from evotrainer.records.durable import sha256_tree
@@ -33,11 +33,11 @@ class Found:
     """The entries that the cache has of a trial."""
 
     spec: TrialSpec
-    entries: dict[str, tuple[str, Entry]] = field(default_factory=dict)
+    entries: dict[str, tuple[str, CacheEntry]] = field(default_factory=dict)
     """Part (`training`, `warm start`, `evaluation/<split>`) -> its key and entry."""
 
     @property
-    def made(self) -> Entry | None:
+    def made(self) -> CacheEntry | None:
         """What holds the policy, where the trial makes one."""
         return next((e for part, (_, e) in self.entries.items() if not part.startswith("evaluation/")), None)
 
@@ -178,7 +178,7 @@ def _computed(part: str, spent: TrialFinished | None) -> bool:
     return spent is not None and part in {f"evaluation/{s.split}" for s in spent.scores}
 
 
-def _rollouts(entry: Entry, spec: TrialSpec) -> pa.Table:
+def _rollouts(entry: CacheEntry, spec: TrialSpec) -> pa.Table:
     m = entry.manifest
     try:
         table = renamed(from_bytes(entry.read(ROLLOUTS)), (m.run, m.branch), (spec.run, spec.branch))

@@ -55,7 +55,7 @@ class Manifest(Frozen):
     files: dict[str, str]
 
 
-class Entry:
+class CacheEntry:
     """An entry that is read: what it gives was compared with its checksums. IntegrityError where it does not match."""
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +144,7 @@ class Entry:
     def close(self) -> None:
         self.file.close()
 
-    def __enter__(self) -> Entry:
+    def __enter__(self) -> CacheEntry:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -183,11 +183,11 @@ class TrialCache:
         """Where the entry of a key lies, if there is one."""
         return self.folder / self.code / f"{key}{SUFFIX}"
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> CacheEntry | None:
         """The entry of a key, noted as used; None without one. IntegrityError where it is damaged."""
         path = self.path(key)
         try:
-            entry = Entry(path)
+            entry = CacheEntry(path)
         except FileNotFoundError:
             return None
         with contextlib.suppress(OSError):  # a cache that may only be read has no order of use
