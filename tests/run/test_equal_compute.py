@@ -88,6 +88,14 @@ def test_what_gains_at_equal_compute_is_promoted_and_the_certificate_names_the_c
     assert any("x the compute of the starting recipe" in t and t.split()[2].startswith("2") for t in texts), texts
 
 
+def test_a_promotion_is_measured_again_against_the_control_it_was_judged_by(task: Path, tmp_path: Path) -> None:
+    run = Paper(finish(0.12)).start(task, tmp_path / "run", settings(GROUPS, "judge.reestimate=promotions"))
+    (again,) = bodies(run, "reestimated")
+    assert again.control == "b1c" and again.control_fresh, "both sides on fresh seeds"
+    fresh = {t.trial for t in bodies(run, "finished") if t.seed > 100 and t.trial.startswith(("b0-", "b1c-"))}
+    assert fresh == {f"b1c-s{s}" for s in (101, 102, 103)}
+
+
 def test_more_steps_alone_are_not_promoted_unless_the_task_file_allows_them(task: Path, tmp_path: Path) -> None:
     run = Paper(finish(0.0)).start(task, tmp_path / "run", settings(LONGER))
     (verdict,) = run.verdicts
