@@ -77,9 +77,11 @@ ALLOWED = {
     "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts",
     "trainers.curve": "records trainers.advantages trainers.groups",
     "trainers.schedule": "records",
+    "trainers.phases": "errors records trainers.base trainers.curriculum trainers.rewards trainers.rollouts "
+    "trainers.groups trainers.schedule",
     "trainers.embedded": "errors records trainers.base trainers.advantages trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
-    "trainers.schedule",
+    "trainers.schedule trainers.phases",
     "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
     "trainers.schedule",

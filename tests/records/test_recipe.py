@@ -28,6 +28,7 @@ CHANGES: dict[str, Any] = {
     "group_filter": {"kind": "zero_variance"},
     "curriculum": {"kind": "pass_rate_band"},
     "averaging": {"kind": "tail_mean"},
+    "phases": [{"kind": "own", "steps": 2, "lr": None, "batch": None}, {"kind": "rl"}],
     "sft_anchor": 0.1,
     "entropy_bonus": 0.01,
     "is_cap": 2.0,
@@ -46,7 +47,7 @@ def changed(*names: str) -> Recipe:
     return out
 
 
-BELONG = {frozenset(x) for x in ({"steps", "group_size"},)}
+BELONG = {frozenset(x) for x in ({"steps", "group_size"}, {"steps", "phases"})}
 """Of `CHANGES`, those that one composite factor could set."""
 
 

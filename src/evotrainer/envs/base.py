@@ -109,6 +109,30 @@ class EnvironmentWithDrills(Protocol):
 
 
 @runtime_checkable
+class EnvironmentWithReferences(Protocol):
+    """An environment that has references of its train problems; it says so in `offers`."""
+
+    offers: Sequence[str]
+    """What training may use besides sampling and rewards, of OFFERS."""
+
+    def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> Sequence[tuple[str, ...] | None]:
+        """For each task the transcript of a right attempt, in the form of `demonstrations`, its prompt and observations
+        as an episode under these knobs shows them; None where there is none. TaskSetError for a task of a held-out
+        split."""
+        ...
+
+
+OFFERS = ("references",)
+"""What an environment may say in `offers`; one that says nothing has none of it."""
+
+
+def refuse_held_out(tasks: Sequence[Task]) -> None:
+    """TaskSetError for a task that is not of the train split: nobody is taught what others are examined in."""
+    if other := next((t for t in tasks if t.split != "train"), None):
+        raise TaskSetError(f"task {other.id} is of split {other.split}; only train problems have references")
+
+
+@runtime_checkable
 class EnvironmentWithOutcome(Protocol):
     """An environment that says which of its components are the outcome; every shipped one does."""
 

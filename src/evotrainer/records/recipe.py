@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.frozen import Frozen, explain
@@ -21,7 +21,9 @@ from evotrainer.records.recipe_parts import Clip as Clip
 from evotrainer.records.recipe_parts import Curriculum as Curriculum
 from evotrainer.records.recipe_parts import GroupFilter as GroupFilter
 from evotrainer.records.recipe_parts import LengthRule as LengthRule
+from evotrainer.records.recipe_parts import Phase as Phase
 from evotrainer.records.recipe_parts import Schedule as Schedule
+from evotrainer.records.recipe_parts import open_ended
 
 Knob = bool | int | float | str
 BUNDLE = "bundle"
@@ -33,15 +35,18 @@ LATER = (
     "curriculum.tag",
     "curriculum.floor",
     "curriculum.until",
+    "phases",
 )
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
 COMPOSITES: Mapping[str, tuple[str, ...]] = {
     "lr_schedule": ("lr", "schedule"),
     "batch_shape": ("prompts_per_step", "group_size", "steps"),
+    "phase_plan": ("phases", "steps"),
 }
 """Composite factor -> its fields; its value is an object of all of them. A change of one field alone is a change of
-that field. lr_schedule: a rate belongs to its schedule. batch_shape: the same sampling shared out otherwise."""
+that field. lr_schedule: a rate belongs to its schedule. batch_shape: the same sampling shared out otherwise.
+phase_plan: supervised steps beside those of RL, which cost many times as much; equal compute is asked of all."""
 SAME_SAMPLES = 0.05
 """How far prompts_per_step x group_size x steps may move in a change of `batch_shape`, as a share."""
 
@@ -90,6 +95,9 @@ class Recipe(Frozen):
     """Extra sampling rounds that replace groups the filter dropped (DAPO dynamic sampling); 0: off."""
     curriculum: Curriculum = Curriculum()
     averaging: Averaging = Averaging()
+    phases: tuple[Phase, ...] = ()
+    """Parts of the training, in order; none: all of it is RL. Together they take `steps` steps, the last one what the
+    others leave, and each begins with a fresh optimizer; `schedule` is that of each RL part."""
     sft_anchor: float = Field(0.0, ge=0)
     """Weight of the SFT loss on demonstrations, added to each update."""
     entropy_bonus: float = 0.0
@@ -100,6 +108,11 @@ class Recipe(Frozen):
     """Leave truncated completions (finish = length) out of the loss."""
     knobs: Mapping[str, Knob] = Field(default_factory=dict)
     """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _open_ended(cls, values: Any) -> Any:
+        return open_ended(values, cls.model_fields["steps"].default) if isinstance(values, Mapping) else values
 
     def hashed(self) -> dict[str, Any]:
         """The values that the hash is of: all but those of `LATER` that stand at their default."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -88,8 +89,60 @@ class Averaging(Frozen):
     """Per step, for ema: it remembers about 1 / (1 - decay) steps."""
 
 
+class Phase(Frozen):
+    """One part of a training (`Recipe.phases`).
+
+    `references`: supervised learning, -mean log p over the tokens of what a reference says, on references of train
+    problems drawn in seeded epochs (InstructGPT's first stage, arXiv 2203.02155). `own`: each step samples as a step
+    of RL does and takes one supervised update on the policy's own verified successes: attempts that earn all that the
+    recipe's rewards can pay, distinct within a task, a round over the tasks at a time (rejection sampling fine-tuning,
+    arXiv 2304.06767 and 2308.01825; iterated, arXiv 2203.14465). `rl`: what a recipe without parts does all along.
+    """
+
+    kind: Literal["rl", "references", "own"]
+    steps: int | None = Field(None, ge=1)
+    """Optimizer rounds; None, of the last part only: up to the recipe's `steps`."""
+    lr: float | None = Field(None, gt=0)
+    """Peak rate of a supervised part: warm-up over its first tenth, then a cosine to 0. None: the recipe's `lr`."""
+    batch: int | None = Field(None, ge=1)
+    """Texts of a supervised step, at most so many for `own`. None: the recipe's `prompts_per_step` for references, all
+    successes of the step for `own`."""
+
+    @model_validator(mode="after")
+    def _own_settings(self) -> Phase:
+        if self.kind == "rl" and (self.lr is not None or self.batch is not None):
+            raise ValueError("phases: lr and batch are of supervised parts; a part of kind rl has the recipe's")
+        return self
+
+
 class Clip(Frozen):
     """PPO ratio clip range [1-low, 1+high]. For cispo, `high` caps the detached weight at 1+high."""
 
     low: float = Field(0.2, ge=0, le=1)
     high: float = Field(0.2, ge=0)
+
+
+def open_ended(values: Mapping[str, Any], usual: int) -> dict[str, Any]:
+    """Values of a recipe whose last part has no `steps` of its own, as recipes are kept: another number of steps is
+    then another length of the last part. `usual`: the recipe's `steps` where the values have none.
+
+    ValueError where a part before the last has no steps, or the parts do not take the recipe's.
+    """
+    out, given = dict(values), values.get("phases")
+    if not isinstance(given, list | tuple) or not given:
+        return out
+    parts = [p.model_dump() if isinstance(p, Phase) else p for p in given]
+    total, lengths = values.get("steps", usual), [p.get("steps") for p in parts if isinstance(p, Mapping)]
+    if len(lengths) < len(parts) or not all(isinstance(n, int | None) for n in [total, *lengths]):
+        return out  # pydantic says what is wrong with it
+    if None in lengths[:-1]:
+        raise ValueError("phases: every part but the last needs steps")
+    before, last = sum(lengths[:-1]), lengths[-1]
+    if before >= total:
+        raise ValueError(f"phases: the parts before the last take {before} steps of {total}; shorten them or set steps")
+    if last is not None and before + last != total:
+        raise ValueError(
+            f"phases: the parts take {before + last} steps, the recipe has {total}; set steps to {before + last}"
+        )
+    out["phases"] = [*parts[:-1], {**parts[-1], "steps": None}]
+    return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
@@ -27,6 +27,13 @@ class TrainerEnvironment(Protocol):
     def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
 
     def describe(self) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class EnvironmentWithReferences(Protocol):
+    """One that has references of its train problems; `envs.base.EnvironmentWithReferences` fits."""
+
+    def references(self, tasks: Sequence[Any], knobs: Mapping[str, Any]) -> Sequence[tuple[str, ...] | None]: ...
 
 
 RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]

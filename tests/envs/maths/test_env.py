@@ -305,3 +305,14 @@ def test_opening_imports_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_references_are_right_workings_of_train_problems(env: MathEnv) -> None:
+    tasks = env.tasks("train")[:60]
+    told = env.references(tasks, {})
+    episodes = [env.reset(t, {}) for t in tasks]
+    assert [text for text in told if text] == told and [x[0] for x in told if x] == [e.turns[0].text for e in episodes]
+    env.step(episodes, [x[1] for x in told if x], ["stop"] * 60)
+    assert all(s.outcome == "correct" for s in env.score(episodes))
+    with pytest.raises(TaskSetError, match="of split search; only train problems have references"):
+        env.references(env.tasks("search")[:1], {})

@@ -91,6 +91,7 @@ REFUSED = {
     "schedule": {"schedule": {"kind": "linear"}},
     "curriculum": {"curriculum": {"kind": "pass_rate_band"}},
     "averaging": {"averaging": {"kind": "ema"}},
+    "phases": {"phases": [{"kind": "own", "steps": 1}, {"kind": "rl"}]},
     "sft_anchor": {"sft_anchor": 0.1},
     "mask_truncated": {"mask_truncated": True, "max_turns": 2},
 }

@@ -132,8 +132,9 @@ def _child(base: Path, work: Path, more: dict[str, Any]) -> subprocess.Popen[str
         {"averaging": {"kind": "ema", "decay": 0.8}},
         {"averaging": {"kind": "tail_mean", "share": 0.9}, "curriculum": {"kind": "tag_frontier", "tag": "first"}},
         {"curriculum": {"kind": "difficulty", "tag": "first"}},
+        {"phases": [{"kind": "references", "steps": 4, "batch": 5}, {"kind": "own", "steps": 4}, {"kind": "rl"}]},
     ],
-    ids=["ema", "frontier", "difficulty"],
+    ids=["ema", "frontier", "difficulty", "phases"],
 )
 def test_a_training_killed_midway_resumes_to_bit_identical_weights(
     more: dict[str, Any], base: Path, tmp_path: Path

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from evotrainer.envs.base import SPLITS, Task
-from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills
+from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills, worked
 from evotrainer.envs.maths.expressions import evaluate, plain_number
 from evotrainer.envs.maths.gym import gym_version
 from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits
@@ -63,6 +63,7 @@ class GeneratedSource:
     vocabulary_version = VOCABULARY_VERSION
     marks: Sequence[str] = (MARK,)
     fallback = False
+    offers: Sequence[str] = ("references",)
 
     def __init__(self, config: MathConfig | None = None) -> None:
         self.config = config or MathConfig()
@@ -93,6 +94,10 @@ class GeneratedSource:
 
     def drills(self, n: int, seed: int) -> list[tuple[str, ...]]:
         return drills(n, seed, self.config.mix)
+
+    def working(self, task: Task) -> str:
+        """The reference working and the answer, as a careful teacher writes them."""
+        return worked(task.data["steps"], task.data["answer"])
 
     def vocabulary(self) -> tuple[str, ...]:
         return vocabulary()

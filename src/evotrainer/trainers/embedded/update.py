@@ -226,3 +226,23 @@ def sft_backward(policy: Policy, rows: Sequence[TrainRow], weight: float = 1.0) 
         (part * weight).backward()
         loss += float(part.detach())
     return loss
+
+
+def sft_update(
+    policy: Policy, optimizer: Optimizer, rows: Sequence[TrainRow], lr: float, grad_clip: float
+) -> dict[str, float]:
+    """One optimizer step on texts; its part of the curve entry. Without texts, none is made.
+
+    TrainerError for a text that the policy's context does not hold.
+    """
+    longest = max((len(r.prompt) + len(r.tokens) for r in rows), default=0)
+    if longest > policy.shape.context:
+        raise TrainerError(
+            f"phases: a text of {longest} tokens exceeds the policy's context of {policy.shape.context}; leave that "
+            "part out, or train a policy with a longer context"
+        )
+    out = {"trained_rollouts": float(len(rows))}
+    if rows:
+        loss = sft_backward(policy, rows)
+        out |= {"loss": loss, "sft_loss": loss, "grad_norm": optimizer.step(lr, grad_clip)}
+    return out

@@ -71,6 +71,7 @@ MAPPING: dict[str, TrlFactor] = {
     "averaging": TrlFactor(
         (), "by EvoTrainer: after each step, of all trained weights; of adapters each of the two factors by itself"
     ),
+    "phases": TrlFactor((), "refused: TRL trains by one loss all along; the embedded trainer has parts"),
     "sft_anchor": TrlFactor((), "by EvoTrainer: loss on demonstrations, added once per update"),
     "entropy_bonus": TrlFactor(("entropy_coef",), "mean over the tokens of a micro-batch"),
     "is_cap": TrlFactor(
@@ -129,6 +130,8 @@ def check(recipe: Recipe, options: TrlOptions, *, demonstrations: bool = True) -
         )
     if recipe.sft_anchor > 0 and not demonstrations:
         wrong.append("sft_anchor: the environment offers no demonstrations; set it to 0")
+    if recipe.phases:
+        wrong.append('phases: TRL\'s trainer has no supervised parts; leave them out, or set trainer.name = "embedded"')
     rollouts = recipe.prompts_per_step * recipe.group_size
     if options.micro_batch and rollouts % options.micro_batch:
         wrong.append(
