@@ -356,6 +356,20 @@ def test_own_successes_are_offered_where_few_attempts_are_right_and_most_mass_pu
     assert moves("phases", START.with_factor("phases", offered[0]), negative_share=0.7) == [[]]
 
 
+def test_rare_successes_are_replayed_where_many_groups_hold_none() -> None:
+    seen = {"frac_reward_zero_std": 0.6, "dead_fail": 0.4}
+    assert sorted(v["weight"] for v in moves("replay", score=0.3, **seen)) == [0.1, 0.3]
+    assert moves("replay", score=0.6, **seen) == [] == moves("replay", score=0.0, **seen)
+    assert moves("replay", score=0.3, frac_reward_zero_std=0.6, dead_fail=0.1) == []
+    assert moves("replay", START.with_factor("replay", {"weight": 0.1}), score=0.3, **seen) == [{"weight": 0.0}]
+
+
+def test_other_words_are_offered_where_training_tasks_are_known_better_than_others() -> None:
+    assert sorted(moves("prompt_noise", offers=("wordings",), train_minus_search=0.3)) == [0.5, 1.0]
+    assert moves("prompt_noise", offers=("wordings",), train_minus_search=0.02) == []
+    assert moves("prompt_noise", train_minus_search=0.3) == [], "the environment has one wording"
+
+
 def test_averages_are_offered_where_the_score_no_longer_rises() -> None:
     assert [v["kind"] for v in moves("averaging", late_gain=0.01)].count("tail_mean") == 2
     assert moves("averaging", late_gain=0.2) == [] == moves("averaging")

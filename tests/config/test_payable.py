@@ -54,3 +54,10 @@ def test_a_part_on_references_is_refused_where_there_are_none() -> None:
         check_paid(TAUGHT, TOLD | {"payable": ["hidden"]})
     assert "\n" not in str(e.value)
     check_paid(TAUGHT.with_factor("phases", [{"kind": "own", "steps": 3}, {"kind": "rl"}]), TOLD)
+
+
+def test_other_wordings_are_refused_where_there_are_none() -> None:
+    noisy = Recipe(rewards={"visible": 1.0}, prompt_noise=0.5)
+    check_paid(noisy, TOLD | {"offers": ["wordings"]})
+    with pytest.raises(ConfigError, match="prompt_noise: code has no other wordings of its prompts; set it to 0"):
+        check_paid(noisy, TOLD)

@@ -29,6 +29,8 @@ CHANGES: dict[str, Any] = {
     "curriculum": {"kind": "pass_rate_band"},
     "averaging": {"kind": "tail_mean"},
     "phases": [{"kind": "own", "steps": 2, "lr": None, "batch": None}, {"kind": "rl"}],
+    "replay": {"weight": 0.1},
+    "prompt_noise": 0.5,
     "sft_anchor": 0.1,
     "entropy_bonus": 0.01,
     "is_cap": 2.0,

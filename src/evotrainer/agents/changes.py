@@ -141,6 +141,8 @@ def sources(r: Recipe, tags: Collection[str], offers: Collection[str]) -> dict[s
             {"kind": "pass_rate_band", "low": 0.1, "high": 0.9},
             *({"kind": "tag_frontier", "tag": t, "low": 0.05, "high": 0.95} for t in sorted(tags)),
         ],
+        "replay": [{"weight": w, "batch": 32, "size": 512, "rare": 0.5} for w in (0.0, 0.1, 0.3)],
+        "prompt_noise": [0.0, 0.5, 1.0] if "wordings" in offers else [],
         "phases": [[], *([{"kind": "own", "steps": n}, rl] for n in first)],
         "phase_plan": [
             {"phases": [{"kind": "references", "steps": x * r.steps, "batch": 8}, rl], "steps": (1 + x) * r.steps}

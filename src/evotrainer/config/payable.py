@@ -51,6 +51,8 @@ def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     """Why a recipe asks for what there is not, or what may not be learnt from; empty where it does not."""
     name = environment.get("name", "the environment")
     own = 'learn from the policy\'s own successes (kind = "own")'
+    if recipe.prompt_noise and "wordings" not in usable(environment):
+        return f"recipe.prompt_noise: {name} has no other wordings of its prompts; set it to 0"
     if not any(p.kind == "references" for p in recipe.phases) or "references" in usable(environment):
         return ""
     if "references" not in (environment.get("offers") or ()):

@@ -6,6 +6,7 @@ at once. Rewards are named functions of the finished episode; None means "not ap
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -122,14 +123,28 @@ class EnvironmentWithReferences(Protocol):
         ...
 
 
-OFFERS = ("references",)
+@runtime_checkable
+class EnvironmentWithWordings(Protocol):
+    """An environment that can ask a train problem in other words; it says so in `offers`."""
+
+    offers: Sequence[str]
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """The same problem with another prompt that training may see: same id, same answer, no form of prompt that
+        held-out splits keep; the task itself where it has no other. TaskSetError for a task of a held-out split."""
+        ...
+
+
+OFFERS = ("references", "wordings")
 """What an environment may say in `offers`; one that says nothing has none of it."""
 
 
 def refuse_held_out(tasks: Sequence[Task]) -> None:
     """TaskSetError for a task that is not of the train split: nobody is taught what others are examined in."""
     if other := next((t for t in tasks if t.split != "train"), None):
-        raise TaskSetError(f"task {other.id} is of split {other.split}; only train problems have references")
+        raise TaskSetError(
+            f"task {other.id} is of split {other.split}; only train problems have references and wordings"
+        )
 
 
 @runtime_checkable

@@ -22,6 +22,7 @@ from evotrainer.records.recipe_parts import Curriculum as Curriculum
 from evotrainer.records.recipe_parts import GroupFilter as GroupFilter
 from evotrainer.records.recipe_parts import LengthRule as LengthRule
 from evotrainer.records.recipe_parts import Phase as Phase
+from evotrainer.records.recipe_parts import Replay as Replay
 from evotrainer.records.recipe_parts import Schedule as Schedule
 from evotrainer.records.recipe_parts import open_ended
 
@@ -36,6 +37,8 @@ LATER = (
     "curriculum.floor",
     "curriculum.until",
     "phases",
+    "replay",
+    "prompt_noise",
 )
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
@@ -98,6 +101,10 @@ class Recipe(Frozen):
     phases: tuple[Phase, ...] = ()
     """Parts of the training, in order; none: all of it is RL. Together they take `steps` steps, the last one what the
     others leave, and each begins with a fresh optimizer; `schedule` is that of each RL part."""
+    replay: Replay = Replay()
+    prompt_noise: float = Field(0.0, ge=0, le=1)
+    """Share of the training prompts that are worded otherwise, where the environment has other wordings (domain
+    randomisation, arXiv 1703.06907); a group shares its wording, and evaluations have the tasks' own."""
     sft_anchor: float = Field(0.0, ge=0)
     """Weight of the SFT loss on demonstrations, added to each update."""
     entropy_bonus: float = 0.0

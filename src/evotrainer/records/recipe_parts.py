@@ -115,6 +115,24 @@ class Phase(Frozen):
         return self
 
 
+class Replay(Frozen):
+    """Own verified successes of earlier steps, learnt from again at every update of an RL step.
+
+    Adds weight * mean(-log p) over the tokens of `batch` of them to the loss: self-imitation (arXiv 1806.05635), here
+    of full marks only and without a value function. Kept is the first success of each group in which at most the share
+    `rare` succeeded, so that what is solved anyway does not fill the buffer; the oldest leave it first.
+    """
+
+    weight: float = Field(0.0, ge=0)
+    """Of the term in the loss; 0: off."""
+    batch: int = Field(32, ge=1)
+    """Successes drawn for an update."""
+    size: int = Field(512, ge=1)
+    """Successes kept at most; they are part of the checkpoint."""
+    rare: float = Field(0.5, gt=0, le=1)
+    """Largest share of successes in a group of which one is kept."""
+
+
 class Clip(Frozen):
     """PPO ratio clip range [1-low, 1+high]. For cispo, `high` caps the detached weight at 1+high."""
 
@@ -137,7 +155,7 @@ def open_ended(values: Mapping[str, Any], usual: int) -> dict[str, Any]:
         return out  # pydantic says what is wrong with it
     if None in lengths[:-1]:
         raise ValueError("phases: every part but the last needs steps")
-    before, last = sum(lengths[:-1]), lengths[-1]
+    before, last = sum(n for n in lengths[:-1] if n is not None), lengths[-1]
     if before >= total:
         raise ValueError(f"phases: the parts before the last take {before} steps of {total}; shorten them or set steps")
     if last is not None and before + last != total:

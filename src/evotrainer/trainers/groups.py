@@ -11,6 +11,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.rollouts import Attempt, Provenance, rollout
+from evotrainer.trainers.wordings import Worded
 
 Sample = Callable[[Sequence[tuple[Any, range]]], Sequence[Attempt]]
 """Scored attempts for each (task, ks) of a plan, in order, k by k."""
@@ -43,11 +44,12 @@ def collect(
     recipe: Recipe,
     where: Provenance,
     clock: Callable[[str], None],
+    ask: Worded = lambda task: task,
 ) -> list[Group]:
     """All groups of a step, those filtered out included, with advantages in the rollouts of the kept ones.
 
     With `resample`, dropped groups are replaced by new tasks, round by round, until enough are kept (DAPO's dynamic
-    sampling, arXiv 2503.14476 section 3.2).
+    sampling, arXiv 2503.14476 section 3.2). `ask`: how a task is worded this time.
     """
     wanted = recipe.prompts_per_step
     groups: list[Group] = []
@@ -64,7 +66,7 @@ def collect(
             n = draws.get(i, 0)
             draws[i] = n + 1
             numbers.append(n)
-            plan.append((tasks[i], range(n * recipe.group_size, (n + 1) * recipe.group_size)))
+            plan.append((ask(tasks[i]), range(n * recipe.group_size, (n + 1) * recipe.group_size)))
         attempts = sample(plan)
         fresh = []
         for j, n in enumerate(numbers):

@@ -15,6 +15,7 @@ from evotrainer.trainers.groups import Group
 from evotrainer.trainers.rewards import full_marks
 from evotrainer.trainers.rollouts import Attempt
 from evotrainer.trainers.schedule import learning_rate
+from evotrainer.trainers.wordings import Worded
 
 WARMUP = 0.1
 """Share of a supervised part over which its rate rises."""
@@ -81,8 +82,8 @@ class References:
         self.tasks = environment.tasks("train")
         self.stream = TaskStream(self.tasks, Curriculum(), seed)
 
-    def draw(self, n: int) -> list[Text]:
-        """`n` texts; TrainerError where two epochs hold no further one."""
+    def draw(self, n: int, ask: Worded = lambda task: task) -> list[Text]:
+        """`n` texts, tasks worded by `ask`; TrainerError where two epochs hold no further one."""
         out: list[Text] = []
         tried = 0
         while len(out) < n:
@@ -90,7 +91,7 @@ class References:
                 raise TrainerError(
                     "phases: the environment has no references of its train problems; leave the part out"
                 )
-            chosen = [self.tasks[i] for i in self.stream.draw(n - len(out), set())[0]]
+            chosen = [ask(self.tasks[i]) for i in self.stream.draw(n - len(out), set())[0]]
             tried = 0 if (found := [x for x in self._of(chosen) if x]) else tried + len(chosen)
             out += found
         return out
@@ -106,15 +107,26 @@ class References:
 def successes(groups: Sequence[Group], recipe: Recipe, most: int | None = None) -> list[Attempt]:
     """The policy's own verified successes, at most `most`: attempts with full marks that ended by themselves, distinct
     within a task; the first of every task, then the second of every task, ..."""
-    by_task = []
-    for g in groups:
-        seen: dict[tuple[int, ...], Attempt] = {}
-        for a, r in zip(g.attempts, g.rollouts, strict=True):
-            if a.finish == "stop" and full_marks(recipe, r.components) and r.error_kind is None:
-                seen.setdefault(tuple(a.sampled), a)
-        by_task.append(list(seen.values()))
-    rounds = chain.from_iterable(zip_longest(*by_task))
+    rounds = chain.from_iterable(zip_longest(*(_successes_of(g, recipe) for g in groups)))
     return [a for a in rounds if a is not None][:most]
+
+
+def rare_successes(groups: Sequence[Group], recipe: Recipe) -> list[Attempt]:
+    """The first success of each group in which at most `replay.rare` of the graded attempts earned full marks."""
+    out = []
+    for g in groups:
+        right = sum(full_marks(recipe, r.components) for r in g.rollouts if r.error_kind is None)
+        if right <= recipe.replay.rare * len(g.rewards):
+            out += _successes_of(g, recipe)[:1]
+    return out
+
+
+def _successes_of(g: Group, recipe: Recipe) -> list[Attempt]:
+    seen: dict[tuple[int, ...], Attempt] = {}
+    for a, r in zip(g.attempts, g.rollouts, strict=True):
+        if a.finish == "stop" and r.error_kind is None and full_marks(recipe, r.components):
+            seen.setdefault(tuple(a.sampled), a)
+    return list(seen.values())
 
 
 def without_advantages(groups: Sequence[Group]) -> None:

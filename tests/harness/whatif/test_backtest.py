@@ -380,6 +380,17 @@ class TestSupervisedParts:
         assert replay("phases", self.TAUGHT, recipe(rewards={"other": 1.0}), self.answers(0)).verdict == "silent"
 
 
+class TestReplay:
+    def test_it_is_supported_where_rare_successes_meet_groups_without_any(self) -> None:
+        parent, answers = recipe(rewards={"tests": 1.0}), TestSupervisedParts().answers
+        b = replay("replay", {"weight": 0.1}, parent, answers(0, 1, 4))
+        assert b.verdict == "supports"
+        assert b.numbers == {"kept": pytest.approx(1 / 3, abs=1e-6), "none": pytest.approx(1 / 3, abs=1e-6)}
+        assert replay("replay", {"weight": 0.1}, parent, answers(1, 2, 4)).verdict == "silent"
+        assert replay("replay", {"weight": 0.1}, parent, answers(0, 4)).verdict == "contradicts"
+        assert replay("replay", {"weight": 0.1, "rare": 1.0}, parent, answers(0, 4)).verdict == "supports"
+
+
 class TestCurriculaByTag:
     def kinds(self, rates: dict[str, int], tasks: int = 10) -> list[Rollout]:
         """Ten tasks of each kind, four attempts each, so many of them right."""

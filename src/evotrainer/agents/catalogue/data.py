@@ -90,6 +90,22 @@ def imitates_itself(s: Situation) -> Iterator[Variant]:
             yield Variant([{"kind": "own", "steps": n}, {"kind": "rl"}], f"own {n}")
 
 
+def replays(s: Situation) -> Iterator[Variant]:
+    """A tenth and three tenths of weight on rare successes: where successes are rare and many groups hold none."""
+    rare = s.score is not None and 0.0 < s.score <= 0.5
+    if not s.recipe.replay.weight and rare and s.metric(DEAD) >= MANY_DEAD and s.metric("dead_fail") >= MANY_DEAD / 2:
+        yield from (Variant({"weight": w}, f"{w:g}") for w in (0.1, 0.3))
+
+
+def other_words(s: Situation) -> Iterator[Variant]:
+    """Half and all of the prompts worded otherwise: where the environment can, and training has come to know its tasks
+    (it solves clearly more of them than search tasks)."""
+    if "wordings" not in s.offers or s.recipe.prompt_noise or s.score is None:
+        return
+    if s.metric("train_minus_search") >= 0.1:
+        yield from (Variant(x, f"{x:g}") for x in (0.5, 1.0))
+
+
 def knobs(s: Situation) -> Iterator[Variant]:
     for factor, values in knob_changes(s.recipe, s.knobs).items():
         name = factor.removeprefix("knobs.")
@@ -168,6 +184,44 @@ DATA: tuple[Move, ...] = (
         of(imitates_itself),
         "what succeeded is made likelier before what failed is made less likely",
         sd=0.03,
+    ),
+    Move(
+        "replay_rare_successes",
+        "replay",
+        "data",
+        {"dead_groups": 0.4, "dead_training": 0.5, "saturation": 0.1},
+        of(replays),
+        "what succeeded once in many attempts is seen more than once",
+        sd=0.03,
+        cost=1.1,
+    ),
+    Move(
+        "replay_off",
+        "replay",
+        "data",
+        {"exploration_collapse": 0.3},
+        when(lambda r: r.replay.weight > 0, {"weight": 0.0}),
+        "what succeeded early holds the policy to its early ways",
+        subtracts=True,
+    ),
+    Move(
+        "word_otherwise",
+        "prompt_noise",
+        "data",
+        {"template_collapse": 0.4, "saturation": 0.3},
+        of(other_words),
+        "a policy that meets a task in other words has to read it",
+        base=0.005,
+        sd=0.03,
+    ),
+    Move(
+        "own_words",
+        "prompt_noise",
+        "data",
+        {},
+        when(lambda r: r.prompt_noise > 0, 0.0),
+        "other wordings are not what is asked in the end",
+        subtracts=True,
     ),
     Move(
         "one_phase",

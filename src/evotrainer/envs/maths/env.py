@@ -6,6 +6,7 @@ How attempts are scored is the same for all.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -26,7 +27,9 @@ class MathsTaskSource(Protocol):
     vocabulary_version: str
     marks: Sequence[str]
     fallback: bool
-    offers: Sequence[str]
+
+    @property
+    def offers(self) -> Sequence[str]: ...
 
     def sizes(self) -> dict[str, int]: ...
 
@@ -40,6 +43,10 @@ class MathsTaskSource(Protocol):
 
     def working(self, task: Task) -> str | None:
         """A right completion, where the task has one."""
+        ...
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """The task with another wording; itself where it has none."""
         ...
 
     def vocabulary(self) -> tuple[str, ...]: ...
@@ -105,6 +112,11 @@ class MathEnv:
         """(prompt, reference working) of train problems."""
         refuse_held_out(tasks)
         return [(t.prompt, text) if (text := self.source.working(t)) else None for t in tasks]
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """Another wording of a train problem, where the task source has one."""
+        refuse_held_out([task])
+        return self.source.reworded(task, rng)
 
     def vocabulary(self) -> tuple[str, ...]:
         """Multi-character tokens for a policy trained from scratch; single characters are always there."""

@@ -34,6 +34,10 @@ class RowSource(ABC):
         """The row's worked answer."""
         return str(task.data["worked"]) if task.data.get("worked") else None
 
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """The task itself: rows have one wording."""
+        return task
+
     def sizes(self) -> dict[str, int]:
         """Splits that have tasks."""
         return {s: len(ts) for s, ts in self._splits.items() if ts}

@@ -78,3 +78,23 @@ def phases_change(x: ReplayInput) -> Answer:
     if share >= RIGHT:
         return "contradicts", f"{text}: there is little to show", m
     return ("supports" if kinds == {"references"} and m["unsolved_tasks"] >= 0.2 else "silent"), text, m
+
+
+@replays("replay")
+def replay_change(x: ReplayInput) -> Answer:
+    """How many groups would give a success to the buffer, and how many hold none.
+
+    Contradicts: no group in which a success is rare enough holds one, so that nothing would be replayed. Supports: 5%
+    of the groups or more do, and 30% or more have no success at all: there is something to see again, and cause to.
+    Silent otherwise: what seeing it again teaches is not in stored rollouts.
+    """
+    b, right = x.batch, full_marks(x, x.new)
+    if not x.new.replay.weight or right is None:
+        return "silent", "without a weight, or rewards that can be computed, nothing can be said", {}
+    size = np.bincount(b.group, minlength=b.n_groups)
+    share = np.bincount(b.group, weights=right.astype(float), minlength=b.n_groups) / np.maximum(size, 1)
+    m = {"kept": float(((share > 0) & (share <= x.new.replay.rare)).mean()), "none": float((share == 0).mean())}
+    text = f"{m['kept']:.0%} of groups hold a rare success, {m['none']:.0%} none"
+    if m["kept"] == 0:
+        return "contradicts", f"{text}: nothing would be replayed", m
+    return ("supports" if m["kept"] >= 0.05 and m["none"] >= 0.3 else "silent"), text, m

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,10 +35,21 @@ from evotrainer.trainers.embedded.update import (
     update,
 )
 from evotrainer.trainers.groups import Group, collect
-from evotrainer.trainers.phases import Part, References, part_at, parts_of, sampled_steps, successes, without_advantages
+from evotrainer.trainers.phases import (
+    Part,
+    References,
+    part_at,
+    parts_of,
+    rare_successes,
+    sampled_steps,
+    successes,
+    without_advantages,
+)
+from evotrainer.trainers.replay import ReplayBuffer
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.rollouts import Provenance, environment_facts, evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
+from evotrainer.trainers.wordings import worded
 
 POLICY = "policy"
 CHECKPOINT = "checkpoint"
@@ -64,6 +76,7 @@ class EmbeddedSession:
     anchor: SftDemonstrations | None
     curve: list[dict[str, float]]
     references: References | None = None
+    replay: ReplayBuffer | None = None
     average: torch.Tensor | None = None
     """Running average of the flat weights, once the recipe's averaging has begun."""
     step: int = 0
@@ -82,6 +95,7 @@ class EmbeddedSession:
             "average": self.average,
             "anchor": None if self.anchor is None else self.anchor.rng.getstate(),
             "references": None if self.references is None else self.references.stream.state(),
+            "replay": None if self.replay is None else self.replay.state(),
             "curve": self.curve,
             "tokens": self.tokens,
             "cpu_s": self.clock.total,
@@ -105,6 +119,8 @@ class EmbeddedSession:
             self.anchor.rng.setstate(s["anchor"])
         if self.references is not None:
             self.references.stream.load(s["references"])
+        if self.replay is not None:
+            self.replay.load(s["replay"])
         self.clock.before = s["cpu_s"]
 
 
@@ -162,7 +178,8 @@ class EmbeddedTrainer:
                 sample = partial(self._sample, s, environment, params)
                 # groups are replaced for the sake of their gradient, which successes have without a spread, too
                 asked = recipe if part.kind == "rl" else recipe.model_copy(update={"resample": 0})
-                groups = collect(sample, tasks, s.stream, s.filter, asked, where, s.clock.mark)
+                wording = worded(environment, recipe.prompt_noise, request.identity.seed, s.step)
+                groups = collect(sample, tasks, s.stream, s.filter, asked, where, s.clock.mark, wording)
                 if part.kind == "own":
                     without_advantages(groups)
                 # rollouts are stored before the update: a step that was trained on can always be read
@@ -225,6 +242,8 @@ class EmbeddedTrainer:
             anchor=anchor,
             curve=[],
         )
+        if recipe.replay.weight:
+            session.replay = ReplayBuffer(recipe.replay, random.Random(seed_of(i.seed, "replay")))
         if any(p.kind == "references" for p in parts_of(recipe)):
             session.references = References(environment, recipe.knobs, seed_of(i.seed, "references"))
         # last, over what was built from seeds: a checkpoint holds the state of generators, not the generators
@@ -237,6 +256,7 @@ class EmbeddedTrainer:
     def _update(self, s: EmbeddedSession, groups: list[Group], part: Part) -> dict[str, float]:
         recipe, lr = s.request.recipe, part.rate(s.step)
         figures = self._by_reward(s, groups, lr) if part.kind == "rl" else self._supervised(s, groups, part, lr)
+        figures |= self._remember(s, groups)
         s.clock.mark("update")
         s.tokens += sum(len(a.logprobs) for g in groups for a in g.attempts)
         entry = curve_entry(s.step + 1, groups, figures, recipe, lr, s.tokens)
@@ -256,13 +276,24 @@ class EmbeddedTrainer:
             for a, r in zip(cast("Sequence[EmbeddedAttempt]", g.attempts), g.rollouts, strict=True)
             if r.advantage is not None
         ]
-        return update(s.policy, s.optimizer, examples, recipe, lr, s.reference, s.anchor).figures(recipe)
+        sums = update(s.policy, s.optimizer, examples, recipe, lr, s.reference, s.anchor, s.replay)
+        return sums.figures(recipe)
+
+    def _remember(self, s: EmbeddedSession, groups: list[Group]) -> dict[str, float]:
+        """Keep rare successes for later steps; after the update, so that a step replays earlier ones only."""
+        if s.replay is None:
+            return {}
+        found = cast("Sequence[EmbeddedAttempt]", rare_successes(groups, s.request.recipe))
+        rows = [a.row(0) for a in found]
+        s.replay.add([(r.prompt, r.tokens, r.loss) for r in rows])
+        return {"replay_kept": float(len(s.replay.rows))}
 
     def _supervised(self, s: EmbeddedSession, groups: list[Group], part: Part, lr: float) -> dict[str, float]:
         recipe = s.request.recipe
         if s.references is not None and part.kind == "references":
             assert part.batch is not None
-            rows = demo_rows(s.references.draw(part.batch), s.tokenizer)
+            wording = worded(s.references.environment, recipe.prompt_noise, s.request.identity.seed, s.step)
+            rows = demo_rows(s.references.draw(part.batch, wording), s.tokenizer)
             s.clock.mark("grade")
         else:
             own = cast("Sequence[EmbeddedAttempt]", successes(groups, recipe, part.batch))

@@ -18,6 +18,7 @@ from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, Tokenizer
+from evotrainer.trainers.replay import ReplayBuffer
 
 MICRO_TOKENS = 4096
 ANCHOR_DEMOS = 1024
@@ -87,6 +88,7 @@ class Sums:
     grad_norm: float = 0.0
     trained_rows: int = 0
     sft: list[float] = field(default_factory=list)
+    replayed: list[float] = field(default_factory=list)
 
     def figures(self, recipe: Recipe) -> dict[str, float]:
         """For the step's curve entry. kl: mean k3 estimate against the start policy, only where kl_beta pays for it."""
@@ -103,6 +105,8 @@ class Sums:
             out["kl"] = self.kl / max(1.0, self.tokens)
         if self.sft:
             out["sft_loss"] = sum(self.sft) / len(self.sft)
+        if self.replayed:
+            out["replay_loss"] = sum(self.replayed) / len(self.replayed)
         return out
 
 
@@ -159,6 +163,7 @@ def update(
     lr: float,
     reference: Policy | None,
     anchor: SftDemonstrations | None,
+    replay: ReplayBuffer | None = None,
 ) -> Sums:
     """All passes of one step over its rollouts; one optimizer step per pass."""
     sums = Sums()
@@ -172,6 +177,8 @@ def update(
             _accumulate(policy, m, recipe, norm, reference, number, sums)
         if anchor is not None:
             sums.sft.append(sft_backward(policy, anchor.draw(), recipe.sft_anchor))
+        if replay is not None and (again := replay.draw()):
+            sums.replayed.append(sft_backward(policy, [TrainRow(0, *r) for r in again], recipe.replay.weight))
         sums.grad_norm = optimizer.step(lr, recipe.grad_clip)
     return sums
 

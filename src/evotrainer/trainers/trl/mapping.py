@@ -72,6 +72,8 @@ MAPPING: dict[str, TrlFactor] = {
         (), "by EvoTrainer: after each step, of all trained weights; of adapters each of the two factors by itself"
     ),
     "phases": TrlFactor((), "refused: TRL trains by one loss all along; the embedded trainer has parts"),
+    "replay": TrlFactor((), "by EvoTrainer: loss on own earlier successes, added once per update"),
+    "prompt_noise": TrlFactor((), "by EvoTrainer: how the tasks of a step are worded"),
     "sft_anchor": TrlFactor((), "by EvoTrainer: loss on demonstrations, added once per update"),
     "entropy_bonus": TrlFactor(("entropy_coef",), "mean over the tokens of a micro-batch"),
     "is_cap": TrlFactor(
