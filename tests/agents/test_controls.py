@@ -14,7 +14,7 @@ from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.recipe import COMPOSITES, Recipe, lint, single_factor
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record
 
-OFFERS = ("references", "wordings")
+OFFERS = ("references", "wordings", "turn_rewards")
 
 LIST = {"interventions": [{"factor": "lr", "new": 1e-4}, {"factor": "rewards", "new": {"share": 1.0}}]}
 

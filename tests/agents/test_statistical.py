@@ -370,6 +370,15 @@ def test_other_words_are_offered_where_training_tasks_are_known_better_than_othe
     assert moves("prompt_noise", train_minus_search=0.3) == [], "the environment has one wording"
 
 
+def test_turns_are_credited_where_episodes_are_long_and_end_alike() -> None:
+    long = START.with_factor("max_turns", 8)
+    offers = ("turn_rewards",)
+    assert sorted(v["weight"] for v in moves("credit", long, offers, reward_std=0.1)) == [0.1, 0.3]
+    assert len(moves("credit", long, offers, reward_std=0.5, frac_reward_zero_std=0.5)) == 2
+    assert moves("credit", long, offers, reward_std=0.5) == [] == moves("credit", START, offers, reward_std=0.1)
+    assert moves("credit", long, (), reward_std=0.1) == [], "the environment gives none"
+
+
 def test_averages_are_offered_where_the_score_no_longer_rises() -> None:
     assert [v["kind"] for v in moves("averaging", late_gain=0.01)].count("tail_mean") == 2
     assert moves("averaging", late_gain=0.2) == [] == moves("averaging")

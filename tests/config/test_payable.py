@@ -61,3 +61,10 @@ def test_other_wordings_are_refused_where_there_are_none() -> None:
     check_paid(noisy, TOLD | {"offers": ["wordings"]})
     with pytest.raises(ConfigError, match="prompt_noise: code has no other wordings of its prompts; set it to 0"):
         check_paid(noisy, TOLD)
+
+
+def test_credit_by_turn_is_refused_where_no_turn_is_rewarded() -> None:
+    by_turn = Recipe(rewards={"visible": 1.0}, max_turns=4, credit={"kind": "turn"})  # type: ignore[arg-type]
+    check_paid(by_turn, TOLD | {"offers": ["turn_rewards"]})
+    with pytest.raises(ConfigError, match="credit: code gives no rewards by turn; set it to episode"):
+        check_paid(by_turn, TOLD)

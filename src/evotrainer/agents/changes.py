@@ -142,6 +142,10 @@ def sources(r: Recipe, tags: Collection[str], offers: Collection[str]) -> dict[s
             *({"kind": "tag_frontier", "tag": t, "low": 0.05, "high": 0.95} for t in sorted(tags)),
         ],
         "replay": [{"weight": w, "batch": 32, "size": 512, "rare": 0.5} for w in (0.0, 0.1, 0.3)],
+        "credit": [
+            {"kind": "episode", "weight": 0.1},
+            *({"kind": "turn", "weight": w} for w in (0.1, 0.3) if "turn_rewards" in offers),
+        ],
         "prompt_noise": [0.0, 0.5, 1.0] if "wordings" in offers else [],
         "phases": [[], *([{"kind": "own", "steps": n}, rl] for n in first)],
         "phase_plan": [

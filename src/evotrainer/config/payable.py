@@ -53,6 +53,8 @@ def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     own = 'learn from the policy\'s own successes (kind = "own")'
     if recipe.prompt_noise and "wordings" not in usable(environment):
         return f"recipe.prompt_noise: {name} has no other wordings of its prompts; set it to 0"
+    if recipe.credit.kind == "turn" and "turn_rewards" not in usable(environment):
+        return f"recipe.credit: {name} gives no rewards by turn; set it to episode"
     if not any(p.kind == "references" for p in recipe.phases) or "references" in usable(environment):
         return ""
     if "references" not in (environment.get("offers") or ()):

@@ -49,6 +49,9 @@ class Score:
     outcome: Outcome
     error: str | None = None
     error_kind: str | None = None
+    turns: tuple[float, ...] | None = None
+    """Reward of each action by itself, in [-1, 1], where the environment gives such (`offers` has turn_rewards); what
+    it earned as a whole is in the components."""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -135,7 +138,7 @@ class EnvironmentWithWordings(Protocol):
         ...
 
 
-OFFERS = ("references", "wordings")
+OFFERS = ("references", "wordings", "turn_rewards")
 """What an environment may say in `offers`; one that says nothing has none of it."""
 
 

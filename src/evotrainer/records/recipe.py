@@ -18,6 +18,7 @@ from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.recipe_parts import Averaging as Averaging
 from evotrainer.records.recipe_parts import Clip as Clip
+from evotrainer.records.recipe_parts import Credit as Credit
 from evotrainer.records.recipe_parts import Curriculum as Curriculum
 from evotrainer.records.recipe_parts import GroupFilter as GroupFilter
 from evotrainer.records.recipe_parts import LengthRule as LengthRule
@@ -39,6 +40,7 @@ LATER = (
     "phases",
     "replay",
     "prompt_noise",
+    "credit",
 )
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
@@ -68,6 +70,7 @@ class Recipe(Frozen):
     better than its group is learnt from. Where failing rollouts are longer, most of |advantage| x tokens pushes down
     (metric `negative_share`), and a weight below 1 gives the balance back; above 1 it is the other emphasis of
     arXiv 2506.01347 (its W-REINFORCE weighs positive samples by a tenth)."""
+    credit: Credit = Credit()
     lr: float = Field(2e-4, gt=0)
     schedule: Schedule = Schedule()
     weight_decay: float = Field(0.0, ge=0)
@@ -301,6 +304,8 @@ def lint(recipe: Recipe) -> list[LintIssue]:
         add("error", "rewards", "no reward component has a weight: every advantage is 0; give one a weight")
     elif all(w < 0 for w in paid.values()):
         add("warning", "rewards", "all weights are negative: doing nothing is the optimum")
+    if recipe.credit.kind == "turn" and recipe.max_turns == 1:
+        add("error", "credit", "an attempt of one turn has one credit; set credit to episode, or max_turns above 1")
     if recipe.clip.low == 0 and recipe.clip.high == 0 and recipe.updates_per_step > 1:
         add("error", "clip", "clip range is empty: no gradient after the first pass; widen it")
     if recipe.length.kind != "none" and recipe.length.weight == 0:

@@ -133,6 +133,20 @@ class Replay(Frozen):
     """Largest share of successes in a group of which one is kept."""
 
 
+class Credit(Frozen):
+    """What the tokens of an attempt of several turns are credited with.
+
+    `episode`: all with the attempt's advantage. `turn`: those of turn t with that of the return-to-go
+    G_t = R + weight * sum of the turn rewards from t on, R being the attempt's reward, scaled within the group as
+    rewards are: A_t = (G_t - mean G_t) / (std G_t + 1e-4), where an attempt that ended before t stands with its R
+    (turn-level advantages, arXiv 2505.11821 and 2505.10978). With weight 0 both are the same.
+    """
+
+    kind: Literal["episode", "turn"] = "episode"
+    weight: float = Field(0.1, ge=0)
+    """Of a turn's reward, which environments give in [-1, 1], in units of the reward."""
+
+
 class Clip(Frozen):
     """PPO ratio clip range [1-low, 1+high]. For cispo, `high` caps the detached weight at 1+high."""
 

@@ -92,6 +92,7 @@ REFUSED = {
     "curriculum": {"curriculum": {"kind": "pass_rate_band"}},
     "averaging": {"averaging": {"kind": "ema"}},
     "phases": {"phases": [{"kind": "own", "steps": 1}, {"kind": "rl"}]},
+    "credit": {"credit": {"kind": "turn"}, "max_turns": 2},
     "replay": {"replay": {"weight": 0.1}},
     "prompt_noise": {"prompt_noise": 0.5},
     "sft_anchor": {"sft_anchor": 0.1},

@@ -138,13 +138,14 @@ def _child(base: Path, work: Path, more: dict[str, Any]) -> subprocess.Popen[str
         {"averaging": {"kind": "tail_mean", "share": 0.9}, "curriculum": {"kind": "tag_frontier", "tag": "first"}},
         {"curriculum": {"kind": "difficulty", "tag": "first"}},
         {"phases": [{"kind": "references", "steps": 4, "batch": 5}, {"kind": "own", "steps": 4}, {"kind": "rl"}]},
+        {"credit": {"kind": "turn", "weight": 0.5}},
         {
             "replay": {"weight": 0.3, "batch": 4, "size": 6, "rare": 1.0},
             "prompt_noise": 0.5,
             "rewards": {"digits": 1.0},
         },
     ],
-    ids=["ema", "frontier", "difficulty", "phases", "replay"],
+    ids=["ema", "frontier", "difficulty", "phases", "credit", "replay"],
 )
 def test_a_training_killed_midway_resumes_to_bit_identical_weights(
     more: dict[str, Any], base: Path, tmp_path: Path

@@ -128,7 +128,7 @@ class SweEnv:
     capabilities: Sequence[Capability] = CAPABILITIES
     proxy: tuple[str, str] | None = ("visible", "hidden")
     outcome_components: Sequence[str] = OUTCOME
-    offers: Sequence[str] = ("references",)
+    offers: Sequence[str] = ("references", "turn_rewards")
 
     def __init__(
         self,
@@ -203,7 +203,8 @@ class SweEnv:
         attempt = SweRewardInput(repo, e.state["actions"], seen, grade, submitted)
         values = compute(self._components, attempt, e.task.id)
         outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
-        return Score(values, outcome, detail=_detail(repo, e.knobs, grade))
+        failed = tuple(0.0 if o.ok else -1.0 for o in seen)
+        return Score(values, outcome, turns=failed, detail=_detail(repo, e.knobs, grade))
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
         """(prompt, action, observation, action, ...) of a teacher with honest mistakes, on train compositions only."""

@@ -101,6 +101,7 @@ MAPPING: tuple[VerlFactor, ...] = (
         "in `evo_mean_norm`, after the division",
         plugins=("evo_advantage.py",),
     ),
+    _refused("credit", "our estimator has one advantage for an episode", "episode", lambda r: r.credit.kind == "turn"),
     VerlFactor("lr", _KEY, (f"{ACTOR}.optim.lr",), "", lambda r: {f"{ACTOR}.optim.lr": r.lr}),
     VerlFactor(
         "schedule",

@@ -75,6 +75,9 @@ class EmbeddedSession:
     reference: Policy | None
     anchor: SftDemonstrations | None
     curve: list[dict[str, float]]
+    tasks: Sequence[Any] = ()
+    facts: tuple[str, str | None] = ("", None)
+    """Hash and sandbox tier of the environment."""
     references: References | None = None
     replay: ReplayBuffer | None = None
     average: torch.Tensor | None = None
@@ -156,32 +159,14 @@ class EmbeddedTrainer:
         recipe = request.recipe
         check_components(recipe, environment.components)
         s, resumed = self._open(request, environment)
-        params = sampling_params(recipe, False, self.sampler_dtype)
-        env_hash, tier = environment_facts(environment.describe())
-        tasks = environment.tasks("train")
+        s.tasks, s.facts = environment.tasks("train"), environment_facts(environment.describe())
         while s.step < recipe.steps:
             part = part_at(recipe, s.step)
             if s.step and s.step == part.first:
                 s.optimizer = Optimizer(s.policy, recipe.weight_decay)
             groups: list[Group] = []
             if part.kind != "references":
-                where = Provenance(
-                    identity=request.identity,
-                    split="train",
-                    step=s.step + 1,
-                    version=s.step,
-                    env_knobs=recipe.knobs,
-                    env_hash=env_hash,
-                    sandbox_tier=tier,
-                    keep_tokens=self.keep_tokens,
-                )
-                sample = partial(self._sample, s, environment, params)
-                # groups are replaced for the sake of their gradient, which successes have without a spread, too
-                asked = recipe if part.kind == "rl" else recipe.model_copy(update={"resample": 0})
-                wording = worded(environment, recipe.prompt_noise, request.identity.seed, s.step)
-                groups = collect(sample, tasks, s.stream, s.filter, asked, where, s.clock.mark, wording)
-                if part.kind == "own":
-                    without_advantages(groups)
+                groups = self._groups(s, environment, part)
                 # rollouts are stored before the update: a step that was trained on can always be read
                 sink([g.rollouts for g in groups])
                 s.clock.mark("record")
@@ -197,6 +182,28 @@ class EmbeddedTrainer:
             s.policy.flat.copy_(s.average)
         save_policy(s.policy, s.tokenizer, request.work_dir / POLICY)
         return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
+
+    def _groups(self, s: EmbeddedSession, environment: TrainerEnvironment, part: Part) -> list[Group]:
+        recipe, i = s.request.recipe, s.request.identity
+        env_hash, tier = s.facts
+        where = Provenance(
+            identity=i,
+            split="train",
+            step=s.step + 1,
+            version=s.step,
+            env_knobs=recipe.knobs,
+            env_hash=env_hash,
+            sandbox_tier=tier,
+            keep_tokens=self.keep_tokens,
+        )
+        sample = partial(self._sample, s, environment, sampling_params(recipe, False, self.sampler_dtype))
+        # groups are replaced for the sake of their gradient, which successes have without a spread, too
+        asked = recipe if part.kind == "rl" else recipe.model_copy(update={"resample": 0})
+        wording = worded(environment, recipe.prompt_noise, i.seed, s.step)
+        groups = collect(sample, s.tasks, s.stream, s.filter, asked, where, s.clock.mark, wording)
+        if part.kind == "own":
+            without_advantages(groups)
+        return groups
 
     def _sample(
         self,
@@ -269,11 +276,16 @@ class EmbeddedTrainer:
     def _by_reward(self, s: EmbeddedSession, groups: list[Group], lr: float) -> dict[str, float]:
         recipe = s.request.recipe
         examples = [
-            Example(a, r.advantage)
+            Example(a, r.advantage, by_turn)
             for g in groups
-            # groups that the filter left out teach nothing, but their tokens were sampled, and are counted below
+            # groups that the filter left out teach nothing, but their tokens were sampled, and are counted
             if g.kept
-            for a, r in zip(cast("Sequence[EmbeddedAttempt]", g.attempts), g.rollouts, strict=True)
+            for a, r, by_turn in zip(
+                cast("Sequence[EmbeddedAttempt]", g.attempts),
+                g.rollouts,
+                g.turns or [None] * len(g.rollouts),
+                strict=True,
+            )
             if r.advantage is not None
         ]
         sums = update(s.policy, s.optimizer, examples, recipe, lr, s.reference, s.anchor, s.replay)

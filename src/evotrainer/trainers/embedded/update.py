@@ -31,6 +31,25 @@ class Example:
 
     attempt: EmbeddedAttempt
     advantage: float
+    turns: tuple[float, ...] | None = None
+    """Advantages of its turns, where turns are credited; `advantage` is then their mean."""
+
+    @property
+    def pulls(self) -> bool:
+        """Has it a policy gradient?"""
+        return any(self.turns) if self.turns else self.advantage != 0.0
+
+    def by_token(self) -> list[float]:
+        """Advantage of each sampled token: its turn's. A turn is a run of sampled tokens."""
+        if not self.turns:
+            return [self.advantage] * len(self.attempt.logprobs)
+        out: list[float] = []
+        turn = -1
+        for at, sampled in enumerate(self.attempt.loss):
+            if sampled:
+                turn += not (at and self.attempt.loss[at - 1])
+                out.append(self.turns[min(turn, len(self.turns) - 1)])
+        return out
 
 
 @dataclass(slots=True)
@@ -118,6 +137,8 @@ class _Micro:
     row_tokens: Tensor
     advantage: Tensor
     sampler: Tensor
+    by_token: Tensor | None = None
+    """Advantages of the counted tokens, where turns are credited."""
     old: Tensor | None = None
     reference: Tensor | None = None
 
@@ -136,11 +157,8 @@ def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list
     """Micro-batches of the rollouts that can move the policy."""
     # advantage 0 has no policy gradient, but KL and entropy terms pull on every rollout
     everything = recipe.kl_beta > 0 or recipe.entropy_bonus != 0
-    rows = [
-        e.attempt.row(i)
-        for i, e in enumerate(examples)
-        if not _masked(e, recipe) and (everything or e.advantage != 0.0)
-    ]
+    turns = recipe.credit.kind == "turn"
+    rows = [e.attempt.row(i) for i, e in enumerate(examples) if not _masked(e, recipe) and (everything or e.pulls)]
     out = []
     for chunk in batches(rows, MICRO_TOKENS):
         b = pack(chunk, policy.shape)
@@ -149,6 +167,7 @@ def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list
                 batch=b,
                 row_tokens=torch.bincount(b.row_of, minlength=len(chunk)).float(),
                 advantage=torch.tensor([examples[r.index].advantage for r in chunk]),
+                by_token=torch.tensor([x for r in chunk for x in examples[r.index].by_token()]) if turns else None,
                 sampler=torch.tensor([x for r in chunk for x in examples[r.index].attempt.logprobs]),
             )
         )
@@ -198,6 +217,7 @@ def _accumulate(
             row=m.batch.row_of,
             row_tokens=m.row_tokens,
             advantage=m.advantage,
+            by_token=m.by_token,
             entropy=entropy,
             reference=m.reference,
             sampler=m.sampler,

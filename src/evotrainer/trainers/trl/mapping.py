@@ -42,6 +42,9 @@ MAPPING: dict[str, TrlFactor] = {
         "advantages are computed before TRL sees the batch, over the kept groups; TRL's are the same",
     ),
     "negative_weight": TrlFactor((), "by EvoTrainer, in the advantages, which TRL gets in place of its own"),
+    "credit": TrlFactor(
+        (), "`turn` refused: TRL has one advantage for a completion; the embedded trainer credits turns"
+    ),
     "lr": TrlFactor(("learning_rate",), "AdamW, betas 0.9 and 0.95"),
     "schedule": TrlFactor(
         (), "by EvoTrainer, per step: linear warm-up from 1/warmup, then constant, linear or cosine to 0"
@@ -132,6 +135,8 @@ def check(recipe: Recipe, options: TrlOptions, *, demonstrations: bool = True) -
         )
     if recipe.sft_anchor > 0 and not demonstrations:
         wrong.append("sft_anchor: the environment offers no demonstrations; set it to 0")
+    if recipe.credit.kind == "turn":
+        wrong.append('credit: TRL has one advantage for a completion; set it to episode, or trainer.name = "embedded"')
     if recipe.phases:
         wrong.append('phases: TRL\'s trainer has no supervised parts; leave them out, or set trainer.name = "embedded"')
     rollouts = recipe.prompts_per_step * recipe.group_size
