@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.frozen import Frozen, explain
@@ -119,10 +119,11 @@ class Recipe(Frozen):
     knobs: Mapping[str, Knob] = Field(default_factory=dict)
     """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
 
-    @model_validator(mode="before")
+    @field_validator("phases")
     @classmethod
-    def _open_ended(cls, values: Any) -> Any:
-        return open_ended(values, cls.model_fields["steps"].default) if isinstance(values, Mapping) else values
+    def _open_ended(cls, phases: tuple[Phase, ...], info: ValidationInfo) -> tuple[Phase, ...]:
+        steps = info.data.get("steps")  # absent where it is wrong itself
+        return open_ended(phases, steps) if phases and steps else phases
 
     def hashed(self) -> dict[str, Any]:
         """The values that the hash is of: all but those of `LATER` that stand at their default."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -154,27 +153,22 @@ class Clip(Frozen):
     high: float = Field(0.2, ge=0)
 
 
-def open_ended(values: Mapping[str, Any], usual: int) -> dict[str, Any]:
-    """Values of a recipe whose last part has no `steps` of its own, as recipes are kept: another number of steps is
-    then another length of the last part. `usual`: the recipe's `steps` where the values have none.
+def open_ended(phases: tuple[Phase, ...], total: int) -> tuple[Phase, ...]:
+    """The parts of a training of `total` steps without the last one's `steps`, as recipes are kept: another number of
+    steps is then another length of the last part.
 
-    ValueError where a part before the last has no steps, or the parts do not take the recipe's.
+    ValueError where a part before the last has no steps, or the parts do not take the total.
     """
-    out, given = dict(values), values.get("phases")
-    if not isinstance(given, list | tuple) or not given:
-        return out
-    parts = [p.model_dump() if isinstance(p, Phase) else p for p in given]
-    total, lengths = values.get("steps", usual), [p.get("steps") for p in parts if isinstance(p, Mapping)]
-    if len(lengths) < len(parts) or not all(isinstance(n, int | None) for n in [total, *lengths]):
-        return out  # pydantic says what is wrong with it
-    if None in lengths[:-1]:
-        raise ValueError("phases: every part but the last needs steps")
-    before, last = sum(n for n in lengths[:-1] if n is not None), lengths[-1]
+    last = phases[-1]
+    lengths = [p.steps for p in phases[:-1] if p.steps is not None]
+    if len(lengths) < len(phases) - 1:
+        raise ValueError("every part but the last needs steps")
+    before = sum(lengths)
     if before >= total:
-        raise ValueError(f"phases: the parts before the last take {before} steps of {total}; shorten them or set steps")
-    if last is not None and before + last != total:
+        raise ValueError(f"the parts before the last take {before} steps of {total}; shorten them, or set more steps")
+    if last.steps is not None and before + last.steps != total:
         raise ValueError(
-            f"phases: the parts take {before + last} steps, the recipe has {total}; set steps to {before + last}"
+            f"the parts take {before + last.steps} steps, the recipe has {total}; set steps to {before + last.steps}, "
+            "or leave the last part's steps out"
         )
-    out["phases"] = [*parts[:-1], {**parts[-1], "steps": None}]
-    return out
+    return (*phases[:-1], last.model_copy(update={"steps": None}))
