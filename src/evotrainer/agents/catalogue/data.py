@@ -171,10 +171,9 @@ DATA: tuple[Move, ...] = (
         {"dead_training": 0.6, "dead_groups": 0.4, "saturation": 0.3},
         of(taught),
         "references show what the policy's own attempts seldom hold",
-        base=0.03,
-        gain=0.08,
-        idle_sd=0.03,
+        base=0.005,
         sd=0.05,
+        idle_sd=0.02,
     ),
     Move(
         "own_first",
@@ -193,7 +192,7 @@ DATA: tuple[Move, ...] = (
         of(replays),
         "what succeeded once in many attempts is seen more than once",
         sd=0.03,
-        cost=1.1,
+        cost=1.4,
     ),
     Move(
         "replay_off",
@@ -211,7 +210,6 @@ DATA: tuple[Move, ...] = (
         {"template_collapse": 0.4, "saturation": 0.3},
         of(other_words),
         "a policy that meets a task in other words has to read it",
-        base=0.005,
         sd=0.03,
     ),
     Move(
