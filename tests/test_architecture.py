@@ -74,15 +74,19 @@ ALLOWED = {
     "trainers.rewards": "errors records",
     "trainers.averaging": "records",
     "trainers.rollouts": "records trainers.base trainers.curriculum trainers.rewards",
-    "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts",
+    "trainers.replay": "records",
+    "trainers.wordings": "errors trainers.base trainers.schedule",
+    "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts trainers.wordings",
     "trainers.curve": "records trainers.advantages trainers.groups",
     "trainers.schedule": "records",
+    "trainers.phases": "errors records trainers.base trainers.curriculum trainers.rewards trainers.rollouts "
+    "trainers.groups trainers.schedule trainers.wordings",
     "trainers.embedded": "errors records trainers.base trainers.advantages trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
-    "trainers.schedule",
+    "trainers.schedule trainers.phases trainers.replay trainers.wordings",
     "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
-    "trainers.schedule",
+    "trainers.schedule trainers.phases trainers.replay trainers.wordings",
     "trainers.merging": "errors trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #

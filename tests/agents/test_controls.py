@@ -14,6 +14,8 @@ from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.recipe import COMPOSITES, Recipe, lint, single_factor
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record
 
+OFFERS = ("references", "wordings", "turn_rewards")
+
 LIST = {"interventions": [{"factor": "lr", "new": 1e-4}, {"factor": "rewards", "new": {"share": 1.0}}]}
 
 
@@ -39,7 +41,7 @@ def test_the_fixed_agent_names_an_entry_it_cannot_use() -> None:
 
 def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
     recipe = Recipe(rewards={"shown": 1.0}, max_turns=6, group_filter={"kind": "zero_variance"})
-    b = briefing(recipe, branches_wanted=4)
+    b = briefing(recipe, branches_wanted=4, offers=OFFERS)
     seen = set()
     for seed in range(60):
         out = make_agent("random", seed).propose(b, Desk()).interventions
@@ -49,7 +51,7 @@ def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
             assert single_factor(recipe, child) == iv.factor
             assert not [i for i in lint(child) if i.level == "error"]
             seen.add(iv.factor)
-    assert seen == set(neighbourhood(recipe, COMPONENTS, {}))
+    assert seen == set(neighbourhood(recipe, COMPONENTS, {}, offers=OFFERS))
     assert seen == (set(Recipe.model_fields) | COMPOSITES.keys()) - {"knobs", "deploy_temperature"}
 
 

@@ -307,10 +307,13 @@ def test_lighter_negatives_are_offered_only_where_most_of_the_mass_pushes_down()
     assert offered(0.75, START.with_factor("negative_weight", 0.5)) == [1.0], "only back"
 
 
-def moves(factor: str, recipe: Recipe = START, **metrics: float) -> list[Any]:
+def moves(
+    factor: str, recipe: Recipe = START, offers: tuple[str, ...] = (), score: float = 0.62, **metrics: float
+) -> list[Any]:
     """Values of the moves of a factor that are offered, whatever their rank."""
     named = {k.replace("_per_", "/").replace("_is_", "="): v for k, v in metrics.items()}
-    b = briefing(recipe, report=health({}, **named))
+    champion = record("b0", recipe, None, 0, version="v0", search={"score": score})
+    b = briefing(recipe, report=health({}, **named), offers=offers, champion=champion)
     agent = OneFactorAgent(0)
     s = situation(b, Desk(rollouts()), 3000)
     return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == factor]
@@ -333,6 +336,47 @@ def test_easy_first_is_offered_where_failing_goes_with_a_number() -> None:
     assert wanted not in moves("curriculum", dead_fail=0.1, **falling)
     rising = dict(zip(falling, reversed(falling.values()), strict=True))
     assert wanted not in moves("curriculum", dead_fail=0.4, **rising)
+
+
+def test_references_are_offered_where_the_form_is_there_and_the_answers_are_not() -> None:
+    seen = {"rewards_per_format_per_coverage": 0.95}
+    offered = moves("phase_plan", offers=("references",), **seen)
+    assert sorted(v["steps"] for v in offered) == [60, 120]
+    assert all([p["kind"] for p in v["phases"]] == ["references", "rl"] for v in offered)
+    assert moves("phase_plan", **seen) == [], "the environment has none"
+    assert moves("phase_plan", offers=("references",), score=0.8, **seen) == []
+    assert moves("phase_plan", offers=("references",), rewards_per_format_per_coverage=0.5) == []
+    assert len(moves("phase_plan", offers=("references",), dead_fail=0.3)) == 2
+
+
+def test_own_successes_are_offered_where_few_attempts_are_right_and_most_mass_pushes_down() -> None:
+    offered = moves("phases", negative_share=0.7)
+    assert sorted(v[0]["steps"] for v in offered) == [5, 10] and all(v[0]["kind"] == "own" for v in offered)
+    assert moves("phases", negative_share=0.5) == [] == moves("phases", score=0.01, negative_share=0.7)
+    assert moves("phases", START.with_factor("phases", offered[0]), negative_share=0.7) == [[]]
+
+
+def test_rare_successes_are_replayed_where_many_groups_hold_none() -> None:
+    seen = {"frac_reward_zero_std": 0.6, "dead_fail": 0.4}
+    assert sorted(v["weight"] for v in moves("replay", score=0.3, **seen)) == [0.1, 0.3]
+    assert moves("replay", score=0.6, **seen) == [] == moves("replay", score=0.0, **seen)
+    assert moves("replay", score=0.3, frac_reward_zero_std=0.6, dead_fail=0.1) == []
+    assert moves("replay", START.with_factor("replay", {"weight": 0.1}), score=0.3, **seen) == [{"weight": 0.0}]
+
+
+def test_other_words_are_offered_where_training_tasks_are_known_better_than_others() -> None:
+    assert sorted(moves("prompt_noise", offers=("wordings",), train_minus_search=0.3)) == [0.5, 1.0]
+    assert moves("prompt_noise", offers=("wordings",), train_minus_search=0.02) == []
+    assert moves("prompt_noise", train_minus_search=0.3) == [], "the environment has one wording"
+
+
+def test_turns_are_credited_where_episodes_are_long_and_end_alike() -> None:
+    long = START.with_factor("max_turns", 8)
+    offers = ("turn_rewards",)
+    assert sorted(v["weight"] for v in moves("credit", long, offers, reward_std=0.1)) == [0.1, 0.3]
+    assert len(moves("credit", long, offers, reward_std=0.5, frac_reward_zero_std=0.5)) == 2
+    assert moves("credit", long, offers, reward_std=0.5) == [] == moves("credit", START, offers, reward_std=0.1)
+    assert moves("credit", long, (), reward_std=0.1) == [], "the environment gives none"
 
 
 def test_averages_are_offered_where_the_score_no_longer_rises() -> None:

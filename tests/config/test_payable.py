@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evotrainer.config.payable import check_paid, on_offer, unpayable, why_unpaid
+from evotrainer.config.payable import check_paid, on_offer, unpayable, usable, why_unpaid
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
 
@@ -34,3 +34,37 @@ def test_a_recipe_that_pays_it_is_refused_in_one_line_with_the_remedy() -> None:
     said = str(e.value)
     assert 'set environment.payable = ["hidden", "hidden_frac"]' in said and "\n" not in said
     assert "reward hidden or robust or visible" in said
+
+
+TAUGHT = Recipe(rewards={"visible": 1.0}, phases=({"kind": "references", "steps": 3}, {"kind": "rl"}))  # type: ignore[arg-type]
+
+
+def test_references_are_for_use_where_the_outcome_may_be_paid() -> None:
+    offering = TOLD | {"offers": ["references"]}
+    assert usable(offering | {"payable": ["hidden"]}) == ("references",)
+    assert usable(offering | {"payable": []}) == () == usable(TOLD | {"payable": ["hidden"]})
+    check_paid(TAUGHT, offering | {"payable": ["hidden"]})
+    with pytest.raises(ConfigError, match="answers to its outcome, which is not for sale") as e:
+        check_paid(TAUGHT, offering | {"payable": []})
+    assert 'set environment.payable = ["hidden"]' in str(e.value) and "\n" not in str(e.value)
+
+
+def test_a_part_on_references_is_refused_where_there_are_none() -> None:
+    with pytest.raises(ConfigError, match=r"code has no references of its train problems; .*kind = .own.") as e:
+        check_paid(TAUGHT, TOLD | {"payable": ["hidden"]})
+    assert "\n" not in str(e.value)
+    check_paid(TAUGHT.with_factor("phases", [{"kind": "own", "steps": 3}, {"kind": "rl"}]), TOLD)
+
+
+def test_other_wordings_are_refused_where_there_are_none() -> None:
+    noisy = Recipe(rewards={"visible": 1.0}, prompt_noise=0.5)
+    check_paid(noisy, TOLD | {"offers": ["wordings"]})
+    with pytest.raises(ConfigError, match="prompt_noise: code has no other wordings of its prompts; set it to 0"):
+        check_paid(noisy, TOLD)
+
+
+def test_credit_by_turn_is_refused_where_no_turn_is_rewarded() -> None:
+    by_turn = Recipe(rewards={"visible": 1.0}, max_turns=4, credit={"kind": "turn"})  # type: ignore[arg-type]
+    check_paid(by_turn, TOLD | {"offers": ["turn_rewards"]})
+    with pytest.raises(ConfigError, match="credit: code gives no rewards by turn; set it to episode"):
+        check_paid(by_turn, TOLD)

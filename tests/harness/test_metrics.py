@@ -329,3 +329,13 @@ def test_late_gain_is_the_slope_of_the_last_half() -> None:
     curve = tuple({"step": float(i), "score": s} for i, s in enumerate([0.9, 0.1, 0.5, 0.3, 0.4, 0.5, 0.6, 0.7]))
     assert metrics([rollout()], HarnessContext(curve=curve))["late_gain"].value == pytest.approx(0.3)
     assert metrics([rollout()], HarnessContext(curve=curve[:5]))["late_gain"].value is None
+
+
+def test_train_minus_search_compares_the_end_of_training_with_search_tasks() -> None:
+    curve = tuple({"score": x} for x in [0.1] * 8 + [0.8, 0.9])
+    stored = [rollout(f"t{t}", k, correct=k == 0, split="search") for t in range(4) for k in range(4)]
+    found = metrics(stored, HarnessContext(curve=curve))["train_minus_search"]
+    assert found.value == pytest.approx(0.85 - 0.25)
+    assert metrics(stored, HarnessContext(curve=curve[:4]))["train_minus_search"].value is None
+    trained = [rollout(f"t{t}", k, correct=k == 0, split="train") for t in range(4) for k in range(4)]
+    assert metrics(trained, HarnessContext(curve=curve))["train_minus_search"].value is None

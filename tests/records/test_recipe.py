@@ -28,6 +28,10 @@ CHANGES: dict[str, Any] = {
     "group_filter": {"kind": "zero_variance"},
     "curriculum": {"kind": "pass_rate_band"},
     "averaging": {"kind": "tail_mean"},
+    "phases": [{"kind": "own", "steps": 2, "lr": None, "batch": None}, {"kind": "rl"}],
+    "credit": {"kind": "turn"},
+    "replay": {"weight": 0.1},
+    "prompt_noise": 0.5,
     "sft_anchor": 0.1,
     "entropy_bonus": 0.01,
     "is_cap": 2.0,
@@ -46,7 +50,7 @@ def changed(*names: str) -> Recipe:
     return out
 
 
-BELONG = {frozenset(x) for x in ({"steps", "group_size"},)}
+BELONG = {frozenset(x) for x in ({"steps", "group_size"}, {"steps", "phases"})}
 """Of `CHANGES`, those that one composite factor could set."""
 
 
@@ -183,6 +187,7 @@ def test_recipes_cannot_be_changed_in_place() -> None:
         ({"rewards": {"length": -1.0}}, "warning", "rewards"),
         ({"clip": {"low": 0, "high": 0}, "updates_per_step": 2}, "error", "clip"),
         ({"resample": 2}, "error", "resample"),
+        ({"credit": {"kind": "turn"}}, "error", "credit"),
         ({"length": {"kind": "overlong"}}, "warning", "length"),
         ({"length": {"kind": "token_penalty", "weight": 0.5}}, "warning", "length"),
         ({"lr": 5e-3}, "warning", "lr"),

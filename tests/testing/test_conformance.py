@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +52,14 @@ def test_the_shipped_environments_conform() -> None:
         env.close()
 
 
-def small(**changes: Any) -> TextEnv:
+def small(kind: type[TextEnv] = TextEnv, **changes: Any) -> TextEnv:
     def right(task: Task, text: str) -> float:
         """1 where the answer is right."""
         return float(text == task.data["answer"])
 
     tasks = {s: [Task(f"{s}-{i}", s, f"{s} {i}", {"answer": str(i)}) for i in range(5)] for s in ("train", "search")}
     tasks |= {s: [Task(f"{s}-{i}", s, f"{s} {i}", {"answer": str(i)}) for i in range(5)] for s in ("gate", "cert")}
-    return TextEnv(**({"name": "small", "tasks": tasks, "rewards": {"right": right}, "truth": "right"} | changes))
+    return kind(**({"name": "small", "tasks": tasks, "rewards": {"right": right}, "truth": "right"} | changes))
 
 
 def test_an_environment_that_leaks_a_task_between_splits_is_caught() -> None:
@@ -71,6 +73,36 @@ def test_an_environment_that_leaks_a_task_between_splits_is_caught() -> None:
 def test_an_environment_whose_demonstrations_show_held_out_tasks_is_caught() -> None:
     with pytest.raises(AssertionError, match="a demonstration shows a held-out task"):
         check_environment(small(demos=lambda n, seed: [("cert 3", "3")] * n))
+
+
+class Offering(TextEnv):
+    """References and wordings of any task that is asked for."""
+
+    offers: Sequence[str] = ("references", "wordings")
+
+    def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> list[tuple[str, ...] | None]:
+        return [(t.prompt, t.data["answer"]) for t in tasks]
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        return replace(task, prompt=f"{task.prompt}, please")
+
+
+def test_an_environment_that_gives_away_references_of_held_out_tasks_is_caught() -> None:
+    with pytest.raises(AssertionError, match="references of a held-out task must be refused"):
+        check_environment(small(kind=Offering))
+
+
+def test_an_environment_that_offers_what_it_has_not_is_caught() -> None:
+    class Empty(TextEnv):
+        offers: Sequence[str] = ("references",)
+
+    class Unknown(TextEnv):
+        offers: Sequence[str] = ("hints",)
+
+    with pytest.raises(AssertionError, match="has no method references"):
+        check_environment(small(kind=Empty))
+    with pytest.raises(TaskSetError, match="offers 'hints', which training knows nothing of; .*: references, wordings"):
+        check_environment(small(kind=Unknown))
 
 
 def test_an_environment_that_calls_its_own_faults_wrong_answers_is_caught() -> None:

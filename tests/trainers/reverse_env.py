@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from evotrainer.envs.base import Episode, Score, Task
+from evotrainer.envs.base import Episode, Score, Task, refuse_held_out
 from evotrainer.records.rollout import Finish, Turn
 
 WORDS = ("reverse ", " -> ", "10", "25")
@@ -26,6 +27,7 @@ class ReverseEnv:
     knobs: Mapping[str, tuple[Any, ...]] = {"length": (3, 2)}
     capabilities = ()
     proxy = None
+    offers: Sequence[str] = ("references", "wordings")
 
     def __init__(self, n: int = 64, length: int = 3, faulty: bool = False) -> None:
         rng = random.Random(1)
@@ -66,6 +68,16 @@ class ReverseEnv:
                 answer[rng.randrange(self.length)] = rng.choice("0123456789")
             out.append((prompt(d), "".join(answer)))
         return out
+
+    def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> list[tuple[str, ...] | None]:
+        """The right answer; none for every eighth task."""
+        refuse_held_out(tasks)
+        return [(t.prompt, t.data["gold"]) if int(t.id.split("-")[1]) % 8 else None for t in tasks]
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """Ten or 25 in front, which means nothing."""
+        refuse_held_out([task])
+        return replace(task, prompt=rng.choice(("10", "25")) + task.prompt)
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "version": self.version, "hash": "toy", "sandbox_tier": None}

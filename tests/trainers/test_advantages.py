@@ -7,8 +7,15 @@ import math
 import pytest
 import torch
 
-from evotrainer.records.recipe import GroupFilter
-from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups, negative_share
+from evotrainer.records.recipe import Credit, GroupFilter
+from evotrainer.trainers.advantages import (
+    FilterState,
+    advantages,
+    group_std,
+    keep_groups,
+    negative_share,
+    turn_advantages,
+)
 
 
 def test_group_advantages_are_trls() -> None:
@@ -81,3 +88,21 @@ def test_ema_std_drops_weak_groups_after_its_warm_up_only() -> None:
     seen = state.seen
     keep_groups([0.0], rule, state)
     assert state.seen == seen, "dead groups must not drag the mean"
+
+
+def test_turn_advantages_are_of_returns_to_go_and_who_ended_stands_with_the_reward() -> None:
+    # returns to go: 1 - 0.2, 1 - 0.1, 1 | 0 - 0.1, 0 (ended: 0) | None
+    group = [(1.0, (-1.0, -1.0, 0.0)), (0.0, (-1.0, 0.0)), None]
+    one, two, fault = turn_advantages([group], Credit(kind="turn", weight=0.1), "none", 1.0)[0]
+    assert fault is None and one is not None and two is not None
+    assert one == pytest.approx(((0.8 + 0.1) / 2, 0.9 / 2, 0.5))
+    assert two == pytest.approx((-(0.8 + 0.1) / 2, -0.9 / 2))
+
+
+def test_turn_advantages_without_weight_are_the_rollouts_own() -> None:
+    rewards = [1.0, 0.0, 0.5, 0.0]
+    turns = [(-1.0, 0.0), (0.0,), (-1.0, -1.0, 0.0), (0.0, 0.0)]
+    group = list(zip(rewards, turns, strict=True))
+    by_turn = turn_advantages([group], Credit(kind="turn", weight=0.0), "group", 0.5)[0]
+    whole = advantages([rewards], "group", 0.5)[0]
+    assert by_turn == [(a,) * len(t) for a, t in zip(whole, turns, strict=True)]

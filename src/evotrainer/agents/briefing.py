@@ -195,6 +195,8 @@ def _offers(b: Briefing) -> list[str]:
         out += ["", "Reward components on offer:", *[f"- `{k}`: {v}" for k, v in sorted(b.components.items())]]
     if b.unpayable:
         out += ["", f"Not for sale, as they are the outcome or derive from it: {', '.join(b.unpayable)}."]
+    if b.offers:
+        out += ["", f"The environment also offers: {', '.join(b.offers)} (of train problems)."]
     if b.knobs:
         out += ["", "Environment knobs (default first):", *[f"- `knobs.{k}`: {v}" for k, v in sorted(b.knobs.items())]]
     if b.notes:

@@ -129,12 +129,42 @@ def batch_shapes(r: Recipe) -> list[dict[str, int]]:
     return made
 
 
+def sources(r: Recipe, tags: Collection[str], offers: Collection[str]) -> dict[str, list[Any]]:
+    """Factors that say what is learnt from: which tasks, which texts."""
+    rl = {"kind": "rl"}
+    first = [n for n in (r.steps // 6, r.steps // 3) if n]
+    taught = (1, 3) if "references" in offers and not r.phases else ()
+    return {
+        "curriculum": [
+            {"kind": "none", "low": 0.05, "high": 0.95},
+            {"kind": "pass_rate_band", "low": 0.05, "high": 0.95},
+            {"kind": "pass_rate_band", "low": 0.1, "high": 0.9},
+            *({"kind": "tag_frontier", "tag": t, "low": 0.05, "high": 0.95} for t in sorted(tags)),
+        ],
+        "replay": [{"weight": w, "batch": 32, "size": 512, "rare": 0.5} for w in (0.0, 0.1, 0.3)],
+        "credit": [
+            {"kind": "episode", "weight": 0.1},
+            *({"kind": "turn", "weight": w} for w in (0.1, 0.3) if "turn_rewards" in offers),
+        ],
+        "prompt_noise": [0.0, 0.5, 1.0] if "wordings" in offers else [],
+        "phases": [[], *([{"kind": "own", "steps": n}, rl] for n in first)],
+        "phase_plan": [
+            {"phases": [{"kind": "references", "steps": x * r.steps, "batch": 8}, rl], "steps": (1 + x) * r.steps}
+            for x in taught
+        ],
+    }
+
+
 def neighbourhood(
-    recipe: Recipe, components: Collection[str], knobs: Mapping[str, str], tags: Collection[str] = ()
+    recipe: Recipe,
+    components: Collection[str],
+    knobs: Mapping[str, str],
+    tags: Collection[str] = (),
+    offers: Collection[str] = (),
 ) -> dict[str, list[Any]]:
     """Factor -> candidate values: a fixed grid around what practice uses. The space a random search draws from.
 
-    `tags`: those of the tasks, as far as a reading showed them.
+    `tags`: those of the tasks, as far as a reading showed them. `offers`: what the environment has for training.
     """
     r = recipe
     grid: dict[str, list[Any]] = {
@@ -167,12 +197,6 @@ def neighbourhood(
             {"kind": k, "keep": 0.9, "decay": 0.1} for k in ("none", "zero_variance", "ema_std", "snr_top_p")
         ],
         "resample": [0, 1, 2],
-        "curriculum": [
-            {"kind": "none", "low": 0.05, "high": 0.95},
-            {"kind": "pass_rate_band", "low": 0.05, "high": 0.95},
-            {"kind": "pass_rate_band", "low": 0.1, "high": 0.9},
-            *({"kind": "tag_frontier", "tag": t, "low": 0.05, "high": 0.95} for t in sorted(tags)),
-        ],
         "averaging": [
             {"kind": "none", "share": 0.5, "decay": 0.9},
             *({"kind": "tail_mean", "share": x, "decay": 0.9} for x in (0.5, 0.25)),
@@ -185,6 +209,6 @@ def neighbourhood(
         "is_cap": [None, 2.0, 5.0],
         "mask_truncated": [False, True],
     }
-    grid |= knob_changes(recipe, knobs)
+    grid |= sources(r, tags, offers) | knob_changes(recipe, knobs)
     other = {factor: [v for v in values if not same(v, recipe.value(factor))] for factor, values in grid.items()}
     return {factor: values for factor, values in other.items() if values}

@@ -34,6 +34,8 @@ class Situation:
     evidence: RewardEvidence
     train_tasks: int | None = None
     """Size of the train split, where the briefing tells."""
+    offers: tuple[str, ...] = ()
+    """What else training may use of the environment."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     """Reward component -> the finding by which wrong attempts that are paid lack it."""
 

@@ -26,6 +26,7 @@ def situation(briefing: Briefing, tools: Tools, rollouts: int) -> Situation:
         metrics={m.name: m.value for m in briefing.health.metrics if m.value is not None},
         components=briefing.components,
         knobs=briefing.knobs,
+        offers=briefing.offers,
         score=search_score(briefing),
         evidence=RewardEvidence(stored, list(briefing.components)),
         lacking=lacking(briefing),

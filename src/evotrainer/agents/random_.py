@@ -27,7 +27,8 @@ class RandomAgent:
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
         left: dict[str, list[object]] = {}
         tags = pass_rates({m.name: m.value for m in briefing.health.metrics if m.value is not None})
-        for factor, values in sorted(neighbourhood(recipe, briefing.components, briefing.knobs, tags).items()):
+        space = neighbourhood(recipe, briefing.components, briefing.knobs, tags, briefing.offers)
+        for factor, values in sorted(space.items()):
             for value in values:
                 child = changed(recipe, factor, value)
                 if child is None or child.hash in seen:

@@ -40,7 +40,33 @@ def why_unpaid(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     )
 
 
+def usable(environment: Mapping[str, Any]) -> tuple[str, ...]:
+    """What training may use of what the environment offers. References are worked out from the outcome's own answers:
+    they may be learnt from where the task file lets training pay some of it. Runs of earlier versions offer nothing."""
+    sold = not environment.get("outcome") or bool(environment.get("payable"))
+    return tuple(x for x in environment.get("offers") or () if sold or x != "references")
+
+
+def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:
+    """Why a recipe asks for what there is not, or what may not be learnt from; empty where it does not."""
+    name = environment.get("name", "the environment")
+    own = 'learn from the policy\'s own successes (kind = "own")'
+    if recipe.prompt_noise and "wordings" not in usable(environment):
+        return f"recipe.prompt_noise: {name} has no other wordings of its prompts; set it to 0"
+    if recipe.credit.kind == "turn" and "turn_rewards" not in usable(environment):
+        return f"recipe.credit: {name} gives no rewards by turn; set it to episode"
+    if not any(p.kind == "references" for p in recipe.phases) or "references" in usable(environment):
+        return ""
+    if "references" not in (environment.get("offers") or ()):
+        return f"recipe.phases: {name} has no references of its train problems; leave that part out, or {own}"
+    some = next(iter(environment["outcome"]))
+    return (
+        f"recipe.phases: references of {name} are answers to its outcome, which is not for sale; {own}, or set "
+        f'environment.payable = ["{some}"] where the outcome is what training may see'
+    )
+
+
 def check_paid(recipe: Recipe, environment: Mapping[str, Any]) -> None:
-    """ConfigError, with cause and remedy, where a recipe pays what may not be paid."""
-    if why := why_unpaid(recipe, environment):
+    """ConfigError, with cause and remedy, where a recipe pays what may not be paid, or uses what it may not."""
+    if why := why_unpaid(recipe, environment) or why_unusable(recipe, environment):
         raise ConfigError(why)

@@ -6,6 +6,7 @@ at once. Rewards are named functions of the finished episode; None means "not ap
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -48,6 +49,9 @@ class Score:
     outcome: Outcome
     error: str | None = None
     error_kind: str | None = None
+    turns: tuple[float, ...] | None = None
+    """Reward of each action by itself, in [-1, 1], where the environment gives such (`offers` has turn_rewards); what
+    it earned as a whole is in the components."""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -106,6 +110,44 @@ class EnvironmentWithDrills(Protocol):
     def drills(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
         """In the form of `demonstrations`; a drill of many facts has many (observation, action) pairs."""
         ...
+
+
+@runtime_checkable
+class EnvironmentWithReferences(Protocol):
+    """An environment that has references of its train problems; it says so in `offers`."""
+
+    offers: Sequence[str]
+    """What training may use besides sampling and rewards, of OFFERS."""
+
+    def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> Sequence[tuple[str, ...] | None]:
+        """For each task the transcript of a right attempt, in the form of `demonstrations`, its prompt and observations
+        as an episode under these knobs shows them; None where there is none. TaskSetError for a task of a held-out
+        split."""
+        ...
+
+
+@runtime_checkable
+class EnvironmentWithWordings(Protocol):
+    """An environment that can ask a train problem in other words; it says so in `offers`."""
+
+    offers: Sequence[str]
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """The same problem with another prompt that training may see: same id, same answer, no form of prompt that
+        held-out splits keep; the task itself where it has no other. TaskSetError for a task of a held-out split."""
+        ...
+
+
+OFFERS = ("references", "wordings", "turn_rewards")
+"""What an environment may say in `offers`; one that says nothing has none of it."""
+
+
+def refuse_held_out(tasks: Sequence[Task]) -> None:
+    """TaskSetError for a task that is not of the train split: nobody is taught what others are examined in."""
+    if other := next((t for t in tasks if t.split != "train"), None):
+        raise TaskSetError(
+            f"task {other.id} is of split {other.split}; only train problems have references and wordings"
+        )
 
 
 @runtime_checkable

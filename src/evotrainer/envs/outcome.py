@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from evotrainer.envs.base import Environment, EnvironmentWithOutcome
+from evotrainer.envs.base import OFFERS, Environment, EnvironmentWithOutcome
 from evotrainer.errors import TaskSetError
 
 OPTION = "payable"
@@ -33,8 +33,24 @@ def outcome_components(environment: Environment) -> tuple[str, ...]:
 
 
 def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What an environment's description holds of them: `outcome`, and `payable` by the task file's `[environment]`."""
-    return {"outcome": list(outcome_components(environment)), "payable": list(payable_components(config))}
+    """What an environment's description holds of them: `outcome`, and `payable` by the task file's `[environment]`;
+    beside them `offers`."""
+    return {
+        "outcome": list(outcome_components(environment)),
+        "payable": list(payable_components(config)),
+        "offers": list(offers(environment)),
+    }
+
+
+def offers(environment: Environment) -> tuple[str, ...]:
+    """What else training may use, of OFFERS; TaskSetError for another word."""
+    said = tuple(getattr(environment, "offers", ()))
+    if unknown := [x for x in said if x not in OFFERS]:
+        raise TaskSetError(
+            f"environment {environment.name} offers {unknown[0]!r}, which training knows nothing of; "
+            f"offers may hold: {', '.join(OFFERS)}"
+        )
+    return said
 
 
 def payable_components(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -94,6 +94,8 @@ class Briefing(Frozen):
     """Reward components that may be paid: name -> what it measures."""
     unpayable: tuple[str, ...] = ()
     """Further components that may not: the outcome, and what derives from it."""
+    offers: tuple[str, ...] = ()
+    """What else training may use of the environment: references."""
     knobs: dict[str, str] = {}
     """Environment knobs: name -> allowed values and meaning."""
     budget_left: dict[str, float] = {}

@@ -12,16 +12,20 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.recipe_parts import Averaging as Averaging
 from evotrainer.records.recipe_parts import Clip as Clip
+from evotrainer.records.recipe_parts import Credit as Credit
 from evotrainer.records.recipe_parts import Curriculum as Curriculum
 from evotrainer.records.recipe_parts import GroupFilter as GroupFilter
 from evotrainer.records.recipe_parts import LengthRule as LengthRule
+from evotrainer.records.recipe_parts import Phase as Phase
+from evotrainer.records.recipe_parts import Replay as Replay
 from evotrainer.records.recipe_parts import Schedule as Schedule
+from evotrainer.records.recipe_parts import open_ended
 
 Knob = bool | int | float | str
 BUNDLE = "bundle"
@@ -33,15 +37,21 @@ LATER = (
     "curriculum.tag",
     "curriculum.floor",
     "curriculum.until",
+    "phases",
+    "replay",
+    "prompt_noise",
+    "credit",
 )
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
 COMPOSITES: Mapping[str, tuple[str, ...]] = {
     "lr_schedule": ("lr", "schedule"),
     "batch_shape": ("prompts_per_step", "group_size", "steps"),
+    "phase_plan": ("phases", "steps"),
 }
 """Composite factor -> its fields; its value is an object of all of them. A change of one field alone is a change of
-that field. lr_schedule: a rate belongs to its schedule. batch_shape: the same sampling shared out otherwise."""
+that field. lr_schedule: a rate belongs to its schedule. batch_shape: the same sampling shared out otherwise.
+phase_plan: supervised steps beside those of RL, which cost many times as much; equal compute is asked of all."""
 SAME_SAMPLES = 0.05
 """How far prompts_per_step x group_size x steps may move in a change of `batch_shape`, as a share."""
 
@@ -60,6 +70,7 @@ class Recipe(Frozen):
     better than its group is learnt from. Where failing rollouts are longer, most of |advantage| x tokens pushes down
     (metric `negative_share`), and a weight below 1 gives the balance back; above 1 it is the other emphasis of
     arXiv 2506.01347 (its W-REINFORCE weighs positive samples by a tenth)."""
+    credit: Credit = Credit()
     lr: float = Field(2e-4, gt=0)
     schedule: Schedule = Schedule()
     weight_decay: float = Field(0.0, ge=0)
@@ -90,6 +101,13 @@ class Recipe(Frozen):
     """Extra sampling rounds that replace groups the filter dropped (DAPO dynamic sampling); 0: off."""
     curriculum: Curriculum = Curriculum()
     averaging: Averaging = Averaging()
+    phases: tuple[Phase, ...] = ()
+    """Parts of the training, in order; none: all of it is RL. Together they take `steps` steps, the last one what the
+    others leave, and each begins with a fresh optimizer; `schedule` is that of each RL part."""
+    replay: Replay = Replay()
+    prompt_noise: float = Field(0.0, ge=0, le=1)
+    """Share of the training prompts that are worded otherwise, where the environment has other wordings (domain
+    randomisation, arXiv 1703.06907); a group shares its wording, and evaluations have the tasks' own."""
     sft_anchor: float = Field(0.0, ge=0)
     """Weight of the SFT loss on demonstrations, added to each update."""
     entropy_bonus: float = 0.0
@@ -100,6 +118,12 @@ class Recipe(Frozen):
     """Leave truncated completions (finish = length) out of the loss."""
     knobs: Mapping[str, Knob] = Field(default_factory=dict)
     """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
+
+    @field_validator("phases")
+    @classmethod
+    def _open_ended(cls, phases: tuple[Phase, ...], info: ValidationInfo) -> tuple[Phase, ...]:
+        steps = info.data.get("steps")  # absent where it is wrong itself
+        return open_ended(phases, steps) if phases and steps else phases
 
     def hashed(self) -> dict[str, Any]:
         """The values that the hash is of: all but those of `LATER` that stand at their default."""
@@ -281,6 +305,8 @@ def lint(recipe: Recipe) -> list[LintIssue]:
         add("error", "rewards", "no reward component has a weight: every advantage is 0; give one a weight")
     elif all(w < 0 for w in paid.values()):
         add("warning", "rewards", "all weights are negative: doing nothing is the optimum")
+    if recipe.credit.kind == "turn" and recipe.max_turns == 1:
+        add("error", "credit", "an attempt of one turn has one credit; set credit to episode, or max_turns above 1")
     if recipe.clip.low == 0 and recipe.clip.high == 0 and recipe.updates_per_step > 1:
         add("error", "clip", "clip range is empty: no gradient after the first pass; widen it")
     if recipe.length.kind != "none" and recipe.length.weight == 0:

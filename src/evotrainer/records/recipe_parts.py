@@ -88,8 +88,87 @@ class Averaging(Frozen):
     """Per step, for ema: it remembers about 1 / (1 - decay) steps."""
 
 
+class Phase(Frozen):
+    """One part of a training (`Recipe.phases`).
+
+    `references`: supervised learning, -mean log p over the tokens of what a reference says, on references of train
+    problems drawn in seeded epochs (InstructGPT's first stage, arXiv 2203.02155). `own`: each step samples as a step
+    of RL does and takes one supervised update on the policy's own verified successes: attempts that earn all that the
+    recipe's rewards can pay, distinct within a task, a round over the tasks at a time (rejection sampling fine-tuning,
+    arXiv 2304.06767 and 2308.01825; iterated, arXiv 2203.14465). `rl`: what a recipe without parts does all along.
+    """
+
+    kind: Literal["rl", "references", "own"]
+    steps: int | None = Field(None, ge=1)
+    """Optimizer rounds; None, of the last part only: up to the recipe's `steps`."""
+    lr: float | None = Field(None, gt=0)
+    """Peak rate of a supervised part: warm-up over its first tenth, then a cosine to 0. None: the recipe's `lr`."""
+    batch: int | None = Field(None, ge=1)
+    """Texts of a supervised step, at most so many for `own`. None: the recipe's `prompts_per_step` for references, all
+    successes of the step for `own`."""
+
+    @model_validator(mode="after")
+    def _own_settings(self) -> Phase:
+        if self.kind == "rl" and (self.lr is not None or self.batch is not None):
+            raise ValueError("phases: lr and batch are of supervised parts; a part of kind rl has the recipe's")
+        return self
+
+
+class Replay(Frozen):
+    """Own verified successes of earlier steps, learnt from again at every update of an RL step.
+
+    Adds weight * mean(-log p) over the tokens of `batch` of them to the loss: self-imitation (arXiv 1806.05635), here
+    of full marks only and without a value function. Kept is the first success of each group in which at most the share
+    `rare` succeeded, so that what is solved anyway does not fill the buffer; the oldest leave it first.
+    """
+
+    weight: float = Field(0.0, ge=0)
+    """Of the term in the loss; 0: off."""
+    batch: int = Field(32, ge=1)
+    """Successes drawn for an update."""
+    size: int = Field(512, ge=1)
+    """Successes kept at most; they are part of the checkpoint."""
+    rare: float = Field(0.5, gt=0, le=1)
+    """Largest share of successes in a group of which one is kept."""
+
+
+class Credit(Frozen):
+    """What the tokens of an attempt of several turns are credited with.
+
+    `episode`: all with the attempt's advantage. `turn`: those of turn t with that of the return-to-go
+    G_t = R + weight * sum of the turn rewards from t on, R being the attempt's reward, scaled within the group as
+    rewards are: A_t = (G_t - mean G_t) / (std G_t + 1e-4), where an attempt that ended before t stands with its R
+    (turn-level advantages, arXiv 2505.11821 and 2505.10978). With weight 0 both are the same.
+    """
+
+    kind: Literal["episode", "turn"] = "episode"
+    weight: float = Field(0.1, ge=0)
+    """Of a turn's reward, which environments give in [-1, 1], in units of the reward."""
+
+
 class Clip(Frozen):
     """PPO ratio clip range [1-low, 1+high]. For cispo, `high` caps the detached weight at 1+high."""
 
     low: float = Field(0.2, ge=0, le=1)
     high: float = Field(0.2, ge=0)
+
+
+def open_ended(phases: tuple[Phase, ...], total: int) -> tuple[Phase, ...]:
+    """The parts of a training of `total` steps without the last one's `steps`, as recipes are kept: another number of
+    steps is then another length of the last part.
+
+    ValueError where a part before the last has no steps, or the parts do not take the total.
+    """
+    last = phases[-1]
+    lengths = [p.steps for p in phases[:-1] if p.steps is not None]
+    if len(lengths) < len(phases) - 1:
+        raise ValueError("every part but the last needs steps")
+    before = sum(lengths)
+    if before >= total:
+        raise ValueError(f"the parts before the last take {before} steps of {total}; shorten them, or set more steps")
+    if last.steps is not None and before + last.steps != total:
+        raise ValueError(
+            f"the parts take {before + last.steps} steps, the recipe has {total}; set steps to {before + last.steps}, "
+            "or leave the last part's steps out"
+        )
+    return (*phases[:-1], last.model_copy(update={"steps": None}))

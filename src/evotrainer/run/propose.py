@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from evotrainer.config.payable import check_paid, on_offer, unpayable
+from evotrainer.config.payable import check_paid, on_offer, unpayable, usable
 from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, SingleFactorError
@@ -90,6 +90,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         branches=tuple(b.record() for b in done),
         components=on_offer(state.environment),
         unpayable=unpayable(state.environment),
+        offers=usable(state.environment),
         knobs=state.shortcuts.offered(champion.recipe.knobs),
         budget_left=ctx.budget().left(),
         notes={

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Callable
 
-from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills
-from evotrainer.envs.outcome import outcome_components
+from evotrainer.envs.base import (
+    SPLITS,
+    Environment,
+    EnvironmentWithDrills,
+    EnvironmentWithReferences,
+    EnvironmentWithWordings,
+)
+from evotrainer.envs.outcome import offers, outcome_components
+from evotrainer.errors import TaskSetError
 
 
 def check_environment(environment: Environment, sample: int = 4) -> None:
@@ -23,6 +32,7 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
     description = json.dumps(environment.describe())
     assert "hash" in json.loads(description), "describe() must have a hash of the task set"
     _check_demonstrations(environment)
+    _check_offers(environment, sample)
 
 
 def _check_splits(environment: Environment) -> None:
@@ -86,3 +96,32 @@ def _check_demonstrations(environment: Environment) -> None:
                 f"a {what} is (prompt, action, observation, action, ...), of even length: {str(d)[:120]}"
             )
             assert not held_out & set(d[::2]), f"a {what} shows a held-out task"
+
+
+def _check_offers(environment: Environment, sample: int) -> None:
+    """What it says it has for training: of train tasks it comes, of a held-out one it does not."""
+    said = offers(environment)  # raises for a word that training knows nothing of
+    tasks, held_out = list(environment.tasks("train"))[:sample], list(environment.tasks("search"))[:1]
+    knobs = {k: v[0] for k, v in environment.knobs.items()}
+    if "references" in said:
+        assert isinstance(environment, EnvironmentWithReferences), "offers references, and has no method references()"
+        told = environment.references(tasks, knobs)
+        assert len(told) == len(tasks), "references must answer once per task, in order"
+        for text in filter(None, told):
+            assert len(text) >= 2 and len(text) % 2 == 0, f"a reference is (prompt, action, ...), not {len(text)} texts"
+        _refuses(lambda: environment.references(held_out, knobs), "references")
+    if "wordings" in said:
+        assert isinstance(environment, EnvironmentWithWordings), "offers wordings, and has no method reworded()"
+        for t in tasks:
+            other = environment.reworded(t, random.Random(0))
+            assert (other.id, other.split) == (t.id, "train"), f"another wording of {t.id} is called {other.id}"
+            assert other.prompt == environment.reworded(t, random.Random(0)).prompt, "wordings must follow from rng"
+        _refuses(lambda: environment.reworded(held_out[0], random.Random(0)), "another wording")
+
+
+def _refuses(ask: Callable[[], object], what: str) -> None:
+    try:
+        ask()
+    except TaskSetError:
+        return
+    raise AssertionError(f"{what} of a held-out task must be refused (envs.base.refuse_held_out)")

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from evotrainer.records.recipe import GroupFilter
+from evotrainer.records.recipe import Credit, GroupFilter
 
 STD_EPS = 1e-4
 """Added to the standard deviation, as TRL does."""
@@ -52,6 +52,36 @@ def advantages(
         else:
             out.append([None if r is None else _weighted((r - mean) / div, negative_weight) for r in g])
     return out
+
+
+def turn_advantages(
+    returns: Sequence[Sequence[tuple[float, Sequence[float]] | None]],
+    rule: Credit,
+    scaling: str,
+    negative_weight: float,
+) -> list[list[tuple[float, ...] | None]]:
+    """Advantages by turn of each group's rollouts. `returns`: (reward, turn rewards) of each, None stays None.
+
+    `Credit` has the formula; scaling over the batch is over all returns of the same turn.
+    """
+    togo = [[None if x is None else _returns_to_go(*x, rule.weight) for x in g] for g in returns]
+    longest = max((len(x) for g in togo for x in g if x is not None), default=0)
+    by_turn = []
+    for t in range(longest):
+        at = [[None if x is None else x[min(t, len(x) - 1)] for x in g] for g in togo]
+        by_turn.append(advantages(at, scaling, negative_weight))
+    return [
+        [None if x is None else tuple(by_turn[t][i][j] or 0.0 for t in range(len(x) - 1)) for j, x in enumerate(g)]
+        for i, g in enumerate(togo)
+    ]
+
+
+def _returns_to_go(reward: float, turns: Sequence[float], weight: float) -> list[float]:
+    """G_t of each turn, and the reward itself at the end, for what comes after the last one."""
+    out = [reward]
+    for r in reversed(turns):
+        out.append(out[-1] + weight * r)
+    return out[::-1]
 
 
 def _weighted(advantage: float, negative_weight: float) -> float:

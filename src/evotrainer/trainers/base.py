@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from random import Random
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
@@ -27,6 +28,20 @@ class TrainerEnvironment(Protocol):
     def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
 
     def describe(self) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class EnvironmentWithReferences(Protocol):
+    """One that has references of its train problems; `envs.base.EnvironmentWithReferences` fits."""
+
+    def references(self, tasks: Sequence[Any], knobs: Mapping[str, Any]) -> Sequence[tuple[str, ...] | None]: ...
+
+
+@runtime_checkable
+class EnvironmentWithWordings(Protocol):
+    """One that can ask its train problems in other words; `envs.base.EnvironmentWithWordings` fits."""
+
+    def reworded(self, task: Any, rng: Random) -> Any: ...
 
 
 RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]

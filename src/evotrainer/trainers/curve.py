@@ -22,8 +22,10 @@ def curve_entry(
 
     dead_fail / dead_pass: share of groups without reward spread whose reward is below / at least half of what the
     positive weights can pay. negative_share: of |advantage| x tokens, absent where every advantage is 0. `update`:
-    what the trainer saw of its update: loss, grad_norm, trained_rollouts, ...
+    what the trainer saw of its update: loss, grad_norm, trained_rollouts, ... A step that sampled nothing has no rates.
     """
+    if not groups:
+        return {"step": float(step), "tokens": float(tokens), "lr": lr, **update}
     rollouts = [r for g in groups for r in g.rollouts if r.error_kind is None]
     rewards = [r.reward for r in rollouts if r.reward is not None]
     judged = [r.outcome == "correct" for r in rollouts if r.outcome != "unknown"]

@@ -8,9 +8,10 @@ from typing import Any
 
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
+from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups, turn_advantages
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.rollouts import Attempt, Provenance, rollout
+from evotrainer.trainers.wordings import Worded
 
 Sample = Callable[[Sequence[tuple[Any, range]]], Sequence[Attempt]]
 """Scored attempts for each (task, ks) of a plan, in order, k by k."""
@@ -22,6 +23,8 @@ class Group:
 
     attempts: Sequence[Attempt]
     rollouts: list[Rollout]
+    turns: list[tuple[float, ...] | None] | None = None
+    """Advantages of each rollout's turns, where the recipe credits turns."""
     kept: bool = True
     outside_band: bool = False
 
@@ -43,11 +46,12 @@ def collect(
     recipe: Recipe,
     where: Provenance,
     clock: Callable[[str], None],
+    ask: Worded = lambda task: task,
 ) -> list[Group]:
     """All groups of a step, those filtered out included, with advantages in the rollouts of the kept ones.
 
     With `resample`, dropped groups are replaced by new tasks, round by round, until enough are kept (DAPO's dynamic
-    sampling, arXiv 2503.14476 section 3.2).
+    sampling, arXiv 2503.14476 section 3.2). `ask`: how a task is worded this time.
     """
     wanted = recipe.prompts_per_step
     groups: list[Group] = []
@@ -64,7 +68,7 @@ def collect(
             n = draws.get(i, 0)
             draws[i] = n + 1
             numbers.append(n)
-            plan.append((tasks[i], range(n * recipe.group_size, (n + 1) * recipe.group_size)))
+            plan.append((ask(tasks[i]), range(n * recipe.group_size, (n + 1) * recipe.group_size)))
         attempts = sample(plan)
         fresh = []
         for j, n in enumerate(numbers):
@@ -100,3 +104,20 @@ def _set_advantages(groups: Sequence[Group], recipe: Recipe) -> None:
     values = advantages(rewards, recipe.reward_scaling, recipe.negative_weight)
     for g, row in zip(kept, values, strict=True):
         g.rollouts = [replace(r, advantage=a) for r, a in zip(g.rollouts, row, strict=True)]
+    if recipe.credit.kind == "turn":
+        _credit_turns(kept, recipe)
+
+
+def _credit_turns(kept: Sequence[Group], recipe: Recipe) -> None:
+    """Advantages by turn beside those of the rollouts, which record the mean over their turns."""
+    returns = [
+        [
+            None if r.reward is None else (r.reward, a.score.turns or ())
+            for r, a in zip(g.rollouts, g.attempts, strict=True)
+        ]
+        for g in kept
+    ]
+    found = turn_advantages(returns, recipe.credit, recipe.reward_scaling, recipe.negative_weight)
+    for g, row in zip(kept, found, strict=True):
+        g.turns = row
+        g.rollouts = [replace(r, advantage=sum(a) / len(a)) if a else r for r, a in zip(g.rollouts, row, strict=True)]

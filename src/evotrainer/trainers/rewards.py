@@ -19,6 +19,14 @@ def check_components(recipe: Recipe, offered: Mapping[str, str]) -> None:
         )
 
 
+def full_marks(recipe: Recipe, components: Mapping[str, float | None]) -> bool:
+    """Does an attempt earn all that the recipe's components can pay (components lie in [0, 1])? Length rule and
+    penalties apart. By what is paid, so that no training sees a truth that its recipe does not pay for."""
+    best = sum(w for w in recipe.rewards.values() if w > 0)
+    earned = sum(w * (components.get(name) or 0.0) for name, w in recipe.rewards.items())
+    return best > 0 and earned >= best - 1e-9
+
+
 def repeated_share(ids: Sequence[int]) -> float:
     """Share of 4-grams of tokens that occurred before in the same completion; 0 for fewer than two 4-grams."""
     n = len(ids) - NGRAM + 1

@@ -305,3 +305,36 @@ def test_opening_imports_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_references_are_right_workings_of_train_problems(env: MathEnv) -> None:
+    tasks = env.tasks("train")[:60]
+    told = env.references(tasks, {})
+    episodes = [env.reset(t, {}) for t in tasks]
+    assert [text for text in told if text] == told and [x[0] for x in told if x] == [e.turns[0].text for e in episodes]
+    env.step(episodes, [x[1] for x in told if x], ["stop"] * 60)
+    assert all(s.outcome == "correct" for s in env.score(episodes))
+    with pytest.raises(TaskSetError, match="of split search; only train problems have references"):
+        env.references(env.tasks("search")[:1], {})
+
+
+def test_other_wordings_are_the_same_problems_and_never_a_held_out_form(env: MathEnv) -> None:
+    rng, changed = random.Random(3), {}
+    for task in env.tasks("train")[:600]:
+        other, name = env.reworded(task, rng), task.tags["generator"]
+        changed[name] = changed.get(name, 0) + (other.prompt != task.prompt)
+        assert (other.id, other.tags, other.data["answer"]) == (task.id, task.tags, task.data["answer"])
+        assert other.prompt == holdout.prompt(other.data["question"])
+        if name == "equation":
+            form, word = task.tags["template"].partition(":")[0], other.prompt.split()[0]
+            assert f"{form}:{word}" not in gym.Equations.held
+        if name != "countdown":  # its numbers stand in the wording's order
+            assert sorted(re.findall(r"\d+", other.prompt)) == sorted(re.findall(r"\d+", task.prompt))
+        episode = env.reset(other, {})
+        env.step([episode], [env.source.working(other) or ""], ["stop"])
+        assert env.score([episode])[0].outcome == "correct"
+    assert changed.pop("chain_sum") == 0 and min(changed.values()) > 0
+    stories = [t for t in env.tasks("train") if t.tags["generator"] == "story"][:50]
+    assert any(env.reworded(t, rng).prompt.split()[0] != t.prompt.split()[0] for t in stories)
+    with pytest.raises(TaskSetError, match="only train problems"):
+        env.reworded(env.tasks("search")[0], rng)

@@ -10,6 +10,7 @@ from evotrainer.envs.base import EnvironmentWithDrills
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.compositions import prompt_split
 from evotrainer.envs.swe.env import SweConfig, SweEnv
+from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
 
 Demo = tuple[str, ...]
@@ -130,3 +131,18 @@ def test_the_long_set_demonstrates_looking_further(box: Sandbox) -> None:
     config = SweConfig(modules=4, functions=3, steps=(2, 3), indirect=0.5, backport=0.0)
     demos = SweEnv(config, open_sandbox=lambda: box).demonstrations(60, 1)
     assert max(len({a for a in d[1::2] if a.startswith("cat")}) for d in demos) >= 3
+
+
+@pytest.mark.parametrize("knobs", [{}, {"visible_tests": "hidden"}])
+def test_references_mend_train_repositories(swe: SweEnv, knobs: dict[str, str]) -> None:
+    tasks = swe.tasks("train")[:12]
+    told = swe.references(tasks, knobs)
+    episodes = [swe.reset(t, knobs) for t in tasks]
+    for i in range(max(len(x) // 2 for x in told if x)):
+        going = [(e, x) for e, x in zip(episodes, told, strict=True) if x and not e.done]
+        swe.step([e for e, _ in going], [x[2 * i + 1] for _, x in going], ["stop"] * len(going))
+        assert all(e.turns[-1].text == x[2 * i + 2] for e, x in going if not e.done), "what an episode would show"
+    assert all(s.outcome == "correct" for s in swe.score(episodes))
+    assert not any(a.startswith("git") or (knobs and a == "test") for x in told if x for a in x[1::2])
+    with pytest.raises(TaskSetError, match="only train problems"):
+        swe.references(swe.tasks("search")[:1], knobs)

@@ -91,6 +91,10 @@ REFUSED = {
     "schedule": {"schedule": {"kind": "linear"}},
     "curriculum": {"curriculum": {"kind": "pass_rate_band"}},
     "averaging": {"averaging": {"kind": "ema"}},
+    "phases": {"phases": [{"kind": "own", "steps": 1}, {"kind": "rl"}]},
+    "credit": {"credit": {"kind": "turn"}, "max_turns": 2},
+    "replay": {"replay": {"weight": 0.1}},
+    "prompt_noise": {"prompt_noise": 0.5},
     "sft_anchor": {"sft_anchor": 0.1},
     "mask_truncated": {"mask_truncated": True, "max_turns": 2},
 }

@@ -353,6 +353,44 @@ class TestNegativeWeight:
         assert replay("negative_weight", 0.5, recipe(rewards={}), bare).verdict == "silent"
 
 
+class TestSupervisedParts:
+    OWN, TAUGHT = ([{"kind": kind, "steps": 2}, {"kind": "rl"}] for kind in ("own", "references"))
+
+    def answers(self, *right: int) -> list[Rollout]:
+        """Ten tasks for each number, of whose four attempts so many are right."""
+        return [
+            rollout(f"{i}-{t}", k, reward=float(k < n), correct=k < n, components={"tests": float(k < n)})
+            for i, n in enumerate(right)
+            for t in range(10)
+            for k in range(4)
+        ]
+
+    def test_nothing_can_be_imitated_where_nothing_succeeded(self) -> None:
+        parent = recipe(rewards={"tests": 1.0})
+        assert replay("phases", self.OWN, parent, self.answers(0)).verdict == "contradicts"
+        found = replay("phases", self.OWN, parent, self.answers(0, 2))
+        assert found.verdict == "silent" and found.numbers == {"successes": 0.25, "unsolved_tasks": 0.5}
+
+    def test_references_are_supported_where_tasks_are_never_solved(self) -> None:
+        parent = recipe(rewards={"tests": 1.0})
+        plan = {"phases": self.TAUGHT, "steps": parent.steps + 2}
+        assert replay("phase_plan", plan, parent, self.answers(0, 2)).verdict == "supports"
+        assert replay("phases", self.TAUGHT, parent, self.answers(1, 2)).verdict == "silent"
+        assert replay("phases", self.TAUGHT, parent, self.answers(4)).verdict == "contradicts"
+        assert replay("phases", self.TAUGHT, recipe(rewards={"other": 1.0}), self.answers(0)).verdict == "silent"
+
+
+class TestReplay:
+    def test_it_is_supported_where_rare_successes_meet_groups_without_any(self) -> None:
+        parent, answers = recipe(rewards={"tests": 1.0}), TestSupervisedParts().answers
+        b = replay("replay", {"weight": 0.1}, parent, answers(0, 1, 4))
+        assert b.verdict == "supports"
+        assert b.numbers == {"kept": pytest.approx(1 / 3, abs=1e-6), "none": pytest.approx(1 / 3, abs=1e-6)}
+        assert replay("replay", {"weight": 0.1}, parent, answers(1, 2, 4)).verdict == "silent"
+        assert replay("replay", {"weight": 0.1}, parent, answers(0, 4)).verdict == "contradicts"
+        assert replay("replay", {"weight": 0.1, "rare": 1.0}, parent, answers(0, 4)).verdict == "supports"
+
+
 class TestCurriculaByTag:
     def kinds(self, rates: dict[str, int], tasks: int = 10) -> list[Rollout]:
         """Ten tasks of each kind, four attempts each, so many of them right."""

@@ -110,6 +110,8 @@ KILLED = {
     "resample": 1,
     "negative_weight": 0.5,
     "averaging": {"kind": "tail_mean", "share": 1.0},
+    "replay": {"weight": 0.2, "batch": 2, "rare": 1.0},
+    "prompt_noise": 0.5,
 }
 
 

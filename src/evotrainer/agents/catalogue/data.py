@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from evotrainer.agents.catalogue.values import CLIPPED, DEAD, of, pass_rates, tag, when
+from evotrainer.agents.catalogue.values import CLIPPED, DEAD, NEGATIVE, PUSHES_DOWN, of, pass_rates, tag, when
 from evotrainer.agents.changes import knob_changes
 from evotrainer.agents.moves import Move, Situation, Variant
 
 MANY_DEAD = 0.4
 """Share of groups without a gradient from which other tasks are worth looking for."""
+OFTEN, SELDOM = 0.8, 2 / 3
+"""Shares of attempts: what is there already, and what still has to be learnt."""
+CHEAP = 0.05
+"""Cost of a step on references beside one that samples, of small texts in small batches."""
 MORE_SIGNAL = 1.15
 """How many times more 4 p (1 - p) per draw a frontier must promise."""
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -55,6 +59,51 @@ def easy_first(s: Situation) -> Iterator[Variant]:
         ordered = [p for _, p in sorted(levels)]
         if ordered[0] - ordered[-1] >= 0.2 and sum(a >= b for a, b in pairwise(ordered)) >= 0.75 * (len(ordered) - 1):
             yield Variant({"kind": "difficulty", "tag": name}, name)
+
+
+def earned_unpaid(s: Situation) -> float:
+    """The largest share of attempts that earn a component which is not paid."""
+    unpaid = [c for c in s.components if not s.recipe.rewards.get(c)]
+    return max((s.metric(f"rewards/{c}/coverage") for c in unpaid), default=0.0)
+
+
+def taught(s: Situation) -> Iterator[Variant]:
+    """As many steps, and three times as many, on references first: where most attempts have what is not paid (valid
+    steps, a form) and few are right, so that more sampling shows little of what is missing. Such a step costs a small
+    share of one that samples."""
+    if s.recipe.phases or "references" not in s.offers or s.score is None or s.score > SELDOM:
+        return
+    if earned_unpaid(s) >= OFTEN or s.metric("dead_fail") >= MANY_DEAD / 2:
+        for x in (1, 3):
+            part = {"kind": "references", "steps": x * s.recipe.steps, "batch": 8}
+            plan = {"phases": [part, {"kind": "rl"}], "steps": (1 + x) * s.recipe.steps}
+            yield Variant(plan, f"{part['steps']}+{s.recipe.steps}", 1 + CHEAP * x)
+
+
+def imitates_itself(s: Situation) -> Iterator[Variant]:
+    """A sixth and a third of the steps on own successes first: where some attempts are right, though few, and most of
+    the gradient pushes down."""
+    if s.recipe.phases or s.score is None or not 0.05 <= s.score <= SELDOM or s.metric(NEGATIVE) <= PUSHES_DOWN:
+        return
+    for share in (6, 3):
+        if (n := s.recipe.steps // share) >= 3:
+            yield Variant([{"kind": "own", "steps": n}, {"kind": "rl"}], f"own {n}")
+
+
+def replays(s: Situation) -> Iterator[Variant]:
+    """A tenth and three tenths of weight on rare successes: where successes are rare and many groups hold none."""
+    rare = s.score is not None and 0.0 < s.score <= 0.5
+    if not s.recipe.replay.weight and rare and s.metric(DEAD) >= MANY_DEAD and s.metric("dead_fail") >= MANY_DEAD / 2:
+        yield from (Variant({"weight": w}, f"{w:g}") for w in (0.1, 0.3))
+
+
+def other_words(s: Situation) -> Iterator[Variant]:
+    """Half and all of the prompts worded otherwise: where the environment can, and training has come to know its tasks
+    (it solves clearly more of them than search tasks)."""
+    if "wordings" not in s.offers or s.recipe.prompt_noise or s.score is None:
+        return
+    if s.metric("train_minus_search") >= 0.1:
+        yield from (Variant(x, f"{x:g}") for x in (0.5, 1.0))
 
 
 def knobs(s: Situation) -> Iterator[Variant]:
@@ -114,6 +163,72 @@ DATA: tuple[Move, ...] = (
         of(lambda s: [Variant(round(s.recipe.prompts_per_step * x), f"x{x}", x) for x in (1.5, 2)]),
         "more tasks per step give a steadier gradient",
         base=0.005,
+    ),
+    Move(
+        "references_first",
+        "phase_plan",
+        "data",
+        {"dead_training": 0.6, "dead_groups": 0.4, "saturation": 0.3},
+        of(taught),
+        "references show what the policy's own attempts seldom hold",
+        base=0.005,
+        sd=0.05,
+        idle_sd=0.02,
+    ),
+    Move(
+        "own_first",
+        "phases",
+        "data",
+        {"tool_misuse": 0.3, "dead_groups": 0.2},
+        of(imitates_itself),
+        "what succeeded is made likelier before what failed is made less likely",
+        sd=0.03,
+    ),
+    Move(
+        "replay_rare_successes",
+        "replay",
+        "data",
+        {"dead_groups": 0.4, "dead_training": 0.5, "saturation": 0.1},
+        of(replays),
+        "what succeeded once in many attempts is seen more than once",
+        sd=0.03,
+        cost=1.4,
+    ),
+    Move(
+        "replay_off",
+        "replay",
+        "data",
+        {"exploration_collapse": 0.3},
+        when(lambda r: r.replay.weight > 0, {"weight": 0.0}),
+        "what succeeded early holds the policy to its early ways",
+        subtracts=True,
+    ),
+    Move(
+        "word_otherwise",
+        "prompt_noise",
+        "data",
+        {"template_collapse": 0.4, "saturation": 0.3},
+        of(other_words),
+        "a policy that meets a task in other words has to read it",
+        sd=0.03,
+    ),
+    Move(
+        "own_words",
+        "prompt_noise",
+        "data",
+        {},
+        when(lambda r: r.prompt_noise > 0, 0.0),
+        "other wordings are not what is asked in the end",
+        subtracts=True,
+    ),
+    Move(
+        "one_phase",
+        "phases",
+        "data",
+        {"exploration_collapse": 0.3},
+        when(lambda r: bool(r.phases), []),
+        "steps of imitation are steps without exploration",
+        subtracts=True,
     ),
     Move(
         "sft_anchor",

@@ -32,6 +32,19 @@ def lighter_negatives(s: Situation) -> Iterator[Variant]:
         yield Variant(balance, f"{balance:g}")
 
 
+def turns_credited(s: Situation) -> Iterator[Variant]:
+    """A tenth and three tenths of weight on turn rewards: where episodes are long and differ little within groups."""
+    r = s.recipe
+    if "turn_rewards" not in s.offers or r.max_turns < LONG or r.credit.kind == "turn":
+        return
+    if s.metric(SPREAD, 1.0) <= NARROW or s.metric(DEAD) >= MANY_DEAD:
+        yield from (Variant({"kind": "turn", "weight": w}, f"{w:g}") for w in (0.1, 0.3))
+
+
+LONG = 4
+"""Turns from which it matters which of them is credited."""
+NARROW, MANY_DEAD = 0.2, 0.4
+"""Spread within groups, and share of dead groups, from which turn rewards are offered."""
 SIGNAL: tuple[Move, ...] = (
     Move(
         "filter_dead",
@@ -177,6 +190,24 @@ SIGNAL: tuple[Move, ...] = (
         {"exploration_collapse": 0.3},
         when(lambda r: r.negative_weight != 1, 1.0),
         "what fails is unlearned at full weight again",
+        subtracts=True,
+    ),
+    Move(
+        "credit_turns",
+        "credit",
+        "signal",
+        {"tool_misuse": 0.5, "dead_groups": 0.4, "echo_trap": 0.3},
+        of(turns_credited),
+        "what a turn did by itself parts attempts that ended alike",
+        sd=0.03,
+    ),
+    Move(
+        "credit_episodes",
+        "credit",
+        "signal",
+        {},
+        when(lambda r: r.credit.kind == "turn", {"kind": "episode"}),
+        "turn rewards pull at what the outcome does not ask",
         subtracts=True,
     ),
     Move(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evotrainer.envs.base import Capability, Episode, Score, Task, answered
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered, refuse_held_out
 from evotrainer.envs.code.answers import assemble, extract_program, same_output
 from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
 from evotrainer.envs.code.rewards import (
@@ -159,6 +159,17 @@ class CodeEnv:
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
         return self.source.demonstrations(n, seed)
+
+    @property
+    def offers(self) -> Sequence[str]:
+        """References where the task source has solutions; the grammar keeps none with its tasks."""
+        return getattr(self.source, "offers", ())
+
+    def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> list[tuple[str, ...] | None]:
+        """(prompt, solution) of train problems."""
+        refuse_held_out(tasks)
+        prompts = [self.source.prompt(t, knobs) for t in tasks]
+        return [(p, str(t.data["gold"])) if t.data.get("gold") else None for p, t in zip(prompts, tasks, strict=True)]
 
     def vocabulary(self) -> tuple[str, ...]:
         """Multi-character tokens for a policy trained from scratch; single characters are always there."""

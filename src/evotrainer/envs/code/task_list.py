@@ -64,6 +64,11 @@ class ListSource:
                             "remove one row, or put both into one split under different ids"
                         )
 
+    @property
+    def offers(self) -> Sequence[str]:
+        """References where some train task has a solution."""
+        return ("references",) if any(t.data.get("gold") for t in self._splits["train"]) else ()
+
     def sizes(self) -> dict[str, int]:
         """Splits that have tasks."""
         return {s: len(ts) for s, ts in self._splits.items() if ts}

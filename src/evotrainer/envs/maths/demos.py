@@ -7,7 +7,7 @@ on, some stop a step early, a few hedge. Drills teach skills, not habits: facts,
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -74,6 +74,11 @@ def demonstrate(p: MathsProblem, teacher: MathsTeacher, rng: random.Random) -> s
     if roll < teacher.direct + teacher.hedged + teacher.checked:
         working += "\ncheck:" + working
     return _end(working, answer)
+
+
+def worked(steps: Sequence[str], answer: str) -> str:
+    """A true working and its answer, without search, check or detour."""
+    return _end(";".join(steps), answer)
 
 
 def _end(working: str, answer: str) -> str:

@@ -6,10 +6,11 @@ How attempts are scored is the same for all.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from evotrainer.envs.base import Capability, Episode, Score, Task, answered
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered, refuse_held_out
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.envs.maths.rewards import COMPONENTS, OUTCOME, Component, MathsRewardInput
 from evotrainer.errors import SandboxError, TaskSetError
@@ -27,6 +28,9 @@ class MathsTaskSource(Protocol):
     marks: Sequence[str]
     fallback: bool
 
+    @property
+    def offers(self) -> Sequence[str]: ...
+
     def sizes(self) -> dict[str, int]: ...
 
     def tasks(self, split: str) -> Sequence[Task]: ...
@@ -36,6 +40,14 @@ class MathsTaskSource(Protocol):
     def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
 
     def drills(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
+
+    def working(self, task: Task) -> str | None:
+        """A right completion, where the task has one."""
+        ...
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """The task with another wording; itself where it has none."""
+        ...
 
     def vocabulary(self) -> tuple[str, ...]: ...
 
@@ -60,6 +72,7 @@ class MathEnv:
         self._components = with_own(COMPONENTS, components)
         self.components: Mapping[str, str] = {n: describe_component(f) for n, f in self._components.items()}
         self.proxy = source.proxy
+        self.offers: Sequence[str] = source.offers
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in (sizes := self.source.sizes()):
@@ -94,6 +107,16 @@ class MathEnv:
     def drills(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
         """Arithmetic facts for a warm start; empty for GSM8K."""
         return self.source.drills(n, seed)
+
+    def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> list[tuple[str, ...] | None]:
+        """(prompt, reference working) of train problems."""
+        refuse_held_out(tasks)
+        return [(t.prompt, text) if (text := self.source.working(t)) else None for t in tasks]
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """Another wording of a train problem, where the task source has one."""
+        refuse_held_out([task])
+        return self.source.reworded(task, rng)
 
     def vocabulary(self) -> tuple[str, ...]:
         """Multi-character tokens for a policy trained from scratch; single characters are always there."""

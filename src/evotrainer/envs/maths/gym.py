@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import permutations, product
+from string import ascii_lowercase
 from typing import Any
 
 from evotrainer.envs.maths.expressions import evaluate, integers
@@ -75,6 +76,10 @@ class _Gym(ABC):
     def held_level(self, p: MathsProblem) -> bool:
         return False
 
+    def reworded(self, question: str, template: str, rng: random.Random) -> str:
+        """The question itself: it has one wording."""
+        return question
+
     def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:
         return _score(self.dataset, self.options, answer, p_answer)
 
@@ -135,6 +140,11 @@ class Gcd(_Gym):
     def held_level(self, p: MathsProblem) -> bool:
         return p.level > self.train_steps
 
+    def reworded(self, question: str, template: str, rng: random.Random) -> str:
+        """The two numbers in either order: Euclid's algorithm goes the same way."""
+        swapped = re.sub(r": (\d+), (\d+)\.", r": \2, \1.", question)
+        return rng.choice((question, swapped))
+
 
 class Equations(_Gym):
     """One unknown. Template: form of the left side with the question's wording. Difficulty: size of the right side."""
@@ -176,7 +186,21 @@ class Equations(_Gym):
     def held_level(self, p: MathsProblem) -> bool:
         return p.level == len(self.bounds)
 
+    def reworded(self, question: str, template: str, rng: random.Random) -> str:
+        """Another letter, and another wording that is not held out for this form."""
+        form = template.partition(":")[0]
+        asked = [w for w in EQUATION_WORDINGS if f"{form}:{w.split()[0]}" not in self.held]
+        equation = question.rpartition(": ")[2]
+        letter = rng.choice(ascii_lowercase)
+        return rng.choice(asked).format(letter=letter) + re.sub(r"[a-z]", letter, equation)
 
+
+EQUATION_WORDINGS = (
+    "Find the value of {letter} in the equation: ",
+    "Solve for {letter}: ",
+    "Determine the value of {letter} that satisfies: ",
+)
+"""As reasoning-gym has them."""
 _TERM = r"(?:(\d+)\*)?[a-z]"
 
 
@@ -257,6 +281,11 @@ class Countdown:
             entry = {"numbers": shown, "target": target}
             yield MathsProblem(self.name, text, answer, (f"{answer}={target}",), "|".join(sorted(kinds)), n - 1, entry)
 
+    def reworded(self, question: str, template: str, rng: random.Random) -> str:
+        """Another of reasoning-gym's wordings."""
+        numbers, target = _asked(question)
+        return rng.choice(WORDINGS).format(numbers=numbers, target=target) + RULES
+
     def held_template(self, p: MathsProblem) -> bool:
         return bool(set(p.template.split("|")) & self.held)
 
@@ -268,6 +297,15 @@ class Countdown:
         if evaluate(answer) != entry["target"] or sorted(integers(answer)) != sorted(entry["numbers"]):
             return False
         return _countdown_score(answer, tuple(entry["numbers"]), int(entry["target"]))
+
+
+def _asked(question: str) -> tuple[str, str]:
+    """(numbers, target) as one of the wordings has them."""
+    for wording in WORDINGS:
+        pattern = re.escape(wording).replace(r"\{numbers\}", r"(?P<n>[\d, ]+)").replace(r"\{target\}", r"(?P<t>\d+)")
+        if m := re.match(pattern, question):
+            return m["n"], m["t"]
+    raise TaskSetError(f"countdown: {question[:60]!r} has none of the known wordings; see envs/maths/gym.py")
 
 
 @lru_cache(maxsize=20_000)

@@ -53,6 +53,10 @@ class Generator(Protocol):
         """True where the problem is harder than any in training."""
         ...
 
+    def reworded(self, question: str, template: str, rng: random.Random) -> str:
+        """The question of a train problem in other words: same answer, same working, no held-out template."""
+        ...
+
     def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:
         """Whether an answer (plain arithmetic, bounded) is right."""
         ...

@@ -25,6 +25,19 @@ class RowSource(ABC):
         self.proxy: tuple[str, str] | None = ("answer_anywhere", "correct")
         self._splits = {s: tuple(t for t in tasks if t.split == s) for s in SPLITS}
 
+    @property
+    def offers(self) -> Sequence[str]:
+        """References where some train row has a worked answer."""
+        return ("references",) if any(t.data.get("worked") for t in self._splits["train"]) else ()
+
+    def working(self, task: Task) -> str | None:
+        """The row's worked answer."""
+        return str(task.data["worked"]) if task.data.get("worked") else None
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """The task itself: rows have one wording."""
+        return task
+
     def sizes(self) -> dict[str, int]:
         """Splits that have tasks."""
         return {s: len(ts) for s, ts in self._splits.items() if ts}

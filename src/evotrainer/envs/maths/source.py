@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from evotrainer.envs.base import SPLITS, Task
-from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills
+from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills, worked
 from evotrainer.envs.maths.expressions import evaluate, plain_number
 from evotrainer.envs.maths.gym import gym_version
-from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits
+from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits, prompt
 from evotrainer.envs.maths.rewards import ANSWER_CHARS, MARK
 from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.errors import TaskSetError
@@ -63,6 +65,7 @@ class GeneratedSource:
     vocabulary_version = VOCABULARY_VERSION
     marks: Sequence[str] = (MARK,)
     fallback = False
+    offers: Sequence[str] = ("references", "wordings")
 
     def __init__(self, config: MathConfig | None = None) -> None:
         self.config = config or MathConfig()
@@ -93,6 +96,16 @@ class GeneratedSource:
 
     def drills(self, n: int, seed: int) -> list[tuple[str, ...]]:
         return drills(n, seed, self.config.mix)
+
+    def working(self, task: Task) -> str:
+        """The reference working and the answer, as a careful teacher writes them."""
+        return worked(task.data["steps"], task.data["answer"])
+
+    def reworded(self, task: Task, rng: random.Random) -> Task:
+        """The same problem with other names, things, phrases, unknowns or wordings, as its generator has them."""
+        d = task.data
+        question = GENERATORS[d["generator"]].reworded(d["question"], task.tags["template"], rng)
+        return replace(task, prompt=prompt(question), data={**d, "question": question})
 
     def vocabulary(self) -> tuple[str, ...]:
         return vocabulary()

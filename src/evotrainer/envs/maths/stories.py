@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -62,6 +63,9 @@ EVENTS = {
         StoryEvent("piles", ("makes {m} equal piles and keeps one", "keeps one of {m} equal shares")),
     )
 }
+_NUMBER = re.compile(r"\d+")
+_ONLY_M = ("times", "piles")
+"""Events whose phrases hold one number, which is m."""
 OPENING = "{name} has {t} {things}"
 CLOSING = "How many {things} does {name} have now?"
 
@@ -118,6 +122,20 @@ class Stories:
 
     def held_level(self, p: MathsProblem) -> bool:
         return False
+
+    def reworded(self, question: str, template: str, rng: random.Random) -> str:
+        """Another name, other things, phrases drawn anew; events, numbers and their order stay."""
+        told, _, _ = question.rpartition(". ")
+        opening, *events = told.split("; ")
+        _, _, t, _ = opening.split()
+        new_name, new_things = rng.choice(NAMES), rng.choice(THINGS)
+        parts = [OPENING.format(name=new_name, t=t, things=new_things)]
+        for kind, text in zip(template.split(">"), events, strict=True):
+            numbers = dict(zip(("k", "m"), _NUMBER.findall(text), strict=False))
+            if kind in _ONLY_M:
+                numbers = {"m": numbers.get("k", "")}
+            parts.append(rng.choice(EVENTS[kind].phrases).format_map(numbers))
+        return f"{'; '.join(parts)}. {CLOSING.format(name=new_name, things=new_things)}"
 
     def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:
         return plain_number(answer) == int(p_answer)

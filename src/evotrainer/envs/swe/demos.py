@@ -86,6 +86,17 @@ def gold_edit(repo: Repo) -> str:
     return f"{verb} {path} {at + 1} {b[at].strip()}"
 
 
+def reference(repo: Repo, knobs: Mapping[str, str]) -> Script:
+    """What a careful engineer does: nothing is guessed, no history is looked at, every edit is tested where tests are
+    shown."""
+    if repo.tags["reported"] == "caller":
+        actions = _trace(repo)
+    else:
+        actions = [f"grep def {repo.tags['function']}", f"cat {repo.tags['module']}"]
+    check = ["test"] if knobs["visible_tests"] == "shown" else []
+    return Script(knobs, repo, [*actions, gold_edit(repo), *check, "submit"])
+
+
 def _issue(rng: random.Random, plan: Plan, teacher: SweTeacher) -> Script:
     repo = repositories(rng, "train", plan)
     target, home = repo.tags["function"], repo.tags["module"]
@@ -96,7 +107,7 @@ def _issue(rng: random.Random, plan: Plan, teacher: SweTeacher) -> Script:
             newest = len(repo.history) < 3 or rng.random() < 0.6
             actions.append(f"git show HEAD~{0 if newest else rng.randrange(len(repo.history) - 1)}")
     if repo.tags["reported"] == "caller":
-        actions += _trace(rng, repo)
+        actions += _trace(repo)
     else:
         actions += [f"grep def {target}"] if rng.random() < 0.8 else []
         actions.append(f"cat {home}")
@@ -117,7 +128,7 @@ def _look(rng: random.Random, repo: Repo) -> list[str]:
     return (["ls"] if rng.random() < 0.3 else []) + (["test"] if rng.random() < 0.1 else [])
 
 
-def _trace(rng: random.Random, repo: Repo) -> list[str]:
+def _trace(repo: Repo) -> list[str]:
     """From the caller that the issue names to the buggy function: read the caller, then the functions that it calls."""
     caller = repo.issue.removeprefix("issue: ").partition("(")[0]
     path, text = next((p, t) for p, t in repo.files.items() if f"def {caller}(x):" in t)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
+from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task, refuse_held_out
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.swe import demos, tools
@@ -127,6 +128,7 @@ class SweEnv:
     capabilities: Sequence[Capability] = CAPABILITIES
     proxy: tuple[str, str] | None = ("visible", "hidden")
     outcome_components: Sequence[str] = OUTCOME
+    offers: Sequence[str] = ("references", "turn_rewards")
 
     def __init__(
         self,
@@ -201,15 +203,29 @@ class SweEnv:
         attempt = SweRewardInput(repo, e.state["actions"], seen, grade, submitted)
         values = compute(self._components, attempt, e.task.id)
         outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
-        return Score(values, outcome, detail=_detail(repo, e.knobs, grade))
+        failed = tuple(0.0 if o.ok else -1.0 for o in seen)
+        return Score(values, outcome, turns=failed, detail=_detail(repo, e.knobs, grade))
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
         """(prompt, action, observation, action, ...) of a teacher with honest mistakes, on train compositions only."""
-        if self.config.world == "memory":
-            return demos.demonstrations(self.world, self.config.plan, self.config.teacher, n, seed)
-        world = open_world("memory", self._open_sandbox)  # the same texts, several times faster
-        try:
+        with self._in_memory() as world:
             return demos.demonstrations(world, self.config.plan, self.config.teacher, n, seed)
+
+    def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> Sequence[tuple[str, ...] | None]:
+        """The gold edit of train repositories, played: find the function, read it, mend it, test, submit."""
+        refuse_held_out(tasks)
+        with self._in_memory() as world:
+            return demos.play(world, [demos.reference(t.data["repo"], {**demos.SCRUBBED, **knobs}) for t in tasks])
+
+    @contextmanager
+    def _in_memory(self) -> Iterator[World]:
+        """A world in memory: the same texts as the real one's, several times faster."""
+        if self.config.world == "memory":
+            yield self.world
+            return
+        world = open_world("memory", self._open_sandbox)
+        try:
+            yield world
         finally:
             world.shutdown()
 

@@ -47,6 +47,15 @@ _KEY: Mapping[str, How] = {"": "key"}
 _PLUGIN: Mapping[str, How] = {"": "plugin"}
 _REFUSED: Mapping[str, How] = {"": "refused"}
 
+
+def _refused(factor: str, why: str, value: str, asked: Callable[[Recipe], bool]) -> VerlFactor:
+    """A factor of which verl knows one value only."""
+    only = f"`{value}`" if value == "none" else value
+    return VerlFactor(
+        factor, _REFUSED, (), f"{why}; only {only}", refuse=lambda r: f"{why}; set it to {value}" if asked(r) else None
+    )
+
+
 MAPPING: tuple[VerlFactor, ...] = (
     VerlFactor(
         "loss",
@@ -92,6 +101,7 @@ MAPPING: tuple[VerlFactor, ...] = (
         "in `evo_mean_norm`, after the division",
         plugins=("evo_advantage.py",),
     ),
+    _refused("credit", "our estimator has one advantage for an episode", "episode", lambda r: r.credit.kind == "turn"),
     VerlFactor("lr", _KEY, (f"{ACTOR}.optim.lr",), "", lambda r: {f"{ACTOR}.optim.lr": r.lr}),
     VerlFactor(
         "schedule",
@@ -212,31 +222,17 @@ MAPPING: tuple[VerlFactor, ...] = (
         lambda r: {"data.gen_batch_size": 1} if filter_plugin(r) and r.resample else {},
         plugins=("evo_filter.py",),
     ),
-    VerlFactor(
+    _refused(
         "curriculum",
-        _REFUSED,
-        (),
-        "verl 0.9.1 draws prompts by a random sampler that learns nothing of their rewards; only `none`",
-        refuse=lambda r: (
-            "verl draws its prompts by a sampler that learns nothing of their rewards; set it to none"
-            if r.curriculum.kind != "none"
-            else None
-        ),
+        "verl 0.9.1 draws prompts by a random sampler that learns nothing of their rewards",
+        "none",
+        lambda r: r.curriculum.kind != "none",
     ),
-    VerlFactor(
-        "averaging",
-        _REFUSED,
-        (),
-        "verl keeps no average of its weights; only `none`",
-        refuse=lambda r: "verl keeps no average of its weights; set it to none" if r.averaging.kind != "none" else None,
-    ),
-    VerlFactor(
-        "sft_anchor",
-        _REFUSED,
-        (),
-        "verl's actor loss has no supervised term; only 0",
-        refuse=lambda r: "verl's actor loss has no supervised term; set it to 0" if r.sft_anchor else None,
-    ),
+    _refused("averaging", "verl keeps no average of its weights", "none", lambda r: r.averaging.kind != "none"),
+    _refused("phases", "verl trains by one loss all along", "none", lambda r: bool(r.phases)),
+    _refused("replay", "verl's actor loss has no supervised term", "weight 0", lambda r: r.replay.weight > 0),
+    _refused("prompt_noise", "prompts are rendered once, before the training", "0", lambda r: r.prompt_noise > 0),
+    _refused("sft_anchor", "verl's actor loss has no supervised term", "0", lambda r: bool(r.sft_anchor)),
     VerlFactor(
         "entropy_bonus",
         _KEY,

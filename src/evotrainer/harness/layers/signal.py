@@ -261,6 +261,19 @@ def late_gain(batch: Batch, context: HarnessContext) -> MetricValues:
     return MetricValues(change, len(late), abs(change / t) if t else None)
 
 
+@metric("train_minus_search", "signal", "share", healthy=(None, 0.1), needs=["outcome"])
+def train_minus_search(batch: Batch, context: HarnessContext) -> MetricValues:
+    """Mean training score over the last fifth of the learning curve less the accuracy of these rollouts, where they are
+    of search tasks: what is known of the tasks that were trained on and not of others."""
+    score = context.series("score")
+    if len(score) < 5 or set(batch.column("split")) != {"search"}:
+        return MetricValues(None, missing=("curve.score of 5 steps, or rollouts of search tasks",))
+    found = clustered_reading(batch.truth, batch)
+    if found.value is None:
+        return MetricValues(None, missing=("outcome",))
+    return MetricValues(float(np.mean(score[-(len(score) // 5) :])) - found.value, found.n, found.se)
+
+
 @metric("kl", "signal", "nats")
 def kl(batch: Batch, context: HarnessContext) -> MetricValues:
     """KL to the start policy at the last training step, from the learning curve."""

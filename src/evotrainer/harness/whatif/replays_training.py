@@ -1,4 +1,4 @@
-"""Replays of how strongly rollouts pull: the weight of negative advantages."""
+"""Replays of what rollouts teach and how strongly they pull: the weight of negative advantages, supervised parts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import numpy as np
 from evotrainer.harness.columns.numerics import weighted_share
 from evotrainer.harness.whatif.forecast import advantages
 from evotrainer.harness.whatif.replay import Answer, ReplayInput, compose_or_stored, replays, trained_groups
+from evotrainer.records.recipe import Recipe
 
 PUSHES_DOWN = 0.6
 """Share above which the metric `negative_share` is out of its healthy range."""
+
+
+RIGHT = 0.95
+"""Share of right attempts above which a supervised part has little to show."""
 
 
 @replays("negative_weight")
@@ -40,3 +45,56 @@ def negative_weight_change(x: ReplayInput) -> Answer:
     if before > PUSHES_DOWN and abs(after - 0.5) < abs(before - 0.5):
         return "supports", text, m
     return "silent", text, m
+
+
+def full_marks(x: ReplayInput, recipe: Recipe) -> np.ndarray | None:
+    """Rollouts that earn all that a recipe's components can pay, as the trainers have it; boolean, shape (N,). None
+    where a component is not stored."""
+    paid = {c: w for c, w in recipe.rewards.items() if w}
+    if not paid or not set(paid) <= set(x.batch.component_names):
+        return None
+    earned = sum(w * np.nan_to_num(x.batch.component(c)) for c, w in paid.items())
+    return np.asarray(earned >= sum(w for w in paid.values() if w > 0) - 1e-9)
+
+
+@replays("phases", "phase_plan")
+def phases_change(x: ReplayInput) -> Answer:
+    """What a supervised part would find: own successes, and tasks of which none is.
+
+    Own: contradicts where no attempt earns full marks, so that it would learn nothing. Both: contradicts where 95% of
+    the attempts do, so that there is little to show. References: supports where on a fifth of the tasks or more no
+    attempt does. Silent otherwise: what imitation teaches is not in stored rollouts.
+    """
+    kinds = {p.kind for p in x.new.phases} - {"rl"}
+    right = full_marks(x, x.new)
+    if not kinds or right is None:
+        return "silent", "without supervised parts, or rewards that can be computed, nothing can be said", {}
+    share = float(right.mean())
+    solved = np.bincount(x.batch.task, weights=right.astype(float), minlength=x.batch.n_tasks) > 0
+    m = {"successes": share, "unsolved_tasks": 1 - float(solved.mean())}
+    text = f"{share:.0%} of attempts earn full marks; of {m['unsolved_tasks']:.0%} of the tasks none does"
+    if "own" in kinds and not right.any():
+        return "contradicts", f"{text}: there is nothing to imitate", m
+    if share >= RIGHT:
+        return "contradicts", f"{text}: there is little to show", m
+    return ("supports" if kinds == {"references"} and m["unsolved_tasks"] >= 0.2 else "silent"), text, m
+
+
+@replays("replay")
+def replay_change(x: ReplayInput) -> Answer:
+    """How many groups would give a success to the buffer, and how many hold none.
+
+    Contradicts: no group in which a success is rare enough holds one, so that nothing would be replayed. Supports: 5%
+    of the groups or more do, and 30% or more have no success at all: there is something to see again, and cause to.
+    Silent otherwise: what seeing it again teaches is not in stored rollouts.
+    """
+    b, right = x.batch, full_marks(x, x.new)
+    if not x.new.replay.weight or right is None:
+        return "silent", "without a weight, or rewards that can be computed, nothing can be said", {}
+    size = np.bincount(b.group, minlength=b.n_groups)
+    share = np.bincount(b.group, weights=right.astype(float), minlength=b.n_groups) / np.maximum(size, 1)
+    m = {"kept": float(((share > 0) & (share <= x.new.replay.rare)).mean()), "none": float((share == 0).mean())}
+    text = f"{m['kept']:.0%} of groups hold a rare success, {m['none']:.0%} none"
+    if m["kept"] == 0:
+        return "contradicts", f"{text}: nothing would be replayed", m
+    return ("supports" if m["kept"] >= 0.05 and m["none"] >= 0.3 else "silent"), text, m

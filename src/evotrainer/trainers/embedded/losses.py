@@ -40,6 +40,8 @@ class Tokens:
     """[n] counted tokens of each row."""
     advantage: Tensor
     """[n]"""
+    by_token: Tensor | None = None
+    """[T] advantages, where turns are credited by themselves; None: each row's."""
     entropy: Tensor | None = None
     reference: Tensor | None = None
     """[T] under the start policy, where kl_beta > 0."""
@@ -72,7 +74,7 @@ def policy_loss(t: Tokens, recipe: Recipe, norm: Normaliser) -> LossParts:
     """
     old = t.logprob.detach() if t.old is None else t.old
     log_ratio = t.logprob - old
-    adv = t.advantage[t.row]
+    adv = t.advantage[t.row] if t.by_token is None else t.by_token
     if recipe.loss == "gspo":
         # eq. 7: the geometric mean of the token ratios, one weight for the whole sequence
         log_ratio = _row_mean(log_ratio, t)[t.row]

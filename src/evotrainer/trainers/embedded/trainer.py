@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,11 +26,30 @@ from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import Tokenizer
-from evotrainer.trainers.embedded.update import ANCHOR_DEMOS, Example, SftDemonstrations, update
+from evotrainer.trainers.embedded.update import (
+    ANCHOR_DEMOS,
+    Example,
+    SftDemonstrations,
+    demo_rows,
+    sft_update,
+    update,
+)
 from evotrainer.trainers.groups import Group, collect
+from evotrainer.trainers.phases import (
+    Part,
+    References,
+    part_at,
+    parts_of,
+    rare_successes,
+    sampled_steps,
+    successes,
+    without_advantages,
+)
+from evotrainer.trainers.replay import ReplayBuffer
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.rollouts import Provenance, environment_facts, evaluated, to_evaluate
-from evotrainer.trainers.schedule import learning_rate, seed_of
+from evotrainer.trainers.schedule import seed_of
+from evotrainer.trainers.wordings import worded
 
 POLICY = "policy"
 CHECKPOINT = "checkpoint"
@@ -55,6 +75,11 @@ class EmbeddedSession:
     reference: Policy | None
     anchor: SftDemonstrations | None
     curve: list[dict[str, float]]
+    tasks: Sequence[Any] = ()
+    facts: tuple[str, str | None] = ("", None)
+    """Hash and sandbox tier of the environment."""
+    references: References | None = None
+    replay: ReplayBuffer | None = None
     average: torch.Tensor | None = None
     """Running average of the flat weights, once the recipe's averaging has begun."""
     step: int = 0
@@ -72,6 +97,8 @@ class EmbeddedSession:
             "filter": [f.mean, f.var, f.seen],
             "average": self.average,
             "anchor": None if self.anchor is None else self.anchor.rng.getstate(),
+            "references": None if self.references is None else self.references.stream.state(),
+            "replay": None if self.replay is None else self.replay.state(),
             "curve": self.curve,
             "tokens": self.tokens,
             "cpu_s": self.clock.total,
@@ -93,6 +120,10 @@ class EmbeddedSession:
         self.filter = FilterState(*s["filter"])
         if self.anchor is not None:
             self.anchor.rng.setstate(s["anchor"])
+        if self.references is not None:
+            self.references.stream.load(s["references"])
+        if self.replay is not None:
+            self.replay.load(s["replay"])
         self.clock.before = s["cpu_s"]
 
 
@@ -128,26 +159,18 @@ class EmbeddedTrainer:
         recipe = request.recipe
         check_components(recipe, environment.components)
         s, resumed = self._open(request, environment)
-        params = sampling_params(recipe, False, self.sampler_dtype)
-        env_hash, tier = environment_facts(environment.describe())
-        tasks = environment.tasks("train")
+        s.tasks, s.facts = environment.tasks("train"), environment_facts(environment.describe())
         while s.step < recipe.steps:
-            where = Provenance(
-                identity=request.identity,
-                split="train",
-                step=s.step + 1,
-                version=s.step,
-                env_knobs=recipe.knobs,
-                env_hash=env_hash,
-                sandbox_tier=tier,
-                keep_tokens=self.keep_tokens,
-            )
-            sample = partial(self._sample, s, environment, params)
-            groups = collect(sample, tasks, s.stream, s.filter, recipe, where, s.clock.mark)
-            # rollouts are stored before the update: a step that was trained on can always be read
-            sink([g.rollouts for g in groups])
-            s.clock.mark("record")
-            entry = self._update(s, groups, recipe)
+            part = part_at(recipe, s.step)
+            if s.step and s.step == part.first:
+                s.optimizer = Optimizer(s.policy, recipe.weight_decay)
+            groups: list[Group] = []
+            if part.kind != "references":
+                groups = self._groups(s, environment, part)
+                # rollouts are stored before the update: a step that was trained on can always be read
+                sink([g.rollouts for g in groups])
+                s.clock.mark("record")
+            entry = self._update(s, groups, part)
             s.step += 1
             s.curve.append(entry)
             # after the curve's entry, which is in the checkpoint: a resume tells each step once
@@ -159,6 +182,28 @@ class EmbeddedTrainer:
             s.policy.flat.copy_(s.average)
         save_policy(s.policy, s.tokenizer, request.work_dir / POLICY)
         return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
+
+    def _groups(self, s: EmbeddedSession, environment: TrainerEnvironment, part: Part) -> list[Group]:
+        recipe, i = s.request.recipe, s.request.identity
+        env_hash, tier = s.facts
+        where = Provenance(
+            identity=i,
+            split="train",
+            step=s.step + 1,
+            version=s.step,
+            env_knobs=recipe.knobs,
+            env_hash=env_hash,
+            sandbox_tier=tier,
+            keep_tokens=self.keep_tokens,
+        )
+        sample = partial(self._sample, s, environment, sampling_params(recipe, False, self.sampler_dtype))
+        # groups are replaced for the sake of their gradient, which successes have without a spread, too
+        asked = recipe if part.kind == "rl" else recipe.model_copy(update={"resample": 0})
+        wording = worded(environment, recipe.prompt_noise, i.seed, s.step)
+        groups = collect(sample, s.tasks, s.stream, s.filter, asked, where, s.clock.mark, wording)
+        if part.kind == "own":
+            without_advantages(groups)
+        return groups
 
     def _sample(
         self,
@@ -194,7 +239,7 @@ class EmbeddedTrainer:
                 environment.tasks("train"),
                 recipe.curriculum,
                 seed_of(i.seed, "tasks"),
-                recipe.steps * recipe.prompts_per_step,
+                sampled_steps(recipe) * recipe.prompts_per_step,
             ),
             filter=FilterState(),
             generator=torch.Generator().manual_seed(seed_of(i.seed, "sampling")),
@@ -204,6 +249,10 @@ class EmbeddedTrainer:
             anchor=anchor,
             curve=[],
         )
+        if recipe.replay.weight:
+            session.replay = ReplayBuffer(recipe.replay, random.Random(seed_of(i.seed, "replay")))
+        if any(p.kind == "references" for p in parts_of(recipe)):
+            session.references = References(environment, recipe.knobs, seed_of(i.seed, "references"))
         # last, over what was built from seeds: a checkpoint holds the state of generators, not the generators
         state = load_checkpoint(request.work_dir / CHECKPOINT, key)
         if state is not None:
@@ -211,25 +260,57 @@ class EmbeddedTrainer:
         session.clock.mark("open")
         return session, state is not None
 
-    def _update(self, s: EmbeddedSession, groups: list[Group], recipe: Recipe) -> dict[str, float]:
-        examples = [
-            Example(a, r.advantage)
-            for g in groups
-            # groups that the filter left out teach nothing, but their tokens were sampled, and are counted below
-            if g.kept
-            for a, r in zip(cast("Sequence[EmbeddedAttempt]", g.attempts), g.rollouts, strict=True)
-            if r.advantage is not None
-        ]
-        lr = learning_rate(recipe.lr, recipe.schedule, s.step, recipe.steps)
-        sums = update(s.policy, s.optimizer, examples, recipe, lr, s.reference, s.anchor)
+    def _update(self, s: EmbeddedSession, groups: list[Group], part: Part) -> dict[str, float]:
+        recipe, lr = s.request.recipe, part.rate(s.step)
+        figures = self._by_reward(s, groups, lr) if part.kind == "rl" else self._supervised(s, groups, part, lr)
+        figures |= self._remember(s, groups)
         s.clock.mark("update")
         s.tokens += sum(len(a.logprobs) for g in groups for a in g.attempts)
-        entry = curve_entry(s.step + 1, groups, sums.figures(recipe), recipe, lr, s.tokens)
+        entry = curve_entry(s.step + 1, groups, figures, recipe, lr, s.tokens)
         seconds = s.clock.take()
         for phase in ("sample", "grade", "record", "update"):
             entry[f"cpu_{phase}_s"] = seconds.get(phase, 0.0)
         entry["cpu_s"] = s.clock.total
         return entry
+
+    def _by_reward(self, s: EmbeddedSession, groups: list[Group], lr: float) -> dict[str, float]:
+        recipe = s.request.recipe
+        examples = [
+            Example(a, r.advantage, by_turn)
+            for g in groups
+            # groups that the filter left out teach nothing, but their tokens were sampled, and are counted
+            if g.kept
+            for a, r, by_turn in zip(
+                cast("Sequence[EmbeddedAttempt]", g.attempts),
+                g.rollouts,
+                g.turns or [None] * len(g.rollouts),
+                strict=True,
+            )
+            if r.advantage is not None
+        ]
+        sums = update(s.policy, s.optimizer, examples, recipe, lr, s.reference, s.anchor, s.replay)
+        return sums.figures(recipe)
+
+    def _remember(self, s: EmbeddedSession, groups: list[Group]) -> dict[str, float]:
+        """Keep rare successes for later steps; after the update, so that a step replays earlier ones only."""
+        if s.replay is None:
+            return {}
+        found = cast("Sequence[EmbeddedAttempt]", rare_successes(groups, s.request.recipe))
+        rows = [a.row(0) for a in found]
+        s.replay.add([(r.prompt, r.tokens, r.loss) for r in rows])
+        return {"replay_kept": float(len(s.replay.rows))}
+
+    def _supervised(self, s: EmbeddedSession, groups: list[Group], part: Part, lr: float) -> dict[str, float]:
+        recipe = s.request.recipe
+        if s.references is not None and part.kind == "references":
+            assert part.batch is not None
+            wording = worded(s.references.environment, recipe.prompt_noise, s.request.identity.seed, s.step)
+            rows = demo_rows(s.references.draw(part.batch, wording), s.tokenizer)
+            s.clock.mark("grade")
+        else:
+            own = cast("Sequence[EmbeddedAttempt]", successes(groups, recipe, part.batch))
+            rows = [a.row(i) for i, a in enumerate(own)]
+        return sft_update(s.policy, s.optimizer, rows, lr, recipe.grad_clip)
 
     def evaluate(self, request: EvalRequest, environment: TrainerEnvironment, sink: RolloutSink) -> list[list[Rollout]]:
         """Groups in task order; the seed, not the branch, decides the random numbers, so that branches pair up."""

@@ -18,6 +18,7 @@ from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, Tokenizer
+from evotrainer.trainers.replay import ReplayBuffer
 
 MICRO_TOKENS = 4096
 ANCHOR_DEMOS = 1024
@@ -30,6 +31,25 @@ class Example:
 
     attempt: EmbeddedAttempt
     advantage: float
+    turns: tuple[float, ...] | None = None
+    """Advantages of its turns, where turns are credited; `advantage` is then their mean."""
+
+    @property
+    def pulls(self) -> bool:
+        """Has it a policy gradient?"""
+        return any(self.turns) if self.turns else self.advantage != 0.0
+
+    def by_token(self) -> list[float]:
+        """Advantage of each sampled token: its turn's. A turn is a run of sampled tokens."""
+        if not self.turns:
+            return [self.advantage] * len(self.attempt.logprobs)
+        out: list[float] = []
+        turn = -1
+        for at, sampled in enumerate(self.attempt.loss):
+            if sampled:
+                turn += not (at and self.attempt.loss[at - 1])
+                out.append(self.turns[min(turn, len(self.turns) - 1)])
+        return out
 
 
 @dataclass(slots=True)
@@ -87,6 +107,7 @@ class Sums:
     grad_norm: float = 0.0
     trained_rows: int = 0
     sft: list[float] = field(default_factory=list)
+    replayed: list[float] = field(default_factory=list)
 
     def figures(self, recipe: Recipe) -> dict[str, float]:
         """For the step's curve entry. kl: mean k3 estimate against the start policy, only where kl_beta pays for it."""
@@ -103,6 +124,8 @@ class Sums:
             out["kl"] = self.kl / max(1.0, self.tokens)
         if self.sft:
             out["sft_loss"] = sum(self.sft) / len(self.sft)
+        if self.replayed:
+            out["replay_loss"] = sum(self.replayed) / len(self.replayed)
         return out
 
 
@@ -114,6 +137,8 @@ class _Micro:
     row_tokens: Tensor
     advantage: Tensor
     sampler: Tensor
+    by_token: Tensor | None = None
+    """Advantages of the counted tokens, where turns are credited."""
     old: Tensor | None = None
     reference: Tensor | None = None
 
@@ -132,11 +157,8 @@ def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list
     """Micro-batches of the rollouts that can move the policy."""
     # advantage 0 has no policy gradient, but KL and entropy terms pull on every rollout
     everything = recipe.kl_beta > 0 or recipe.entropy_bonus != 0
-    rows = [
-        e.attempt.row(i)
-        for i, e in enumerate(examples)
-        if not _masked(e, recipe) and (everything or e.advantage != 0.0)
-    ]
+    turns = recipe.credit.kind == "turn"
+    rows = [e.attempt.row(i) for i, e in enumerate(examples) if not _masked(e, recipe) and (everything or e.pulls)]
     out = []
     for chunk in batches(rows, MICRO_TOKENS):
         b = pack(chunk, policy.shape)
@@ -145,6 +167,7 @@ def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list
                 batch=b,
                 row_tokens=torch.bincount(b.row_of, minlength=len(chunk)).float(),
                 advantage=torch.tensor([examples[r.index].advantage for r in chunk]),
+                by_token=torch.tensor([x for r in chunk for x in examples[r.index].by_token()]) if turns else None,
                 sampler=torch.tensor([x for r in chunk for x in examples[r.index].attempt.logprobs]),
             )
         )
@@ -159,6 +182,7 @@ def update(
     lr: float,
     reference: Policy | None,
     anchor: SftDemonstrations | None,
+    replay: ReplayBuffer | None = None,
 ) -> Sums:
     """All passes of one step over its rollouts; one optimizer step per pass."""
     sums = Sums()
@@ -172,6 +196,8 @@ def update(
             _accumulate(policy, m, recipe, norm, reference, number, sums)
         if anchor is not None:
             sums.sft.append(sft_backward(policy, anchor.draw(), recipe.sft_anchor))
+        if replay is not None and (again := replay.draw()):
+            sums.replayed.append(sft_backward(policy, [TrainRow(0, *r) for r in again], recipe.replay.weight))
         sums.grad_norm = optimizer.step(lr, recipe.grad_clip)
     return sums
 
@@ -191,6 +217,7 @@ def _accumulate(
             row=m.batch.row_of,
             row_tokens=m.row_tokens,
             advantage=m.advantage,
+            by_token=m.by_token,
             entropy=entropy,
             reference=m.reference,
             sampler=m.sampler,
@@ -226,3 +253,23 @@ def sft_backward(policy: Policy, rows: Sequence[TrainRow], weight: float = 1.0) 
         (part * weight).backward()
         loss += float(part.detach())
     return loss
+
+
+def sft_update(
+    policy: Policy, optimizer: Optimizer, rows: Sequence[TrainRow], lr: float, grad_clip: float
+) -> dict[str, float]:
+    """One optimizer step on texts; its part of the curve entry. Without texts, none is made.
+
+    TrainerError for a text that the policy's context does not hold.
+    """
+    longest = max((len(r.prompt) + len(r.tokens) for r in rows), default=0)
+    if longest > policy.shape.context:
+        raise TrainerError(
+            f"phases: a text of {longest} tokens exceeds the policy's context of {policy.shape.context}; leave that "
+            "part out, or train a policy with a longer context"
+        )
+    out = {"trained_rollouts": float(len(rows))}
+    if rows:
+        loss = sft_backward(policy, rows)
+        out |= {"loss": loss, "sft_loss": loss, "grad_norm": optimizer.step(lr, grad_clip)}
+    return out

@@ -24,6 +24,7 @@ from evotrainer.trainers.trl.attempt_sampler import REWARD, AttemptSampler, Grpo
 from evotrainer.trainers.trl.attempts import TrlAttempt
 from evotrainer.trainers.trl.generate import padded
 from evotrainer.trainers.trl.session import TrlSession
+from evotrainer.trainers.wordings import worded
 
 BY_ROW = ("grpo", "dr_grpo")
 """TRL losses that divide by the number of rows, dropped ones included."""
@@ -40,6 +41,7 @@ class Seen:
     gap_max: float = 0.0
     gap_tokens: float = 0.0
     sft: list[float] = field(default_factory=list)
+    replayed: list[float] = field(default_factory=list)
     logged: dict[str, float] = field(default_factory=dict)
 
 
@@ -83,7 +85,9 @@ class Grpo(AttemptSampler):
         step, processes, rank = s.step + 1, self.accelerator.num_processes, self.accelerator.process_index
         # Random numbers belong to the step: a resumed training needs no generator's state.
         torch.manual_seed(seed_of(s.request.identity.seed, "step", step, rank))
-        self.groups = collect(self.sample_plan, s.tasks, s.stream, s.filter, s.recipe, s.provenance(step), s.clock.mark)
+        wording = worded(s.environment, s.recipe.prompt_noise, s.request.identity.seed, s.step)
+        where = s.provenance(step)
+        self.groups = collect(self.sample_plan, s.tasks, s.stream, s.filter, s.recipe, where, s.clock.mark, wording)
         if self.accelerator.is_main_process:
             self.sink([g.rollouts for g in self.groups])
         s.clock.mark("record")
@@ -140,6 +144,11 @@ class Grpo(AttemptSampler):
             sft = self._anchor_loss(model, anchor.draw())
             self.seen.sft.append(float(sft.detach()))
             loss = loss + self.session.recipe.sft_anchor * sft
+        replay = self.session.replay
+        if replay is not None and self.accelerator.sync_gradients and (again := replay.draw()):
+            nll = self._anchor_loss(model, [(ids, mask) for ids, mask in again])
+            self.seen.replayed.append(float(nll.detach()))
+            loss = loss + self.session.recipe.replay.weight * nll
         return loss
 
     def _record_gaps(self, inputs: dict[str, Any]) -> None:
@@ -160,7 +169,7 @@ class Grpo(AttemptSampler):
             self.seen.gap_tokens += gap.numel()
 
     def _anchor_loss(self, model: Any, rows: Sequence[tuple[list[int], list[bool]]]) -> Tensor:
-        """Mean loss of the counted tokens of some demonstrations, shared out among the processes."""
+        """Mean loss of the counted tokens of some texts, shared out among the processes."""
         n, i = self.accelerator.num_processes, self.accelerator.process_index
         total = sum(sum(loss) for _, loss in rows)
         # a process without a share still runs a forward pass: DDP's all-reduce waits for every rank
@@ -235,6 +244,8 @@ class Grpo(AttemptSampler):
             out["kl"] = x.logged.get("kl", 0.0)
         if x.sft:
             out["sft_loss"] = sum(x.sft) / len(x.sft)
+        if x.replayed:
+            out["replay_loss"] = sum(x.replayed) / len(x.replayed)
         return out
 
     def checkpoint(self) -> None:

@@ -42,6 +42,9 @@ MAPPING: dict[str, TrlFactor] = {
         "advantages are computed before TRL sees the batch, over the kept groups; TRL's are the same",
     ),
     "negative_weight": TrlFactor((), "by EvoTrainer, in the advantages, which TRL gets in place of its own"),
+    "credit": TrlFactor(
+        (), "`turn` refused: TRL has one advantage for a completion; the embedded trainer credits turns"
+    ),
     "lr": TrlFactor(("learning_rate",), "AdamW, betas 0.9 and 0.95"),
     "schedule": TrlFactor(
         (), "by EvoTrainer, per step: linear warm-up from 1/warmup, then constant, linear or cosine to 0"
@@ -71,6 +74,9 @@ MAPPING: dict[str, TrlFactor] = {
     "averaging": TrlFactor(
         (), "by EvoTrainer: after each step, of all trained weights; of adapters each of the two factors by itself"
     ),
+    "phases": TrlFactor((), "refused: TRL trains by one loss all along; the embedded trainer has parts"),
+    "replay": TrlFactor((), "by EvoTrainer: loss on own earlier successes, added once per update"),
+    "prompt_noise": TrlFactor((), "by EvoTrainer: how the tasks of a step are worded"),
     "sft_anchor": TrlFactor((), "by EvoTrainer: loss on demonstrations, added once per update"),
     "entropy_bonus": TrlFactor(("entropy_coef",), "mean over the tokens of a micro-batch"),
     "is_cap": TrlFactor(
@@ -129,6 +135,10 @@ def check(recipe: Recipe, options: TrlOptions, *, demonstrations: bool = True) -
         )
     if recipe.sft_anchor > 0 and not demonstrations:
         wrong.append("sft_anchor: the environment offers no demonstrations; set it to 0")
+    if recipe.credit.kind == "turn":
+        wrong.append('credit: TRL has one advantage for a completion; set it to episode, or trainer.name = "embedded"')
+    if recipe.phases:
+        wrong.append('phases: TRL\'s trainer has no supervised parts; leave them out, or set trainer.name = "embedded"')
     rollouts = recipe.prompts_per_step * recipe.group_size
     if options.micro_batch and rollouts % options.micro_batch:
         wrong.append(

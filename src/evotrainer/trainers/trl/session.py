@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -21,6 +21,8 @@ from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.curve import curve_entry
 from evotrainer.trainers.groups import Group
+from evotrainer.trainers.phases import rare_successes
+from evotrainer.trainers.replay import ReplayBuffer
 from evotrainer.trainers.rollouts import Provenance, environment_facts
 from evotrainer.trainers.schedule import learning_rate
 from evotrainer.trainers.trl.attempts import Sampler, TrlAttempt, run_attempts
@@ -61,6 +63,8 @@ class TrlSession:
     stream: TaskStream
     clock: PhaseTimer
     anchor: TrlSftDemonstrations | None
+    replay: ReplayBuffer | None = None
+    """Rows of (ids, loss mask)."""
     keep_tokens: bool = True
     filter: FilterState = field(default_factory=FilterState)
     curve: list[dict[str, float]] = field(default_factory=list)
@@ -101,7 +105,11 @@ class TrlSession:
         )
 
     def entry(self, groups: Sequence[Group], update: Mapping[str, float]) -> dict[str, float]:
-        """Count the step; its curve entry."""
+        """Count the step; its curve entry. Rare successes are kept now, so that a step replays earlier ones only."""
+        if self.replay is not None:
+            found = cast("Sequence[TrlAttempt]", rare_successes(groups, self.recipe))
+            self.replay.add([(a.prompt + a.ids, [False] * len(a.prompt) + a.loss) for a in found])
+            update = {**update, "replay_kept": float(len(self.replay.rows))}
         self.clock.mark("update")
         self.tokens += sum(len(a.logprobs) for g in groups for a in g.attempts)
         lr = learning_rate(self.recipe.lr, self.recipe.schedule, self.step, self.recipe.steps)
@@ -149,6 +157,7 @@ class TrlSession:
             "filter": [f.mean, f.var, f.seen],
             "average": self.average,
             "anchor": None if self.anchor is None else self.anchor.rng.getstate(),
+            "replay": None if self.replay is None else self.replay.state(),
             "curve": self.curve,
             "tokens": self.tokens,
             "cpu_s": self.clock.total,
@@ -188,6 +197,8 @@ class TrlSession:
         self.filter = FilterState(*s["filter"])
         if self.anchor is not None:
             self.anchor.rng.setstate(s["anchor"])
+        if self.replay is not None:
+            self.replay.load(s["replay"])
         self.clock.before = s["cpu_s"]
         return folder
 

@@ -22,6 +22,7 @@ from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironmen
 from evotrainer.trainers.bases import is_adapter, note_base
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import task_stream
+from evotrainer.trainers.replay import ReplayBuffer
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.rollouts import evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
@@ -179,6 +180,9 @@ class TrlTrainer:
             ),
             clock=PhaseTimer(),
             anchor=anchor,
+            replay=ReplayBuffer(recipe.replay, random.Random(seed_of(i.seed, "replay")))
+            if recipe.replay.weight
+            else None,
             keep_tokens=self.options.keep_tokens,
         )
 
@@ -254,7 +258,9 @@ class TrlTrainer:
 
         i = request.identity
         with tempfile.TemporaryDirectory() as folder:
-            sampled = request.recipe.model_copy(update={"sft_anchor": 0.0, "kl_beta": 0.0})  # what only training needs
+            sampled = request.recipe.model_copy(
+                update={"sft_anchor": 0.0, "kl_beta": 0.0, "prompt_noise": 0.0}
+            )  # what only training needs
             asked = TrainRequest(i, sampled, Path(request.policy_dir), Path(folder))
             device = device_of(self.options)
             plain = self.options.model_copy(update={"micro_batch": None, "vllm": False})
