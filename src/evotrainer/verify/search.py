@@ -35,7 +35,7 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         used.add(p.seed)
         known = state.branches.get(body.incumbent)
         try:
-            if known:
+            if known and (p.changes or known.recipe.hash != p.recipe.hash):
                 check_bundle(known.recipe, p.recipe, p.changes, run.changes)
         except ConfigError as e:
             yield Problem("probes", f"{p.probe}: {e}")
