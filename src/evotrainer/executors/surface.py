@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -79,6 +80,9 @@ class Surface(Frozen):
     """Score of a recipe of which no value has an effect: the starting recipe."""
     untrained: float = Field(0.3, gt=0, lt=1)
     """Score of the base policy."""
+    link: Literal["linear", "logit"] = "linear"
+    """logit: effects add up as log-odds, each worth what it says where the score is 50%; so that many together stay
+    below 100%."""
     seed_sd: float = Field(0.02, ge=0)
     """Between trainings of one recipe, beyond the sampling of attempts, score units."""
     tasks: int = Field(300, ge=2)
@@ -98,14 +102,17 @@ class Surface(Frozen):
         return {e.key: e.effect for e in self.effects}
 
     def gain(self, recipe: Recipe) -> float:
-        """Score above `base`, without noise."""
+        """Sum of all effects in force."""
         now = {(f, json.dumps(v, sort_keys=True)) for f, v in recipe.factors().items()}
         both = sum(p.effect for p in self.pairs if p.a.key in now and p.b.key in now)
         return sum(self._main[x] for x in sorted(now & self._main.keys())) + both
 
     def score(self, recipe: Recipe) -> float:
         """Expected score of a training, kept within 2% and 98%."""
-        return min(0.98, max(0.02, self.base + self.gain(recipe)))
+        if self.link == "linear":
+            return min(0.98, max(0.02, self.base + self.gain(recipe)))
+        odds = math.log(self.base / (1 - self.base)) + 4 * self.gain(recipe)  # the curve's slope at 50% is 1/4
+        return 1 / (1 + math.exp(-odds))
 
     def luck(self, recipe: Recipe, seed: int) -> float:
         """Probability that the policy of this training solves a task: a function of recipe and seed alone."""

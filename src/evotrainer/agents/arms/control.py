@@ -66,12 +66,17 @@ class Space:
     def fit(self, moves: Iterable[CandidateMove]) -> dict[str, CandidateMove]:
         """As many of the changes as go together, earlier ones first: of different fields, in a valid recipe, at a cost
         that the statistical agent would pay as well."""
-        out: list[CandidateMove] = []
-        for c in moves:
-            more = [*out, c]
-            if prod(x.cost for x in more) <= MAX_COST and fits(self.champion, [_arm(x) for x in more]):
-                out = more
+        asked, out = list(moves), list[CandidateMove]()
+        if self._together(asked):
+            out = asked
+        else:
+            for c in asked:
+                if self._together([*out, c]):
+                    out.append(c)
         return {c.factor: c for c in out}
+
+    def _together(self, moves: Sequence[CandidateMove]) -> bool:
+        return prod(x.cost for x in moves) <= MAX_COST and fits(self.champion, [_arm(x) for x in moves])
 
     def without(self, changes: Changes, factor: str) -> list[CandidateMove]:
         """Changes but those of the fields that this factor sets."""

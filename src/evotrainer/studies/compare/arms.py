@@ -17,8 +17,8 @@ APART = 10_000
 """Between the seeds of one repeat and those of the next."""
 FRESH_SEED = 501
 """Seeds of the proof count from here: no arm trains on them."""
-MANY = 50
-"""More rounds than any number of trainings pays."""
+MANY = 12
+"""Rounds of a judged arm: its trainings end it before."""
 MANY_CHANGES = 100
 
 

@@ -84,7 +84,7 @@ def row_of(plan: Plan, start: Recipe, arm: str, repeat: int, run: api.Run, prove
     """
     events = run.events()
     found = choices(events)
-    last = found[-1]
+    last = at(found, plan.trainings)  # a judged run's last branch may pass the number; what it brought does not count
     human, best = prover(start, repeat), prover(last.recipe, repeat)
     gains = [best.cert[s] - human.cert[s] for s in sorted(best.cert.keys() & human.cert.keys())]
     searched = _mean(best.search.values())
@@ -93,7 +93,7 @@ def row_of(plan: Plan, start: Recipe, arm: str, repeat: int, run: api.Run, prove
         "repeat": repeat,
         "run": run.folder.name,
         "proof": best.run,
-        "trainings": trainings_of(events),
+        "trainings": min(plan.trainings, trainings_of(events)),
         "changes": {f: new for f, (_, new) in diff(start, last.recipe).items()},
         "recipe": last.recipe.hash,
         "reported": last.reported,
