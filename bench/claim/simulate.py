@@ -44,13 +44,13 @@ def run(folder: Path, kind: str, arms: list[str], repeats: int, trainings: int) 
 
 def markdown(kind: str, found: Mapping[str, Any]) -> str:
     """A table of one class."""
-    head = f"| arm | trainings | true gain, points | share of best | {found['reference']} minus it | optimism | below start |"
-    lines = [f"## {kind}", "", head, "|---|---|---|---|---|---|---|"]
+    names = ["arm", "trainings", "true gain, points", "share of best", f"{found['reference']} minus it", "optimism"]
+    lines = [f"## {kind}", "", "| " + " | ".join([*names, "below start"]) + " |", "|---|---|---|---|---|---|---|"]
     for a in found["arms"]:
         share = "–" if a["share"] is None else f"{a['share']:.2f}"
         lines.append(
-            f"| {a['arm']} | {a['trainings']['mean']:.0f} | {spread(a['true_gain'])} | {share} | {spread(a['behind'])} | "
-            f"{spread(a['optimism'])} | {a['worse']} of {a['repeats']} |"
+            f"| {a['arm']} | {a['trainings']['mean']:.0f} | {spread(a['true_gain'])} | {share} | "
+            f"{spread(a['behind'])} | {spread(a['optimism'])} | {a['worse']} of {a['repeats']} |"
         )
     curve = {a["arm"]: a["curve"] for a in found["arms"]}
     steps = [n for n, _ in next(iter(curve.values()))]
@@ -58,7 +58,7 @@ def markdown(kind: str, found: Mapping[str, Any]) -> str:
     lines += ["", "Gain on fresh seeds after so many trainings, points:", ""]
     lines += ["| arm | " + " | ".join(map(str, shown)) + " |", "|---|" + "---|" * len(shown)]
     for arm, found_at in curve.items():
-        at = dict((n, i) for n, i in found_at)
+        at = dict(found_at)
         lines.append(f"| {arm} | " + " | ".join(points(at[n]["mean"]) if at[n] else "–" for n in shown) + " |")
     return "\n".join(lines)
 
@@ -74,8 +74,12 @@ def main() -> None:
     if wrong := [k for k in given.kinds if k not in KINDS]:
         ask.error(f"unknown class {wrong[0]}; one of {', '.join(KINDS)}")
     given.folder.mkdir(parents=True, exist_ok=True)
+    size = f"{given.repeats} repeats, {given.trainings} trainings each"
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    out = [f"{time.strftime('%Y-%m-%d')}, commit {commit}: {given.repeats} repeats, {given.trainings} trainings each.", ""]
+    out = [
+        f"{time.strftime('%Y-%m-%d')}, commit {commit}: {size}.",
+        "",
+    ]
     for kind in given.kinds:
         found = run(given.folder, kind, given.arms.split(","), given.repeats, given.trainings)
         (given.folder / f"{kind}.json").write_text(json.dumps(found), encoding="utf-8")

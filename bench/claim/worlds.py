@@ -1,9 +1,9 @@
 """Invented response surfaces of the classes of a search simulation: `python -m bench.claim.worlds KIND N FILE`.
 
-Over the changes that the catalogue offers for a starting recipe without any symptom: nobody has prior knowledge. A fifth
-of the factors helps by 1 to 10 points, a third hurts, the others are worth about nothing; the values of a factor do
-alike. additive: no more. pairwise: one pair of factors in five interacts, sd 2 points. cliffs: six factors help, and two
-of them together collapse. nothing: no factor helps.
+Over the changes that the catalogue offers for a starting recipe without any symptom: what anybody knows beforehand is
+wrong as often as right. A fifth of the factors helps by 1 to 10 points, a third hurts, the others are worth about
+nothing; the values of a factor do alike. additive: no more. pairwise: one pair of factors in five interacts, sd 2
+points. cliffs: six factors help, and two of them together collapse. nothing: no factor helps.
 """
 
 from __future__ import annotations

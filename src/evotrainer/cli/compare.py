@@ -25,7 +25,7 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder of the comparison; the same command goes on with it.")],
     arms: Annotated[str, typer.Option(help="Arms, separated by commas.")] = ALL,
     repeats: Annotated[int, typer.Option(help="Repeats of each arm, each on seeds of its own.")] = 3,
-    trainings: Annotated[int, typer.Option(help="Trainings of each repeat; those of the proof are counted apart.")] = 60,
+    trainings: Annotated[int, typer.Option(help="Trainings of each repeat, its proof apart.")] = 60,
     fresh: Annotated[int, typer.Option(help="Fresh seeds on which each choice, and the start, is proved.")] = 3,
     points: Annotated[
         int | None,

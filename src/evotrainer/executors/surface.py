@@ -28,8 +28,6 @@ from evotrainer.records.findings import HealthReport, MetricValue
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.recipe import Recipe, parse_recipe
 
-FORMAT = "evotrainer-surface-v1"
-
 
 class Value(Frozen):
     """A value of a factor."""
@@ -74,7 +72,7 @@ class Best(Frozen):
 class Surface(Frozen):
     """What a training scores: `base`, the effects of all values in force, those of their pairs, and noise."""
 
-    format: Literal["evotrainer-surface-v1"] = FORMAT
+    format: Literal["evotrainer-surface-v1"] = "evotrainer-surface-v1"
     name: str
     base: float = Field(gt=0, lt=1)
     """Score of a recipe of which no value has an effect: the starting recipe."""

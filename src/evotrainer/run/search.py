@@ -20,6 +20,7 @@ from evotrainer.run import propose, readings, trial_specs
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
 
+
 def search(ctx: RunContext, n: int, health: HealthReport) -> None:
     """All search trainings of round `n`, batch by batch, until the agent stops or the round's share is used up."""
     if not searches(ctx):

@@ -60,11 +60,13 @@ class Tpe(ControlArm):
     def _study(self, space: Space, seen: Sequence[Trained], seed: int) -> Any:
         """A function that asks the sampler for the next parameters."""
         import optuna
-        from optuna.distributions import CategoricalDistribution
+        from optuna.distributions import BaseDistribution, CategoricalDistribution
         from optuna.trial import create_trial
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        over = {f: CategoricalDistribution(tuple(range(len(cs) + 1))) for f, cs in space.factors.items()}
+        over: dict[str, BaseDistribution] = {
+            f: CategoricalDistribution(tuple(range(len(cs) + 1))) for f, cs in space.factors.items()
+        }
         sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
         study = optuna.create_study(direction="maximize", sampler=sampler)
         for t in seen:

@@ -51,9 +51,7 @@ def _arm(name: str, mine: Sequence[dict[str, Any]], reference: str, ours: dict[i
         "repeats": len(mine),
         "trainings": interval([float(r["trainings"]) for r in mine]),
         "gain": interval(gains),
-        "behind": None
-        if name == reference
-        else interval([a - b for a, b in pairs if a is not None and b is not None]),
+        "behind": None if name == reference else interval([a - b for a, b in pairs if a is not None and b is not None]),
         "optimism": interval([r["optimism"] for r in mine if r["optimism"] is not None]),
         "invalid": sum(bool(r["invalid"]) for r in mine),
         "worse": sum(g < 0 for g in (true or gains)),
