@@ -45,8 +45,8 @@ class Scored:
 def fit(start: Recipe, seen: Sequence[Scored], name: str, seen_together: int = 3) -> Surface:
     """The surface that explains the trainings; `fit` in it states its error.
 
-    Pairs are fitted that at least `seen_together` trainings have in common. loo_rmse: root mean square of the error in
-    predicting a recipe's mean score from all other recipes; flat_rmse: the same for their mean. ConfigError for too few.
+    Pairs are fitted that at least `seen_together` trainings have in common. loo_rmse: root mean square error of
+    predicting a recipe's mean score from all other recipes; flat_rmse: the same by their mean. ConfigError for too few.
     """
     recipes = [start.with_changes(dict(s.changes)) for s in seen]
     if len({r.hash for r in recipes}) < LEAST:
@@ -157,10 +157,10 @@ def main() -> None:
     task = load_task(given.task)
     made = fit(task.recipe, trainings_in(given.runs, task.recipe), task.task.name)
     given.file.write_text(made.model_dump_json(indent=1), encoding="utf-8")
-    told = made.fit
+    told = {k: v if k in ("trainings", "recipes") else 100 * v for k, v in made.fit.items()}
     print(
-        f"{told['trainings']:.0f} trainings of {told['recipes']:.0f} recipes: {100 * told['loo_rmse']:.1f} points of error "
-        f"where a recipe is left out, {100 * told['flat_rmse']:.1f} by their mean; seed sd {100 * made.seed_sd:.1f}"
+        f"{told['trainings']:.0f} trainings of {told['recipes']:.0f} recipes: {told['loo_rmse']:.1f} points of error "
+        f"where a recipe is left out, {told['flat_rmse']:.1f} by their mean; seed sd {100 * made.seed_sd:.1f}"
     )
 
 
