@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from evotrainer.studies.compare import ARMS, check_arms, compare, open_plan, tab
 from evotrainer.studies.compare.arms import arm_task, least, proof_task
 from evotrainer.studies.compare.choices import choices
 from evotrainer.studies.compare.table import interval
+from evotrainer.verify import Record, checks
 from evotrainer.views.compare import render, text_table
 from tests import leaky_task
 from tests.paper import bodies, complaints
@@ -63,6 +65,28 @@ def test_a_run_of_an_arm_is_an_ordinary_run_that_can_be_reported_and_verified(tm
     assert run.report().is_file()
     probed = [p for p in run.verify().problems if p.area in ("probes", "searched", "ledger")]
     assert not probed, "a search training without a change is one of the champion's recipe"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"score": 0.99}, "no training of that recipe scored 0.9900 on search"),
+        ({"changes": {"kl_beta": 0.033}}, "was never trained"),
+    ],
+)
+def test_a_changed_choice_is_found(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (row,) = play(tmp_path, ["greedy"])
+    run, table_of = api.open_run(tmp_path / "out" / row["run"]), checks()
+    events = [
+        replace(e, body=e.body.model_copy(update={"choice": e.body.choice.model_copy(update=change)}))
+        if e.kind == "searched"
+        else e
+        for e in run.events()
+    ]
+    for told, wrong in ((run.events(), False), (events, True)):
+        record = Record(run.folder, told)
+        found = [p.message for e in told if e.kind == "searched" for p in table_of["searched"](record, e)]
+        assert any(said in p for p in found) == wrong, found
 
 
 def test_gain_and_optimism_are_what_the_surface_says(tmp_path: Path) -> None:
