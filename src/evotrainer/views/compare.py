@@ -59,7 +59,7 @@ DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 4")
 def curves(arms: Sequence[Mapping[str, Any]], trainings: int) -> dict[str, Any] | None:
     """Geometry of the plot of gain against trainings; None where choices were proved at the end only."""
     drawn = [a for a in arms if len(a["curve"]) > 1]
-    values = [i["mean"] for a in drawn for _, i in a["curve"] if i]
+    values = [x for a in drawn for _, i in a["curve"] if i for x in _ends(i)]
     if not values:
         return None
     y, x = Axis.over(values, include=(0.0,)), Axis(0.0, float(trainings))
@@ -73,6 +73,12 @@ def curves(arms: Sequence[Mapping[str, Any]], trainings: int) -> dict[str, Any] 
             "hue": round(360 * k / len(drawn)),
             "dash": DASHES[k % len(DASHES)],
             "points": " ".join(place(n, i["mean"]) for n, i in a["curve"] if i),
+            # beside one another, not on top: the arms' points stand at the same trainings
+            "bars": " ".join(
+                f"M{place(n + (k - len(drawn) / 2) * trainings / 400, i['low'])}V{place(n, i['high']).split(',')[1]}"
+                for n, i in a["curve"]
+                if i and i["low"] is not None
+            ),
         }
         for k, a in enumerate(drawn)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,8 @@ def test_the_page_shows_every_arm_and_opens_offline(tmp_path: Path) -> None:
     found = table(compare(plan, task, tmp_path / "out", [WORLD])) | {"plan": plan.model_dump()}
     page, told = render(found), text_table(found)
     assert page.count("<polyline") == 2 and page.count('class="ci"') >= 3
+    bars = re.findall(r'class="bars" d="([^"]*)"', page)
+    assert [b.count("M") for b in bars] == [4, 4], "an interval at each of the four points"
     assert 'src="' not in page and 'href="http' not in page and "@import" not in page
     for name in ("greedy-1", "best_of_n-2", "the starting recipe"):
         assert name in page

@@ -18,7 +18,7 @@ from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.recipe import Recipe, fields_of
 from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
 
-REDRAWS = 50
+REDRAWS = 200
 """Draws after which a recipe that was trained already is given up."""
 MAX_COST = 1.45
 """Most compute of a training, as a multiple of the champion's: as the statistical agent has it."""
