@@ -101,6 +101,7 @@ ALLOWED = {
     "executors.spec executors.path_map executors.health executors.scores executors.warm",
     "executors.local": "errors records executors.process executors.spec",
     "executors.paper": "records config executors.spec",
+    "executors.surface": "errors records executors.paper executors.spec",
     "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "
     "executors.worker executors.local",
     "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map "
@@ -132,12 +133,14 @@ ALLOWED = {
     "harness.layers harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
+    "studies.compare": "errors records config judge projections agents executors executors.spec executors.surface "
+    "run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     # a module per command, which wires what its command needs
     "cli": "errors records config judge harness harness.columns harness.evolving projections skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
-    "sandbox run verify api studies.audit studies.backtest studies.calibration extras.export "
-    "extras.tracking extras.verl",
+    "sandbox run verify api studies.audit studies.backtest studies.calibration "
+    "studies.compare executors.surface extras.export extras.tracking extras.verl",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,

@@ -41,11 +41,49 @@ def _random(seed: int, options: Mapping[str, Any]) -> Agent:
     return RandomAgent(seed)
 
 
+def _control(arm: str) -> Factory:
+    """The factory of a control arm that takes no options."""
+
+    def make(seed: int, options: Mapping[str, Any]) -> Agent:
+        from evotrainer.agents.arms import simple
+
+        Frozen.model_validate(dict(options))
+        made: Agent = getattr(simple, arm)(seed)
+        return made
+
+    return make
+
+
+def _map_elites(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
+
+    return MapElites(seed, MapElitesOptions.model_validate(dict(options)))
+
+
+def _tpe(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.arms.tpe import Tpe, TpeOptions
+
+    return Tpe(seed, TpeOptions.model_validate(dict(options)))
+
+
+def _score_only(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.arms.score_only import ScoreOnly
+    from evotrainer.agents.pooled import PooledOptions
+
+    return ScoreOnly(seed, PooledOptions.model_validate(dict(options)))
+
+
 AGENTS: dict[str, Factory] = {
     "statistical": _statistical,
     "one_factor": _one_factor,
     "fixed": _fixed,
     "random": _random,
+    "random_recipes": _control("RandomRecipes"),
+    "greedy": _control("Greedy"),
+    "best_of_n": _control("BestOfN"),
+    "tpe": _tpe,
+    "map_elites": _map_elites,
+    "score_only": _score_only,
 }
 """Name in the task file (`run.agent`) -> factory of (run seed, `run.agent_options`)."""
 

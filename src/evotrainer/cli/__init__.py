@@ -21,7 +21,7 @@ from evotrainer.records.output import print
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "cache"),
     "Read": ("status", "lineage", "show", "health", "harness", "cases", "forecasts", "report", "track"),
-    "Prove": ("why", "verify", "audit-branch", "calibrate"),
+    "Prove": ("why", "verify", "audit-branch", "calibrate", "compare"),
     "Audit and backtest": ("audit", "backtest", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),
     "Cluster": ("verl",),

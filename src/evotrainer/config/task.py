@@ -27,6 +27,7 @@ LATER = (
     ("run", "probes"),
     ("run", "changes"),
     ("run", "search_only"),
+    ("run", "search_seed"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
@@ -142,8 +143,10 @@ class RunConfig(Frozen):
     probes: int = Field(0, ge=0)
     """Search trainings per round at most (one seed, search split, they promote nobody), for agents that search; 0:
     none."""
-    changes: int = Field(3, ge=1, le=5)
+    changes: int = Field(3, ge=1, le=100)
     """Most factors that a search training, and the branch that comes of it, may change at once."""
+    search_seed: int = Field(1001, ge=0)
+    """Seeds of search trainings count from here; those of branches and of certification are left out."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """RL seeds of every branch; the first round's A/A trials use them too."""
     certify_seeds: tuple[int, ...] = (101, 102, 103)

@@ -70,6 +70,7 @@ class Probe:
         done = self.trial.finished if self.trial else None
         failed = (done.label or done.error or "failed") if done and done.status != "complete" else ""
         doubts = self.health.findings if self.health else ()
+        read = [h for h in (*(t for x in self.complete for t in x.health), self.health) if h]
         return ProbeRecord(
             probe=self.probe,
             round=self.round,
@@ -80,6 +81,7 @@ class Probe:
             score=next(iter(search_scores(self.complete)), None),
             failed=failed,
             invalid=tuple(f.detector for f in doubts if f.validity and not f.missing),
+            metrics={m.name: m.value for h in read for m in h.metrics if m.value is not None},
         )
 
 

@@ -37,6 +37,8 @@ class ProbeRecord(Frozen):
     """Label of its failure."""
     invalid: tuple[str, ...] = ()
     """Detectors that question its validity: this direction is closed."""
+    metrics: dict[str, float] = {}
+    """What the harness read of its rollouts; empty where it was not read."""
 
 
 class ProbePlan(Frozen):
@@ -62,6 +64,15 @@ class FactorEffect(Frozen):
     """Trainings in which it was in force."""
 
 
+class SearchChoice(Frozen):
+    """The recipe that a search would settle on by its own scores. Nothing is promoted by it."""
+
+    changes: dict[str, Any]
+    """Factor -> new value, against the champion's recipe; empty: the champion's recipe itself."""
+    score: float | None = None
+    """The search score that speaks for it: a score of few seeds, chosen because it is high."""
+
+
 class SearchPlan(Frozen):
     """What an agent wants to train next in its search, or why it wants no more."""
 
@@ -70,3 +81,5 @@ class SearchPlan(Frozen):
     effects: tuple[FactorEffect, ...] = ()
     noise_sd: float = 0.0
     trainings: int = 0
+    choice: SearchChoice | None = None
+    """What it settles on by now; None: an agent that proposes instead."""

@@ -20,9 +20,6 @@ from evotrainer.run import propose, readings, trial_specs
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
 
-FIRST_SEED = 1001
-"""Seeds of search trainings begin here, past those that branches and certification use."""
-
 
 def search(ctx: RunContext, n: int, health: HealthReport) -> None:
     """All search trainings of round `n`, batch by batch, until the agent stops or the round's share is used up."""
@@ -42,7 +39,9 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
             body = ctx.record(end, Searched, partial(ended, ctx, n, asked, why))
             ctx.observer.note(f"{len(body.probes)} search trainings; {body.stop}")
             return
-        opened = partial(ProbesOpened, round=n, index=i, incumbent=ctx.incumbent, probes=tuple(specs))
+        opened = partial(
+            ProbesOpened, round=n, index=i, incumbent=ctx.incumbent, probes=tuple(specs), choice=asked.choice
+        )
         train(ctx, n, ctx.record(key, ProbesOpened, opened).probes)
 
 
@@ -91,7 +90,8 @@ def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     parent, env = ctx.branches[ctx.incumbent].recipe, ctx.state.environment
     try:
         recipe = parent.with_changes(plan.changes)
-        check_bundle(parent, recipe, plan.changes, ctx.task.run.changes)
+        if plan.changes:  # none: the champion's recipe once more, under another seed
+            check_bundle(parent, recipe, plan.changes, ctx.task.run.changes)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
         check_paid(recipe, env)
     except (ConfigError, SingleFactorError) as e:
@@ -108,7 +108,7 @@ def seed_of(ctx: RunContext, number: int) -> int:
     """The seed of search training `number`, from 0: none that a branch or certification uses."""
     run = ctx.task.run
     used = {*run.seeds, *run.certify_seeds}
-    free = (s for s in count(FIRST_SEED) if s not in used)
+    free = (s for s in count(run.search_seed) if s not in used)
     return next(s for i, s in enumerate(free) if i == number)
 
 
@@ -127,7 +127,7 @@ def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
         now = ctx.state.probes[p.probe].record()
         score = f"{100 * now.score:.1f}%" if now.score is not None else now.failed or "no score"
         doubt = f"; questioned by {', '.join(now.invalid)}" if now.invalid else ""
-        ctx.observer.note(f"{p.probe} ({', '.join(p.changes)}): {score} on search{doubt}")
+        ctx.observer.note(f"{p.probe} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
 
 
 def ended(ctx: RunContext, n: int, asked: SearchPlan, stop: str) -> Searched:
@@ -139,4 +139,5 @@ def ended(ctx: RunContext, n: int, asked: SearchPlan, stop: str) -> Searched:
         effects=asked.effects,
         noise_sd=asked.noise_sd,
         trainings=asked.trainings,
+        choice=asked.choice,
     )

@@ -20,6 +20,7 @@ from evotrainer.verify.report import Problem, Record, named
 def probes(record: Record, event: Event) -> Iterator[Problem]:
     """Each differs from the champion in what it declares, on a seed of its own; no more than the task file allows."""
     body, state, run = event.body, record.state_before(event), record.task.run
+    yield from settled_on(record, event)
     champion = state.incumbent or BASE
     if body.incumbent != champion:
         yield Problem("probes", f"{event.id}: they differ from {body.incumbent}; the champion was {champion}")
@@ -35,7 +36,7 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         used.add(p.seed)
         known = state.branches.get(body.incumbent)
         try:
-            if known:
+            if known and (p.changes or known.recipe.hash != p.recipe.hash):
                 check_bundle(known.recipe, p.recipe, p.changes, run.changes)
         except ConfigError as e:
             yield Problem("probes", f"{p.probe}: {e}")
@@ -49,9 +50,28 @@ def read_search_only(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("probes", f"{t.trial}: a search training was read on {', '.join(others)}")
 
 
+def settled_on(record: Record, event: Event) -> Iterator[Problem]:
+    """What a control arm settled on was trained, and the score that speaks for it is one of that recipe's."""
+    choice, state = event.body.choice, record.state_before(event)
+    champion = state.branches.get(state.incumbent or BASE)
+    if choice is None or champion is None:
+        return
+    own = champion.record().scores
+    trained = {champion.recipe.hash: [sum(own) / len(own)] if own else []}
+    for p in (p.record() for p in state.probes.values()):
+        trained.setdefault(p.recipe.hash, []).extend([] if p.score is None else [p.score])
+    scores = trained.get(champion.recipe.with_changes(choice.changes).hash)
+    if scores is None:
+        yield Problem(event.kind, f"{event.id}: the recipe that it settled on was never trained")
+    elif choice.score is not None and not any(abs(choice.score - s) < 1e-9 for s in scores):
+        yield Problem(event.kind, f"{event.id}: no training of that recipe scored {choice.score:.4f} on search")
+
+
 def searched(record: Record, event: Event) -> Iterator[Problem]:
-    """It names the round's probes, and its noise is that of all search scores by then."""
+    """It names the round's probes, its noise is that of all search scores by then, and what it settled on was
+    trained."""
     body, state = event.body, record.state_before(event)
+    yield from settled_on(record, event)
     mine = [p.probe for p in state.probes.values() if p.round == body.round]
     yield from named("searched", event, "probes", body.probes, mine)
     if body.trainings:

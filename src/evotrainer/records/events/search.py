@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.search import FactorEffect, ProbeSpec
+from evotrainer.records.search import FactorEffect, ProbeSpec, SearchChoice
 from evotrainer.records.verdicts import Effect
 
 
@@ -16,6 +16,8 @@ class ProbesOpened(Frozen):
     incumbent: str
     """Branch that their recipes differ from."""
     probes: tuple[ProbeSpec, ...]
+    choice: SearchChoice | None = None
+    """What the agent would have settled on before these; None: one that proposes instead, and in older ledgers."""
 
 
 class Searched(Frozen):
@@ -31,6 +33,8 @@ class Searched(Frozen):
     """Standard deviation of a single training's search score, score units."""
     trainings: int
     """Trainings that the model rests on."""
+    choice: SearchChoice | None = None
+    """What the agent settles on; None: one that proposes instead, and in older ledgers."""
 
 
 class KnockedOut(Frozen):

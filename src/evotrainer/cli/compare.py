@@ -1,0 +1,92 @@
+"""`evotrainer compare`: search arms at an equal number of trainings, each arm's choice proved on fresh seeds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evotrainer.cli._common import AsJson, Overrides, TaskPath, progress
+from evotrainer.errors import AbortedError, ConfigError
+from evotrainer.records.output import print
+
+ALL = "statistical,one_factor,random,random_recipes,greedy,tpe,best_of_n,map_elites,score_only,frozen"
+
+
+def compare(
+    task: TaskPath,
+    overrides: Overrides = None,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder of the comparison; the same command goes on with it.")],
+    arms: Annotated[str, typer.Option(help="Arms, separated by commas.")] = ALL,
+    repeats: Annotated[int, typer.Option(help="Repeats of each arm, each on seeds of its own.")] = 3,
+    trainings: Annotated[int, typer.Option(help="Trainings of each repeat, its proof apart.")] = 60,
+    fresh: Annotated[int, typer.Option(help="Fresh seeds on which each choice, and the start, is proved.")] = 3,
+    points: Annotated[
+        int | None,
+        typer.Option(help="Places along the trainings at which the choice of the moment is proved; default the end."),
+    ] = None,
+    surface: Annotated[
+        Path | None, typer.Option(help="Draw trainings from this response surface (JSON) instead.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare ways to search for a recipe, at an equal number of trainings.
+
+    Each repeat of an arm is a run folder below --out. What an arm chooses is trained on fresh seeds, beside the start.
+
+    Example: evotrainer compare tasks/math.toml --arms statistical,tpe,greedy --repeats 5 --trainings 60 --out runs/arms
+    """
+    from evotrainer.config.load import load_task
+    from evotrainer.executors.surface import load_surfaces
+    from evotrainer.studies.compare import check_arms, open_plan, table
+    from evotrainer.studies.compare import compare as play
+    from evotrainer.studies.compare.plan import make_plan
+    from evotrainer.views.compare import text_table, write_comparison
+
+    names = [a.strip() for a in arms.split(",") if a.strip()]
+    if not names:
+        raise ConfigError("--arms names no arm; e.g. --arms statistical,tpe")
+    resolved = load_task(task, overrides or [])
+    worlds = load_surfaces(surface) if surface else []
+    check_arms(names, resolved, trainings)
+    asked = make_plan(resolved, names, repeats, trainings, fresh, points or (12 if worlds else 1), worlds)
+    plan = open_plan(out, asked)
+    if plan.repeats < 2:
+        print("evotrainer: note: one repeat gives no interval; --repeats 2 or more does", file=sys.stderr)
+    with shown() as tell, interrupted(out):
+        found = table(play(plan, resolved, out, worlds, tell=tell)) | {"plan": plan.model_dump()}
+    made = write_comparison(found, out)
+    if as_json:
+        print(json.dumps(found))
+        return
+    print(text_table(found))
+    print(f"table and plot: {made}; every number: {out / 'results.json'}")
+
+
+@contextmanager
+def shown() -> Iterator[Any]:
+    """A bar on a terminal, a line per unit elsewhere."""
+    with progress() as bar:
+
+        def line(what: str, done: int, of: int) -> None:
+            if what:
+                print(f"{done + 1}/{of} {what}", file=sys.stderr)
+
+        yield bar or line
+
+
+@contextmanager
+def interrupted(out: Path) -> Iterator[None]:
+    """Ctrl-C ends the trials in progress and says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        e = AbortedError(f"interrupted; nothing is lost: the same command goes on with {out}")
+        e.exit_code = 130
+        raise e from None

@@ -1,0 +1,205 @@
+"""Control arms do what their names say, on response surfaces with a planted optimum."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from evotrainer.agents import make_agent
+from evotrainer.agents.arms.control import ControlArm, Trained
+from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
+from evotrainer.agents.arms.score_only import ScoreOnly
+from evotrainer.agents.base import Searcher
+from evotrainer.errors import ConfigError
+from evotrainer.records.briefing import Briefing
+from evotrainer.records.recipe import Recipe, diff
+from evotrainer.records.search import ProbeRecord, SearchChoice, SearchPlan
+from tests.agents.briefings import START, Desk, briefing, health
+
+HELPS = {"temperature": 0.08, "group_size": 0.06, "loss": -0.05}
+"""Factor -> what any other value than the start's is worth."""
+CONTROLS = ("random_recipes", "greedy", "tpe", "best_of_n", "map_elites")
+
+
+def worth(recipe: Recipe) -> float:
+    """A noise-free score."""
+    return 0.5 + sum(HELPS.get(f, -0.004) for f in diff(START, recipe))
+
+
+def opened(scores: tuple[float, ...] = (0.5, 0.5, 0.5), workers: int = 1) -> Briefing:
+    b = briefing(START, health(entropy=1.0))
+    champion = b.champion.model_copy(update={"scores": scores})
+    return b.model_copy(
+        update={"champion": champion, "branches": (champion,), "changes": 100, "notes": {"workers": str(workers)}}
+    )
+
+
+def drive(
+    agent: Any,
+    trainings: int,
+    score: Callable[[Recipe, int], float] = lambda r, n: worth(r),
+    metrics: Callable[[Recipe], dict[str, float]] = lambda r: {},
+    workers: int = 1,
+) -> tuple[list[ProbeRecord], SearchChoice]:
+    """A search to its end, each training scored at once: (its trainings, what it settles on)."""
+    b, done = opened(workers=workers), list[ProbeRecord]()
+    while True:
+        b = b.model_copy(update={"probes": tuple(done), "probes_left": trainings - len(done)})
+        plan: SearchPlan = agent.search(b, Desk())
+        assert len(plan.probes) <= min(workers, trainings - len(done))
+        if not plan.probes:
+            assert plan.stop and plan.choice is not None
+            return done, plan.choice
+        for p in plan.probes:
+            recipe, n = START.with_changes(p.changes), len(done) + 1
+            done.append(
+                ProbeRecord(
+                    probe=f"p{n}", round=1, incumbent="b0", changes=p.changes, recipe=recipe, seed=1000 + n,
+                    score=score(recipe, n), metrics=metrics(recipe),
+                )
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_an_arm_uses_up_its_trainings_and_proposes_nothing(name: str) -> None:
+    agent = make_agent(name, 3)
+    assert isinstance(agent, ControlArm) and isinstance(agent, Searcher) and agent.name == name
+    done, choice = drive(agent, 14, workers=3)
+    assert len(done) == 14
+    assert choice.score == pytest.approx(max([0.5, *(p.score for p in done if p.score is not None)]))
+    proposed = agent.propose(opened(), Desk())
+    assert proposed.interventions == () and "evotrainer compare" in proposed.stop
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_an_arm_keeps_no_state_so_that_a_killed_run_goes_on_the_same(name: str) -> None:
+    done, choice = drive(make_agent(name, 7), 16)
+    begun = tuple(done[:12])
+    b = opened().model_copy(update={"probes": begun, "probes_left": 4})
+    again = make_agent(name, 7).search(b, Desk())
+    assert again.probes[0].changes == done[12].changes
+    assert make_agent(name, 8).search(b, Desk()).probes[0].changes != done[12].changes or name == "best_of_n"
+    assert choice is not None
+
+
+def test_greedy_climbs_one_step_at_a_time_and_never_lets_go_of_a_gain() -> None:
+    done, choice = drive(make_agent("greedy", 1), 60)
+    kept: dict[str, Any] = {}
+    best = 0.5
+    for p in done:
+        fields = set(diff(START.with_changes(kept), p.recipe))
+        assert len(fields) <= 3, "one factor, a composite one at most"
+        if p.score is not None and p.score > best:
+            kept, best = dict(p.changes), p.score
+    assert choice.changes == kept and {"temperature", "group_size"} <= set(diff(START, START.with_changes(kept)))
+    assert choice.score == pytest.approx(0.64, abs=0.005)
+
+
+def test_greedy_keeps_a_lucky_score_as_well() -> None:
+    """One seed and any gain: it is the arm's very flaw."""
+    _, choice = drive(make_agent("greedy", 1), 20, score=lambda r, n: 0.5 + 0.05 * (n == 5))
+    assert choice.score == pytest.approx(0.55) and choice.changes
+
+
+def test_random_recipes_change_one_to_six_factors_and_never_repeat() -> None:
+    done, choice = drive(make_agent("random_recipes", 2), 80)
+    sizes = {len(p.changes) for p in done}
+    assert sizes == {1, 2, 3, 4, 5, 6}
+    assert len({p.recipe.hash for p in done}) == 80
+    assert choice.score == max(p.score or 0 for p in done)
+    half = [set(p.changes) for p in done]
+    assert len(set().union(*half[:40])) > 15, "all factors alike, not those that scored"
+
+
+def test_best_of_n_trains_the_start_and_reports_the_luckiest_seed() -> None:
+    done, choice = drive(make_agent("best_of_n", 0), 9, score=lambda r, n: 0.5 + 0.25 * (n == 4))
+    assert all(p.changes == {} and p.recipe == START for p in done)
+    assert choice == SearchChoice(changes={}, score=0.75)
+
+
+def test_tpe_comes_back_to_what_scored_well() -> None:
+    def share(trainings: Sequence[ProbeRecord]) -> float:
+        return sum("temperature" in p.changes for p in trainings) / len(trainings)
+
+    def score(r: Recipe, n: int) -> float:
+        return 0.4 + 0.2 * (r.temperature != START.temperature) - 0.002 * len(diff(START, r))
+
+    tpe = [drive(make_agent("tpe", s), 40, score=score)[0] for s in range(3)]
+    chance = [drive(make_agent("random_recipes", s), 40, score=score)[0] for s in range(3)]
+    late = [p for done in tpe for p in done[20:]]
+    assert share(late) > 0.6 > 2 * share([p for done in chance for p in done[20:]])
+    assert all(p.recipe == START.with_changes(p.changes) for p in late)
+
+
+def test_tpe_without_optuna_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("evotrainer.agents.arms.tpe.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs Optuna, .* run: pip install 'evotrainer\[tpe\]'"):
+        make_agent("tpe")
+
+
+def seen(*rows: tuple[float, float]) -> list[Trained]:
+    """Trainings by (length, score)."""
+    return [Trained({}, START, score, {"completions/mean_length": n}) for n, score in rows]
+
+
+def test_map_elites_keeps_the_best_of_each_behaviour_however_it_scores() -> None:
+    agent = MapElites(0, MapElitesOptions(descriptors=("completions/mean_length",), bins=2))
+    found = agent.archive(seen((10, 0.5), (12, 0.6), (90, 0.2), (100, 0.1)))
+    assert {c: t.score for c, t in found.items()} == {(0,): 0.6, (1,): 0.2}
+    moved = agent.archive(seen((10, 0.5), (12, 0.6), (90, 0.2), (100, 0.1), (1000, 0.0)))
+    assert {c: t.score for c, t in moved.items()} == {(0,): 0.6, (1,): 0.0}, "ranges are those of all trainings so far"
+    assert list(agent.archive([Trained({}, START, 0.3), Trained({}, START, 0.4)])) == [(-1,)], "nobody read them"
+
+
+def test_map_elites_builds_on_worse_trainings_of_another_behaviour() -> None:
+    def length(r: Recipe) -> dict[str, float]:
+        return {"completions/mean_length": 50.0 if r.loss != START.loss else 10.0, "entropy": 1.0}
+
+    def built_on_a_loss(name: str) -> int:
+        """Trainings one change beyond an earlier one that had the change which costs 5 points."""
+        n = 0
+        for seed in range(3):
+            done, _ = drive(make_agent(name, seed), 40, metrics=length)
+            for i, p in enumerate(done):
+                parents = [{k: v for k, v in p.changes.items() if k != f} for f in p.changes if f != "loss"]
+                n += "loss" in p.changes and any(q.changes in parents for q in done[:i])
+        return n
+
+    assert built_on_a_loss("map_elites") > 5 * max(1, built_on_a_loss("greedy")), "greedy meets them by chance alone"
+
+
+class Shut(Desk):
+    """Tools that nobody may touch."""
+
+    def backtest(self, intervention: Any) -> Any:
+        raise AssertionError("a backtest shows more than scores")
+
+    def rollouts(self, branch: str, limit: int = 100) -> Any:
+        raise AssertionError("rollouts show more than scores")
+
+
+def test_score_only_answers_the_same_whatever_the_harness_says() -> None:
+    agent = make_agent("score_only", 5)
+    assert isinstance(agent, ScoreOnly)
+    plain = opened().model_copy(update={"probes_left": 4, "changes": 3})
+    loud = plain.model_copy(update={"health": health({"dead_groups": 0.9}, frac_reward_zero_std=0.8, entropy=0.1)})
+    one, other = agent.search(plain, Shut()), agent.search(loud, Shut())
+    assert one == other and one.probes
+    sighted = [make_agent("statistical", 5).search(b, Desk()) for b in (plain, loud)]
+    assert sighted[0] != sighted[1], "the default agent does look"
+    assert agent.propose(plain, Shut()).agent == "score_only"
+
+
+def test_a_failed_training_is_never_chosen() -> None:
+    b = opened()
+    failed = ProbeRecord(
+        probe="p1", round=1, incumbent="b0", changes={"lr": 1e-4}, recipe=START.with_factor("lr", 1e-4), seed=1,
+        failed="collapse",
+    )  # fmt: skip
+    for name in CONTROLS:
+        plan = make_agent(name).search(b.model_copy(update={"probes": (failed,), "probes_left": 1}), Desk())
+        assert plan.choice == SearchChoice(changes={}, score=0.5)
