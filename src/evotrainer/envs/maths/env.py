@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from evotrainer.envs.base import Capability, Episode, Score, Task, answered
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered, redraw_source
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.envs.maths.rewards import COMPONENTS, OUTCOME, Component, MathsRewardInput
 from evotrainer.errors import SandboxError, TaskSetError
@@ -60,11 +60,16 @@ class MathEnv:
         self._components = with_own(COMPONENTS, components)
         self.components: Mapping[str, str] = {n: describe_component(f) for n, f in self._components.items()}
         self.proxy = source.proxy
+        self.redraws = hasattr(source, "redraw")
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in (sizes := self.source.sizes()):
             raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
         return self.source.tasks(split)
+
+    def redraw(self, seed: str) -> None:
+        """Gate and cert of a seed, where the source generates tasks; TaskSetError elsewhere."""
+        redraw_source(self.name, self.source, seed)
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         if knobs:

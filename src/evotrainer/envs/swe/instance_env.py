@@ -66,6 +66,7 @@ class InstancesEnv(SweEnv):
     """Instances in the real world; those that admission refuses are left out (`admission` says why)."""
 
     name = "swe-instances"
+    redraws = False
     knobs = KNOBS
     capabilities: Sequence[Capability] = tuple(c for c in CAPABILITIES if c.knob in KNOBS)
 
