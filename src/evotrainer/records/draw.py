@@ -46,12 +46,14 @@ def name_of(seed: str) -> str:
 
 
 def keep_seed(run_dir: Path, given: int | None = None) -> Seed:
-    """The run's seed: the kept one, else a new one of 128 random bits, or the number `given`; on the disk before it is
+    """The run's seed: the kept one, else a new one of 63 random bits, or the number `given`; on the disk before it is
     returned. A run that is killed between this and its first event goes on with it."""
     place = run_dir / PLACE
     if (place / FILE).is_file():
         return read_seed(run_dir)
-    made = Seed(seed=os.urandom(16).hex() if given is None else str(given), salt=os.urandom(16).hex())
+    # a number that a TOML file holds: given as `evaluation.draw` once it is revealed, it draws the same tasks again
+    seed = int.from_bytes(os.urandom(8)) >> 1 if given is None else given
+    made = Seed(seed=str(seed), salt=os.urandom(16).hex())
     with os_errors(f"cannot write {place / FILE}"):
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_synced(place / FILE, made.model_dump_json().encode())

@@ -88,7 +88,7 @@ def evaluated(record: Record, event: Event) -> Iterator[Problem]:
             strange = [] if known or len(s.per_task) < most else sorted(s.per_task)
         if strange:
             text = f"{len(strange)} {s.split} tasks are not those that the run was to be judged on, e.g. {strange[0]}"
-            yield Problem("draw", f"trial {event.body.trial}: {text}")
+            yield Problem("trials", f"trial {event.body.trial}: {text}")
 
 
 def seed_of(record: Record, draw: TaskDraw) -> Seed | None:
