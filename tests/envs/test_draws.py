@@ -57,6 +57,18 @@ def test_drawn_tasks_hold_the_contract_of_environments(environment: Any) -> None
     check_environment(environment, sample=1)
 
 
+def test_the_kit_finds_a_draw_that_is_none() -> None:
+    def always_the_same(seed: str) -> dict[str, list[Task]]:
+        return {s: words(f"{s} c", f"{s} d", split=s) for s in DRAWN}
+
+    good = own(always_the_same)
+    good.redraws = True
+    check_environment(good, sample=1)  # ids name the seed, whatever the draw gives
+    short = own(lambda seed: {s: words(f"{s} c", split=s) for s in DRAWN})
+    with pytest.raises(AssertionError, match="a draw changed the size of split 'gate'"):
+        check_environment(short, sample=1)
+
+
 def test_drawn_code_tasks_hold_pairs_of_their_split_alone() -> None:
     environment = open_environment({"name": "code", **SIZES})
     environment.redraw("9")  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills
+from evotrainer.envs.base import DRAWN, SPLITS, Environment, EnvironmentWithDraws, EnvironmentWithDrills
 from evotrainer.envs.outcome import outcome_components
 
 
@@ -12,6 +12,7 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
     """Splits are disjoint and stable, scores name every component, outcomes are known.
 
     Episodes that go on show an observation; demonstrations and drills follow from their seed and show no held-out task.
+    Where gate and cert can be drawn, they follow from the seed and keep all of that; the environment is left with a draw.
     """
     _check_splits(environment)
     _check_episodes(environment, sample)
@@ -23,6 +24,8 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
     description = json.dumps(environment.describe())
     assert "hash" in json.loads(description), "describe() must have a hash of the task set"
     _check_demonstrations(environment)
+    if isinstance(environment, EnvironmentWithDraws) and environment.redraws:
+        _check_draws(environment)
 
 
 def _check_splits(environment: Environment) -> None:
@@ -86,3 +89,22 @@ def _check_demonstrations(environment: Environment) -> None:
                 f"a {what} is (prompt, action, observation, action, ...), of even length: {str(d)[:120]}"
             )
             assert not held_out & set(d[::2]), f"a {what} shows a held-out task"
+
+
+def _check_draws(environment: Environment) -> None:
+    """A seed decides gate and cert and nothing else; two seeds have no id in common; what is drawn stays held out."""
+    assert isinstance(environment, EnvironmentWithDraws)
+    before, described = {s: list(environment.tasks(s)) for s in SPLITS}, environment.describe()
+    ids = []
+    for seed in ("1", "2", "1"):
+        environment.redraw(seed)
+        for s in ("train", "search"):
+            assert list(environment.tasks(s)) == before[s], f"a draw changed split {s!r}"
+        ids.append([t.id for s in DRAWN for t in environment.tasks(s)])
+    assert ids[0] == ids[2], "gate and cert must follow from the seed"
+    assert not set(ids[0]) & set(ids[1]), "tasks of two seeds must differ in their ids"
+    for s in DRAWN:
+        assert len(environment.tasks(s)) == len(before[s]), f"a draw changed the size of split {s!r}"
+    assert environment.describe() == described, "describe() must not depend on a draw: trainings are found again by it"
+    _check_splits(environment)
+    _check_demonstrations(environment)
