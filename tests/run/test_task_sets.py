@@ -119,6 +119,17 @@ def test_a_number_for_tasks_that_nobody_draws_is_refused(tmp_path: Path, quick: 
         quick.start(path, tmp_path / "run", ["evaluation.draw=7"])
 
 
+def test_a_set_that_a_run_drew_for_itself_has_no_alpha_left(sums: Path, tmp_path: Path, register: LookRegister) -> None:
+    first = OnItsTasks().start(sums, tmp_path / "one")
+    assert first.closed is not None and all(v.alpha and v.alpha > 0.018 for v in first.verdicts), "its own: all of it"
+    again = OnItsTasks().start(sums, tmp_path / "two", [f"evaluation.draw={first.closed.seed}"])
+    gate = drawn(again).of("gate")
+    assert gate and gate.run == 0 and not gate.counted
+    assert all(any("not counted" in g.message for g in v.gates if g.gate == "settings") for v in again.verdicts)
+    assert any("drawn for another run" in w for w in api.preflight(again.task, new=True))
+    assert complaints(again) == []
+
+
 # -- fixed sets --------------------------------------------------------------------------------------------------------
 
 
@@ -185,9 +196,9 @@ def test_a_register_that_is_off_is_named_beside_every_verdict(tmp_path: Path, qu
     config = judge_config(run.task, run.state)
     assert config.alpha == 0.05 and not config.counted
     for v in run.verdicts:
-        assert v.effect is None or any("register off" in text for text in weaker(config, v.effect))
-        assert any(g.gate == "settings" and "register off" in g.message for g in v.gates)
-    assert any("register off" in c.text for c in run.caveats["b1"])
+        assert v.effect is None or any("not counted (counted)" in text for text in weaker(config, v.effect))
+        assert any(g.gate == "settings" and "not counted" in g.message for g in v.gates)
+    assert any("not counted" in c.text for c in run.caveats["b1"])
     assert any("not counted" in w for w in api.preflight(run.task, new=True))
     assert complaints(run) == []
 

@@ -12,9 +12,8 @@ from evotrainer import api
 from evotrainer.records.draw import Seed
 from evotrainer.records.events import RunOpened
 from evotrainer.verify import Record, checks
-from tests.leaky_task import HONEST
+from tests.leaky_task import HONEST, finish
 from tests.leaky_task import TASK as LEAKY
-from tests.leaky_task import finish
 from tests.paper import Paper
 from tests.tasks_on_paper import TASK, OnItsTasks, ids_of
 
@@ -112,3 +111,5 @@ def test_an_alpha_above_what_the_number_of_the_run_gives_is_found(
     rich = tuple(s.model_copy(update={"alpha": 0.05}) if s.split == "gate" else s for s in draw.sets)
     found = problems(run, with_draw(run, sets=rich))
     assert any(p.startswith("gate: run 1 on these tasks has alpha 0.0303") for p in found), found
+    first = tuple(s.model_copy(update={"run": 0, "alpha": None}) if s.split == "gate" else s for s in draw.sets)
+    assert "gate: the run says that earlier runs are counted" in problems(run, with_draw(run, sets=first))

@@ -17,7 +17,7 @@ def weaker(config: JudgeConfig, effect: Effect) -> list[str]:
     d = JudgeConfig()
     rows = [
         (config.alpha > d.alpha * config.share * (1 + 1e-9), f"alpha {config.alpha / config.share:g} ({d.alpha:g})"),
-        (not config.counted, "register off (earlier runs' looks at these gate tasks counted)"),
+        (not config.counted, "earlier runs on these gate tasks not counted (counted)"),
         (config.min_effect < d.min_effect, f"min_effect {config.min_effect:g} ({d.min_effect:g})"),
         (config.min_seeds < d.min_seeds, f"min_seeds {config.min_seeds} ({d.min_seeds})"),
         (

@@ -16,7 +16,7 @@ def told(opened: RunOpened | None) -> str:
     gate = found.of("gate")
     if gate is not None and gate.alpha is not None:
         return budget_line(gate.run, gate.alpha)
-    return "" if found.counted else "register of looks off: earlier runs on these gate tasks were not counted"
+    return "" if found.counted else "earlier runs on these gate tasks are not counted in its alpha"
 
 
 def budget_line(number: int, alpha: float) -> str:

@@ -27,6 +27,8 @@ class Seed(Frozen):
 
     seed: str
     salt: str
+    given: bool = False
+    """It is the task file's number, which anybody may know."""
 
     @property
     def commitment(self) -> str:
@@ -50,10 +52,12 @@ def keep_seed(run_dir: Path, given: int | None = None) -> Seed:
     returned. A run that is killed between this and its first event goes on with it."""
     place = run_dir / PLACE
     if (place / FILE).is_file():
-        return read_seed(run_dir)
+        kept = read_seed(run_dir)
+        if (kept.given, given) == (given is not None, int(kept.seed) if kept.given else None):
+            return kept  # otherwise it is of a start that was killed at once, and whose task file was another one
     # a number that a TOML file holds: given as `evaluation.draw` once it is revealed, it draws the same tasks again
     seed = int.from_bytes(os.urandom(8)) >> 1 if given is None else given
-    made = Seed(seed=str(seed), salt=os.urandom(16).hex())
+    made = Seed(seed=str(seed), salt=os.urandom(16).hex(), given=given is not None)
     with os_errors(f"cannot write {place / FILE}"):
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_synced(place / FILE, made.model_dump_json().encode())

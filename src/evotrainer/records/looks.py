@@ -22,6 +22,8 @@ from evotrainer.errors import StoreError
 VARIABLE = "EVOTRAINER_REGISTER"
 """Environment variable for task files that leave `run.register` open: a file, or off."""
 OFF = "off"
+WHOLE = "drawn for it"
+"""A look: the tasks were drawn for one run alone, which had their whole alpha."""
 WAIT_S = 60.0
 """Longest wait for another run's transaction, each of which takes milliseconds."""
 TABLES = """
@@ -73,14 +75,15 @@ class LookRegister:
     path: Path
 
     def next_number(self, tasks: str) -> int:
-        """The number that a run would get that began now on this set; takes nothing."""
+        """The number that a run would get that began now on this set; takes nothing. 0: see `join`."""
         if not self.path.exists():
             return 1
         with self._transaction() as db:
             return _free(db, tasks)
 
     def join(self, tasks: str, run: str, folder: Path) -> int:
-        """The number of a run on a set, from 1, the lowest that no other run has; the same at every call.
+        """The number of a run on a set, from 1, the lowest that no other run has; the same at every call. 0: the set
+        was drawn for another run, nothing of its alpha is left.
 
         A run that looked at nothing and whose folder is gone gives its number back.
         """
@@ -137,7 +140,9 @@ class LookRegister:
 
 
 def _free(db: sqlite3.Connection, tasks: str) -> int:
-    """The lowest number that no run has, once those that are gone and never looked are left out."""
+    """The lowest number that no run has, once those that are gone and never looked are left out; see `join`."""
+    if db.execute('select 1 from looks where "set" = ? and what = ?', (tasks, WHOLE)).fetchone():
+        return 0
     rows = db.execute(
         'select r.run, r.number, r.folder, (select count(*) from looks l where l."set" = r."set" and l.run = r.run) '
         'from runs r where r."set" = ?',

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import DRAWN, Environment, EnvironmentWithDraws, can_redraw
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, StoreError
 from evotrainer.projections.task_sets import budget_line
 from evotrainer.records.draw import Seed, keep_seed, read_seed
 from evotrainer.records.events import TaskDraw, TaskSet
-from evotrainer.records.looks import LookRegister, Looks, register_file, set_key, share_of
+from evotrainer.records.looks import WHOLE, LookRegister, Looks, register_file, set_key, share_of
 
 if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
@@ -33,15 +33,15 @@ def draw(ctx: RunContext, environment: Environment) -> TaskDraw:
         if not sizes.get(split):
             continue
         tasks = environment.tasks(split)
-        key, number = "", 0
-        if register is not None:
-            key = set_key(str(t.prompt) for t in tasks)
-            if split == "gate" and not ctx.task.run.evaluate_only:
-                number = register.join(key, seed.commitment, ctx.folder)
+        key, number = set_key(str(t.prompt) for t in tasks), 0
+        shared = split == "gate" and mode != "fresh" and not ctx.task.run.evaluate_only
+        if shared and register is not None:
+            number = register.join(key, seed.commitment, ctx.folder)
         most = getattr(ctx.task.evaluation, f"{split}_tasks")
         ids = ids_sha256(t.id for t in tasks[:most])
         own = ctx.task.judge.alpha * share_of(number) if number else None
-        sets.append(TaskSet(split=split, ids=ids, tasks=key, run=number, alpha=own))
+        counted = not shared or number > 0
+        sets.append(TaskSet(split=split, ids=ids, tasks=key, run=number, counted=counted, alpha=own))
     name = "" if mode == "fixed" else seed.name
     return TaskDraw(mode=mode, commitment=seed.commitment, seed=name, sets=tuple(sets))
 
@@ -79,6 +79,8 @@ def forewarn(task: TaskFile, environment: Environment) -> list[str]:
     if mode == "given" and isinstance(environment, EnvironmentWithDraws):
         environment.redraw(str(task.evaluation.draw))
     number = register.next_number(set_key(str(t.prompt) for t in environment.tasks("gate")))
+    if not number:
+        return ["these gate tasks were drawn for another run, which had their whole alpha; verdicts will say so"]
     return [budget_line(number, task.judge.alpha * share_of(number))]
 
 
@@ -86,14 +88,25 @@ def look(ctx: RunContext, split: str, what: str) -> Looks | None:
     """Enter a look at a split into the register, before it is taken; None where the run counts none."""
     opened = ctx.state.opened.draw if ctx.state.opened else None
     found = opened.of(split) if opened else None
-    if opened is None or found is None or not found.tasks or (register := register_of(ctx.task)) is None:
+    register = register_of(ctx.task)
+    if opened is None or found is None or opened.mode == "fresh" or register is None:
         return None
     return register.enter(found.tasks, opened.commitment, what, found.run, ctx.folder)
 
 
 def revealed(ctx: RunContext) -> Seed | None:
-    """The seed, told at the end; None where nothing was drawn. IntegrityError where it is lost."""
+    """The seed, told at the end; None where nothing was drawn. IntegrityError where it is lost.
+
+    From here on others can draw the same tasks: the register knows that their alpha is spent.
+    """
     found = ctx.state.opened.draw if ctx.state.opened else None
     if found is None or found.mode == "fixed":
         return None
-    return read_seed(ctx.folder, found.seed, found.commitment)
+    seed = read_seed(ctx.folder, found.seed, found.commitment)
+    gate, register = found.of("gate"), register_of(ctx.task)
+    if found.mode == "fresh" and gate is not None and register is not None:
+        try:
+            register.enter(gate.tasks, found.commitment, WHOLE, 0, ctx.folder)
+        except StoreError as e:  # the run itself counts nothing, so it must not fail for it
+            ctx.observer.note(f"{e}; runs that draw this run's tasks again will not be told")
+    return seed

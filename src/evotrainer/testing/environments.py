@@ -12,7 +12,7 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
     """Splits are disjoint and stable, scores name every component, outcomes are known.
 
     Episodes that go on show an observation; demonstrations and drills follow from their seed and show no held-out task.
-    Where gate and cert can be drawn, they follow from the seed and keep all of that; the environment is left with a draw.
+    Where gate and cert can be drawn, they follow from the seed and keep all of that; it is left with a draw.
     """
     _check_splits(environment)
     _check_episodes(environment, sample)

@@ -45,6 +45,11 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
         own = task.judge.alpha * share_of(s.run) if s.run else None
         if own != s.alpha:
             yield Problem("draw", f"{s.split}: run {s.run} on these tasks has alpha {own}, the run says {s.alpha}")
+        shared = s.split == "gate" and draw.mode != "fresh" and not task.run.evaluate_only
+        if s.counted != (not shared or s.run > 0):
+            yield Problem(
+                "draw", f"{s.split}: the run says {'that' if s.counted else 'not that'} earlier runs are counted"
+            )
 
 
 def generated(record: Record) -> bool:

@@ -16,10 +16,11 @@ class TaskSet(Frozen):
     ids: str
     """SHA-256 (64 hex) of the ids of the tasks that are evaluated, sorted."""
     tasks: str = ""
-    """Content of the whole split (`records.looks.set_key`), by which runs share their looks at it; empty: the set is
-    this run's own, or looks are not counted."""
+    """Content of the whole split (`records.looks.set_key`), by which runs share their looks at it."""
     run: int = 0
-    """The how-manieth run on these gate tasks it is; 0: not counted."""
+    """The how-manieth run on these gate tasks it is; 0: they are its own, or nothing is counted."""
+    counted: bool = True
+    """False: earlier runs may have been judged on them, and this one's alpha does not know of it."""
     alpha: float | None = None
     """One-sided probability of any false promotion that the run may spend on them; None: `judge.alpha`, whole."""
 
@@ -42,9 +43,9 @@ class TaskDraw(Frozen):
 
     @property
     def counted(self) -> bool:
-        """False where earlier runs may have looked at the gate tasks and nobody counted."""
+        """See `TaskSet.counted`, of gate."""
         gate = self.of("gate")
-        return self.mode == "fresh" or gate is None or gate.run > 0
+        return gate is None or gate.counted
 
 
 class RunOpened(Frozen):
