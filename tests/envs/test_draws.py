@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_drawn_code_tasks_hold_pairs_of_their_split_alone() -> None:
     for split in DRAWN:
         for t in environment.tasks(split):
             ops = t.data["ops"]
-            owners = {pair_split(a, b) for a, b in zip(ops, ops[1:], strict=False)}
+            owners = {pair_split(a, b) for a, b in pairwise(ops)}
             assert split in owners and owners <= {split, "train"}
 
 

@@ -74,7 +74,7 @@ def test_a_kill_in_the_middle_of_an_entry_leaves_none(register: LookRegister, tm
 def test_a_file_that_is_no_register_is_an_error_with_a_remedy(register: LookRegister, tmp_path: Path) -> None:
     register.path.parent.mkdir()
     register.path.write_text("something else, and long enough to be looked at " * 50)
-    with pytest.raises(StoreError, match="cannot be used .*set run.register to another file, or to off"):
+    with pytest.raises(StoreError, match="cannot be used .*set run.looks to another file, or to off"):
         register.join("s", "r1", tmp_path)
 
 

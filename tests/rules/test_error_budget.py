@@ -1,4 +1,4 @@
-"""`rules.error_budget`: however many runs are judged on one set of tasks, a false promotion is as rare as alpha says."""
+"""`rules.error_budget`: a false promotion stays as rare as alpha says, however many runs share a set of tasks."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Notes(SilentObserver):
 def pair(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[api.Run, api.Run]:
     folder = tmp_path_factory.mktemp("shared")
     overrides = [*TINY, f"run.cache={folder / 'cache'}", "budget.cpu_s=600", "budget.trial_cpu_s=60"]
-    overrides += ["evaluation.draw=5", "run.register=off"]  # the same gate and cert twice, and the same alpha
+    overrides += ["evaluation.draw=5", "run.looks=off"]  # the same gate and cert twice, and the same alpha
     overrides.append("judge.max_cost=9")  # trainings of half a second: whether one is dearer is chance
     return tuple(api.start(task_file, folder / at / "small", overrides) for at in ("one", "two"))  # type: ignore[misc]
 

@@ -192,7 +192,7 @@ def test_a_lost_register_does_not_give_a_run_another_alpha(
 def test_a_register_that_is_off_is_named_beside_every_verdict(tmp_path: Path, quick: Paper) -> None:
     path = tmp_path / "task.toml"
     path.write_text(TASK)
-    run = quick.start(path, tmp_path / "run", [*OPTIONS, "run.register=off"])
+    run = quick.start(path, tmp_path / "run", [*OPTIONS, "run.looks=off"])
     config = judge_config(run.task, run.state)
     assert config.alpha == 0.05 and not config.counted
     for v in run.verdicts:
@@ -210,7 +210,7 @@ def test_a_register_that_cannot_be_used_is_an_error_before_anything_is_spent(
     path.write_text(TASK)
     (tmp_path / "looks.db").write_text("no database at all, but a text of some length" * 20)
     monkeypatch.setenv("EVOTRAINER_REGISTER", str(tmp_path / "looks.db"))
-    with pytest.raises(StoreError, match="set run.register to another file, or to off"):
+    with pytest.raises(StoreError, match="set run.looks to another file, or to off"):
         quick.start(path, tmp_path / "run", OPTIONS)
     assert not (tmp_path / "run").exists()
 

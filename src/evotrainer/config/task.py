@@ -26,7 +26,7 @@ LATER = (
     ("run", "cache_gb"),
     ("run", "probes"),
     ("run", "changes"),
-    ("run", "register"),
+    ("run", "looks"),
     ("evaluation", "draw"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
@@ -184,11 +184,11 @@ class RunConfig(Frozen):
     $EVOTRAINER_CACHE, else `evotrainer/trials` in the user's cache folder."""
     cache_gb: float = Field(10.0, gt=0)
     """GB that the cache may take; the least recently used entries go first."""
-    register: str = ""
+    looks: str = ""
     """File in which looks at gate and cert sets that runs share are counted; `off`: they are not, and verdicts say so.
     Empty: $EVOTRAINER_REGISTER, else `evotrainer/looks.db` in the user's state folder."""
 
-    @field_validator("cache", "register")
+    @field_validator("cache", "looks")
     @classmethod
     def _place(cls, v: str) -> str:
         if v not in ("", "off") and not v.startswith(("/", "~")):

@@ -20,7 +20,7 @@ from pathlib import Path
 from evotrainer.errors import StoreError
 
 VARIABLE = "EVOTRAINER_REGISTER"
-"""Environment variable for task files that leave `run.register` open: a file, or off."""
+"""Environment variable for task files that leave `run.looks` open: a file, or off."""
 OFF = "off"
 WHOLE = "drawn for it"
 """A look: the tasks were drawn for one run alone, which had their whole alpha."""
@@ -134,7 +134,7 @@ class LookRegister:
         except (OSError, sqlite3.Error) as e:
             why = getattr(e, "strerror", None) or e
             raise StoreError(
-                f"register of looks {self.path} cannot be used ({why}); make it writable, set run.register to another "
+                f"register of looks {self.path} cannot be used ({why}); make it writable, set run.looks to another "
                 "file, or to off: then verdicts and certificates say that looks of other runs were not counted"
             ) from None
 

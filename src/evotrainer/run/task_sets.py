@@ -65,7 +65,7 @@ def ids_sha256(ids: Iterable[str]) -> str:
 
 def register_of(task: TaskFile) -> LookRegister | None:
     """The register that a task file's runs count in; None: off."""
-    path = register_file(task.run.register)
+    path = register_file(task.run.looks)
     return LookRegister(path) if path else None
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError
-from evotrainer.projections.task_sets import told
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import rollout_samples, summary
 from evotrainer.views.fold import load_view
@@ -42,7 +41,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
             ("noise floor", summary.noise_line(view)),
-            *([("tasks", line)] if (line := told(view.opened)) else []),
+            *summary.task_lines(view),
             ("sandbox", view.opened.isolation.removeprefix("sandbox ") if view.opened else "not probed yet"),
         ]
     )

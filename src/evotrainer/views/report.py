@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
-from evotrainer.projections.task_sets import told
 from evotrainer.records.findings import HealthReport
 from evotrainer.views import plots, summary, text
 from evotrainer.views.evidence import HealthReading
@@ -168,7 +167,6 @@ def _environment() -> Environment:
         "clock": clock,
     }
     env.globals |= {"point_range": text.point_range, "change_of": summary.change_of, "change": text.change}
-    env.globals["task_line"] = told
     return env
 
 
