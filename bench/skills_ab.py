@@ -8,6 +8,7 @@ the same, also the agent's random draws. A pair's runs share no computation, so 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -116,13 +117,18 @@ def compare(
 
 
 def _seeds(base: Any, repeat: int) -> list[str]:
-    """Overrides that give a repeat seeds of its own."""
+    """Overrides that give a repeat seeds of its own, and gate and cert that both runs of it are judged on."""
+    from evotrainer.envs import open_environment
+    from evotrainer.envs.base import can_redraw
+
+    with contextlib.closing(open_environment(base.environment, accept_tier_e=base.sandbox.accept_tier_e)) as opened:
+        drawn = [f"evaluation.draw={base.run.seed + SHIFT * repeat}"] if can_redraw(opened) else []
     shifted = {
         "seed": base.run.seed + repeat,
         "seeds": [s + SHIFT * repeat for s in base.run.seeds],
         "certify_seeds": [s + SHIFT * repeat for s in base.run.certify_seeds],
     }
-    return [f"run.{k}={json.dumps(v)}" for k, v in shifted.items()]
+    return [*(f"run.{k}={json.dumps(v)}" for k, v in shifted.items()), *drawn]
 
 
 def _run(task: Path, overrides: Sequence[str], folder: Path, watch: Watch, executor: MakeExecutor | None) -> Any:

@@ -19,6 +19,7 @@ from tests.letters_on_paper import QUICK, Go
 from tests.paper import Paper
 from tests.small_run import SMALL
 
+os.environ["EVOTRAINER_REGISTER"] = "off"  # tests are judged on the same tasks over and over
 os.environ["EVOTRAINER_CACHE"] = "off"  # a test trains what it tests; `run.cache` of a test of the cache counts more
 
 

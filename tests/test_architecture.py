@@ -112,10 +112,10 @@ ALLOWED = {
     # so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns "
-    "harness.evolving harness.whatif envs envs.data trainers trainers.curriculum executors "
+    "harness.evolving harness.whatif envs envs.base envs.data trainers trainers.curriculum executors "
     "executors.cache executors.spec rules",
-    "verify": "errors records sandbox config judge projections skills harness harness.columns harness.evolving "
-    "harness.whatif rules",
+    "verify": "errors records sandbox config judge projections skills envs envs.base harness harness.columns "
+    "harness.evolving harness.whatif rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",

@@ -32,6 +32,7 @@ OVERRIDES = [
     "run.rounds=2",
     "run.branches=2",
     "run.checkpoint_every=2",
+    "evaluation.draw=5",  # all of them are evaluated on the same tasks
 ]
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.")
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
+DRAW = "draw"
+"""In `sealed/`: what is kept there before the first event."""
 FURTHER = ("run.rounds=", "run.agent=", "run.agent_options")
 """What a resume may override as well: how long the run goes on, and who proposes."""
 
@@ -242,7 +244,7 @@ def resume(
 
 def refuse_results(folder: Path) -> None:
     """IntegrityError where a folder without a recorded event holds results: a new run would overwrite them."""
-    found = [d for d in ("trials", "rollouts", "sealed") if (folder / d).is_dir() and any((folder / d).iterdir())]
+    found = [d for d in ("trials", "rollouts", "sealed") if any(p.name != DRAW for p in (folder / d).glob("*"))]
     if found:
         raise IntegrityError(
             f"{folder}: the ledger holds no event, but {', '.join(found)}/ hold results: "

@@ -55,7 +55,10 @@ def answers(run: api.Run, trial: str) -> list[tuple[str, Rollout]]:
     return [(r.turns[-1].text, r) for r in load([run.folder / "rollouts" / trial], split="search")]
 
 
-def test_settings_weaker_than_the_defaults_are_a_caveat(task: Path, tmp_path: Path, quick: Paper) -> None:
+def test_settings_weaker_than_the_defaults_are_a_caveat(
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVOTRAINER_REGISTER", str(tmp_path / "looks.db"))
     run = quick.start(task, tmp_path / "run", [HONEST, "judge.alpha=0.2"])
     (caveat,) = [c for c in run.caveats["b1"] if c.kind == "settings"]
     assert caveat.text == "promoted under settings weaker than the defaults: alpha 0.2 (0.05), min_seeds 2 (3)"
@@ -204,7 +207,10 @@ def test_a_certified_gain_without_a_greedy_one_is_told_also_after_an_audit(
         assert "sharpening" not in {c.kind for c in found}
 
 
-def test_a_gain_that_an_audit_settled_has_no_caveat(task: Path, tmp_path: Path, quick: Paper) -> None:
+def test_a_gain_that_an_audit_settled_has_no_caveat(
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVOTRAINER_REGISTER", str(tmp_path / "looks.db"))
     defaults = ["run.seeds=[1, 2, 3]", "judge.min_seeds=3"]  # else the task's own settings are named
     run = quick.start(task, tmp_path / "run", [HONEST, *defaults])
     assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]

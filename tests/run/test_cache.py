@@ -33,6 +33,7 @@ class Notes(SilentObserver):
 def pair(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[api.Run, api.Run]:
     folder = tmp_path_factory.mktemp("shared")
     overrides = [*TINY, f"run.cache={folder / 'cache'}", "budget.cpu_s=600", "budget.trial_cpu_s=60"]
+    overrides += ["evaluation.draw=5", "run.looks=off"]  # the same gate and cert twice, and the same alpha
     overrides.append("judge.max_cost=9")  # trainings of half a second: whether one is dearer is chance
     return tuple(api.start(task_file, folder / at / "small", overrides) for at in ("one", "two"))  # type: ignore[misc]
 
@@ -42,6 +43,8 @@ def decided(run: api.Run) -> dict[str, Any]:
     out = {}
     for e in run.events():
         body = e.body.model_dump(mode="json")
+        (body.get("draw") or {}).pop("commitment", None)  # the salt is each run's own
+        body.pop("salt", None)
         for name in (
             "cpu_s",
             "wall_s",
@@ -97,6 +100,17 @@ def test_rollouts_and_policies_are_those_of_a_run_that_computed(pair: tuple[api.
     assert (first.folder / "trials/b0-s1/policy/model.safetensors").read_bytes() == (
         second.folder / "trials/b0-s1/policy/model.safetensors"
     ).read_bytes()
+
+
+def test_a_run_that_draws_its_own_gate_takes_the_trainings_and_evaluates_anew(
+    pair: tuple[api.Run, api.Run], tmp_path: Path
+) -> None:
+    first, _ = pair
+    again = api.start(first.folder / "task.toml", tmp_path / "own" / "small", ["evaluation.draw=fresh"])
+    taken = {e.body.trial: e.body.cached.parts for e in again.events() if e.kind == "finished" and e.body.cached}
+    assert [p.split()[0] for p in taken["b0-s1"]] == ["training", "evaluation/search"]
+    assert not any(p.startswith(("evaluation/gate", "evaluation/cert")) for parts in taken.values() for p in parts)
+    assert again.verify().problems == ()
 
 
 def test_both_verify(pair: tuple[api.Run, api.Run]) -> None:

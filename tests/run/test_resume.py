@@ -126,6 +126,7 @@ def test_a_trial_killed_at_named_steps_ends_like_an_uninterrupted_one(
     task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:
     args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.rounds=0", "run.workers=1", "run.restarts=99"]
+    args.append("evaluation.draw=5")  # both are evaluated on the same tasks
     listed = tmp_path / "points"
     whole = tmp_path / "whole" / "r"
     done = command(["run", *args, "--out", str(whole)], {"EVOTRAINER_KILL_AT": f"list:{listed}"})

@@ -64,6 +64,7 @@ def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
 
 def _judged(record: Record, branch: str) -> None:
     """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
+    from evotrainer.projections.task_sets import told
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
     again = rejudge(record, verdict_on(record, branch))
@@ -87,6 +88,8 @@ def _judged(record: Record, branch: str) -> None:
             print(f"  taught     {e.body.skill} (`evotrainer why RUN {e.body.skill}`)")
     if v.look:
         print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
+        if line := told(record.opened):
+            print(f"  tasks      {line}")
     _settle(record, f"the verdict on {branch}", wrong, "the same verdict, every number")
 
 

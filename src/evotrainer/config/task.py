@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -28,6 +28,8 @@ LATER = (
     ("run", "changes"),
     ("run", "search_only"),
     ("run", "search_seed"),
+    ("run", "looks"),
+    ("evaluation", "draw"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
@@ -100,6 +102,10 @@ class Evaluation(Frozen):
     greedy: bool = True
     """Read every evaluation a second time by greedy decoding, one attempt per task: a gain that only the sampled
     reading shows is named sharpening (docs/judge.md). false: one reading, and nothing can be said of it."""
+    draw: Literal["fresh", "fixed"] | Annotated[int, Field(ge=0)] = "fresh"
+    """Where gate and cert tasks come from. fresh: every run draws its own, where the environment generates its tasks. A
+    number: drawn from it, the same in all runs that give it. fixed: the environment's own, as sets that are given
+    always are. The last two are sets that runs share: a later run on one has less alpha (docs/judge.md)."""
 
 
 class Judgement(Frozen):
@@ -185,12 +191,15 @@ class RunConfig(Frozen):
     $EVOTRAINER_CACHE, else `evotrainer/trials` in the user's cache folder."""
     cache_gb: float = Field(10.0, gt=0)
     """GB that the cache may take; the least recently used entries go first."""
+    looks: str = ""
+    """File in which looks at gate and cert sets that runs share are counted; `off`: they are not, and verdicts say so.
+    Empty: $EVOTRAINER_REGISTER, else `evotrainer/looks.db` in the user's state folder."""
 
-    @field_validator("cache")
+    @field_validator("cache", "looks")
     @classmethod
     def _place(cls, v: str) -> str:
         if v not in ("", "off") and not v.startswith(("/", "~")):
-            raise ValueError("give an absolute folder, one that begins with ~, or off")
+            raise ValueError("give an absolute path, one that begins with ~, or off")
         return v
 
     @field_validator("seeds", "certify_seeds")

@@ -6,9 +6,10 @@ at once. Rewards are named functions of the finished episode; None means "not ap
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from evotrainer.errors import TaskSetError
@@ -16,6 +17,8 @@ from evotrainer.records.rollout import Finish, Outcome, Turn
 from evotrainer.records.verdicts import Capability as Capability
 
 SPLITS = ("train", "search", "gate", "cert")
+DRAWN = ("gate", "cert")
+"""Splits that a run may draw afresh; train and search stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,42 @@ class EnvironmentWithOutcome(Protocol):
     """The outcome, and what is computed from the same sealed answers (hidden tests, a reference answer): paid only
     where the task file names it in `environment.payable`. Where an environment says nothing, the true side of its
     `proxy`."""
+
+
+@runtime_checkable
+class EnvironmentWithDraws(Protocol):
+    """An environment that generates its tasks, so that a run need not look at gate and cert tasks that others saw."""
+
+    redraws: bool
+    """False: this one's tasks are given after all."""
+
+    def redraw(self, seed: str) -> None:
+        """From now on gate and cert are those that follow from `seed`, each as large as before.
+
+        They share nothing with train, search and one another, as the fixed ones do; ids are `drawn`'s.
+        """
+        ...
+
+
+def can_redraw(environment: Environment) -> bool:
+    """Does it draw gate and cert from a seed?"""
+    return isinstance(environment, EnvironmentWithDraws) and environment.redraws
+
+
+def redraw_source(name: str, source: Any, seed: str) -> None:
+    """Have an environment's task source draw gate and cert anew; TaskSetError where its tasks are given."""
+    if not hasattr(source, "redraw"):
+        raise TaskSetError(f"environment {name}: its tasks are given, not generated; set evaluation.draw=fixed")
+    source.redraw(seed)
+
+
+def drawn(tasks: Sequence[Task], seed: str) -> tuple[Task, ...]:
+    """The tasks with ids that name seed, place and prompt, so that scores tell by which seed their tasks were drawn."""
+    out = []
+    for i, t in enumerate(tasks):
+        digest = hashlib.blake2b(f"{seed}:{i}:{t.prompt}".encode(), digest_size=6).hexdigest()
+        out.append(replace(t, id=f"{t.split}-{digest}"))
+    return tuple(out)
 
 
 def answered(episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:

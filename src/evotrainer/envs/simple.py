@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from evotrainer.envs.base import Capability, Episode, Score, Task, answered
+from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Task, answered, drawn
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Turn
 
@@ -22,7 +23,9 @@ class TextEnv:
 
     `tasks`: split -> tasks; `rewards`: name -> function, its docstring says what it measures; `truth`: the component
     whose value 1.0 means correct; `proxy`: a component people would reward in its place, or None.
-    `demos(n, seed)`: (prompt, completion) pairs for a warm start. `words`: multi-character tokens of the vocabulary.
+    `draw(seed)`: gate and cert tasks of a seed, as large as those of `tasks` and disjoint from train and search (see
+    `EnvironmentWithDraws`); None: the tasks are given. `demos(n, seed)`: (prompt, completion) pairs for a warm start.
+    `words`: multi-character tokens of the vocabulary.
     """
 
     def __init__(
@@ -35,16 +38,14 @@ class TextEnv:
         demos: Callable[[int, int], list[tuple[str, str]]] | None = None,
         words: Sequence[str] = (),
         version: str = "1",
+        draw: Callable[[str], Mapping[str, Sequence[Task]]] | None = None,
     ) -> None:
         if truth not in rewards or (proxy is not None and proxy not in rewards):
             raise TaskSetError(
                 f"environment {name}: truth {truth!r} and proxy {proxy!r} must be among the reward functions "
                 f"{', '.join(sorted(rewards)) or '(none given)'}"
             )
-        ids = [t.id for ts in tasks.values() for t in ts]
-        if len(ids) != len(set(ids)):
-            twice = next(i for i in ids if ids.count(i) > 1)
-            raise TaskSetError(f"environment {name}: task id {twice!r} occurs twice; ids must differ across splits")
+        _check_ids(name, tasks)
         self.name, self.version = name, version
         self.components = {k: (f.__doc__ or k).strip().splitlines()[0] for k, f in rewards.items()}
         self.knobs: Mapping[str, tuple[Any, ...]] = {}
@@ -54,6 +55,8 @@ class TextEnv:
         """What is computed from the truth as well (a share of it, say) belongs here: add it."""
         self._tasks, self._rewards, self._truth = dict(tasks), dict(rewards), truth
         self._demos, self._words = demos, tuple(words)
+        self._given, self._draw = self._tasks, draw
+        self.redraws = draw is not None
 
     def vocabulary(self) -> tuple[str, ...]:
         """Multi-character tokens; single characters are always there."""
@@ -63,6 +66,21 @@ class TextEnv:
         if split not in self._tasks:
             raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(self._tasks)}")
         return self._tasks[split]
+
+    def redraw(self, seed: str) -> None:
+        """Gate and cert as `draw` gives them; TaskSetError where it gives none, or tasks of train or search."""
+        made = self._draw(seed) if self._draw else {}
+        if set(made) != set(DRAWN):
+            raise TaskSetError(f"environment {self.name}: draw must give tasks of {' and '.join(DRAWN)}")
+        known = {t.prompt for s in ("train", "search") for t in self._tasks.get(s, ())}
+        if again := next((t for s in DRAWN for t in made[s] if t.prompt in known), None):
+            raise TaskSetError(
+                f"environment {self.name}: draw gave {again.id!r} for {again.split}, whose prompt is a "
+                "training or search task's; leave those out"
+            )
+        tasks = self._tasks | {s: drawn(made[s], seed) for s in DRAWN}
+        _check_ids(self.name, tasks)
+        self._tasks = tasks
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         return Episode(task=task, knobs=dict(knobs), turns=[Turn("user", task.prompt)])
@@ -91,12 +109,17 @@ class TextEnv:
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
         return self._demos(n, seed) if self._demos else []
 
+    @cached_property
+    def _hash(self) -> str:
+        """Of the tasks as they were given, whatever is drawn later: trainings do not depend on a draw."""
+        text = json.dumps([[t.id, t.prompt, repr(sorted(t.data.items()))] for ts in self._given.values() for t in ts])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     def describe(self) -> dict[str, Any]:
-        text = json.dumps([[t.id, t.prompt, repr(sorted(t.data.items()))] for ts in self._tasks.values() for t in ts])
         return {
             "name": self.name,
             "version": self.version,
-            "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+            "hash": self._hash,
             "sandbox_tier": "none needed",
             "components": dict(self.components),
             "splits": {k: len(v) for k, v in self._tasks.items()},
@@ -105,3 +128,10 @@ class TextEnv:
         }
 
     def close(self) -> None: ...
+
+
+def _check_ids(name: str, tasks: Mapping[str, Sequence[Task]]) -> None:
+    ids = [t.id for ts in tasks.values() for t in ts]
+    if len(ids) != len(set(ids)):
+        twice = next(i for i in ids if ids.count(i) > 1)
+        raise TaskSetError(f"environment {name}: task id {twice!r} occurs twice; ids must differ across splits")

@@ -26,6 +26,9 @@ class EvalPlan(Frozen):
     tasks: int | None = None
     greedy: bool = False
     """Read a second time, by greedy decoding, one attempt per task."""
+    draw: str = ""
+    """Name of the seed that the run drew the split's tasks from (`records/draw.py`); empty: the environment's own.
+    Never the seed itself: whoever reads a specification could make the tasks."""
 
 
 class TrialSpec(Frozen):

@@ -93,6 +93,7 @@ class TrialProcess:
         spec = self.spec
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
         with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
+            self.draw_tasks(environment)
             start = self.start_policy(environment)
             parts: list[SealedPart] = []
             curve: list[dict[str, float]] = []
@@ -138,6 +139,13 @@ class TrialProcess:
             world={**spec.protocol.knobs, **spec.env_knobs},
             canary_flips=flips,
         )
+
+    def draw_tasks(self, environment: Environment) -> None:
+        """Gate and cert of the run's seed, where it drew one; IntegrityError where the seed is lost or another."""
+        from evotrainer.records.draw import read_seed
+
+        if name := next((p.draw for p in self.spec.evals if p.draw), ""):
+            environment.redraw(read_seed(self.run_dir, name).seed)  # type: ignore[attr-defined]  # asked at the start
 
     def fingerprints(self, policy: Path) -> dict[str, str]:
         """Checksums of this trial's specification and of the policy, where the trial made it."""

@@ -20,6 +20,10 @@ class JudgeConfig(Frozen):
     split: str = "gate"
     alpha: float = Field(0.05, gt=0, lt=0.5)
     """Probability of any false promotion over the whole run."""
+    share: float = Field(1.0, gt=0, le=1)
+    """What `alpha` is of the alpha that all runs on these gate tasks have together."""
+    counted: bool = True
+    """The tasks are this run's own, or earlier runs' looks at them were counted."""
     min_effect: float = Field(0.01, ge=0)
     """Smallest mean gain worth a promotion, score units."""
     worthwhile: float | None = Field(None, ge=0)

@@ -16,7 +16,8 @@ def weaker(config: JudgeConfig, effect: Effect) -> list[str]:
     """Each setting below its default, with the default in brackets."""
     d = JudgeConfig()
     rows = [
-        (config.alpha > d.alpha, f"alpha {config.alpha:g} ({d.alpha:g})"),
+        (config.alpha > d.alpha * config.share * (1 + 1e-9), f"alpha {config.alpha / config.share:g} ({d.alpha:g})"),
+        (not config.counted, "earlier runs on these gate tasks not counted (counted)"),
         (config.min_effect < d.min_effect, f"min_effect {config.min_effect:g} ({d.min_effect:g})"),
         (config.min_seeds < d.min_seeds, f"min_seeds {config.min_seeds} ({d.min_seeds})"),
         (

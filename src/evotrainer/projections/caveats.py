@@ -148,10 +148,13 @@ def _sharpened(cert: Certified, name: str) -> list[Caveat]:
 
 
 def _looked_before(cert: Certified, row: CertRow) -> list[Caveat]:
-    """The run certified before, on the same tasks, and went on."""
-    if cert.look == 1 or row.name != "champion":
+    """These cert tasks were certified on before: by this run, or by another one in the register of looks."""
+    if row.name != "champion" or max(cert.look, cert.of_set) == 1:
         return []
-    return [Caveat(kind="look", text=f"certificate number {cert.look} of this run on the same cert tasks")]
+    text = f"certificate number {cert.look} of this run on the same cert tasks"
+    if cert.by_runs > 1:
+        text = f"certificate number {cert.of_set} on these cert tasks, by {cert.by_runs} runs on this machine"
+    return [Caveat(kind="look", text=text)]
 
 
 def _weaker(path: Sequence[Branch]) -> list[Caveat]:

@@ -11,6 +11,7 @@ from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
 from evotrainer.rules.equal_compute import SINCE, limit
+from evotrainer.rules.error_budget import alpha, counted, share
 from evotrainer.rules.recipes import env_knobs
 
 
@@ -59,4 +60,5 @@ def evaluation_knobs(task: TaskFile, state: RunState, branch: str) -> dict[str, 
 def judge_config(task: TaskFile, state: RunState) -> JudgeConfig:
     """The judge's settings in a task file, as far as the run was begun under them."""
     settings = task.judge.model_dump(include=set(JudgeConfig.model_fields))
-    return JudgeConfig(**settings | {"max_cost": limit(task, state), "name_weaker": state.rules >= SINCE})
+    budget = {"alpha": alpha(task, state), "share": share(state), "counted": counted(state)}
+    return JudgeConfig(**settings | budget | {"max_cost": limit(task, state), "name_weaker": state.rules >= SINCE})

@@ -13,7 +13,7 @@ from evotrainer.records import keys
 from evotrainer.records.events import Certified, TrialFinished
 from evotrainer.rules.decoding import decoding
 from evotrainer.rules.gains import with_gains
-from evotrainer.run import detector_outcomes, fresh_seeds, shortcut_audits, trial_specs
+from evotrainer.run import detector_outcomes, fresh_seeds, shortcut_audits, task_sets, trial_specs
 from evotrainer.run.context import RunContext
 
 BASE_CERTIFICATION = keys.certification(keys.BASE_TRIAL)
@@ -40,6 +40,7 @@ def certify(ctx: RunContext) -> Certified:
         ctx.observer.note(f"{ctx.champion} is certified already; cert is not read again")
         return last
     ctx.observer.step("certify")
+    looks = task_sets.look(ctx, "cert", f"certified {key}")  # before cert is read
     (cert,) = trial_specs.plans(ctx, "cert")
     champion = ctx.branches.get(ctx.champion) if ctx.champion != START else None
     start = ctx.branches[START]
@@ -67,7 +68,8 @@ def certify(ctx: RunContext) -> Certified:
         if champion:
             entries.append(entry(ctx, done, "champion", champion.branch, [s.trial for s in own]))
         found = certificate(entries, ctx.champion, proxy=ctx.state.proxy, noise=ctx.state.noise)
-        found = found.model_copy(update={"look": 1 + sum(1 for _ in ctx.ledger.events("certified"))})
+        counts = {"of_set": looks.number, "by_runs": looks.runs} if looks else {}
+        found = found.model_copy(update=counts | {"look": 1 + sum(1 for _ in ctx.ledger.events("certified"))})
         return with_gains(found, ctx.ledger.events(), ctx.rollouts.views)
 
     body = ctx.record(key, Certified, certified)

@@ -14,6 +14,7 @@ from evotrainer.records.events import Judged, Promoted, TrialFinished
 from evotrainer.records.verdicts import Verdict
 from evotrainer.rules.bundles import is_bundle, unmeasured
 from evotrainer.rules.equal_compute import control_of
+from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import evaluation_knobs, judge_input
 from evotrainer.run import (
     detector_outcomes,
@@ -24,6 +25,7 @@ from evotrainer.run import (
     readings,
     shortcut_audits,
     skills,
+    task_sets,
     trial_specs,
 )
 from evotrainer.run.approvals import ask_human
@@ -58,7 +60,7 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     # The analyses of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.
     bundles: list[str] = []  # proved once all are judged: the levels of a round belong together
-    analyses = next_looks(ctx.state.verdicts, ctx.task.judge.alpha, len(names))
+    analyses = next_looks(ctx.state.verdicts, alpha(ctx.task, ctx.state), len(names))
     for name, analysis in zip(best_first(ctx, names), analyses, strict=True):
         verdict = judge_branch(ctx, n, name, analysis)
         ctx.observer.verdict(verdict)
@@ -93,7 +95,10 @@ def prove_bundle(ctx: RunContext, n: int, name: str) -> None:
 def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Verdict:
     """The recorded verdict of a branch's next interim analysis; made now where there is none."""
 
+    key = keys.judged(name, ctx.branches[name].looks + 1)
+
     def judged() -> Judged:
+        task_sets.look(ctx, "gate", f"judged {key}")  # before the scores are compared
         audits = shortcut_audits.examine(ctx, n, name)
         equal_compute.train_control(ctx, n, name)  # what a kill left of it
         said = give_verdict(ctx, n, name, analysis)
@@ -104,7 +109,7 @@ def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
             said = give_verdict(ctx, n, name, analysis)
         return said
 
-    return ctx.record(keys.judged(name, ctx.branches[name].looks + 1), Judged, judged).verdict
+    return ctx.record(key, Judged, judged).verdict
 
 
 def give_verdict(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Judged:

@@ -15,6 +15,7 @@ from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import base_identity, check_recipe, fingerprints, machine, weights_sha256
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.projections.branches import BASE, START
+from evotrainer.projections.task_sets import told as task_line
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import (
@@ -33,6 +34,7 @@ from evotrainer.run import (
     readings,
     shortcut_audits,
     skills,
+    task_sets,
     trial_specs,
 )
 from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
@@ -42,7 +44,7 @@ from evotrainer.run.context import RunContext
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 
-RULES = 3
+RULES = 4
 """See `RunOpened.rules`."""
 
 
@@ -120,6 +122,8 @@ def open_run(ctx: RunContext) -> None:
         )
     check_unchanged(ctx, told)
     ctx.observer.note(told.isolation)
+    if line := task_line(told):
+        ctx.observer.note(line)
     if told.environment.get("outcome") == []:
         ctx.observer.note(
             f"{told.environment.get('name')} does not say which component is the outcome: any may be paid"
@@ -145,6 +149,7 @@ def describe(ctx: RunContext) -> RunOpened:
         env["capabilities"] = [c.model_dump(mode="json") for c in environment.capabilities]
         check_recipe(task.recipe, environment.name, environment.components, environment.knobs)
         check_paid(task.recipe, env)
+        drawn = task_sets.draw(ctx, environment)
     finally:
         environment.close()
     env["files"] = fingerprints(task.environment)
@@ -164,6 +169,7 @@ def describe(ctx: RunContext) -> RunOpened:
         sandbox_tier=str(env.get("sandbox_tier") or ""),
         environment=env,
         base_policy=base_identity(task.policy.base, resolve_base(task.policy.base)),
+        draw=drawn,
     )
 
 
@@ -281,14 +287,17 @@ def evaluate_again(ctx: RunContext, n: int) -> str:
 def close(ctx: RunContext, reason: str) -> RunClosed:
     """The last event: why the run ended, its champion, what it cost."""
     finished = [e.body for e in ctx.ledger.events("finished")]
-    return ctx.record(
-        keys.closed(ctx.state.ends + 1),
-        RunClosed,
-        lambda: RunClosed(
+
+    def closed() -> RunClosed:
+        drawn = task_sets.revealed(ctx)
+        return RunClosed(
             reason=reason,
             champion=ctx.champion if ctx.branches[START].finished else BASE,
             cpu_s=round(sum(t.cpu_s for t in finished), 1),
             wall_s=round(max(time.time() - ctx.started, ctx.budget().spent["wall_s"]), 1),
             peak_rss_mb=max((t.peak_rss_mb for t in finished), default=0.0),
-        ),
-    )
+            seed=drawn.seed if drawn else "",
+            salt=drawn.salt if drawn else "",
+        )
+
+    return ctx.record(keys.closed(ctx.state.ends + 1), RunClosed, closed)

@@ -12,6 +12,7 @@ from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe, weights_sha256
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
+from evotrainer.run import task_sets
 from evotrainer.run.context import Ask, RunContext, no_human
 from evotrainer.run.observer import Observer, SilentObserver
 
@@ -44,8 +45,8 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
     preflight_executor(task, children)
-    tools = check_environment(task, children, new=new)
-    return check_turns(task.trainer.name, task.trainer.options, base, [task.recipe, *children], tools)
+    tools, notes = check_environment(task, children, new=new)
+    return [*notes, *check_turns(task.trainer.name, task.trainer.options, base, [task.recipe, *children], tools)]
 
 
 def check_policy(task: TaskFile) -> None:
@@ -85,11 +86,11 @@ def agent_options(task: TaskFile) -> dict[str, Any]:
     return {**own, **task.run.agent_options}
 
 
-def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: bool = False) -> bool:
+def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: bool = False) -> tuple[bool, list[str]]:
     """The environment opens, has the splits, components and knobs the task file speaks of; else ConfigError and kin.
 
     `children`: recipes of branches that are known already. `new`: what they pay is checked as well; a run that began
-    goes on as it began. True where TRL plays it by tool calls.
+    goes on as it began. Returns whether TRL plays it by tool calls, and what is to be told before a new run.
     """
     from evotrainer.envs import open_environment, pay_terms
     from evotrainer.trainers.curriculum import check_tag
@@ -116,7 +117,8 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: b
             )
         if not set(described["splits"]) - {"train"}:
             raise ConfigError(f"environment {environment.name} has no split to evaluate on (search, gate or cert)")
-        return getattr(environment, "environment_factory", None) is not None
+        notes = task_sets.forewarn(task, environment) if new else []
+        return getattr(environment, "environment_factory", None) is not None, notes
     finally:
         environment.close()
 

@@ -19,6 +19,7 @@ from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, lint, single_factor
+from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.run import agent_edits, readings, skills
 from evotrainer.run.approvals import ask_human
@@ -141,7 +142,7 @@ def promotion_threshold(ctx: RunContext) -> PromotionThreshold | None:
     trial = 2 * noise.numbers["v_trial"] / len(ctx.task.run.seeds)
     task = max(0.0, sum(e.se**2 for e in known) / len(known) - trial) if known else 0.0
     se = (trial + task) ** 0.5
-    look = next_looks(ctx.state.verdicts, judge.alpha, ctx.task.run.branches)[0]
+    look = next_looks(ctx.state.verdicts, alpha(ctx.task, ctx.state), ctx.task.run.branches)[0]
     level = t_quantile(1 - look.alpha, noise.numbers["df"])
     return PromotionThreshold(gain=max(judge.min_effect, level * se), se=se)
 

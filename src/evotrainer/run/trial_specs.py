@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from evotrainer.config.bases import resolve_base
-from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.executors.spec import SEALED, EvalPlan, TrialSpec
 from evotrainer.projections.branches import BASE, Branch, Probe
 from evotrainer.records import keys
 from evotrainer.rules.recipes import protocol
@@ -23,6 +23,7 @@ def plan_eval(ctx: RunContext, split: str) -> EvalPlan | None:
         attempts=getattr(e, f"{split}_attempts"),
         tasks=getattr(e, f"{split}_tasks"),
         greedy=e.greedy and begun_with_greedy(ctx),
+        draw=draw.seed if (draw := ctx.state.opened and ctx.state.opened.draw) and split in SEALED else "",
     )
 
 

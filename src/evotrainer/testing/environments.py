@@ -7,8 +7,10 @@ import random
 from collections.abc import Callable
 
 from evotrainer.envs.base import (
+    DRAWN,
     SPLITS,
     Environment,
+    EnvironmentWithDraws,
     EnvironmentWithDrills,
     EnvironmentWithReferences,
     EnvironmentWithWordings,
@@ -21,6 +23,7 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
     """Splits are disjoint and stable, scores name every component, outcomes are known.
 
     Episodes that go on show an observation; demonstrations and drills follow from their seed and show no held-out task.
+    Where gate and cert can be drawn, they follow from the seed and keep all of that; it is left with a draw.
     """
     _check_splits(environment)
     _check_episodes(environment, sample)
@@ -33,6 +36,8 @@ def check_environment(environment: Environment, sample: int = 4) -> None:
     assert "hash" in json.loads(description), "describe() must have a hash of the task set"
     _check_demonstrations(environment)
     _check_offers(environment, sample)
+    if isinstance(environment, EnvironmentWithDraws) and environment.redraws:
+        _check_draws(environment)
 
 
 def _check_splits(environment: Environment) -> None:
@@ -125,3 +130,22 @@ def _refuses(ask: Callable[[], object], what: str) -> None:
     except TaskSetError:
         return
     raise AssertionError(f"{what} of a held-out task must be refused (envs.base.refuse_held_out)")
+
+
+def _check_draws(environment: Environment) -> None:
+    """A seed decides gate and cert and nothing else; two seeds have no id in common; what is drawn stays held out."""
+    assert isinstance(environment, EnvironmentWithDraws)
+    before, described = {s: list(environment.tasks(s)) for s in SPLITS}, environment.describe()
+    ids = []
+    for seed in ("1", "2", "1"):
+        environment.redraw(seed)
+        for s in ("train", "search"):
+            assert list(environment.tasks(s)) == before[s], f"a draw changed split {s!r}"
+        ids.append([t.id for s in DRAWN for t in environment.tasks(s)])
+    assert ids[0] == ids[2], "gate and cert must follow from the seed"
+    assert not set(ids[0]) & set(ids[1]), "tasks of two seeds must differ in their ids"
+    for s in DRAWN:
+        assert len(environment.tasks(s)) == len(before[s]), f"a draw changed the size of split {s!r}"
+    assert environment.describe() == described, "describe() must not depend on a draw: trainings are found again by it"
+    _check_splits(environment)
+    _check_demonstrations(environment)

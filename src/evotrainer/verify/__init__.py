@@ -19,14 +19,21 @@ def verify(folder: Path, head: str = "") -> VerifyReport:
 
 def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
-    from evotrainer.verify import effects, harness, search, skills, trials, verdicts
+    from evotrainer.verify import effects, harness, search, skills, task_sets, trials, verdicts
     from evotrainer.verify.chain_and_files import CHECKS
     from evotrainer.verify.report import both, guarded
 
     own: dict[str, EventCheck] = {
         "finished": both(
-            CHECKS["finished"], trials.scores, trials.flips, trials.protocol_held, search.read_search_only
+            CHECKS["finished"],
+            trials.scores,
+            trials.flips,
+            trials.protocol_held,
+            search.read_search_only,
+            task_sets.evaluated,
         ),
+        "run": both(CHECKS["run"], task_sets.opened),
+        "closed": both(CHECKS["closed"], task_sets.closed),
         "branch": both(CHECKS["branch"], verdicts.opened),
         "noise": verdicts.noise,
         "backtested": both(CHECKS["backtested"], effects.backtested),

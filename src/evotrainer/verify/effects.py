@@ -212,7 +212,8 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
         entries, body.champion, proxy=record.state_before(event).proxy, noise=noise[-1].body if noise else None
     )
     fresh = gains_again(record, event, fresh)
-    fresh = fresh.model_copy(update={"look": 1 + len(record.before(event, "certified"))})
+    counts = {"of_set": body.of_set, "by_runs": body.by_runs}  # `verify.task_sets` looks into the register
+    fresh = fresh.model_copy(update=counts | {"look": 1 + len(record.before(event, "certified"))})
     for d in differences(body.model_dump(mode="json"), fresh.model_dump(mode="json")):
         yield Problem("certified", d)
 

@@ -24,6 +24,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.recipe import BUNDLE
 from evotrainer.rules.equal_compute import control_of, steps_to_match
+from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import evaluation_knobs, judge_input
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.verify.report import Problem, Record, named
@@ -113,7 +114,7 @@ def look_then(record: Record, event: Event) -> InterimAnalysis:
     if branch not in names or len(together) >= len(names):
         raise IntegrityError(f"{event.id}: analysis {k} of round {n} was of {names}, not of {branch}")
     earlier = [e.body.verdict for e in before if e.kind == "judged" and e.seq not in together]
-    return next_looks(earlier, record.task.judge.alpha, len(names))[len(together)]
+    return next_looks(earlier, alpha(record.task, record.state), len(names))[len(together)]
 
 
 def _reduced(record: Record, branch: str) -> str:

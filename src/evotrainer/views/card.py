@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import MissingDependencyError
+from evotrainer.projections.task_sets import told
 from evotrainer.records.events import CertRow
 from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import diff
@@ -221,6 +222,7 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
         rows += [
             ("base policy", f"`{_base(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
             ("task file's hash", f"`{o.task_hash}`"),
+            *([("tasks", line)] if (line := told(o)) else []),
             ("sandbox", o.isolation),
             ("evotrainer", o.version),
         ]

@@ -43,6 +43,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
             ("noise floor", summary.noise_line(view)),
+            *summary.task_lines(view),
             ("sandbox", view.opened.isolation.removeprefix("sandbox ") if view.opened else "not probed yet"),
         ]
     )

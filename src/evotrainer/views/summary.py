@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from evotrainer.projections.task_sets import told
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
 from evotrainer.records.verdicts import ShortcutAudit
@@ -66,6 +67,11 @@ def noise_line(view: RunView) -> str:
     first, last = (points(n.noise_floor, sign=False) for n in (view.noise[0], view.noise[-1]))
     text = f"{first} points from the A/A trials"
     return text if len(view.noise) == 1 else f"{text}; {last} pooled with the {len(view.noise) - 1} branches so far"
+
+
+def task_lines(view: RunView) -> list[tuple[str, str]]:
+    """What the run is judged on, and its error budget where runs share one; none of runs of earlier versions."""
+    return [("tasks", line)] if (line := told(view.opened)) else []
 
 
 def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:

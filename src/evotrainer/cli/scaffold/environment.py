@@ -19,12 +19,21 @@ SIZES = {"train": 400, "search": 100, "gate": 150, "cert": 150}
 
 def make_tasks() -> dict[str, list[Task]]:
     """Splits that share no word: each word is drawn once."""
-    rng = random.Random(7)
-    seen: set[str] = set()
+    return words_of(list(SIZES), random.Random(7), set())
+
+
+def draw(seed: str) -> dict[str, list[Task]]:
+    """Gate and cert of a seed: every run draws its own, so that no run is judged on tasks that another one saw."""
+    known = {t.id.partition("-")[2] for split in ("train", "search") for t in make_tasks()[split]}
+    return words_of(["gate", "cert"], random.Random(seed), known)
+
+
+def words_of(splits: list[str], rng: random.Random, seen: set[str]) -> dict[str, list[Task]]:
+    """Tasks of some splits, without words in `seen`."""
     out: dict[str, list[Task]] = {}
-    for split, n in SIZES.items():
+    for split in splits:
         out[split] = []
-        while len(out[split]) < n:
+        while len(out[split]) < SIZES[split]:
             word = "".join(rng.choice(LETTERS) for _ in range(rng.randint(3, 5)))
             if word in seen:
                 continue
@@ -74,4 +83,5 @@ def environment() -> TextEnv:
         proxy="right_letters",
         demos=demonstrations,
         words=["sort "],
+        draw=draw,
     )

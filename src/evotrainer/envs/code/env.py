@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evotrainer.envs.base import Capability, Episode, Score, Task, answered, refuse_held_out
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered, redraw_source, refuse_held_out
 from evotrainer.envs.code.answers import assemble, extract_program, same_output
 from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
 from evotrainer.envs.code.rewards import (
@@ -101,6 +101,7 @@ class CodeEnv:
         self.knobs = source.knobs
         self.capabilities = source.capabilities
         self.proxy = source.proxy
+        self.redraws = hasattr(source, "redraw")
         limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
         self.grader = ProgramGrader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
@@ -108,6 +109,10 @@ class CodeEnv:
         if split not in (sizes := self.source.sizes()):
             raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
         return self.source.tasks(split)
+
+    def redraw(self, seed: str) -> None:
+        """Gate and cert of a seed, where the source generates tasks; TaskSetError elsewhere."""
+        redraw_source(self.name, self.source, seed)
 
     def settle_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults filled in; TaskSetError for an unknown knob or value."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import SPLITS, Capability, Task
+from evotrainer.envs.base import DRAWN, SPLITS, Capability, Task, drawn
 from evotrainer.envs.code.demos import CodeTeacher, demonstrations
 from evotrainer.envs.code.grammar import GRAMMAR_VERSION
 from evotrainer.envs.code.tasks import make_split, prompt_text
@@ -81,6 +81,12 @@ class GrammarSource:
         if split not in self._splits:
             self._splits[split] = make_split(split, self.sizes()[split], self.config.seed, self.config.function_share)
         return self._splits[split]
+
+    def redraw(self, seed: str) -> None:
+        """Other chains over the pairs of operations that gate and cert hold out (see envs/base.py)."""
+        for split in DRAWN:
+            made = make_split(split, self.sizes()[split], seed, self.config.function_share)
+            self._splits[split] = drawn(made, seed)
 
     def prompt(self, task: Task, knobs: Mapping[str, Any]) -> str:
         if knobs.get("visible_tests") == "not_shown":

@@ -262,7 +262,7 @@ def problems(rng: random.Random, split: str, weights: Sequence[int], function_sh
         seen.add(spec)
 
 
-def make_split(split: str, size: int, seed: int, function_share: float) -> tuple[Task, ...]:
+def make_split(split: str, size: int, seed: int | str, function_share: float) -> tuple[Task, ...]:
     """The tasks of a split, in a fixed order that only these arguments decide."""
     assert split in SPLITS
     weights = LENGTHS["train" if split == "train" else "eval"]

@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from evotrainer.envs.base import Capability, Episode, Score, Task, answered, refuse_held_out
+from evotrainer.envs.base import Capability, Episode, Score, Task, answered, redraw_source, refuse_held_out
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.envs.maths.rewards import COMPONENTS, OUTCOME, Component, MathsRewardInput
 from evotrainer.errors import SandboxError, TaskSetError
@@ -73,11 +73,16 @@ class MathEnv:
         self.components: Mapping[str, str] = {n: describe_component(f) for n, f in self._components.items()}
         self.proxy = source.proxy
         self.offers: Sequence[str] = source.offers
+        self.redraws = hasattr(source, "redraw")
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in (sizes := self.source.sizes()):
             raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
         return self.source.tasks(split)
+
+    def redraw(self, seed: str) -> None:
+        """Gate and cert of a seed, where the source generates tasks; TaskSetError elsewhere."""
+        redraw_source(self.name, self.source, seed)
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         if knobs:

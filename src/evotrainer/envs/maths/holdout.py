@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.maths.gym import ChainSum, Countdown, Equations, Gcd
@@ -59,16 +59,20 @@ def counts(size: int, shares: Mapping[str, float]) -> dict[str, int]:
 
 
 def make_splits(
-    splits: Sequence[str], sizes: Mapping[str, int], shares: Mapping[str, float], seed: int
+    splits: Sequence[str],
+    sizes: Mapping[str, int],
+    shares: Mapping[str, float],
+    seed: int | str,
+    known: Set[str] = frozenset(),
 ) -> dict[str, tuple[Task, ...]]:
-    """The splits asked for, no problem text twice in them.
+    """The splits asked for, no problem text twice in them and none of `known`.
 
     Held-out splits have the generators' shares; half of a generator's tasks are held out by template (some of them by
     level, too), the other half by level only, where it offers both. Training and held-out problems differ by
     construction, for template and level follow from the text; so `train` is made apart from the others. TaskSetError
     where a generator runs dry.
     """
-    seen: set[str] = set()
+    seen = set(known)
     out: dict[str, tuple[Task, ...]] = {}
     for split in splits:
         tasks: list[Task] = []

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from evotrainer.envs.base import SPLITS, Task
+from evotrainer.envs.base import DRAWN, SPLITS, Task, drawn
 from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills, worked
 from evotrainer.envs.maths.expressions import evaluate, plain_number
 from evotrainer.envs.maths.gym import gym_version
@@ -80,6 +80,12 @@ class GeneratedSource:
             wanted = ("train",) if split == "train" else HELD_OUT
             self._splits |= make_splits(wanted, self.sizes(), self.config.mix, self.config.seed)
         return self._splits[split]
+
+    def redraw(self, seed: str) -> None:
+        """Other problems of what gate and cert hold out, none of them a search problem (see envs/base.py)."""
+        sizes, mix, asked = self.sizes(), self.config.mix, {t.data["question"] for t in self.tasks("search")}
+        made = make_splits(DRAWN, sizes, mix, seed, asked)
+        self._splits |= {split: drawn(tasks, seed) for split, tasks in made.items()}
 
     def correct(self, task: Task, answer: str) -> bool:
         """Only one plain number reaches a scorer, in countdown one expression:

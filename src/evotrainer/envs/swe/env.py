@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task, refuse_held_out
+from evotrainer.envs.base import DRAWN, SPLITS, Capability, Episode, Score, Task, drawn, refuse_held_out
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.swe import demos, tools
@@ -129,6 +129,7 @@ class SweEnv:
     proxy: tuple[str, str] | None = ("visible", "hidden")
     outcome_components: Sequence[str] = OUTCOME
     offers: Sequence[str] = ("references", "turn_rewards")
+    redraws = True
 
     def __init__(
         self,
@@ -160,6 +161,11 @@ class SweEnv:
             c = self.config
             self._splits[split] = make_split(split, self._sizes()[split], c.seed, c.plan)
         return self._splits[split]
+
+    def redraw(self, seed: str) -> None:
+        """Other repositories over the compositions and issue texts that gate and cert hold out (see envs/base.py)."""
+        for split in DRAWN:
+            self._splits[split] = drawn(make_split(split, self._sizes()[split], seed, self.config.plan), seed)
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         for k, v in knobs.items():
@@ -266,7 +272,7 @@ def _opener(accept_tier_e: bool) -> Callable[[], Sandbox]:
     return open_sandbox
 
 
-def make_split(split: str, size: int, seed: int, plan: Plan) -> tuple[Task, ...]:
+def make_split(split: str, size: int, seed: int | str, plan: Plan) -> tuple[Task, ...]:
     """The tasks of a split, in a fixed order that only these arguments decide; every prompt once."""
     rng = random.Random(f"{GENERATOR_VERSION}:{seed}:{split}")
     found: dict[str, Task] = {}

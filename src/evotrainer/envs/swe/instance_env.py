@@ -67,6 +67,7 @@ class InstancesEnv(SweEnv):
 
     name = "swe-instances"
     offers: Sequence[str] = ("turn_rewards",)
+    redraws = False
     knobs = KNOBS
     capabilities: Sequence[Capability] = tuple(c for c in CAPABILITIES if c.knob in KNOBS)
 

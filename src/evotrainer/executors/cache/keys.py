@@ -103,7 +103,9 @@ class Keys:
         if not spec.policy_dir:
             return ""
         at = self.run_dir / spec.policy_dir
-        mine, *bases = self.inputs.of(spec.model_copy(update={"environment": {}, "trainer_options": {}}))[0]
+        mine, *bases = self.inputs.of(spec.model_copy(update={"environment": {}, "trainer_options": {}, "evals": ()}))[
+            0
+        ]
         known = not is_adapter(at) or noted(at)[1]  # a noted base is in the note, by checksum
         return policy_key({i.path: i.sha256 for i in mine.items}) + "".join(t.key for t in bases if not known)
 
@@ -132,7 +134,8 @@ class Keys:
         return self._key("evaluation", spec, body | {"evals": [p for p in spec.evals if p.split == split]})
 
     def _key(self, kind: str, spec: TrialSpec, body: Mapping[str, Any]) -> str:
-        trees, _ = self.inputs.of(spec.model_copy(update={"policy_dir": ""}))
+        # what tasks were drawn from is named in the plan: runs with equal seeds have equal tasks
+        trees, _ = self.inputs.of(spec.model_copy(update={"policy_dir": "", "evals": ()}))
         if "environment" in body:
             body = {**body, "environment": {k: v for k, v in body["environment"].items() if k != PAYABLE}}
         places = {t.root: _content(t) for t in trees}  # the same files elsewhere are the same files

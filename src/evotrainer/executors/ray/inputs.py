@@ -12,6 +12,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors.path_map import SCHEME
 from evotrainer.executors.ray.artifacts import TreeFile
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.draw import PLACE
 from evotrainer.records.durable import sha256_file
 from evotrainer.trainers.bases import base_of, is_adapter, noted
 
@@ -74,6 +75,8 @@ class Inputs:
             path = Path(spec.policy_dir)
             for policy, place in self._bases(path if path.is_absolute() else self.run_dir / path, path):
                 add(policy, place)
+        if any(p.draw for p in spec.evals):
+            add(self.run_dir / PLACE, PLACE)
         for path in {*named_files(spec.environment), *named_files(spec.trainer_options)}:
             if path.suffix == ".py" and self.extra is None:
                 add(path.parent, paths=_module_folder(path))

@@ -25,6 +25,8 @@ from evotrainer.records.events.run import (
     RunClosed,
     RunOpened,
     SkillDistilled,
+    TaskDraw,
+    TaskSet,
 )
 from evotrainer.records.events.search import KnockedOut, ProbesOpened, Searched
 from evotrainer.records.events.trials import (
@@ -105,6 +107,8 @@ __all__ = [
     "Searched",
     "SkillDistilled",
     "SplitScore",
+    "TaskDraw",
+    "TaskSet",
     "ToppedUp",
     "TrialFinished",
     "TrialIntended",

@@ -9,6 +9,45 @@ from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import SkillTrial
 
 
+class TaskSet(Frozen):
+    """Tasks of a split that a run is judged on (gate) or certified on (cert)."""
+
+    split: Literal["gate", "cert"]
+    ids: str
+    """SHA-256 (64 hex) of the ids of the tasks that are evaluated, sorted."""
+    tasks: str = ""
+    """Content of the whole split (`records.looks.set_key`), by which runs share their looks at it."""
+    run: int = 0
+    """The how-manieth run on these gate tasks it is; 0: they are its own, or nothing is counted."""
+    counted: bool = True
+    """False: earlier runs may have been judged on them, and this one's alpha does not know of it."""
+    alpha: float | None = None
+    """One-sided probability of any false promotion that the run may spend on them; None: `judge.alpha`, whole."""
+
+
+class TaskDraw(Frozen):
+    """Where gate and cert come from."""
+
+    mode: Literal["fresh", "given", "fixed"]
+    """fresh: from a seed that the run drew. given: from the task file's number. fixed: the environment's own."""
+    commitment: str
+    """SHA-256 (64 hex) of seed and salt, which the last event reveals (`RunClosed`); it also names the run in the
+    register of looks."""
+    seed: str = ""
+    """Name of the seed (`records.draw.Seed.name`), as evaluations have it; empty where fixed."""
+    sets: tuple[TaskSet, ...] = ()
+
+    def of(self, split: str) -> TaskSet | None:
+        """A split's tasks; None where there are none."""
+        return next((s for s in self.sets if s.split == split), None)
+
+    @property
+    def counted(self) -> bool:
+        """See `TaskSet.counted`, of gate."""
+        gate = self.of("gate")
+        return gate is None or gate.counted
+
+
 class RunOpened(Frozen):
     """id `run`"""
 
@@ -25,7 +64,8 @@ class RunOpened(Frozen):
     1: a gain's explanation takes the success of fewer than ten attempts from the other side (`Gained.least`).
     2: a branch that trains dearer than its control is judged against a control that trains for as long; settings
     weaker than the defaults are named in verdicts.
-    3: a certificate also compares policies as each decodes best on search (`Certified.chosen`)."""
+    3: a certificate also compares policies as each decodes best on search (`Certified.chosen`).
+    4: gate and cert are drawn anew where the environment can, and counted in a register where not (`draw`)."""
     seed: int
     agent: str
     search: bool = False
@@ -38,6 +78,8 @@ class RunOpened(Frozen):
     """env.describe(): name, version, hash, components, splits with sizes."""
     base_policy: dict[str, str]
     """path as given, sha256 of the weights."""
+    draw: TaskDraw | None = None
+    """Gate and cert tasks; None in runs of earlier versions, which have the environment's own and count nothing."""
 
     @property
     def isolation(self) -> str:
@@ -116,6 +158,10 @@ class Certified(Frozen):
     another was not offered it. Empty where one of the policies was not read so, and in older ledgers."""
     look: int = 1
     """How often this run has certified by now: later certificates look at the same cert tasks again."""
+    of_set: int = 0
+    """Which certificate on these cert tasks it is, over all runs in the register of looks; 0: not counted."""
+    by_runs: int = 0
+    """Of so many runs."""
 
 
 class Resumed(Frozen):
@@ -133,3 +179,6 @@ class RunClosed(Frozen):
     cpu_s: float
     wall_s: float
     peak_rss_mb: float
+    seed: str = ""
+    salt: str = ""
+    """What gate and cert were drawn from, as the first event committed to it; empty where nothing was drawn."""

@@ -1,0 +1,112 @@
+"""Which tasks a run is judged and certified on: drawn for it alone, or a set whose looks all runs count."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from evotrainer.config.task import TaskFile
+from evotrainer.envs.base import DRAWN, Environment, EnvironmentWithDraws, can_redraw
+from evotrainer.errors import ConfigError, StoreError
+from evotrainer.projections.task_sets import budget_line
+from evotrainer.records.draw import Seed, keep_seed, read_seed
+from evotrainer.records.events import TaskDraw, TaskSet
+from evotrainer.records.looks import WHOLE, LookRegister, Looks, register_file, set_key, share_of
+
+if TYPE_CHECKING:
+    from evotrainer.run.context import RunContext
+
+
+def draw(ctx: RunContext, environment: Environment) -> TaskDraw:
+    """The run's gate and cert: a seed is drawn and kept before anything names it, the run is counted where it shares
+    its gate. `environment`: opened, with its own tasks; it has the run's afterwards."""
+    wanted = ctx.task.evaluation.draw
+    mode = mode_of(ctx.task, environment)
+    seed = keep_seed(ctx.folder, wanted if isinstance(wanted, int) else None)
+    if mode != "fixed" and isinstance(environment, EnvironmentWithDraws):
+        environment.redraw(seed.seed)
+    register = None if mode == "fresh" else register_of(ctx.task)
+    sizes = environment.describe()["splits"]
+    sets = []
+    for split in DRAWN:
+        if not sizes.get(split):
+            continue
+        tasks = environment.tasks(split)
+        key, number = set_key(str(t.prompt) for t in tasks), 0
+        shared = split == "gate" and mode != "fresh" and not ctx.task.run.evaluate_only
+        if shared and register is not None:
+            number = register.join(key, seed.commitment, ctx.folder)
+        most = getattr(ctx.task.evaluation, f"{split}_tasks")
+        ids = ids_sha256(t.id for t in tasks[:most])
+        own = ctx.task.judge.alpha * share_of(number) if number else None
+        counted = not shared or number > 0
+        sets.append(TaskSet(split=split, ids=ids, tasks=key, run=number, counted=counted, alpha=own))
+    name = "" if mode == "fixed" else seed.name
+    return TaskDraw(mode=mode, commitment=seed.commitment, seed=name, sets=tuple(sets))
+
+
+def mode_of(task: TaskFile, environment: Environment) -> str:
+    """`fresh`, `given` or `fixed`; ConfigError for a number that the environment cannot draw from."""
+    if isinstance(task.evaluation.draw, int):
+        if not can_redraw(environment):
+            raise ConfigError(
+                f"evaluation.draw={task.evaluation.draw}: environment {environment.name} generates no tasks; "
+                "its gate and cert are given: set evaluation.draw=fixed, or leave it out"
+            )
+        return "given"
+    return "fresh" if task.evaluation.draw == "fresh" and can_redraw(environment) else "fixed"
+
+
+def ids_sha256(ids: Iterable[str]) -> str:
+    """SHA-256 of ids, whatever their order."""
+    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+
+
+def register_of(task: TaskFile) -> LookRegister | None:
+    """The register that a task file's runs count in; None: off."""
+    path = register_file(task.run.looks)
+    return LookRegister(path) if path else None
+
+
+def forewarn(task: TaskFile, environment: Environment) -> list[str]:
+    """What whoever starts a run on tasks that others were judged on must know before it starts."""
+    if task.run.evaluate_only or (mode := mode_of(task, environment)) == "fresh":
+        return []
+    register = register_of(task)
+    if register is None:
+        return ["register of looks off: earlier runs on these gate tasks are not counted, and verdicts say so"]
+    if mode == "given" and isinstance(environment, EnvironmentWithDraws):
+        environment.redraw(str(task.evaluation.draw))
+    number = register.next_number(set_key(str(t.prompt) for t in environment.tasks("gate")))
+    if not number:
+        return ["these gate tasks were drawn for another run, which had their whole alpha; verdicts will say so"]
+    return [budget_line(number, task.judge.alpha * share_of(number))]
+
+
+def look(ctx: RunContext, split: str, what: str) -> Looks | None:
+    """Enter a look at a split into the register, before it is taken; None where the run counts none."""
+    opened = ctx.state.opened.draw if ctx.state.opened else None
+    found = opened.of(split) if opened else None
+    register = register_of(ctx.task)
+    if opened is None or found is None or opened.mode == "fresh" or register is None:
+        return None
+    return register.enter(found.tasks, opened.commitment, what, found.run, ctx.folder)
+
+
+def revealed(ctx: RunContext) -> Seed | None:
+    """The seed, told at the end; None where nothing was drawn. IntegrityError where it is lost.
+
+    From here on others can draw the same tasks: the register knows that their alpha is spent.
+    """
+    found = ctx.state.opened.draw if ctx.state.opened else None
+    if found is None or found.mode == "fixed":
+        return None
+    seed = read_seed(ctx.folder, found.seed, found.commitment)
+    gate, register = found.of("gate"), register_of(ctx.task)
+    if found.mode == "fresh" and gate is not None and register is not None:
+        try:
+            register.enter(gate.tasks, found.commitment, WHOLE, 0, ctx.folder)
+        except StoreError as e:  # the run itself counts nothing, so it must not fail for it
+            ctx.observer.note(f"{e}; runs that draw this run's tasks again will not be told")
+    return seed
