@@ -82,6 +82,27 @@ def test_a_bad_option_is_named_before_anything_is_spent(given: dict[str, Any], m
         check_recipes("trl", given, [Recipe(rewards={"x": 1.0})])
 
 
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        (
+            {"phases": [{"kind": "own", "steps": 3}, {"kind": "rl"}]},
+            "phases: TRL's trainer has no supervised parts; leave",
+        ),
+        (
+            {"credit": {"kind": "turn"}, "max_turns": 3},
+            "credit: TRL has one advantage for a completion; set it to episode",
+        ),
+    ],
+)
+def test_what_trl_cannot_carry_out_is_refused_by_name(factors: dict[str, Any], message: str) -> None:
+    from evotrainer.records.recipe import parse_recipe
+    from evotrainer.trainers import check_recipes
+
+    with pytest.raises(ConfigError, match=message):
+        check_recipes("trl", {}, [parse_recipe({"rewards": {"exact": 1.0}, **factors})], "fp32")
+
+
 def test_a_field_that_grpo_config_lacks_is_refused() -> None:
     pytest.importorskip("trl")
     recipes = [Recipe(rewards={"x": 1.0})]
