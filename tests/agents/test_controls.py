@@ -80,7 +80,9 @@ def test_the_random_agent_is_deterministic_given_seed_and_round() -> None:
 
 
 def test_an_unknown_agent_or_option_is_named() -> None:
-    with pytest.raises(ConfigError, match="unknown agent 'clever'; one of: best_of_n, fixed, greedy, map_elites, one_factor, "):
+    with pytest.raises(
+        ConfigError, match="unknown agent 'clever'; one of: best_of_n, fixed, greedy, map_elites, one_factor, "
+    ):
         make_agent("clever")
     for name in AGENTS:
         with pytest.raises(ConfigError, match=f"agent {name}.*lucky"):
