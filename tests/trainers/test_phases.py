@@ -8,7 +8,7 @@ import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe, parse_recipe
-from evotrainer.trainers.phases import Part, part_at, parts_of, sampled_steps
+from evotrainer.trainers.phases import PhasePart, part_at, parts_of, sampled_steps
 
 
 def recipe(*phases: dict[str, Any], **more: Any) -> Recipe:
@@ -18,7 +18,7 @@ def recipe(*phases: dict[str, Any], **more: Any) -> Recipe:
 def test_without_parts_all_of_it_is_rl() -> None:
     plain = recipe()
     (only,) = parts_of(plain)
-    assert only == Part("rl", 0, 60, 1e-3, plain.schedule, None) and sampled_steps(plain) == 60
+    assert only == PhasePart("rl", 0, 60, 1e-3, plain.schedule, None) and sampled_steps(plain) == 60
 
 
 def test_the_last_part_takes_what_the_others_leave() -> None:

@@ -284,4 +284,4 @@ def too_dear(ctx: RunContext, chosen: int, proof: int = 0) -> str:
     empty where it does."""
     seeds, fresh = len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
     need = (chosen + 1) * seeds + proof + certification_trials(ctx)
-    return over_budget(ctx, need, (chosen + 1) * seeds + fresh)
+    return over_budget(ctx, need, (chosen + 1) * seeds + proof + fresh)

@@ -31,14 +31,14 @@ class TrainerEnvironment(Protocol):
 
 
 @runtime_checkable
-class EnvironmentWithReferences(Protocol):
+class GivesReferences(Protocol):
     """One that has references of its train problems; `envs.base.EnvironmentWithReferences` fits."""
 
     def references(self, tasks: Sequence[Any], knobs: Mapping[str, Any]) -> Sequence[tuple[str, ...] | None]: ...
 
 
 @runtime_checkable
-class EnvironmentWithWordings(Protocol):
+class GivesWordings(Protocol):
     """One that can ask its train problems in other words; `envs.base.EnvironmentWithWordings` fits."""
 
     def reworded(self, task: Any, rng: Random) -> Any: ...

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Curriculum, Recipe, Schedule
-from evotrainer.trainers.base import EnvironmentWithReferences, TrainerEnvironment
+from evotrainer.trainers.base import GivesReferences, TrainerEnvironment
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.groups import Group
 from evotrainer.trainers.rewards import full_marks
@@ -23,7 +23,7 @@ NO_REFERENCES = "phases: the environment has no references of its train problems
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PhasePart:
     """One part of a training. Steps count from 0."""
 
     kind: Literal["rl", "references", "own"]
@@ -39,11 +39,11 @@ class Part:
         return learning_rate(self.lr, self.schedule, step - self.first, self.steps)
 
 
-def parts_of(recipe: Recipe) -> tuple[Part, ...]:
+def parts_of(recipe: Recipe) -> tuple[PhasePart, ...]:
     """The parts in order; all of it RL where the recipe names none."""
     if not recipe.phases:
-        return (Part("rl", 0, recipe.steps, recipe.lr, recipe.schedule, None),)
-    out: list[Part] = []
+        return (PhasePart("rl", 0, recipe.steps, recipe.lr, recipe.schedule, None),)
+    out: list[PhasePart] = []
     first = 0
     for p in recipe.phases:
         steps = recipe.steps - first if p.steps is None else p.steps
@@ -52,12 +52,12 @@ def parts_of(recipe: Recipe) -> tuple[Part, ...]:
             schedule = Schedule(kind="cosine", warmup=max(1, round(WARMUP * steps)))
         if p.kind == "references":
             batch = p.batch or recipe.prompts_per_step
-        out.append(Part(p.kind, first, steps, p.lr or recipe.lr, schedule, batch))
+        out.append(PhasePart(p.kind, first, steps, p.lr or recipe.lr, schedule, batch))
         first += steps
     return tuple(out)
 
 
-def part_at(recipe: Recipe, step: int) -> Part:
+def part_at(recipe: Recipe, step: int) -> PhasePart:
     """The part that a step belongs to; the last one for any step beyond."""
     return next(p for p in reversed(parts_of(recipe)) if p.first <= step)
 
@@ -71,12 +71,12 @@ Text = tuple[str, ...]
 """(prompt, action, observation, action, ...), in the form of a demonstration."""
 
 
-class References:
+class ReferenceTexts:
     """References of train problems, drawn in seeded epochs; problems without one are passed over."""
 
     def __init__(self, environment: TrainerEnvironment, knobs: Mapping[str, Any], seed: int) -> None:
         """TrainerError where the environment has no references."""
-        if not isinstance(environment, EnvironmentWithReferences):
+        if not isinstance(environment, GivesReferences):
             raise TrainerError(NO_REFERENCES)
         self.environment, self.knobs = environment, knobs
         self.tasks = environment.tasks("train")
@@ -100,7 +100,7 @@ class References:
         # what is learnt from the answer must be a train problem, whatever an environment returns as its train split
         if other := next((t for t in tasks if t.split != "train"), None):
             raise TrainerError(f"phases: task {other.id} is of split {other.split}; only train problems are taught")
-        assert isinstance(self.environment, EnvironmentWithReferences)
+        assert isinstance(self.environment, GivesReferences)
         return self.environment.references(tasks, self.knobs)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evotrainer.errors import TrainerError
-from evotrainer.trainers.base import EnvironmentWithWordings, TrainerEnvironment
+from evotrainer.trainers.base import GivesWordings, TrainerEnvironment
 from evotrainer.trainers.schedule import seed_of
 
 Worded = Callable[[Any], Any]
@@ -20,7 +20,7 @@ class Wordings:
     """Wordings of one step: what is drawn follows from seed, step and task, so that a checkpoint has nothing to keep
     and branches of one seed see the same."""
 
-    environment: EnvironmentWithWordings
+    environment: GivesWordings
     share: float
     seed: int
     step: int
@@ -34,6 +34,6 @@ def worded(environment: TrainerEnvironment, share: float, seed: int, step: int) 
     """The wordings of a step; TrainerError where the environment has none."""
     if not share:
         return lambda task: task
-    if not isinstance(environment, EnvironmentWithWordings):
+    if not isinstance(environment, GivesWordings):
         raise TrainerError("prompt_noise: the environment has no other wordings of its prompts; set it to 0")
     return Wordings(environment, share, seed, step)

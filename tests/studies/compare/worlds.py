@@ -11,7 +11,7 @@ import pytest
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.executors.surface import Main, Surface
-from evotrainer.studies.compare import Plan, compare
+from evotrainer.studies.compare import ComparePlan, compare
 from evotrainer.studies.compare.plan import make_plan
 from tests.leaky_task import ENV, RECIPE
 
@@ -57,7 +57,7 @@ def task_of(tmp_path: Path, more: Sequence[str] = ()) -> TaskFile:
     return load_task(p, more)
 
 
-def plan_of(task: TaskFile, arms: list[str], repeats: int = 1, trainings: int = 12, **more: Any) -> Plan:
+def plan_of(task: TaskFile, arms: list[str], repeats: int = 1, trainings: int = 12, **more: Any) -> ComparePlan:
     told = {"fresh": 3, "points": 1, "surfaces": [WORLD]} | more
     return make_plan(task, arms, repeats, trainings, told["fresh"], told["points"], told["surfaces"])
 

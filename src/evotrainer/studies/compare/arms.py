@@ -13,6 +13,8 @@ from evotrainer.errors import ConfigError
 
 REFERENCE = "statistical"
 """The default agent: other arms are compared with it."""
+DRAWS = 7000
+"""Gate and cert of a repeat are drawn from this number plus the repeat's."""
 APART = 10_000
 """Between the seeds of one repeat and those of the next."""
 FRESH_SEED = 501
@@ -131,6 +133,13 @@ def _with(task: TaskFile, own: Mapping[str, Any], repeat: int, trials: int | Non
     for name in ("seeds", "certify_seeds"):
         run[name] = tuple(s + shift for s in run[name])
     run |= {"search_seed": run["search_seed"] + shift, "seed": run["seed"] + repeat - 1, "autonomy": "full"}
-    run |= {"workers": 1, "cache": "off"} if paper else {}
+    # every arm of a repeat meets the same tasks on gate and cert, another repeat others; a comparison looks at them as
+    # often as it has arms, so they are no set whose error budget a later run could share
+    run |= {"looks": "off"} | ({"workers": 1, "cache": "off"} if paper else {})
+    drawn = "fixed" if paper else DRAWS + repeat
+    evaluation = (
+        task.evaluation if task.evaluation.draw == "fixed" else task.evaluation.model_copy(update={"draw": drawn})
+    )
     budget = task.budget.model_copy(update={"cpu_s": None, "wall_s": None, "trials": trials})
-    return task.model_copy(update={"run": RunConfig.model_validate(run), "budget": budget})
+    made = {"run": RunConfig.model_validate(run), "budget": budget, "evaluation": evaluation}
+    return task.model_copy(update=made)

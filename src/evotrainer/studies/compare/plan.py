@@ -16,7 +16,7 @@ from evotrainer.records.frozen import Frozen
 FILE = "comparison.json"
 
 
-class Plan(Frozen):
+class ComparePlan(Frozen):
     """One comparison. Arms and repeats may grow when it is called again; the rest is what its numbers are of."""
 
     task: str
@@ -46,10 +46,10 @@ def surface_hash(surfaces: list[Surface]) -> str:
 
 def make_plan(
     task: TaskFile, arms: list[str], repeats: int, trainings: int, fresh: int, points: int, surfaces: list[Surface]
-) -> Plan:
+) -> ComparePlan:
     """ConfigError, in a line, for what does not fit."""
     try:
-        return Plan(
+        return ComparePlan(
             task=task.hash,
             name=task.task.name,
             arms=tuple(arms),
@@ -64,7 +64,7 @@ def make_plan(
         raise ConfigError(f"--{first['loc'][0]}: {first['msg']} (got {first['input']!r})") from None
 
 
-def open_plan(out: Path, plan: Plan) -> Plan:
+def open_plan(out: Path, plan: ComparePlan) -> ComparePlan:
     """The folder's plan, which this one may extend by arms and repeats; ConfigError where it is of something else."""
     path = out / FILE
     if not path.is_file():
@@ -77,7 +77,7 @@ def open_plan(out: Path, plan: Plan) -> Plan:
         write_atomic(path, plan.model_dump_json(indent=1))
         return plan
     try:
-        was = Plan.model_validate_json(path.read_text(encoding="utf-8"))
+        was = ComparePlan.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValidationError):
         raise ConfigError(f"{path} is damaged; restore it, or choose another --out") from None
     for name, said in FIXED.items():

@@ -13,7 +13,7 @@ from evotrainer.executors.surface import Surface, surface_executor
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.studies.compare.arms import arm_task
 from evotrainer.studies.compare.choices import Choice, at, choices, trainings_of
-from evotrainer.studies.compare.plan import Plan
+from evotrainer.studies.compare.plan import ComparePlan
 from evotrainer.studies.compare.proof import Prover, RunProver, SurfaceProver, surface_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ View = Callable[[Path], "Observer | None"]
 
 
 def compare(
-    plan: Plan,
+    plan: ComparePlan,
     task: TaskFile,
     out: Path,
     surfaces: Sequence[Surface] = (),
@@ -76,7 +76,7 @@ def played(folder: Path, task: TaskFile, executor: MakeExecutor | None, view: Ob
         return api.open_run(folder)
 
 
-def row_of(plan: Plan, start: Recipe, arm: str, repeat: int, run: api.Run, prover: Prover) -> dict[str, Any]:
+def row_of(plan: ComparePlan, start: Recipe, arm: str, repeat: int, run: api.Run, prover: Prover) -> dict[str, Any]:
     """What one repeat of an arm came to, as JSON; scores in score units.
 
     gain: cert score of the choice minus the start's, mean over the same fresh seeds. optimism: reported search score
@@ -109,7 +109,7 @@ def row_of(plan: Plan, start: Recipe, arm: str, repeat: int, run: api.Run, prove
 
 
 def curve(
-    plan: Plan, start: Recipe, found: Sequence[Choice], repeat: int, prover: Prover
+    plan: ComparePlan, start: Recipe, found: Sequence[Choice], repeat: int, prover: Prover
 ) -> list[tuple[int, float | None]]:
     """(trainings, gain on fresh seeds of what stood then), at `plan.points` places, the last one the end."""
     human = prover(start, repeat)

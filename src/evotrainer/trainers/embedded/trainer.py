@@ -36,8 +36,8 @@ from evotrainer.trainers.embedded.update import (
 )
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.phases import (
-    Part,
-    References,
+    PhasePart,
+    ReferenceTexts,
     part_at,
     parts_of,
     rare_successes,
@@ -78,7 +78,7 @@ class EmbeddedSession:
     tasks: Sequence[Any] = ()
     facts: tuple[str, str | None] = ("", None)
     """Hash and sandbox tier of the environment."""
-    references: References | None = None
+    references: ReferenceTexts | None = None
     replay: ReplayBuffer | None = None
     average: torch.Tensor | None = None
     """Running average of the flat weights, once the recipe's averaging has begun."""
@@ -183,7 +183,7 @@ class EmbeddedTrainer:
         save_policy(s.policy, s.tokenizer, request.work_dir / POLICY)
         return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
 
-    def _groups(self, s: EmbeddedSession, environment: TrainerEnvironment, part: Part) -> list[Group]:
+    def _groups(self, s: EmbeddedSession, environment: TrainerEnvironment, part: PhasePart) -> list[Group]:
         recipe, i = s.request.recipe, s.request.identity
         env_hash, tier = s.facts
         where = Provenance(
@@ -252,7 +252,7 @@ class EmbeddedTrainer:
         if recipe.replay.weight:
             session.replay = ReplayBuffer(recipe.replay, random.Random(seed_of(i.seed, "replay")))
         if any(p.kind == "references" for p in parts_of(recipe)):
-            session.references = References(environment, recipe.knobs, seed_of(i.seed, "references"))
+            session.references = ReferenceTexts(environment, recipe.knobs, seed_of(i.seed, "references"))
         # last, over what was built from seeds: a checkpoint holds the state of generators, not the generators
         state = load_checkpoint(request.work_dir / CHECKPOINT, key)
         if state is not None:
@@ -260,7 +260,7 @@ class EmbeddedTrainer:
         session.clock.mark("open")
         return session, state is not None
 
-    def _update(self, s: EmbeddedSession, groups: list[Group], part: Part) -> dict[str, float]:
+    def _update(self, s: EmbeddedSession, groups: list[Group], part: PhasePart) -> dict[str, float]:
         recipe, lr = s.request.recipe, part.rate(s.step)
         figures = self._by_reward(s, groups, lr) if part.kind == "rl" else self._supervised(s, groups, part, lr)
         figures |= self._remember(s, groups)
@@ -300,7 +300,7 @@ class EmbeddedTrainer:
         s.replay.add([(r.prompt, r.tokens, r.loss) for r in rows])
         return {"replay_kept": float(len(s.replay.rows))}
 
-    def _supervised(self, s: EmbeddedSession, groups: list[Group], part: Part, lr: float) -> dict[str, float]:
+    def _supervised(self, s: EmbeddedSession, groups: list[Group], part: PhasePart, lr: float) -> dict[str, float]:
         recipe = s.request.recipe
         if s.references is not None and part.kind == "references":
             assert part.batch is not None
