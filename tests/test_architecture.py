@@ -133,8 +133,8 @@ ALLOWED = {
     "harness.layers harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
-    "studies.compare": "errors records config judge projections agents executors executors.spec executors.surface "
-    "run api",
+    "studies.compare": "errors records config judge projections agents envs envs.base executors executors.spec "
+    "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     # a module per command, which wires what its command needs
     "cli": "errors records config judge harness harness.columns harness.evolving projections skills views envs "

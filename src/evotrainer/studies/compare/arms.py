@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from evotrainer.agents import make_agent
@@ -136,10 +139,21 @@ def _with(task: TaskFile, own: Mapping[str, Any], repeat: int, trials: int | Non
     # every arm of a repeat meets the same tasks on gate and cert, another repeat others; a comparison looks at them as
     # often as it has arms, so they are no set whose error budget a later run could share
     run |= {"looks": "off"} | ({"workers": 1, "cache": "off"} if paper else {})
-    drawn = "fixed" if paper else DRAWS + repeat
-    evaluation = (
-        task.evaluation if task.evaluation.draw == "fixed" else task.evaluation.model_copy(update={"draw": drawn})
-    )
+    evaluation = task.evaluation
+    if paper:
+        evaluation = evaluation.model_copy(update={"draw": "fixed"})
+    elif evaluation.draw != "fixed" and redraws(json.dumps(task.environment), task.sandbox.accept_tier_e):
+        evaluation = evaluation.model_copy(update={"draw": DRAWS + repeat})
     budget = task.budget.model_copy(update={"cpu_s": None, "wall_s": None, "trials": trials})
     made = {"run": RunConfig.model_validate(run), "budget": budget, "evaluation": evaluation}
     return task.model_copy(update=made)
+
+
+@lru_cache
+def redraws(environment: str, accept_tier_e: bool) -> bool:
+    """Can the environment of this table (JSON) draw gate and cert from a number?"""
+    from evotrainer.envs import open_environment
+    from evotrainer.envs.base import can_redraw
+
+    with contextlib.closing(open_environment(json.loads(environment), accept_tier_e=accept_tier_e)) as opened:
+        return can_redraw(opened)
