@@ -223,26 +223,6 @@ def test_the_package_is_never_imported_whole() -> None:
         assert not [n for n in whole if n.split(".")[0] == "evotrainer"], f"{m}: write `from evotrainer... import ...`"
 
 
-def test_keys_and_ids_are_made_in_one_place() -> None:
-    """Who writes `f"{branch}/judged"` writes a contract a second time: `records/keys.py` has them all."""
-    parts = re.compile(
-        r"(^|/)(intended|finished|opened|read|judged|topup|audited|invalidated|reestimated|skill|settled|diagnosed"
-        r"|proposed|backtested|refused|planned|gate|escalated|gap|resumed)(/|$)|^-s$|^-cert$"
-    )
-    for m, p in modules().items():
-        if m != "records.keys":
-            made = [n for n in ast.walk(tree(p)) if isinstance(n, ast.JoinedStr | ast.BinOp)]
-            whole = [(n, n.values if isinstance(n, ast.JoinedStr) else (n.left, n.right)) for n in made]
-            texts = [
-                (ast.unparse(n), v.value)
-                for n, values in whole
-                for v in values
-                if isinstance(v, ast.Constant) and isinstance(v.value, str)
-            ]
-            again = [code for code, text in texts if parts.search(text)]
-            assert not again, f"{m} makes {again}; `records.keys` does"
-
-
 def test_a_run_and_its_proof_know_nothing_of_who_shows_them() -> None:
     doors = ("cli", "api", "views", "studies", "extras", "testing")
     for m, used in module_graph().items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
@@ -78,6 +79,80 @@ def test_only_a_record_changes_a_run() -> None:
 )
 def test_the_seam_is_seen_however_it_is_broken(planted: str) -> None:
     assert seam_breaks("run.gaps", ast.parse(planted)), planted
+
+
+WORDS = [
+    "intended",
+    "finished",
+    "opened",
+    "read",
+    "judged",
+    "topup",
+    "audited",
+    "invalidated",
+    "reestimated",
+    "skill",
+    "settled",
+    "diagnosed",
+    "proposed",
+    "backtested",
+    "refused",
+    "planned",
+    "gate",
+    "escalated",
+    "gap",
+    "resumed",
+    "knockout",
+    "probes",
+    "searched",
+    "noise",
+    "harness",
+]
+PARTS = re.compile(rf"(^|/)({'|'.join(WORDS)})(/|$)|^-s$|^-(cert|rest|open)$|^-recheck")
+
+
+def made_ids(module: str, code: ast.Module) -> list[str]:
+    """Keys of events and ids of trials that a module puts together by itself."""
+    out = []
+    for n in ast.walk(code):
+        texts: list[str] = []
+        if isinstance(n, ast.JoinedStr | ast.BinOp):
+            values = n.values if isinstance(n, ast.JoinedStr) else [n.left, n.right]
+            texts = [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
+            # b1, p3, v2, h1, r4: one letter and a number
+            if isinstance(n, ast.JoinedStr) and len(values) == 2 and texts and re.fullmatch("[bpvhr]", texts[0]):
+                out += [ast.unparse(n)] * (module.split(".")[0] in ("run", "verify", "rules", "projections"))
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("format", "join"):
+            given = [n.func.value, *n.args, *(x for a in n.args for x in getattr(a, "elts", ()))]
+            said = [v.value for v in given if isinstance(v, ast.Constant) and isinstance(v.value, str)]
+            slashed = any("/" in x for x in said)
+            texts = [w for x in said for w in x.split("{}")] if slashed else []
+        out += [ast.unparse(n) for text in texts if PARTS.search(text)]
+    return out
+
+
+def test_keys_and_ids_are_made_in_one_place() -> None:
+    """Who writes `f"{branch}/judged"` writes a contract a second time: `records/keys.py` has them all."""
+    made = {m: made_ids(m, tree(p)) for m, p in modules().items() if m != "records.keys"}
+    assert not {m: found for m, found in made.items() if found}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        'f"{b}/judged"',
+        '"{}/judged".format(b)',
+        '"/".join((b, "judged"))',
+        'f"{b}/knockout/{f}"',
+        'f"r{n}/probes/{i}"',
+        'f"{t}-rest"',
+        'f"{b}-s{seed}"',
+        'b + "/read"',
+        'f"b{len(branches)}"',
+    ],
+)
+def test_an_id_made_elsewhere_is_seen(planted: str) -> None:
+    assert made_ids("run.gaps", ast.parse(planted)), planted
 
 
 def test_no_two_public_classes_share_a_name() -> None:

@@ -12,6 +12,31 @@ CLOSED = "closed"
 BASE_TRIAL = "base"
 
 
+def branch(n: int) -> str:
+    """Name of a run's n-th branch; 0 is the starting recipe's."""
+    return f"b{n}"
+
+
+def part(bundle: str, n: int) -> str:
+    """Name of the n-th branch that is a part of a bundle."""
+    return f"{bundle}k{n}"
+
+
+def probe(n: int) -> str:
+    """Name of a run's n-th search training, from 1."""
+    return f"p{n}"
+
+
+def version(n: int) -> str:
+    """Name, and key, of a run's n-th policy version, from 0."""
+    return f"v{n}"
+
+
+def harness_version(n: int) -> str:
+    """Name of the n-th harness version, from 0."""
+    return f"h{n}"
+
+
 def training(branch: str, seed: int) -> str:
     """Trial that trains a branch on a seed."""
     return f"{branch}-s{seed}"
@@ -31,6 +56,21 @@ def certification(trial: str) -> str:
 def remainder(trial: str) -> str:
     """What computes the evaluations of a trial that the cache does not have; it is gone once the trial is finished."""
     return f"{trial}-rest"
+
+
+def recheck(trial: str, n: int) -> str:
+    """Trial that evaluates another one's policy a second time, in round n."""
+    return f"{trial}-recheck{n}"
+
+
+def under(trial: str, knobs: str) -> str:
+    """Trial that evaluates another one's policy under other environment knobs: `open`, or what is closed."""
+    return f"{trial}-{knobs}"
+
+
+def certified_anew(trial: str, n: int) -> str:
+    """A trial's evaluation on cert for the run's n-th certificate, where a shortcut was closed since the last."""
+    return f"{trial}{nth(n).replace('/', '-')}"
 
 
 def intended(trial: str) -> str:
@@ -189,6 +229,21 @@ def edit(n: int, index: int, revision: int = 0) -> str:
 def round_opened(n: int) -> str:
     """Round `n` begins."""
     return f"r{n}/opened"
+
+
+def in_round(n: int) -> str:
+    """Point in a run at which a round's detectors are settled; the run's ends have their own (`at_end`)."""
+    return f"r{n}"
+
+
+def at_end(n: int) -> str:
+    """The same at a run's n-th end."""
+    return f"end{nth(n)}"
+
+
+def is_at_end(point: str) -> bool:
+    """Is the point one of `at_end`?"""
+    return point.startswith("end")
 
 
 def diagnosed(n: int) -> str:

@@ -35,7 +35,7 @@ def certify(ctx: RunContext) -> Certified:
     if last is not None and ctx.recorded(keys.closed(nth)) is not None:
         return last
     audit_champion(ctx)
-    detector_outcomes.settle(ctx, ctx.state.last_round, f"end{keys.nth(nth)}")
+    detector_outcomes.settle(ctx, ctx.state.last_round, keys.at_end(nth))
     if last is not None and last.champion == ctx.champion:
         ctx.observer.note(f"{ctx.champion} is certified already; cert is not read again")
         return last
@@ -82,7 +82,7 @@ def again_if_closed(ctx: RunContext, trial: str, nth: int) -> str:
     """The evaluation on cert to use: another one where a shortcut was closed since it was made."""
     known = ctx.recorded(keys.finished(trial))
     same = known is None or ctx.state.shortcuts.same(known.body.env_knobs, ctx.env_knobs)
-    return trial if same else f"{trial}{keys.nth(nth).replace('/', '-')}"
+    return trial if same else keys.certified_anew(trial, nth)
 
 
 def audit_champion(ctx: RunContext) -> None:

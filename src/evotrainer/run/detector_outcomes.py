@@ -14,7 +14,7 @@ SILENT_ROUNDS = 3
 def settle(ctx: RunContext, n: int, at: str = "") -> None:
     """After verdicts and audits: what an audit confirmed is marked, what it cleared only informs, what pays nothing is
     retired."""
-    key = at or f"r{n}"
+    key = at or keys.in_round(n)
     if not ctx.task.run.evolve_harness or settled_before(ctx, n, key):
         return
     changed, why = answered(ctx)
@@ -32,7 +32,7 @@ def settle(ctx: RunContext, n: int, at: str = "") -> None:
 
 def settled_before(ctx: RunContext, n: int, key: str) -> bool:
     """True where the run went on after this point without a new version: nothing is decided afterwards."""
-    at_end = key.startswith("end")
+    at_end = keys.is_at_end(key)
     later = ctx.recorded(keys.certified(ctx.state.ends + 1)) or ctx.recorded(keys.closed(ctx.state.ends + 1))
     later = later or (None if at_end else ctx.recorded(keys.round_opened(n + 1)))
     return later is not None and ctx.recorded(keys.harness(keys.settled(key))) is None

@@ -53,7 +53,7 @@ def evolve(
         old = ctx.harness
         named = {s.name: s for s in old.authored}
         moved = [named[k].model_copy(update={"standing": v}) for k, v in (standing or {}).items()]
-        version = f"h{1 + sum(e.body.trigger != 'opened' for e in ctx.ledger.events('harness'))}"
+        version = keys.harness_version(1 + sum(e.body.trigger != "opened" for e in ctx.ledger.events("harness")))
         new = old.evolve(version, drop=drop, authored=[*add, *moved])
         return HarnessEvolved(
             version=version,

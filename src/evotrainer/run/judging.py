@@ -137,7 +137,7 @@ def promote(ctx: RunContext, name: str, previous: str | None) -> None:
     given = [e.body for e in ctx.ledger.events("promoted")]
     if left := unmeasured(ctx.state, name):
         raise IntegrityError(f"{name} cannot be promoted: nothing measured {', '.join(left)} by itself")
-    version = next((p.version for p in given if p.branch == name), f"v{len(given)}")
+    version = next((p.version for p in given if p.branch == name), keys.version(len(given)))
     body = ctx.record(version, Promoted, lambda: Promoted(version=version, branch=name, previous=previous))
     if body.branch != name:
         raise IntegrityError(

@@ -53,7 +53,7 @@ def open_part(ctx: RunContext, n: int, b: Branch, keep: Collection[str]) -> Bran
     same = next((x for x in ctx.branches.values() if x.recipe.hash == recipe.hash and not x.matches), None)
     if same is not None:
         return same
-    name = f"{b.branch}k{sum(x.reduces == b.branch for x in ctx.branches.values()) + 1}"
+    name = keys.part(b.branch, sum(x.reduces == b.branch for x in ctx.branches.values()) + 1)
     return open_branch(ctx, name, parent.branch, n, recipe, iv, reduces=b.branch)
 
 

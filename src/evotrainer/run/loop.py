@@ -238,7 +238,7 @@ def open_round(ctx: RunContext, n: int) -> None:
 
 def restart(ctx: RunContext, n: int, known: str) -> None:
     """No valid version is left: the starting recipe again, with what was exploited closed in training, too."""
-    name = known or f"b{len(ctx.branches)}"
+    name = known or keys.branch(len(ctx.branches))
     open_branch(ctx, name, None, n, starting_recipe(ctx.task, ctx.state), None)
     train(ctx, (name,), purpose="noise")
     widen_noise(ctx, [name])
@@ -270,7 +270,7 @@ def evaluate_again(ctx: RunContext, n: int) -> str:
     b = ctx.branches[ctx.incumbent]
     t = b.complete[0]
     spec = trial_specs.evaluation(
-        ctx, f"{t.trial}-recheck{n}", b, t.seed, t.policy_path, trial_specs.plans(ctx, "search"), "audit"
+        ctx, keys.recheck(t.trial, n), b, t.seed, t.policy_path, trial_specs.plans(ctx, "search"), "audit"
     )
     (again,) = ctx.run_trials([spec])
     was = next(s.score for s in t.scores if s.split == "search")

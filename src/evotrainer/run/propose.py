@@ -219,7 +219,7 @@ def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
     over_budget = False
     settled = ctx.recorded(keys.planned(n)) is not None
     for i, iv in considered.candidates:
-        name = f"b{len(ctx.branches)}"
+        name = keys.branch(len(ctx.branches))
         known = ctx.recorded(keys.opened(name))
         opened = known is not None and known.body.intervention == iv
         refused = ctx.recorded(keys.refused(n, i)) is not None

@@ -74,7 +74,7 @@ def open_probes(ctx: RunContext, plans: Sequence[ProbePlan]) -> list[ProbeSpec]:
         number = len(ctx.state.probes) + len(out)
         out.append(
             ProbeSpec(
-                probe=f"p{number + 1}",
+                probe=keys.probe(number + 1),
                 changes=plan.changes,
                 recipe=recipe,
                 recipe_hash=recipe.hash,

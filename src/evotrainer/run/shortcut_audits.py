@@ -152,7 +152,8 @@ def specs(ctx: RunContext, branch: str, trials: Sequence[TrialFinished], knobs: 
     b = None if branch == BASE else ctx.branches[branch]
     plans = trial_specs.plans(ctx, *SPLITS)
     return [
-        trial_specs.evaluation(ctx, f"{t.trial}-{how}", b, t.seed, t.policy_path, plans, "audit", knobs) for t in trials
+        trial_specs.evaluation(ctx, keys.under(t.trial, how), b, t.seed, t.policy_path, plans, "audit", knobs)
+        for t in trials
     ]
 
 

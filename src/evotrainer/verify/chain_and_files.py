@@ -176,7 +176,7 @@ def _backtested(record: Record, event: Event) -> Iterator[Problem]:
 
 def _promoted(record: Record, event: Event) -> Iterator[Problem]:
     p, given = event.body, record.before(event, "promoted")
-    if p.version != f"v{len(given)}" or event.id != p.version:
+    if p.version != keys.version(len(given)) or event.id != p.version:
         yield Problem("promoted", f"event {event.id} gives version {p.version}; it is promotion number {len(given)}")
     if left := unmeasured(record.state_before(event), p.branch):
         yield Problem("promoted", f"{p.branch} is promoted, and nothing measured {', '.join(left)} by itself")

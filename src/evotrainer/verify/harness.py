@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import EvoTrainerError
 from evotrainer.harness.evolving.named_rollouts import named_views
 from evotrainer.projections.branches import BASE
+from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.events import HarnessEvolved
 from evotrainer.records.names import read_label
@@ -57,7 +58,7 @@ def harness(record: Record, event: Event) -> Iterator[Problem]:
     whole = version_of(h)
     if (whole.hash, whole.version) != (h.hash, h.version):
         yield Problem("harness", f"{h.version}: hash {h.hash} recorded, {whole.hash} computed from {whole.version}")
-    if h.version != f"h{len(earlier)}":
+    if h.version != keys.harness_version(len(earlier)):
         yield Problem("harness", f"{event.id} gives version {h.version}; it is version number {len(earlier)}")
     if not earlier:
         return
