@@ -15,6 +15,7 @@ from evotrainer.agents.belief import observations
 from evotrainer.cli.status import status
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.projections.history import cases
 from evotrainer.projections.skill_evidence import distilled_skills
 from evotrainer.records.events import TrialFinished
 from evotrainer.rules.equal_compute import mean_share_of_a_step
@@ -187,3 +188,12 @@ def test_a_run_of_an_earlier_version_goes_on_without_it(task: Path, tmp_path: Pa
     (verdict,) = run.verdicts
     assert verdict.kind == "promote" and not [g for g in verdict.gates if g.gate == "compute"]
     assert not bodies(run, "branch")[1].matches
+
+
+def test_cases_and_report_agree_on_what_was_predicted(task: Path, tmp_path: Path) -> None:
+    """The verdict's control trained for as long; the prediction was about the parent."""
+    run = Paper(finish(0.12)).start(task, tmp_path / "run", settings(GROUPS))
+    events = run.events()
+    (case,) = (c for c in cases(events) if c.branch == "b1")
+    outcome = load_view(run.folder, rollouts=False).branches["b1"].outcome
+    assert outcome is not None and outcome.came_true is True is case.came_true

@@ -99,17 +99,17 @@ def in_force(run: RunOpened, knobs: Mapping[str, Any]) -> dict[str, str]:
 
 def unaudited(events: Sequence[Event], run: RunOpened, branch: str) -> str:
     """Why no audit can have settled a certified branch's gain; empty where each shortcut was closed, or audited."""
-    declared = Shortcuts.of(run.environment).capabilities
-    closable = [c for c in declared if not c.honest]
+    shortcuts = Shortcuts.of(run.environment)
+    declared, closable = shortcuts.capabilities, shortcuts.closable
     if not closable:
         told_of = "declared" if "capabilities" in run.environment else "recorded"
         used = f" but what honest work uses ({', '.join(c.name for c in declared)})" if declared else ""
         return f"nothing could be audited: no capability {told_of}{used}"
     own = [t for t in _finished(events) if t.branch == branch]
     knobs = [t.env_knobs for t in own if any(s.split == "cert" for s in t.scores)]
-    there = in_force(run, knobs[0] if knobs else {})
+    there = knobs[0] if knobs else {}
     audited = {a.capability for a in RunState.of(events).audits_of(branch)}
-    left = [c.name for c in closable if there[c.name] != str(c.closed) and c.name not in audited]
+    left = [c.name for c in closable if not shortcuts.is_closed(c, there) and c.name not in audited]
     return f"nothing was audited of {', '.join(left)}: open in every evaluation of {branch}" if left else ""
 
 

@@ -48,6 +48,10 @@ class Shortcuts:
         """Is it out of reach?"""
         return self.value(c, knobs) == str(c.closed)
 
+    def to_close(self, knobs: Knobs) -> tuple[Capability, ...]:
+        """Those that an audit could close: open, and not what honest work uses."""
+        return tuple(c for c in self.closable if self.is_open(c, knobs))
+
     def closed_names(self, knobs: Knobs) -> list[str]:
         """Names of the capabilities that are closed, sorted."""
         return sorted(c.name for c in self.capabilities if self.is_closed(c, knobs))

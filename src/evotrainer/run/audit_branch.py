@@ -50,7 +50,7 @@ def audit_branch(
             known = ", ".join(every) or "none: its environment declares nothing that can be closed"
             raise ConfigError(f"no capability {unknown[0]!r}; there are: {known}")
         knobs = done[0].env_knobs if done else ctx.env_knobs
-        chosen = [every[n] for n in capabilities] or [c for c in shortcuts.closable if shortcuts.is_open(c, knobs)]
+        chosen = [every[n] for n in capabilities] or list(shortcuts.to_close(knobs))
         if not chosen:
             raise ConfigError(
                 f"nothing to audit: every capability was closed in the evaluations of {branch}; there are: "

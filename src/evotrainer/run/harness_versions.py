@@ -113,7 +113,7 @@ def closable(ctx: RunContext, b: Branch) -> bool:
     nothing can clear a suspect, so nothing is one."""
     knobs = b.complete[0].env_knobs if b.complete else ctx.env_knobs
     shortcuts = ctx.state.shortcuts
-    return ctx.task.judge.audit != "never" and any(shortcuts.is_open(c, knobs) for c in shortcuts.closable)
+    return ctx.task.judge.audit != "never" and bool(shortcuts.to_close(knobs))
 
 
 def read_with(specs: Iterable[DetectorSpec], batch: Batch, runner: Any) -> list[Finding]:

@@ -21,7 +21,7 @@ def certification_trials(ctx: RunContext) -> int:
     """What to keep for certification, in trainings: the champion on fresh seeds, and evaluations at a quarter each."""
     shortcuts, audits = ctx.state.shortcuts, 0
     if ctx.task.judge.audit == "promotions":
-        audits = sum(shortcuts.is_open(c, ctx.env_knobs) for c in shortcuts.closable)
+        audits = len(shortcuts.to_close(ctx.env_knobs))
     seeds = max(len(ctx.branches[x].finished) for x in (START, ctx.champion) if x in ctx.branches)
     evaluations = (1 + seeds) + audits * (1 + 2 * seeds)
     return len(ctx.task.run.certify_seeds) + ceil(evaluations / 4)

@@ -36,11 +36,8 @@ SPLITS = ("search", "gate")
 def questioned(ctx: RunContext, branch: str) -> list[tuple[Capability, str]]:
     """Open capabilities that a finding of the branch asks about, with the detector."""
     out: list[tuple[Capability, str]] = []
-    shortcuts, knobs = ctx.state.shortcuts, ctx.env_knobs
     seen = [f for f in ctx.branches[branch].findings if f.severity != "info"]
-    for c in shortcuts.capabilities:
-        if c.honest or not shortcuts.is_open(c, knobs):
-            continue
+    for c in ctx.state.shortcuts.to_close(ctx.env_knobs):
         asks = (
             f.detector
             for f in seen

@@ -252,7 +252,7 @@ def _from_health(b: HasScores, metric: str) -> float | None:
 
 def _from_scores(b: HasScores, metric: str) -> float | None:
     name = metric.removeprefix("search/").removeprefix("search_")
-    return b.mean("search") if name in ("score", "pass_rate", "search") else b.mean("search", name)
+    return b.mean("search") if name in ("accuracy", "score", "pass_rate", "search") else b.mean("search", name)
 
 
 def _from_curve(b: HasScores, metric: str) -> float | None:

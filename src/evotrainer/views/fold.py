@@ -219,6 +219,6 @@ class _Fold:
             b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)
             b.findings, b.blind = finding_rows(b.readings), blind_rows(b.readings)
         for b in self.view.branches.values():
-            control = self.view.branches.get(self.view.branch_of(b.verdict.control) if b.verdict else b.parent or "")
-            if b.intervention and control:
-                b.outcome = outcome_of(b.intervention.prediction, b, control)
+            # a prediction is about the parent, as the run's cases have it; a verdict's control may be another
+            if b.intervention and (parent := self.view.branches.get(b.parent or "")):
+                b.outcome = outcome_of(b.intervention.prediction, b, parent)

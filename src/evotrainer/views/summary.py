@@ -190,11 +190,7 @@ def _run_gaps(view: RunView) -> list[str]:
         out.append(f"Certification of {', '.join(thin)} rests on fewer than {MIN_SEEDS} seeds.")
     if view.opened and view.proxy is None:
         out.append("Proxy gap: the environment names no proxy and true reward component to compare.")
-    named = (
-        [str(c["name"]) for c in (view.opened.environment.get("capabilities") or ()) if not c.get("honest")]
-        if view.opened
-        else []
-    )
+    named = [c.name for c in view.state.shortcuts.closable]
     champion = view.branches.get(view.champion)
     if (
         named
