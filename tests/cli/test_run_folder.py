@@ -46,7 +46,9 @@ def test_status_lineage_health_and_show_tell_the_story(finished: api.Run, capsys
     health(finished.folder, "b1")
     assert "Diagnosis" in capsys.readouterr().out
     rollout = load([finished.folder / "rollouts" / "b1-s1"], split="search", limit=1)[0]
-    for what, expect in (("b1", "rewards"), ("b1-s1", "complete"), (rollout.id[:12], rollout.task)):
+    changed = finished.state.branches["b1"].intervention
+    assert changed is not None
+    for what, expect in (("b1", changed.factor), ("b1-s1", "complete"), (rollout.id[:12], rollout.task)):
         show(finished.folder, what)
         assert expect in capsys.readouterr().out
     with pytest.raises(ConfigError):
@@ -73,7 +75,7 @@ def test_every_trial_is_read_during_training_and_at_its_evaluation(
     health(finished.folder, "b1", trend=True, as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert [r["step"] for r in rows] == sorted({*range(2, steps + 1, 2), steps})
-    assert all(r["seeds"] == len(finished.task.run.seeds) for r in rows)
+    assert all(r["seeds"] == len(finished.state.branches["b1"].complete) for r in rows)
     health(finished.folder, "b1-s1", step=2)
     assert "# Health of b1/1@2 train" in capsys.readouterr().out
     health(finished.folder, "b1", trend=True)

@@ -54,8 +54,8 @@ def sum_task(expression: str, answer: str) -> Task:
     return Task("t", "train", expression, {"generator": "chain_sum", "answer": answer, "steps": [], "entry": {}})
 
 
-def test_it_passes_the_conformance_kit(env: MathEnv) -> None:
-    check_environment(env)
+def test_it_passes_the_conformance_kit() -> None:
+    check_environment(open_math({"name": "math"}))  # the kit leaves it with drawn tasks
 
 
 def test_the_default_task_set_is_what_its_versions_say(env: MathEnv) -> None:
