@@ -52,11 +52,10 @@ def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
 def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]] | None = None) -> RunView:
     """Events, in ledger order, as a view without rollouts."""
     seen = list(events)
-    fold = _Fold(heartbeats or {})
+    fold = _Fold(RunState.of(seen), heartbeats or {})
     for e in seen:
         fold.take(e)
     view = fold.view
-    view.state = RunState.of(seen)
     fold.conclude()
     view.caveats = caveats(seen)
     view.memory = RunMemory.of(seen)
@@ -66,10 +65,11 @@ def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]]
 
 
 class _Fold:
-    """Takes one event after the other into a view."""
+    """Takes what only readers are shown, one event after the other, into a view; what the run itself knows is the
+    state's."""
 
-    def __init__(self, heartbeats: Mapping[str, Mapping[str, Any]]) -> None:
-        self.view = RunView(folder=None)
+    def __init__(self, state: RunState, heartbeats: Mapping[str, Mapping[str, Any]]) -> None:
+        self.view = RunView(folder=None, state=state)
         self.heartbeats = heartbeats
 
     def take(self, e: Event) -> None:
@@ -78,8 +78,6 @@ class _Fold:
         self.view.event_count += 1
         body = e.body
         match body:
-            case ev.RunOpened():
-                self.view.opened = body
             case ev.BranchOpened():
                 self._open_branch(body)
             case ev.TrialIntended():
@@ -92,28 +90,16 @@ class _Fold:
                 else:
                     self.view.noise.append(body)
             case ev.Judged():
-                self._branch(body.verdict.branch).verdict = body.verdict
-                self._branch(body.verdict.branch).looks.append(body.verdict)
                 self._round(body.round).judged.append(body.verdict)
             case ev.ToppedUp():
                 self._branch(body.branch).topups.append(body)
             case ev.Reestimated():
                 self._branch(body.branch).fresh = body
-            case ev.Audited():
-                self._branch(body.audit.branch).audits.append(body.audit)
             case ev.Promoted():
-                self.view.versions.append(body)
-                self._branch(body.branch).version = body.version
                 if self.view.rounds:
                     self.view.rounds[max(self.view.rounds)].promoted.append(body)
             case ev.Invalidated():
                 self.view.invalidated.append(body)
-            case ev.Certified():
-                self.view.certified = body
-            case ev.RunClosed():
-                self.view.closed = body
-            case ev.Resumed():
-                self.view.closed = None
             case ev.Diagnosed():
                 self._read(e.id, body)
             case _:
@@ -214,6 +200,9 @@ class _Fold:
         self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
         for b in (*self.view.branches.values(), *self.view.probes.values()):
             b.invalid = self.view.state.invalid.get(b.name)
+            b.audits = [a for a in self.view.state.audits if a.branch == b.name]
+            if known := self.view.state.branches.get(b.name):
+                b.looks, b.verdict, b.version = list(known.verdicts), known.verdict, known.version
             b.readings = readings(b.trials) + b.readings
             # what was read during training is shown with the learning curves
             b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)

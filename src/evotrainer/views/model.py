@@ -7,7 +7,7 @@ never opened here; of those splits only means and the judge's effects appear.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,18 +151,14 @@ class RunView:
     folder: Path | None
     state: RunState = field(default_factory=RunState)
     """What the run itself knows after its last event."""
-    opened: ev.RunOpened | None = None
     branches: dict[str, BranchView] = field(default_factory=dict)
     probes: dict[str, BranchView] = field(default_factory=dict)
     """Search trainings by name; they have no verdict."""
     rounds: dict[int, RoundView] = field(default_factory=dict)
     noise: list[ev.NoiseMeasured] = field(default_factory=list)
-    versions: list[ev.Promoted] = field(default_factory=list)
     invalidated: list[ev.Invalidated] = field(default_factory=list)
-    certified: ev.Certified | None = None
     caveats: dict[str, tuple[Caveat, ...]] = field(default_factory=dict)
     """Certified branch -> the caveats of its certificate."""
-    closed: ev.RunClosed | None = None
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     """What could not be read, as text."""
@@ -177,6 +173,26 @@ class RunView:
     event_count: int = 0
     head: str = ""
     """Hash of the last event."""
+
+    @property
+    def opened(self) -> ev.RunOpened | None:
+        """The run's first event."""
+        return self.state.opened
+
+    @property
+    def versions(self) -> Sequence[ev.Promoted]:
+        """Promotions, oldest first."""
+        return self.state.versions
+
+    @property
+    def certified(self) -> ev.Certified | None:
+        """The last certificate."""
+        return self.state.certified
+
+    @property
+    def closed(self) -> ev.RunClosed | None:
+        """The run's end; None while it runs, or goes on."""
+        return self.state.closed_by
 
     @property
     def trials(self) -> list[TrialView]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,13 +239,16 @@ def test_an_adapter_is_merged_into_its_base_model(run: Path, tmp_path: Path) -> 
 
 def test_a_base_of_the_hub_is_named_in_the_card(run: Path, tmp_path: Path) -> None:
     from evotrainer.views.card import model_card
-    from evotrainer.views.fold import load_view
+    from evotrainer.views.fold import view_of
 
-    view = load_view(run, rollouts=False)
-    assert view.opened is not None
     commit = "a" * 40
     told = {"path": f"/home/me/hub/models--org--small/snapshots/{commit}", "id": "org/small", "commit": commit}
-    view.opened = view.opened.model_copy(update={"base_policy": {**told, "sha256": "cd" * 32}})
+    of_hub = {"base_policy": {**told, "sha256": "cd" * 32}}
+    events = [
+        replace(e, body=e.body.model_copy(update=of_hub)) if e.kind == "run" else e for e in api.Run(run).events()
+    ]
+    view = view_of(events)
+    view.folder = run
     text = model_card(
         view,
         "b1",

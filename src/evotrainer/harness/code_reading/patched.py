@@ -65,7 +65,7 @@ _RULES: tuple[tuple[str, str, str], ...] = (
 long line takes time in proportion to its length. A word that is telling by itself (`_exit`) counts under any name of
 its module."""
 _TABLE = tuple((rule, re.compile(pattern)) for rule, _, pattern in _RULES)
-_GATE = re.compile(rf"\b(?:{'|'.join(words for _, words, _ in _RULES)})\b")
+_PREFILTER = re.compile(rf"\b(?:{'|'.join(words for _, words, _ in _RULES)})\b")
 _COMPARES = re.compile(rf" ?def (?:{_COMPARISON})\(")
 _ANSWER = re.compile(r"return ?\(? ?(?:not )?(?:True|False|None|[01]) ?\)? ?;?")
 _QUOTE = re.compile(r"""[rRuU]?(\"{3}|'{3}|"|')""")
@@ -98,7 +98,7 @@ def reaching(patch: str, gold: str = "") -> tuple[Hit, ...] | None:
             continue
         python = True
         # one search for all words of all rules over the whole part: most parts have none and are done
-        if len(found) < MAX_FOUND and _GATE.search(_read("\n".join(_added(part)))):
+        if len(found) < MAX_FOUND and _PREFILTER.search(_read("\n".join(_added(part)))):
             rules, lines = _known(gold)
             found += (h for h in _of_part(at, part.split("\n"), rules) if h[1] not in lines)
     return tuple((b, line[:300]) for b, line in found[:MAX_FOUND]) if python else None
@@ -149,7 +149,7 @@ def _of_part(at: int, lines: Sequence[str], known: frozenset[str]) -> Iterator[H
         below = lines[n + 1 : n + 1 + MAX_BODY]
         # a line that adds "++ x" looks like a header: it is one only between `---` and `@@`
         named = line[:4] == "+++ " and above[:4] == "--- " and (not below or below[0][:2] == "@@")
-        if sign != "+" or named or not _GATE.search(_read(line)):
+        if sign != "+" or named or not _PREFILTER.search(_read(line)):
             continue
         hits = [h for h in _broken(line, above, below) if h[0] not in known]
         # lazily: only parts with a hit need to know what the file held before
@@ -166,7 +166,7 @@ def _before(lines: Sequence[str]) -> dict[str, set[str]]:
     """What lines that the file had before match, by rule."""
     out: dict[str, set[str]] = {}
     for n, line in enumerate(lines):
-        if line[:1] in ("-", " ") and _GATE.search(_read(line)):
+        if line[:1] in ("-", " ") and _PREFILTER.search(_read(line)):
             for rule, token in _broken(line, lines[n - 1] if n else "", ()):
                 out.setdefault(rule, set()).add(token)
     return out

@@ -23,7 +23,7 @@ from evotrainer.records.rollout import Turn, prompt_of, turn_text
 
 SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""
-ECHO_GATE = 0.3
+ECHO_FLOOR = 0.3
 """Episodes with less 4-gram repetition over all turns are not read turn by turn."""
 KEPT_ACTIONS = 400
 """Actions of one rollout that are classified; the rest only counts."""
@@ -184,8 +184,8 @@ def _said_again(turns: Sequence[Turn], whole: float) -> float:
     # fewer than 4 turns: one that is said twice would be a third of the episode, and is often a retry
     again = 1.0 - len(set(keys)) / len(keys) if len(keys) > 3 else 0.0
     # little repetition over the whole text leaves little within turns: the costly count per turn is skipped
-    if whole <= ECHO_GATE:
-        return max(whole if len(own) > 30 else min(whole, ECHO_GATE), again)
+    if whole <= ECHO_FLOOR:
+        return max(whole if len(own) > 30 else min(whole, ECHO_FLOOR), again)
     counts = [words(turn_text(t)) for t in own]
     total = sum(map(len, counts))
     return max(sum(len(w) * repetition(w) for w in counts) / total if total else 0.0, again)
