@@ -63,8 +63,15 @@ def test_stopped_before_any_event_it_ends_the_same(task: Path, tmp_path: Path, q
     ],
 )
 def test_what_cannot_search_is_refused(task: Path, more: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=said) as e:
         load_task(task, [*ONLY, *more])
+    assert "Value error" not in str(e.value) and "(got" not in str(e.value), "a sentence, not a dump of the section"
+
+
+@pytest.mark.parametrize("draw", ["sometimes", "-1", "true", "1.5"])
+def test_a_draw_that_is_none_is_refused_in_one_sentence(task: Path, draw: str) -> None:
+    with pytest.raises(ConfigError, match=r"evaluation.draw: give fresh, fixed, or a number from 0 on \(got"):
+        load_task(task, [f"evaluation.draw={draw}"])
 
 
 def test_an_agent_that_cannot_search_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:

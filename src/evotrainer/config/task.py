@@ -107,6 +107,13 @@ class Evaluation(Frozen):
     number: drawn from it, the same in all runs that give it. fixed: the environment's own, as sets that are given
     always are. The last two are sets that runs share: a later run on one has less alpha (docs/judge.md)."""
 
+    @field_validator("draw", mode="before")
+    @classmethod
+    def _drawn(cls, v: Any) -> Any:
+        if v not in ("fresh", "fixed") and not (isinstance(v, int) and not isinstance(v, bool) and v >= 0):
+            raise ValueError("give fresh, fixed, or a number from 0 on")
+        return v
+
 
 class Judgement(Frozen):
     """What the judge asks for before it promotes (see docs/judge.md)."""

@@ -13,6 +13,7 @@ from evotrainer.records.events import SplitScore, TrialFinished
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
+    from evotrainer.records.findings import HealthReport
     from evotrainer.records.rollout import Rollout
 
 
@@ -84,15 +85,33 @@ def draw_result(
 
     seed_of: evaluation -> what seeds its draws; knobs: the environment knobs it was evaluated under.
     """
-    scores = []
+    drawn: dict[str, dict[str, float]] = {}
     for plan in spec.evals:
         rng = random.Random(seed_of(plan))
-        per_task = {
+        drawn[plan.split] = {
             f"{plan.split}-{i}": sum(rng.random() < accuracy for _ in range(attempts)) / attempts for i in range(tasks)
         }
-        mean = sum(per_task.values()) / tasks
-        # greedy decoding scores as sampling does: a second draw would be a second noise, which reads as sharpening
-        greedy = per_task if plan.greedy else {}
+    return paper_result(spec, drawn, attempts, steps, policy=f"sha-{spec.trial}", world=dict(knobs or {}))
+
+
+def paper_result(
+    spec: TrialSpec,
+    drawn: Mapping[str, Mapping[str, float]],
+    attempts: int,
+    steps: int,
+    *,
+    policy: str,
+    world: Mapping[str, Any],
+    health: tuple[HealthReport, ...] = (),
+) -> TrialFinished:
+    """A complete trial of these scores. `drawn`: split -> task -> share of its attempts that succeed.
+
+    Greedy decoding scores as sampling does: a second draw would be a second noise, which reads as sharpening.
+    """
+    scores = []
+    for plan in spec.evals:
+        per_task = dict(drawn[plan.split])
+        mean = sum(per_task.values()) / len(per_task)
         scores.append(
             SplitScore(
                 split=plan.split,
@@ -101,8 +120,8 @@ def draw_result(
                 attempts=attempts,
                 per_task=per_task,
                 temperature=spec.recipe.deploy_temperature,
-                greedy=mean if greedy else None,
-                greedy_per_task=greedy,
+                greedy=mean if plan.greedy else None,
+                greedy_per_task=per_task if plan.greedy else {},
             )
         )
     return TrialFinished(
@@ -113,8 +132,9 @@ def draw_result(
         cpu_s=1.0,
         wall_s=1.0,
         steps=steps if spec.train else 0,
-        policy_sha256=f"sha-{spec.trial}",
+        policy_sha256=policy,
         policy_path=f"trials/{spec.trial}/policy",
         scores=tuple(scores),
-        world=dict(knobs or {}),
+        health=health,
+        world=dict(world),
     )

@@ -21,9 +21,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from evotrainer.errors import ConfigError
-from evotrainer.executors.paper import PaperExecutor
+from evotrainer.executors.paper import PaperExecutor, paper_result
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.records.events import SplitScore, TrialFinished
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import HealthReport, MetricValue
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.recipe import Recipe, parse_recipe
@@ -137,35 +137,14 @@ class Surface(Frozen):
         policy, p = "base", self.untrained
         if spec.branch != "base":
             policy, p = _policy(spec.recipe, spec.seed), self.luck(spec.recipe, spec.seed)
-        scores = []
-        for plan in spec.evals:
-            found = self.per_task(policy, p, plan.split)
-            mean = sum(found.values()) / len(found)
-            scores.append(
-                SplitScore(
-                    split=plan.split,
-                    step=spec.recipe.steps,
-                    score=mean,
-                    attempts=self.attempts,
-                    per_task=found,
-                    temperature=spec.recipe.deploy_temperature,
-                    greedy=mean if plan.greedy else None,
-                    greedy_per_task=found if plan.greedy else {},
-                )
-            )
-        return TrialFinished(
-            trial=spec.trial,
-            branch=spec.branch,
-            seed=spec.seed,
-            status="complete",
-            cpu_s=1.0,
-            wall_s=1.0,
-            steps=spec.recipe.steps if spec.train else 0,
-            policy_sha256=f"drawn-{policy}",
-            policy_path=f"trials/{spec.trial}/policy",
-            scores=tuple(scores),
-            health=(self._behaviour(spec),) if self.metrics and spec.train else (),
+        return paper_result(
+            spec,
+            {plan.split: self.per_task(policy, p, plan.split) for plan in spec.evals},
+            self.attempts,
+            spec.recipe.steps,
+            policy=f"drawn-{policy}",
             world={**spec.protocol.knobs, **spec.env_knobs},
+            health=(self._behaviour(spec),) if self.metrics and spec.train else (),
         )
 
     def _behaviour(self, spec: TrialSpec) -> HealthReport:

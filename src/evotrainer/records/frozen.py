@@ -19,7 +19,10 @@ def explain(e: ValidationError, model: type[BaseModel] | None = None) -> str:
     for x in e.errors():
         loc = ".".join(str(p) for p in x["loc"]) or "value"
         msg = "unknown name" + _near(model, x["loc"]) if x["type"] == "extra_forbidden" else x["msg"]
-        parts.append(f"{loc}: {msg} (got {str(x['input'])[:60]!r})")
+        # a validator of ours says what is wrong; of a whole section, the values of all its fields would say nothing
+        whole = x["type"] == "value_error" and isinstance(x["input"], dict)
+        got = "" if whole else f" (got {str(x['input'])[:60]!r})"
+        parts.append(f"{loc}: {msg.removeprefix('Value error, ')}{got}")
     return "; ".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -112,7 +113,7 @@ def _arm(c: CandidateMove) -> Arm:
     return Arm(c, frozenset(), frozenset())
 
 
-class ControlArm:
+class ControlArm(ABC):
     """A search of one round. Deterministic given (seed, round) and what the briefing and the tools say: it keeps no
     state, so that a run that was killed goes on as it would have.
 
@@ -125,12 +126,12 @@ class ControlArm:
         self.seed = seed
         self._known: tuple[tuple[int, str], Space] | None = None
 
+    @abstractmethod
     def draw(
         self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         """At most `wanted` recipes to train side by side. `seen`: the champion first, then all trainings, oldest
         first."""
-        raise NotImplementedError
 
     def choose(self, seen: Sequence[Trained]) -> Trained:
         """What the arm settles on: the best search score, of equal ones the earliest."""

@@ -37,8 +37,7 @@ def random_recipe(space: Space, rng: np.random.Generator) -> dict[str, Candidate
 class Greedy(ControlArm):
     """Hill climbing on single scores: one change at a time, one seed, kept with any gain on search.
 
-    As `autoresearch` keeps what scores better once (shared SEARCH.md section 1): the bar is the kept training's own
-    score, luck included.
+    As `autoresearch` keeps what scores better once: the bar is the kept training's own score, luck included.
     """
 
     name = "greedy"
