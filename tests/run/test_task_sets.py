@@ -159,6 +159,7 @@ def test_runs_on_a_fixed_set_share_one_alpha_and_the_third_is_told(
     why(third.folder, "b1")
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("run number 3 on these gate tasks on this machine: its alpha is 0.0034") == 2
+    assert said.count("gives its number back once its folder is deleted") == 2, "a way out, where the share is small"
 
 
 def test_a_resumed_run_is_counted_once(tmp_path: Path, quick: Paper, register: LookRegister) -> None:
