@@ -22,6 +22,12 @@ class PhaseTimer:
         self.start = self.last = cpu_now()
         self.phases: dict[str, float] = {}
 
+    def resume(self, before: float) -> None:
+        """Go on after an interruption: what it cost to come back to the checkpoint is no part of the training, or a
+        killed one would look dearer than its control (`judge.max_cost`)."""
+        self.before = before
+        self.start = self.last = cpu_now()
+
     def mark(self, phase: str) -> None:
         now = cpu_now()
         self.phases[phase] = self.phases.get(phase, 0.0) + now - self.last

@@ -124,7 +124,7 @@ class EmbeddedSession:
             self.references.stream.load(s["references"])
         if self.replay is not None:
             self.replay.load(s["replay"])
-        self.clock.before = s["cpu_s"]
+        self.clock.resume(s["cpu_s"])
 
 
 class EmbeddedTrainer:

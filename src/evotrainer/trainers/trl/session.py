@@ -199,7 +199,7 @@ class TrlSession:
             self.anchor.rng.setstate(s["anchor"])
         if self.replay is not None:
             self.replay.load(s["replay"])
-        self.clock.before = s["cpu_s"]
+        self.clock.resume(s["cpu_s"])
         return folder
 
 
