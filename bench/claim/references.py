@@ -157,7 +157,7 @@ def main() -> None:
     ask.add_argument("--out", type=Path, help="run folder (default: a temporary one)")
     ask.add_argument("overrides", nargs="*", metavar="section.name=value")
     given = ask.parse_intermixed_args()
-    name = load_task(given.task).task.name
+    name = load_task(given.task, given.overrides).task.name
     folder = given.out or Path(tempfile.mkdtemp(prefix="evotrainer-reference-")) / name
     if (folder / "ledger.db").exists():
         run = api.resume(folder, agent=Person())
