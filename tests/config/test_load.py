@@ -8,7 +8,7 @@ import pytest
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
-from evotrainer.config.task import Evaluation, TaskFile, TaskInfo
+from evotrainer.config.task import Evaluation, Judgement, TaskFile, TaskInfo
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
 
@@ -64,8 +64,9 @@ def test_the_resolved_copy_means_the_same(task_file: Path, tmp_path: Path) -> No
 
 
 def test_task_files_of_earlier_versions_keep_their_hash() -> None:
-    """What later versions added stands at its default."""
+    """What later versions added stands at its default, `max_seeds` at the one that it had first."""
     plain = TaskFile(task=TaskInfo(name="t"), environment={"name": "code"}, recipe=Recipe(rewards={"hidden": 1.0}))
+    plain = plain.model_copy(update={"judge": Judgement(max_seeds=8)})
     assert plain.hash == "476b2b7d55f17265"
     once = plain.model_copy(update={"evaluation": Evaluation(greedy=False)})
     assert once.hash != plain.hash

@@ -33,6 +33,8 @@ LATER = (
     ("evaluation", "draw"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
+FIRST_DEFAULTS = {("judge", "max_seeds"): 8}
+"""Defaults that have changed since: hashes leave the first one out, so that older task files keep theirs."""
 LATER_SECTIONS = ("trainer", "executor", "tracking")
 """Whole sections of that kind."""
 
@@ -127,7 +129,7 @@ class Judgement(Frozen):
     """Effect that the judge should find: while it is not excluded, an undecided branch gets more seeds.
     `evotrainer calibrate` tells the power at it."""
     min_seeds: int = Field(3, ge=2)
-    max_seeds: int = Field(8, ge=2)
+    max_seeds: int = Field(12, ge=2)
     """An undecided branch, and its control, get further seeds up to this many; with as many as run.seeds: none."""
     reestimate: Literal["champion", "promotions"] = "champion"
     """Whose effect is measured again on fresh seeds (run.certify_seeds). champion: at the end, from the trainings that
@@ -304,7 +306,8 @@ class TaskFile(Frozen):
         """16 hex digits of SHA-256 over the canonical JSON; what later versions added counts where it is set."""
         values = self.model_dump(mode="json") | {"recipe": self.recipe.hashed()}
         for section, name in LATER:
-            if getattr(self, section).__class__.model_fields[name].default == getattr(getattr(self, section), name):
+            now = type(getattr(self, section)).model_fields[name].default
+            if getattr(getattr(self, section), name) == FIRST_DEFAULTS.get((section, name), now):
                 del values[section][name]
         for section in LATER_SECTIONS:
             if getattr(self, section) == self.__class__.model_fields[section].default:
