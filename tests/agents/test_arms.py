@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from evotrainer.agents import make_agent
@@ -43,9 +44,10 @@ def drive(
     score: Callable[[Recipe, int], float] = lambda r, n: worth(r),
     metrics: Callable[[Recipe], dict[str, float]] = lambda r: {},
     workers: int = 1,
+    start: tuple[float, ...] = (0.5, 0.5, 0.5),
 ) -> tuple[list[ProbeRecord], SearchChoice]:
     """A search to its end, each training scored at once: (its trainings, what it settles on)."""
-    b, done = opened(workers=workers), list[ProbeRecord]()
+    b, done = opened(start, workers), list[ProbeRecord]()
     while True:
         b = b.model_copy(update={"probes": tuple(done), "probes_left": trainings - len(done)})
         plan: SearchPlan = agent.search(b, Desk())
@@ -61,6 +63,16 @@ def drive(
                     score=score(recipe, n), metrics=metrics(recipe),
                 )
             )  # fmt: skip
+
+
+def test_the_search_is_not_put_off_by_noise_in_which_one_training_decides_nothing() -> None:
+    """Three trainings of one recipe at 46, 60 and 62%: the first real run on repositories stopped there."""
+    rng = np.random.default_rng(1)
+    agent = make_agent("statistical", 0)
+    done, _ = drive(agent, 24, lambda r, n: worth(r) + 0.07 * rng.standard_normal(), start=(0.46, 0.60, 0.62))
+    assert len(done) >= 20
+    done, _ = drive(agent, 200, lambda r, n: 0.5 - 0.05 * len(diff(START, r)))
+    assert len(done) < 120, "nothing helps, and that is soon known"
 
 
 @pytest.mark.parametrize("name", CONTROLS)

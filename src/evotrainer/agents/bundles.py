@@ -155,21 +155,32 @@ def fits(champion: Recipe, bundle: Sequence[Arm]) -> bool:
     return not any(i.level == "error" for i in lint(recipe))
 
 
-def knowledge_gradients(s: Search, bundles: Sequence[Sequence[Arm]]) -> np.ndarray:
-    """Expected rise of the best posterior mean by one training of each bundle, (B,), score units.
+def knowledge_gradients(s: Search, bundles: Sequence[Bundle], trainings: int) -> np.ndarray:
+    """Expected rise of the best that may be proposed, per training of each bundle, (B,), score units.
 
-    One observation moves all posterior means along one direction u, by a standard normal z:
-    E max_b(m_b + u_b z) - max m (Frazier, Powell and Dayanik 2009). The champion itself is one of the choices.
+    Observations of one recipe move all posterior means along one direction u, by a standard normal z:
+    E max_b(m_b + u_b z) - max m (Frazier, Powell and Dayanik 2009). Of the k that `trainings` allow, the k of the
+    largest rise per training counts: where the noise is large one training changes no decision, and many do (the
+    KG(*) policy, Frazier and Powell 2010). The champion is one of the choices, and what nobody tried is none until
+    it has been trained.
     """
     home = s.model.row(s.home)
     rows = np.array([np.zeros_like(home), *(s.model.row(s.of(b)) - home for b in bundles)])
     means = rows @ s.model.mean
+    proposable = np.array([True, *(all(map(s.tried, b)) for b in bundles)])
+    best = means[proposable].max()
+    repeats = [2**i for i in range(max(1, trainings).bit_length())]
     out = []
-    for b in bundles:
+    for i, b in enumerate(bundles, 1):
         x = s.model.row(s.of(b))
         x[0] = 1.0
         direction = s.model.cov @ x
-        sd = float(np.sqrt(x @ direction + s.model.noise_sd**2))
-        moved = means[:, None] + (rows @ direction / sd)[:, None] * NODES[None, :]
-        out.append(float(moved.max(axis=0) @ WEIGHTS - means.max()))
+        among = proposable.copy()
+        among[i] = True
+        moves = (rows[among] @ direction)[:, None] * NODES[None, :]
+        rises = []
+        for k in repeats:
+            sd = float(np.sqrt(x @ direction + s.model.noise_sd**2 / k))
+            rises.append(float((means[among, None] + moves / sd).max(axis=0) @ WEIGHTS - best) / k)
+        out.append(max(rises))
     return np.array(out)

@@ -2,8 +2,8 @@
 
 Search: each round trains recipes that differ from the champion in up to `changes` factors, one seed each. Every
 training informs every factor (projections/pooled.py). What to train next is drawn from the posterior (Thompson 1933,
-as in contextual bandits); the search ends where one more training is not expected to be worth its cost (knowledge
-gradient, Frazier, Powell and Dayanik 2009). Proposal: the bundle that is best by posterior mean. Priors come from the
+as in contextual bandits); the search ends where further trainings are not expected to be worth their cost (knowledge
+gradient, Frazier and Powell 2010). Proposal: the bundle that is best by posterior mean. Priors come from the
 catalogue, from how stored rollouts rate rewards, and from skills; what a backtest contradicts is not tried.
 """
 
@@ -76,9 +76,9 @@ class PooledAgent:
         near = [b for b in s.next_to(bundle) if s.usable(b)]
         if not near:
             return SearchPlan(stop="every change has been tried, does not apply, or is closed", **told)
-        worth = float(knowledge_gradients(s, [bundle, *near]).max())
+        worth = float(knowledge_gradients(s, [bundle, *near], briefing.probes_left).max())
         if worth < self.options.worth:
-            return SearchPlan(stop=f"one more training is expected to gain {100 * worth:.2f} points", **told)
+            return SearchPlan(stop=f"further trainings are expected to gain {100 * worth:.2f} points each", **told)
         rng = np.random.default_rng([self.seed, briefing.round, len(briefing.probes)])
         wanted = min(briefing.probes_left, int(briefing.notes.get("workers", "1")))
         known = {p.recipe.hash for p in briefing.probes}
