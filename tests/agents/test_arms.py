@@ -6,7 +6,6 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from evotrainer.agents import make_agent
@@ -14,7 +13,10 @@ from evotrainer.agents.arms.control import ControlArm, Trained
 from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
 from evotrainer.agents.arms.score_only import ScoreOnly
 from evotrainer.agents.base import Searcher
+from evotrainer.agents.bundles import knowledge_gradients
+from evotrainer.agents.pooled import PooledAgent
 from evotrainer.errors import ConfigError
+from evotrainer.projections.pooled import Prior, TrainingScore, fit
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.search import ProbeRecord, SearchChoice, SearchPlan
@@ -44,10 +46,9 @@ def drive(
     score: Callable[[Recipe, int], float] = lambda r, n: worth(r),
     metrics: Callable[[Recipe], dict[str, float]] = lambda r: {},
     workers: int = 1,
-    start: tuple[float, ...] = (0.5, 0.5, 0.5),
 ) -> tuple[list[ProbeRecord], SearchChoice]:
     """A search to its end, each training scored at once: (its trainings, what it settles on)."""
-    b, done = opened(start, workers), list[ProbeRecord]()
+    b, done = opened(workers=workers), list[ProbeRecord]()
     while True:
         b = b.model_copy(update={"probes": tuple(done), "probes_left": trainings - len(done)})
         plan: SearchPlan = agent.search(b, Desk())
@@ -65,14 +66,21 @@ def drive(
             )  # fmt: skip
 
 
-def test_the_search_is_not_put_off_by_noise_in_which_one_training_decides_nothing() -> None:
-    """Three trainings of one recipe at 46, 60 and 62%: the first real run on repositories stopped there."""
-    rng = np.random.default_rng(1)
-    agent = make_agent("statistical", 0)
-    done, _ = drive(agent, 24, lambda r, n: worth(r) + 0.07 * rng.standard_normal(), start=(0.46, 0.60, 0.62))
-    assert len(done) >= 20
-    done, _ = drive(agent, 200, lambda r, n: 0.5 - 0.05 * len(diff(START, r)))
-    assert len(done) < 120, "nothing helps, and that is soon known"
+def test_a_change_with_a_good_prior_is_trained_before_the_search_may_end() -> None:
+    """It is no choice until somebody tried it; and where one training decides nothing, several of it may."""
+    agent = PooledAgent(0)
+    s = agent._open(opened((0.46, 0.60, 0.62)), Desk())
+    seen = [TrainingScore(START, x) for x in (0.46, 0.60, 0.62)]
+    gains = [x for a in s.arms for x in a.gains]
+    s.model = fit(START, seen, {x: Prior(0.06, 0.005) if x == gains[0] else Prior(-0.02, 0.005) for x in gains}, gains)
+    near = list(s.next_to(()))
+    promising = knowledge_gradients(s, near, 36)
+    assert gains[0] in near[int(promising.argmax())][0].gains and promising.max() > 0.02
+    noisy = [TrainingScore(START, x) for x in (0.3, 0.6, 0.8)]
+    s.model = fit(START, noisy, {x: Prior(-0.04, 0.03) for x in gains}, gains)
+    assert knowledge_gradients(s, near, 36).max() > 1.5 * knowledge_gradients(s, near, 1).max()
+    s.model = fit(START, seen, {x: Prior(-0.06, 0.01) for x in gains}, gains)
+    assert knowledge_gradients(s, near, 36).max() < 1e-4
 
 
 @pytest.mark.parametrize("name", CONTROLS)
