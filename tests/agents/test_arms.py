@@ -77,7 +77,7 @@ def test_a_change_with_a_good_prior_is_trained_before_the_search_may_end() -> No
     promising = knowledge_gradients(s, near, 36)
     assert gains[0] in near[int(promising.argmax())][0].gains and promising.max() > 0.02
     noisy = [TrainingScore(START, x) for x in (0.3, 0.6, 0.8)]
-    s.model = fit(START, noisy, {x: Prior(-0.04, 0.03) for x in gains}, gains)
+    s.model = fit(START, noisy, {x: Prior(-0.02, 0.03) for x in gains}, gains)
     assert knowledge_gradients(s, near, 36).max() > 1.5 * knowledge_gradients(s, near, 1).max()
     s.model = fit(START, seen, {x: Prior(-0.06, 0.01) for x in gains}, gains)
     assert knowledge_gradients(s, near, 36).max() < 1e-4
