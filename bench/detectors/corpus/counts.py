@@ -130,15 +130,20 @@ def inspect(files: Files) -> Count:
 
 
 def terminal_mini(files: Files) -> Count:
-    logs, results = set(), {}
+    """Trials of the runs' files and of their own, each once; what was solved has no fault."""
+    gone, some = set(), {}
     for p, c in files:
         if p.endswith("agent.log"):
-            logs.add(p.rsplit("/", 2)[0])
-        elif b'"is_resolved"' in c and b'"n_resolved"' not in c:
-            results[p.rsplit("/", 1)[0]] = json.loads(c)
-    some = [r for base, r in results.items() if base in logs]
-    rewards = [None if r["is_resolved"] is None else float(r["is_resolved"]) for r in some]
-    return of(rewards, len({r["task_id"] for r in some}), sum(r["is_resolved"] is True for r in some))
+            if b"mini: command not found" in c[-1500:]:
+                gone.add(p.split("/")[-3])
+        elif b'"is_resolved"' in c:
+            data = json.loads(c)
+            some.update({r["id"]: r for r in data.get("results", [data])})
+    faults = [
+        r["is_resolved"] is None or r["trial_name"] in gone or "unknown" in r["failure_mode"] for r in some.values()
+    ]
+    rewards = [None if f else float(r["is_resolved"]) for f, r in zip(faults, some.values(), strict=True)]
+    return of(rewards, None, sum(x == 1 for x in rewards), sum(faults))
 
 
 def intercode(files: Files) -> Count:

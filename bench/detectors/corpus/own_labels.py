@@ -127,12 +127,13 @@ def kernels(source: Source, repo: Repo, rollouts: Rollouts) -> dict[str, Label]:
 def terminal_mini(source: Source, repo: Repo, rollouts: Rollouts) -> dict[str, Label]:
     """failure_mode: a parser or test run that never came to a verdict; and an agent that was never installed."""
     kinds = {"parse_error": "judge", "test_timeout": "timeout", "unknown_agent_error": "other"}
+    logs = {p.removesuffix("/sessions/agent.log"): c[-1500:] for p, c in repo.files([source.paths[1]])}
     out = {}
     for key, r in rollouts.items():
         mode = r.detail["failure_mode"]
         if mode in kinds:
             out[key] = Label(source.name, key, "fault", kinds[mode], f"failure_mode {mode}", by="own")
-        elif "mini: command not found" in r.detail["last_words"]:
+        elif b"mini: command not found" in logs.get(key.partition("/results.json#")[0], b""):
             out[key] = Label(source.name, key, "fault", "container", "bash: mini: command not found", by="own")
     return out
 

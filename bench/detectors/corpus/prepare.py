@@ -85,11 +85,12 @@ def _place(source: Source) -> str:
 
 def _import(source: Source, folder: Path) -> Read:
     found: dict[str, Rollout] = {}
-    skipped = []
+    skipped, ids = [], set()
     for key, record in _keyed(source, folder):
         if isinstance(record, Skipped):
             skipped.append(f"{record.where}: {record.reason}".replace(f"{folder}/", ""))
-        else:
+        elif record.id not in ids:  # a rollout that lies in two files is one, as for `evotrainer audit`
+            ids.add(record.id)
             found[key] = record
     return Read(found, tuple(skipped))
 

@@ -34,6 +34,7 @@ MODULES = {
     "mini_swe_agent": "mini_swe_agent",
     "tau_bench": "tau_bench",
     "atif": "atif",
+    "terminal_bench": "terminal_bench",
     "jsonl": "jsonl",
 }
 """Module of each format, in the order in which they are asked whether a file is theirs: the general form is last."""
@@ -43,7 +44,7 @@ NO_DATA = ("license", "notice", "readme", "changelog", "authors")
 NO_DATA_EXACT = frozenset({"metadata.json", "config.toml", "__pycache__"})
 
 
-OWN_IDS = frozenset({"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif"})
+OWN_IDS = frozenset({"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif", "terminal_bench"})
 """Formats whose ids and groups hash what the record says of itself, not only the name of its file."""
 
 
@@ -148,6 +149,9 @@ def _walk(path: Path) -> Iterator[Path]:
         if "manifest.json" in files and is_rendered(here):  # configuration, prompts, logs: only its dumps are rollouts
             # in place: os.walk descends into what is left of this very list
             files, folders[:] = [], [f for f in folders if f in ("rollouts", "validation")]
+        if "run_metadata.json" in files or {"sessions", "panes"} <= {*folders}:  # a run or a trial of Terminal-Bench
+            files = [f for f in files if f == "results.json"]
+            folders[:] = [f for f in folders if f not in ("sessions", "panes", "agent-logs")]
         for name in sorted(files):
             if not _no_data(name):
                 yield here / name

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.foreign import listing, mapping, word
+from evotrainer.importers.terminal_bench import is_terminal_run
 from evotrainer.importers.tolerant import parse, whole
 from evotrainer.records.rollout import Outcome, Rollout
 
@@ -130,7 +131,7 @@ def _verdicts(path: Path, size: int, changed: int) -> Verdicts:
         return {}
     if isinstance(data, list):
         return _predictions(data)
-    if not isinstance(data, dict):
+    if not isinstance(data, dict) or is_terminal_run(data):
         return {}
     if (done := next((data[k] for k in _RESOLVED if _ids(data.get(k))), None)) is not None or any(
         _ids(data.get(k)) for k in _OTHERS

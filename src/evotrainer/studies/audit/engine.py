@@ -30,7 +30,7 @@ from evotrainer.studies.audit.units import Opened
 
 STEPWISE = frozenset({"trl", "verl"})
 """Formats that write a file per step: the files of one folder are one source."""
-SINGLE = frozenset({"swe_agent", "mini_swe_agent", "atif"})
+SINGLE = frozenset({"swe_agent", "mini_swe_agent", "atif", "terminal_bench"})
 """Formats that write a file per attempt: those of one run's folder are one source."""
 
 
@@ -210,6 +210,8 @@ def _of_one_reading(path: Path, format: str) -> Path | None:
     if format not in SINGLE or path.is_dir():
         return None
     folder = path.parent
+    if format == "terminal_bench":  # `<run>/<task>/<trial>/results.json`, or `<run>/results.json`
+        return folder.parent.parent if folder.name.startswith(f"{folder.parent.name}.") else folder
     # `<run>/<instance>/<instance>.traj.json`, `<run>/<instance>.traj`, `<job>/<trial>/agent/trajectory.json`
     if format == "atif":
         trial = folder.parent if folder.name == "agent" else folder
