@@ -39,8 +39,8 @@ FINISHES: dict[str, Finish] = {
     "max_steps": "turn_limit",
     "submit": "stop",
 }
-"""By exit status, MLGym's among them (max_steps, submit). The limits on cost, time and context are the task's own, and a policy that never keeps the format of
-its answers (exit_format) failed by itself."""
+"""By exit status, MLGym's too (max_steps, submit). The limits on cost, time and context are the task's own, and a
+policy that never keeps the format of its answers (exit_format) failed by itself."""
 FAILED = re.compile(
     r"introduced new syntax error|^Traceback \(most recent call last\)|command not found|No such file or directory"
     r"|bash command contained syntax errors|syntax error near unexpected token|EXECUTION TIMED OUT"
