@@ -1,0 +1,72 @@
+"""What a task file may set under `run.agent_options` of the agent `seat`, and the carrier that follows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from evotrainer.agents.pooled import PooledOptions
+from evotrainer.agents.seat.carriers.base import Carrier
+from evotrainer.agents.seat.secrets import take
+
+NEEDS = {"command": "command", "replay": "run", "queue": ""}
+"""Carrier -> the option that it cannot do without."""
+
+
+class SeatOptions(PooledOptions):
+    """Those of the statistical agent, which fills the other places, and:"""
+
+    carrier: Literal["command", "queue", "replay"]
+    """Who is asked: a program, whoever answers by `evotrainer propose`, the recorded answers of a run."""
+    share: float = Field(0.3, ge=0, le=1)
+    """Share of the trainings that the seat names; the statistical agent names the others and learns from all."""
+    retries: int = Field(3, ge=0, le=20)
+    """How often a refused answer is asked for again, with the reason."""
+    requests: int = Field(200, ge=0)
+    """Answers in the whole run at most."""
+    tokens: int | None = Field(None, ge=0)
+    """Tokens, of requests and answers together, after which nobody is asked any more; None: no limit."""
+    dollars: float | None = Field(None, ge=0)
+    wall_s: float | None = Field(None, ge=0)
+    """Seconds of waiting, all requests together."""
+    timeout_s: float = Field(600.0, gt=0)
+    """Seconds that one answer is waited for."""
+    command: tuple[str, ...] = ()
+    """Of carrier command: program and arguments ({briefing_file}, {request_file}, {schema_file}, {answer_file})."""
+    env: tuple[str, ...] = ()
+    """Of carrier command: environment variables that the program gets, and nobody else."""
+    run: str = ""
+    """Of carrier replay: the run whose answers are played."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> SeatOptions:
+        need = NEEDS[self.carrier]
+        if need and not getattr(self, need):
+            raise ValueError(f"carrier {self.carrier} needs run.agent_options.{need}")
+        return self
+
+    @property
+    def statistical(self) -> PooledOptions:
+        """The part for the statistical agent."""
+        return PooledOptions.model_validate({k: getattr(self, k) for k in PooledOptions.model_fields})
+
+
+def secrets_of(options: SeatOptions) -> dict[str, str]:
+    """Variable -> value of the keys that the carrier needs; ConfigError for one that is not set."""
+    return take(options.env)
+
+
+def make_carrier(options: SeatOptions, secrets: dict[str, str]) -> Carrier:
+    """The carrier that the options name."""
+    if options.carrier == "command":
+        from evotrainer.agents.seat.carriers.command import CommandCarrier
+
+        return CommandCarrier(options.command, secrets)
+    if options.carrier == "replay":
+        from evotrainer.agents.seat.carriers.replay import ReplayCarrier
+
+        return ReplayCarrier(options.run)
+    from evotrainer.agents.seat.carriers.queue import QueueCarrier
+
+    return QueueCarrier()
