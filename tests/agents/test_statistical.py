@@ -343,7 +343,8 @@ def test_references_are_offered_where_the_form_is_there_and_the_answers_are_not(
     seen = {"rewards_per_format_per_coverage": 0.95}
     offered = moves("phase_plan", offers=("references",), **seen)
     assert all([p["kind"] for p in v["phases"]] == ["references", "rl"] for v in offered)
-    assert {p["lr"] for v in offered for p in v["phases"][1:]} == {None, float(f"{START.lr / 3:.2g}")}
+    assert {p["lr"] for v in offered for p in v["phases"][1:]} == {float(f"{START.lr / 3:.2g}")}
+    assert {v["phases"][0].get("lr") for v in offered} == {None, 2.5 * START.lr}
     assert moves("phase_plan", **seen) == [], "the environment has none"
     assert moves("phase_plan", offers=("references",), score=0.85, **seen) == []
     assert moves("phase_plan", offers=("references",), rewards_per_format_per_coverage=0.5) == []
@@ -355,7 +356,7 @@ def test_plans_with_references_spend_what_they_say() -> None:
     rollouts = START.prompts_per_step * START.group_size
     for plan, cost in plans:
         first, rest = plan["phases"]
-        said = (8 * 3.3 * first["steps"] / rollouts + plan["steps"] - first["steps"]) / START.steps
+        said = (32 * 2.0 * first["steps"] / rollouts + plan["steps"] - first["steps"]) / START.steps
         assert rest["kind"] == "rl" and said == pytest.approx(cost, rel=0.05)
         assert START.with_factor("phase_plan", plan).steps == plan["steps"]
     assert {cost for _, cost in plans} == {1.0, 1.3, 2.0, 4.0}

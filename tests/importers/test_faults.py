@@ -40,6 +40,9 @@ def jsonl(tmp_path: Path, **fields: Any) -> Rollout:
         ({"failure_mode": "test_timeout"}, "timeout"),
         ({"failure_mode": "unknown_agent_error"}, "other"),
         ({"exit_reason": "cancelled"}, "cancelled"),
+        ({"status": "infra_fail", "detail": "no route to host"}, "container"),
+        ({"info": {"status": "infra_error", "reason": "judge timed out"}}, "judge"),
+        ({"verdict": "judge_error"}, "judge"),
         ({"text": "", "exception_type": "RuntimeError"}, "other"),
         ({"text": "", "exception_info": "docker.errors.ImageNotFound: no such image"}, "container"),
     ],
@@ -55,6 +58,10 @@ def test_a_field_that_names_a_fault_takes_the_reward_away(tmp_path: Path, fields
     "fields",
     [
         {"judge_error": None},
+        {"status": "failed", "detail": "docker build of the answer failed"},
+        {"status": "error"},
+        {"status": "timeout"},
+        {"result": "the server of the answer crashed: its sandbox is there and the error is its own, in many words"},
         {"judge_error": "none"},
         {"judge_response": None},
         {"failure_reason": "judge_evaluation_failed"},  # the judge's verdict, in the words of a real server

@@ -156,26 +156,33 @@ def sources(r: Recipe, tags: Collection[str], offers: Collection[str]) -> dict[s
 
 
 def reference_plans(r: Recipe) -> Iterator[tuple[dict[str, Any], float]]:
-    """(phases and steps, compute as a multiple of the recipe's): references first, then RL at the recipe's rate and
-    at a third of it, since a rate at which a policy learns from rewards may undo what it was shown.
+    """(phases and steps, compute as a multiple of the recipe's): references first, at the recipe's rate and at 2.5 times
+    it, then RL at a third of it, since a rate at which a policy learns from rewards may undo what it was shown.
 
-    In the place of half and three quarters of the RL steps at equal compute; beside all of them at 1.3, 2 and 4 times.
+    In the place of three fifths and nine tenths of the RL steps at equal compute; beside all of them at 1.3, 2 and 4
+    times.
     """
     if r.phases:
         return
     # a text beside an attempt: its tokens are few, but all are learnt from; an attempt of many turns is mostly tools
-    text = 3.3 if r.max_turns == 1 else 1.0
+    text = 2.0 if r.max_turns == 1 else 1.0
     per_step = r.prompts_per_step * r.group_size / (TEXTS * text)
-    shares = [(s, 1 - s, 1.0) for s in (0.5, 0.75)] + [(x, 1.0, 1 + x) for x in (0.3, 1.0, 3.0)]
+    shares = [(s, 1 - s, 1.0) for s in (0.6, 0.9)] + [(x, 1.0, 1 + x) for x in (0.3, 1.0, 3.0)]
     for taught, rest, cost in shares:
         n, rl = max(1, round(taught * r.steps * per_step)), max(1, round(rest * r.steps))
-        for lr in (None, float(f"{r.lr / 3:.2g}")):
-            parts = [{"kind": "references", "steps": n, "batch": TEXTS}, {"kind": "rl", "lr": lr}]
+        for times in (1.0, 2.5):
+            first = {"kind": "references", "steps": n, "batch": TEXTS}
+            parts = [first | ({"lr": rate(r.lr, times)} if times != 1 else {}), {"kind": "rl", "lr": rate(r.lr, 1 / 3)}]
             yield {"phases": parts, "steps": n + rl}, cost
 
 
-TEXTS = 8
-"""Of a step on references: small batches taught more per text (docs/decisions/0015)."""
+def rate(lr: float, times: float) -> float:
+    """A multiple of a learning rate, two digits."""
+    return float(f"{lr * times:.2g}")
+
+
+TEXTS = 32
+"""Of a step on references: four times as many cost little more than twice as much (LOG.md, 2026-11-24)."""
 
 
 def neighbourhood(

@@ -35,6 +35,7 @@ MODULES = {
     "tau_bench": "tau_bench",
     "atif": "atif",
     "terminal_bench": "terminal_bench",
+    "claude_code": "claude_code",
     "jsonl": "jsonl",
 }
 """Module of each format, in the order in which they are asked whether a file is theirs: the general form is last."""
@@ -44,7 +45,9 @@ NO_DATA = ("license", "notice", "readme", "changelog", "authors")
 NO_DATA_EXACT = frozenset({"metadata.json", "config.toml", "__pycache__"})
 
 
-OWN_IDS = frozenset({"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif", "terminal_bench"})
+OWN_IDS = frozenset(
+    {"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif", "terminal_bench", "claude_code"}
+)
 """Formats whose ids and groups hash what the record says of itself, not only the name of its file."""
 
 

@@ -52,6 +52,10 @@ _MODES = frozenset((
     "failure", "fail", "error", "exception", "exit", "termination", "terminate", "stop", "end", "ending",
     "finish", "outcome", "fault", "abort",
 ))  # fmt: skip
+_STATES = frozenset({"status", "state", "result", "verdict", "label"})
+"""Names of fields that say how a trial ended, and much else: only a value that names the fault itself counts."""
+_TOLD = ("detail", "details", "reason", "message", "error", "note")
+"""Fields beside such a one in which its words stand."""
 _RAISED = frozenset({"error", "exception", "traceback"})
 _REPLY = frozenset({"response", "reply", "output", "completion", "raw", "text", "message", "answer"})
 _COUNTS = frozenset({"num", "n", "count", "rate", "share", "prob", "mean", "max", "min", "total"})
@@ -113,6 +117,7 @@ class FieldName:
     words: frozenset[str]
     kind: Fault | None
     mode: bool
+    state: bool
     raised: bool
 
 
@@ -122,7 +127,9 @@ def about(key: str) -> FieldName | None:
     words = words_of(key)
     kind, mode = broken(words), bool(words & _MODE and words & _MODES)
     raised = bool(words & _RAISED) and not words & _COUNTS
-    return FieldName(words, kind, mode, raised) if kind or mode or raised or words & _JUDGE else None
+    state = bool(words) and words <= _STATES
+    known = kind or mode or state or raised or words & _JUDGE
+    return FieldName(words, kind, mode, state, raised) if known else None
 
 
 def named_fault(record: Mapping[str, Any], spoke: bool) -> tuple[Fault, str] | None:
@@ -136,7 +143,7 @@ def named_fault(record: Mapping[str, Any], spoke: bool) -> tuple[Fault, str] | N
             name = about(key) if isinstance(key, str) else None
             if name is None or value is None or value is False:
                 continue
-            if found := _named(name, key, value):
+            if found := _named(name, key, value) or _stated(name, key, value, part):
                 return found
             if not spoke and name.raised and raised is None:
                 raised = _raised(key, value)
@@ -153,6 +160,18 @@ def _named(name: FieldName, key: str, value: Any) -> tuple[Fault, str] | None:
     if name.mode and isinstance(value, str) and (kind := ending(words_of(value))):
         return kind, f"{key}: {value[:400]}"
     return None
+
+
+def _stated(name: FieldName, key: str, value: Any, part: Mapping[str, Any]) -> tuple[Fault, str] | None:
+    """A status such as `infra_fail`; the fields beside it say of what kind."""
+    if not name.state or not isinstance(value, str) or len(value) > 60:
+        return None
+    kind = broken(words_of(value), whole=True)
+    if kind is None:
+        return None
+    told = next((x for k in _TOLD if (x := text(part.get(k)).strip())), "")
+    better = kind_of(told) if told else "other"
+    return kind if better == "other" else better, f"{key}: {value}" + (f", {told[:400]}" if told else "")
 
 
 def _raised(key: str, value: Any) -> tuple[Fault, str] | None:

@@ -36,9 +36,11 @@ FINISHES: dict[str, Finish] = {
     "exit_forfeit": "stop",
     "exit_command": "stop",
     "submitted": "stop",
+    "max_steps": "turn_limit",
+    "submit": "stop",
 }
-"""By exit status. The limits on cost, time and context are the task's own, and a policy that never keeps the format of
-its answers (exit_format) failed by itself."""
+"""By exit status, MLGym's too (max_steps, submit). The limits on cost, time and context are the task's own, and a
+policy that never keeps the format of its answers (exit_format) failed by itself."""
 FAILED = re.compile(
     r"introduced new syntax error|^Traceback \(most recent call last\)|command not found|No such file or directory"
     r"|bash command contained syntax errors|syntax error near unexpected token|EXECUTION TIMED OUT"
@@ -140,9 +142,10 @@ def rollout(path: Path, run: dict[str, Any], k: int, place: str) -> Rollout | Sk
 
 
 def ending(status: str) -> tuple[Finish | None, Fault | None]:
-    """(finish, class of fault) by exit status; "submitted (exit_x)" is a patch handed in after the attempt was cut."""
+    """(finish, class of fault) by exit status; "submitted (exit_x)" is a patch handed in after the attempt was cut,
+    "evaluation_format_error (x)" and "submission_not_found (x)" of MLGym what was wrong with what was handed in."""
     name = status.strip().lower()
-    cut = re.search(r"\((exit_\w+)\)", name)
+    cut = re.search(r"\((exit_\w+|max_steps|submit)\)", name)
     # how the attempt ended, not that a patch was taken from it all the same
     name = cut[1] if cut else name
     if name in FAULTS:

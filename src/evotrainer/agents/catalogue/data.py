@@ -73,8 +73,8 @@ def taught(s: Situation) -> Iterator[Variant]:
     if earned_unpaid(s) >= OFTEN or s.metric("dead_fail") >= MANY_DEAD / 2:
         for plan, cost in reference_plans(s.recipe):
             first, rl = plan["phases"]
-            at = "" if rl["lr"] is None else f" at {rl['lr']:g}"
-            yield Variant(plan, f"{first['steps']}+{plan['steps'] - first['steps']}{at}", cost)
+            at = f" at {first['lr']:g}" if "lr" in first else ""
+            yield Variant(plan, f"{first['steps']}{at}+{plan['steps'] - first['steps']} at {rl['lr']:g}", cost)
 
 
 def imitates_itself(s: Situation) -> Iterator[Variant]:
@@ -168,7 +168,7 @@ DATA: tuple[Move, ...] = (
         {"dead_training": 0.6, "dead_groups": 0.4, "saturation": 0.3},
         of(taught),
         "references show what the policy's own attempts seldom hold",
-        base=0.005,
+        base=0.02,
         sd=0.05,
         idle_sd=0.02,
     ),

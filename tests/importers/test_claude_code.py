@@ -1,0 +1,109 @@
+"""Claude Code: kept sessions and printed streams, and sessions that the model's server ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.importers import read
+from evotrainer.importers.base import Skipped
+from evotrainer.records.rollout import Rollout
+
+KEPT = {"sessionId": "s1", "isSidechain": False, "version": "2.0.1", "uuid": "u"}
+
+
+def user(content: Any, **more: Any) -> dict[str, Any]:
+    return KEPT | {"type": "user", "message": {"role": "user", "content": content}} | more
+
+
+def says(block: dict[str, Any], id: str = "m1", **more: Any) -> dict[str, Any]:
+    message = {"id": id, "model": "claude-x", "role": "assistant", "content": [block], "usage": {"output_tokens": 7}}
+    return KEPT | {"type": "assistant", "message": message} | more
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+CALL = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "pytest"}}
+ANSWER = {"type": "tool_result", "tool_use_id": "t1", "content": [words("1 failed")], "is_error": True}
+
+
+def session(tmp_path: Path, *rows: Any) -> Rollout:
+    path = tmp_path / "project" / "s1.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(json.dumps(r) for r in rows))
+    ((_, form, r),) = read([path])
+    assert form == "claude_code" and isinstance(r, Rollout)
+    return r
+
+
+def test_lines_of_one_message_are_one_turn_and_sidechains_are_none(tmp_path: Path) -> None:
+    r = session(
+        tmp_path,
+        KEPT | {"type": "file-history-snapshot"},
+        user("mend it"),
+        says(words("I run the tests.")),
+        says(CALL),
+        says(words("what the helper said"), "m9", isSidechain=True),
+        user([ANSWER]),
+        says(words("It fails."), "m2"),
+    )
+    assert [(t.role, t.text) for t in r.turns] == [
+        ("user", "mend it"),
+        ("assistant", "I run the tests."),
+        ("tool", "1 failed"),
+        ("assistant", "It fails."),
+    ]
+    assert [(c.name, json.loads(c.arguments), c.ok) for c in r.turns[1].tool_calls] == [
+        ("Bash", {"command": "pytest"}, False)
+    ]
+    assert (r.policy, r.tokens, r.reward, r.error_kind, r.run) == ("claude-x", 14, None, None, "project")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "finish"),
+    [
+        ("API Error: 529 Overloaded", "model_api", "error"),
+        ("Please run /login", "model_api", "error"),
+        ("Prompt is too long", None, "length"),
+    ],
+)
+def test_a_session_that_ends_in_an_api_error_is_a_fault(
+    tmp_path: Path, text: str, kind: str | None, finish: str
+) -> None:
+    failed = says(words(text), "x", isApiErrorMessage=True)
+    failed["message"]["model"] = "<synthetic>"
+    r = session(tmp_path, user("mend it"), says(words("I try.")), failed)
+    assert (r.error_kind, r.finish, r.policy) == (kind, finish, "claude-x")
+    assert [t.text for t in r.turns] == ["mend it", "I try."]
+    recovered = session(tmp_path, user("mend it"), failed, says(words("Done."), "m3"))
+    assert recovered.error_kind is None
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "finish"),
+    [
+        ({"subtype": "success", "result": "Done."}, None, "stop"),
+        ({"subtype": "error_max_turns"}, None, "turn_limit"),
+        ({"subtype": "error_during_execution"}, "other", "error"),
+        ({"subtype": "success", "is_error": True, "result": "API Error: Connection error."}, "model_api", "error"),
+    ],
+)
+def test_a_printed_stream_tells_how_it_ended(
+    tmp_path: Path, result: dict[str, Any], kind: str | None, finish: str
+) -> None:
+    rows = [{k: v for k, v in r.items() if k not in KEPT} | {"session_id": "s1"} for r in (user("x"), says(words("y")))]
+    first = {"type": "system", "subtype": "init", "session_id": "s1"}
+    r = session(tmp_path, first, *rows, {"type": "result", "session_id": "s1"} | result)
+    assert (r.error_kind, r.finish) == (kind, finish)
+
+
+def test_what_is_no_session_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(json.dumps(user("only a helper", isSidechain=True)) + "\n{broken")
+    found = [r for _, _, r in read([path])]
+    assert all(isinstance(r, Skipped) for r in found) and "without messages" in found[-1].reason
