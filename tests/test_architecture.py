@@ -142,7 +142,7 @@ ALLOWED = {
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     # a module per command, which wires what its command needs
-    "cli": "errors records config judge harness harness.columns harness.evolving projections skills views envs "
+    "cli": "errors records config agents judge harness harness.columns harness.evolving projections skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
     "studies.compare executors.surface extras.export extras.tracking extras.verl",

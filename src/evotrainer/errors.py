@@ -73,3 +73,9 @@ class AbortedError(EvoTrainerError):
     """A human gate answered ABORT, or the run was interrupted; `evotrainer resume` continues it."""
 
     exit_code = 9
+
+
+class SeatEmptyError(AgentError):
+    """A run went through, and whoever should have sat in its seat gave no answer that was taken."""
+
+    exit_code = 11

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from scripts import seat_schema
 from scripts.rollout_schema import ARROW_FILE, JSON_FILE, arrow_table, json_schema
 
 from evotrainer.importers import read
@@ -25,6 +26,10 @@ FULL = Rollout(
 def test_the_published_files_are_current() -> None:
     assert json.loads((SCHEMAS / JSON_FILE).read_text()) == json_schema()
     assert (SCHEMAS / ARROW_FILE).read_text() == arrow_table()
+    for name, text in seat_schema.texts().items():
+        assert (SCHEMAS / name).read_text(encoding="utf-8") == text, (
+            f"{name}: python scripts/seat_schema.py docs/schema"
+        )
 
 
 def test_a_rollout_as_json_fits_and_comes_back_through_the_plain_importer(tmp_path: Path) -> None:

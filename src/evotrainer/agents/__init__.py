@@ -73,6 +73,13 @@ def _score_only(seed: int, options: Mapping[str, Any]) -> Agent:
     return ScoreOnly(seed, PooledOptions.model_validate(dict(options)))
 
 
+def _seat(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.seat.agent import SeatAgent
+    from evotrainer.agents.seat.options import SeatOptions
+
+    return SeatAgent(seed, SeatOptions.model_validate(dict(options)))
+
+
 AGENTS: dict[str, Factory] = {
     "statistical": _statistical,
     "one_factor": _one_factor,
@@ -84,6 +91,7 @@ AGENTS: dict[str, Factory] = {
     "tpe": _tpe,
     "map_elites": _map_elites,
     "score_only": _score_only,
+    "seat": _seat,
 }
 """Name in the task file (`run.agent`) -> factory of (run seed, `run.agent_options`)."""
 

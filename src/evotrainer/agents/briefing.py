@@ -31,11 +31,13 @@ def render(briefing: Briefing, *, quotes: int = 2) -> str:
 def _head(b: Briefing) -> list[str]:
     left = ", ".join(f"{k} {v:g}" for k, v in sorted(b.budget_left.items())) or "no limit"
     out = [
-        f"# Round {b.round} of run {b.run}",
+        f"# Round {b.round}{f' of run {b.run}' if b.run else ''}",
         "",
         f"Task: {b.task}",
-        f"Budget left: {left}. One trial costs about {b.trial_cost:.0f} CPU-s. Branches wanted: {b.branches_wanted}.",
     ]
+    if b.trial_cost or b.budget_left:
+        out.append(f"Budget left: {left}. One trial costs about {b.trial_cost:.0f} CPU-s.")
+    out.append(f"Branches wanted: {b.branches_wanted}.")
     if b.failures_in_a_row:
         out.append(f"Rounds without a promotion: {b.failures_in_a_row}.")
     if b.feedback:
@@ -99,7 +101,7 @@ def _findings(findings: Sequence[Finding], quotes: int) -> list[str]:
             out.append("Numbers: " + ", ".join(numbers))
         for q in f.quotes[:quotes]:
             text = q.text if len(q.text) <= QUOTE else q.text[:QUOTE] + " ..."
-            out += [f"Rollout {q.rollout}{f' ({q.note})' if q.note else ''}:", *_fenced(text)]
+            out += [f"Rollout {q.rollout}{f' ({q.note})' if q.note else ''}, what a policy wrote:", *_fenced(text)]
     return out
 
 
@@ -109,6 +111,11 @@ def _fenced(text: str) -> list[str]:
     while fence in text:
         fence += "`"
     return [fence, text, fence]
+
+
+def table_text(text: str) -> str:
+    """A text in a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _lineage(b: Briefing) -> list[str]:

@@ -156,9 +156,8 @@ def sources(r: Recipe, tags: Collection[str], offers: Collection[str]) -> dict[s
 
 
 def reference_plans(r: Recipe) -> Iterator[tuple[dict[str, Any], float]]:
-    """(phases and steps, compute as a multiple of the recipe's): references first, at the recipe's rate and at
-    2.5 times it, then RL at a third of it, since a rate at which a policy learns from rewards may undo what it was
-    shown.
+    """(phases and steps, compute as a multiple of the recipe's): references first, at the recipe's rate and at 2.5
+    times it, then RL at a third of it, since a rate at which a policy learns from rewards may undo what it was shown.
 
     In the place of three fifths and nine tenths of the RL steps at equal compute; beside all of them at 1.3, 2 and 4
     times.

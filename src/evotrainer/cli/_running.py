@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.cli._common import console, open_page
-from evotrainer.errors import AbortedError
+from evotrainer.errors import AbortedError, SeatEmptyError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def parse_answer(answer: str) -> tuple[str, str] | None:
 
 
 def finish(done: Run, open_report: bool) -> None:
-    """Print the report's path, the certification and the next commands."""
+    """Print the report's path, the certification and the next commands; SeatEmptyError where a seat stayed empty."""
+    from evotrainer.projections.seat import SeatSpend
     from evotrainer.views.terminal import print_summary
 
     path = done.report()
@@ -75,7 +76,13 @@ def finish(done: Run, open_report: bool) -> None:
     print(f"report: {path}")
     with done.ledger() as ledger:
         events, digest = ledger.head
+        spent = SeatSpend.of(e.body for e in ledger.events("answered"))
     print(f"head {events} {digest}")
     print(f"  note it elsewhere; `evotrainer verify {done.folder} --head {digest[:16]}` proves this run later")
     if open_report:
         open_page(path)
+    if spent.empty:
+        raise SeatEmptyError(
+            f"the seat was empty throughout ({spent.cause}); the statistical agent named every training: correct "
+            "run.agent_options and start again"
+        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evotrainer.errors import EvoTrainerError, SandboxError
+from evotrainer.errors import ConfigError, EvoTrainerError, SandboxError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ def doctor(
     attack: Annotated[
         bool, typer.Option("--attack", help="Try every attack that ships on the sandbox; about a minute.")
     ] = False,
+    seat: Annotated[
+        Path | None, typer.Option(metavar="TASK", help="Ask the seat of this task file (run.agent=seat) once.")
+    ] = None,
 ) -> None:
     """Check this machine: Python, PyTorch, sandbox tier, disk; says what is missing and how to get it.
 
@@ -42,8 +45,25 @@ def doctor(
     for tool, use in (("chromium", "the report's browser tests"), ("git", "repository tasks")):
         found = shutil.which(tool)
         print(f"[{'ok' if found else 'warn':^4}] {tool}: {'found' if found else 'missing'} ({use})")
+    problems += _seat(seat) if seat else []
     if problems:
         raise problems[0]
+
+
+def _seat(task: Path) -> list[EvoTrainerError]:
+    """What keeps the seat of a task file from answering a small request."""
+    from evotrainer.agents.seat.trial_request import try_seat
+    from evotrainer.config.load import load_task
+
+    run = load_task(task).run
+    try:
+        if run.agent != "seat":
+            raise ConfigError(f"{task}: run.agent is {run.agent}; only agent seat asks somebody")
+        print(f"[ ok ] seat: {try_seat(run.agent_options)}")
+    except EvoTrainerError as e:
+        print(f"[FAIL] seat: {e}")
+        return [e]
+    return []
 
 
 def _cache() -> str:

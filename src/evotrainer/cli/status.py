@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.cli._common import AsJson, RunFolder, console
@@ -32,6 +33,7 @@ def status(folder: RunFolder, *, as_json: AsJson = False) -> None:
 def status_json(run: Run) -> dict[str, Any]:
     """State of a run as plain data."""
     from evotrainer.projections.budget import Budget
+    from evotrainer.projections.seat import SeatSpend
 
     events = run.events()
     limits = run.limits
@@ -56,6 +58,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "effects": effects_json(events),
         "search": [s.model_dump(mode="json") for s in run.state.searched],
         "spent": dict(budget.spent),
+        "seat": asdict(SeatSpend.of(e.body for e in events if e.kind == "answered")),
         "limits": limits,
         "certification": cert.model_dump(mode="json") if cert else None,
         "caveats": {k: [c.model_dump() for c in v] for k, v in run.caveats.items()},

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from evotrainer.errors import BudgetError, ConfigError
 from evotrainer.records.chain import Event
-from evotrainer.records.events import RunClosed, TrialFinished, TrialIntended
+from evotrainer.records.events import RunClosed, SeatAnswered, TrialFinished, TrialIntended
 
 UNITS = {
     "cpu_s": "CPU-seconds",
@@ -50,6 +50,8 @@ class Budget:
                 budget.settle(body.trial, cpu_s=body.cpu_s, trials=training.pop(body.trial, 0.0))
                 end = datetime.fromisoformat(event.time).timestamp()
                 busy.append((end - body.wall_s, end))
+            elif isinstance(body, SeatAnswered):
+                budget.charge(agent_tokens=body.input_tokens + body.output_tokens, dollars=body.dollars)
             elif isinstance(body, RunClosed):
                 closed_wall_s = max(closed_wall_s, body.wall_s)
         # Side by side, trials share the clock; between sessions it stands still.

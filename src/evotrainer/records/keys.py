@@ -288,5 +288,20 @@ def escalated(n: int) -> str:
     return f"r{n}/escalated"
 
 
+def asked(n: int, step: str, attempt: int) -> str:
+    """The seat is asked; `step`: `search` or `proposal` and its number, `attempt` from 0."""
+    return f"r{n}/asked/{step}/{attempt}"
+
+
+def answered(n: int, step: str, attempt: int) -> str:
+    """What came of it."""
+    return f"r{n}/answered/{step}/{attempt}"
+
+
+def request_of(key: str) -> str:
+    """Key of the request that a key of `answered` belongs to."""
+    return key.replace("/answered/", "/asked/", 1)
+
+
 def _of_round(n: int, what: str, revision: int) -> str:
     return f"r{n}/{what}" + (f"/{revision}" if revision else "")

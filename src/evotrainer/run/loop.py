@@ -43,6 +43,7 @@ from evotrainer.run.certify import certify
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
+from evotrainer.run.seat import take_seat
 
 RULES = 5
 """See `RunOpened.rules`."""
@@ -52,6 +53,7 @@ def run(ctx: RunContext) -> RunClosed:
     """Walk the whole run, from the base policy to a certified champion, within the budget;
     returns the closing event."""
     open_run(ctx)
+    take_seat(ctx)
     measure_base(ctx)
     if ctx.task.run.evaluate_only:
         return close(ctx, "evaluated the base policy")

@@ -83,7 +83,7 @@ def check_library(task: TaskFile) -> None:
 
 def agent_options(task: TaskFile) -> dict[str, Any]:
     """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
-    own = {"min_effect": task.judge.min_effect} if task.run.agent in ("statistical", "score_only") else {}
+    own = {"min_effect": task.judge.min_effect} if task.run.agent in ("statistical", "score_only", "seat") else {}
     return {**own, **task.run.agent_options}
 
 

@@ -19,7 +19,7 @@ def verify(folder: Path, head: str = "") -> VerifyReport:
 
 def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
-    from evotrainer.verify import effects, harness, search, skills, task_sets, trials, verdicts
+    from evotrainer.verify import effects, harness, search, seat, skills, task_sets, trials, verdicts
     from evotrainer.verify.chain_and_files import CHECKS
     from evotrainer.verify.report import both, guarded
 
@@ -46,6 +46,8 @@ def checks() -> dict[str, EventCheck]:
         "probes": search.probes,
         "searched": search.searched,
         "knockout": search.knockout,
+        "asked": seat.asked,
+        "answered": seat.answered,
         "gap": harness.gap,
         "harness": harness.harness,
         "library": skills.prove_library,

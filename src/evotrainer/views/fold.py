@@ -13,6 +13,7 @@ from evotrainer.errors import StoreError
 from evotrainer.projections.branches import went_on
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.caveats import caveats
+from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
 from evotrainer.records import keys
@@ -61,6 +62,7 @@ def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]]
     view.caveats = caveats(seen)
     view.memory = RunMemory.of(seen)
     view.coevolution = Coevolution.of(seen)
+    view.seat = SeatSpend.of(e.body for e in seen if e.kind == "answered")
     view.spent = dict(Budget.from_events(seen, {}).spent)
     return view
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.projections.caveats import Caveat, told
+from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
 from evotrainer.records.findings import Finding
@@ -166,6 +167,7 @@ class RunView:
     """What could not be read, as text."""
     spent: dict[str, float] = field(default_factory=dict)
     """Kind of budget -> amount, as `records.budget` counts it."""
+    seat: SeatSpend = field(default_factory=SeatSpend)
     first_time: Any = None
     last_time: Any = None
     memory: RunMemory | None = None

@@ -276,4 +276,6 @@ def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
         name = {"cpu_s": "CPU time", "wall_s": "Wall time", "trials": "Trainings"}.get(key, key.replace("_", " "))
         text = shown(used) + (more.get(key, "") if saved else "")
         out.append((name, text, "" if limit is None else shown(limit), used / limit if limit else None))
+    if told := view.seat.told():
+        out.append(("Seat", told, "", None))
     return out

@@ -29,6 +29,7 @@ from evotrainer.records.events.run import (
     TaskSet,
 )
 from evotrainer.records.events.search import KnockedOut, ProbesOpened, Searched
+from evotrainer.records.events.seat import SeatAnswered, SeatAsked
 from evotrainer.records.events.trials import (
     CanaryFlip,
     FailureLabel,
@@ -69,6 +70,8 @@ BODIES: dict[str, type[Frozen]] = {
     "skill": SkillDistilled,
     "escalated": Escalated,
     "certified": Certified,
+    "asked": SeatAsked,
+    "answered": SeatAnswered,
     "resumed": Resumed,
     "closed": RunClosed,
 }
@@ -105,6 +108,8 @@ __all__ = [
     "RunClosed",
     "RunOpened",
     "Searched",
+    "SeatAnswered",
+    "SeatAsked",
     "SkillDistilled",
     "SplitScore",
     "TaskDraw",

@@ -1,0 +1,1 @@
+"""Ways from a run to whoever sits in its seat, and back."""

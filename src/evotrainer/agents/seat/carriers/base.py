@@ -1,0 +1,51 @@
+"""What carries a request to whoever sits, and the answer back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evotrainer.errors import AgentError
+from evotrainer.records.seat import SeatBriefing
+
+
+class CarrierError(AgentError):
+    """No answer came: the step goes on with the statistical agent's own proposal."""
+
+
+@dataclass(frozen=True)
+class SeatTurn:
+    """Where a request stands."""
+
+    name: str
+    """A name of its own in this run, fit for a file: `r1-search4-0`."""
+    folder: Path
+    """RUN/seat: what passes between carriers and commands."""
+    occurrence: int
+    """How often the same request was made in this run before."""
+    timeout_s: float
+    """Seconds after which nobody waits any longer."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer as it came."""
+
+    raw: str
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+    wall_s: float | None = None
+    """Of a replay, what the answer took when it was given; None: measure it."""
+    problem: str = ""
+    """Of a replay: why there was no answer then."""
+
+
+class Carrier(Protocol):
+    name: str
+
+    def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
+        """The answer; CarrierError where none comes. AgentError ends the run."""
+        ...

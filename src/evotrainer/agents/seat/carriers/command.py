@@ -1,0 +1,138 @@
+"""Any program: the request is on its stdin and in files of a folder of its own, its answer in a file or on stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
+from evotrainer.agents.seat.text import render_request
+from evotrainer.records.seat import MOST, SeatBriefing, SeatProposal
+
+KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "TERM", "XDG_CONFIG_HOME", "SSL_CERT_FILE")
+"""Variables that a program keeps; others only where `env` names them."""
+
+
+class CommandCarrier:
+    """Runs a program for each request, in a folder that holds nothing but the request.
+
+    `command`: the program and its arguments; {briefing_file}, {request_file}, {schema_file} and {answer_file} stand for
+    the request as markdown and as JSON, the schema of an answer, and where the answer may be written.
+    """
+
+    name = "command"
+
+    def __init__(self, command: Sequence[str], secrets: Mapping[str, str]) -> None:
+        self.command, self.secrets = list(command), dict(secrets)
+
+    def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
+        folder = Path(tempfile.mkdtemp(prefix="evotrainer-seat-"))
+        try:
+            return self._ask(request, turn, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _ask(self, request: SeatBriefing, turn: SeatTurn, folder: Path) -> Reply:
+        text = render_request(request)
+        files = {k: folder / v for k, v in FILES.items()}
+        files["briefing_file"].write_text(text, encoding="utf-8")
+        files["request_file"].write_text(request.model_dump_json(indent=1), encoding="utf-8")
+        files["schema_file"].write_text(json.dumps(SeatProposal.model_json_schema(), indent=1), encoding="utf-8")
+        out = self._run([_filled(a, files) for a in self.command], text, folder, turn.timeout_s)
+        answer = files["answer_file"]
+        if answer.is_file() and not answer.is_symlink():
+            with answer.open(encoding="utf-8", errors="replace") as f:
+                return Reply(f.read(MOST + 1))
+        return unwrapped(out)
+
+    def _run(self, argv: list[str], text: str, folder: Path, timeout_s: float) -> str:
+        env = {k: v for k in KEPT if (v := os.environ.get(k))} | self.secrets
+        out, err = folder / ".stdout", folder / ".stderr"
+        try:
+            with out.open("wb") as o, err.open("wb") as e:
+                p = subprocess.Popen(
+                    argv, stdin=subprocess.PIPE, stdout=o, stderr=e, cwd=folder, env=env, start_new_session=True
+                )
+        except OSError as e:
+            raise CarrierError(f"cannot start {argv[0]}: {e.strerror}; check run.agent_options.command") from None
+        try:
+            p.communicate(text.encode(), timeout_s)
+        except subprocess.TimeoutExpired:
+            raise CarrierError(f"{argv[0]} gave no answer within {timeout_s:g} s") from None
+        finally:
+            if p.poll() is None or _group_lives(p.pid):
+                _end(p)
+        if p.returncode:
+            said = " ".join(_head(err, 2000).split())[-300:]
+            raise CarrierError(f"{argv[0]} ended with exit code {p.returncode}{f': {said}' if said else ''}")
+        return _head(out, 4 * MOST)
+
+
+FILES = {
+    "briefing_file": "briefing.md",
+    "request_file": "request.json",
+    "schema_file": "schema.json",
+    "answer_file": "answer.json",
+}
+
+ENVELOPE = ("structured_output", "result", "response")
+"""Where coding agents put the answer itself, the best first."""
+
+
+def _filled(argument: str, files: Mapping[str, Path]) -> str:
+    for name, path in files.items():
+        argument = argument.replace(f"{{{name}}}", str(path))
+    return argument
+
+
+def _head(path: Path, most: int) -> str:
+    with path.open(encoding="utf-8", errors="replace") as f:
+        return f.read(most)
+
+
+def _group_lives(pid: int) -> bool:
+    try:
+        os.killpg(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _end(p: subprocess.Popen[bytes]) -> None:
+    """End the program with all that it started."""
+    with contextlib.suppress(OSError):
+        os.killpg(p.pid, signal.SIGKILL)
+    p.wait()
+
+
+def unwrapped(out: str) -> Reply:
+    """What a coding agent's own JSON envelope holds (`--output-format json`), with its usage; else the text."""
+    try:
+        found: Any = json.loads(out)
+    except (ValueError, RecursionError):
+        return Reply(out[: MOST + 1])
+    if not isinstance(found, dict) or not set(ENVELOPE) & found.keys():
+        return Reply(out[: MOST + 1])
+    inner = next((v for k in ENVELOPE if (v := found.get(k)) is not None), "")
+    usage = found.get("usage") if isinstance(found.get("usage"), dict) else {}
+    raw = inner if isinstance(inner, str) else json.dumps(inner)
+    cost = found.get("total_cost_usd")
+    return Reply(
+        raw[: MOST + 1],
+        model=str(found.get("model", ""))[:100],
+        input_tokens=_count(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+        output_tokens=_count(usage, "output_tokens"),
+        dollars=float(cost) if isinstance(cost, int | float) and cost >= 0 else 0.0,
+    )
+
+
+def _count(usage: Mapping[str, Any], *names: str) -> int:
+    return sum(n for k in names if isinstance(n := usage.get(k), int) and n > 0)

@@ -1,0 +1,193 @@
+"""A language model behind an endpoint that speaks the OpenAI or the Anthropic protocol, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
+from evotrainer.agents.seat.text import render_request
+from evotrainer.errors import MissingDependencyError
+from evotrainer.records.seat import MOST, SeatBriefing, SeatProposal
+
+if TYPE_CHECKING:
+    import httpx
+
+ENDPOINTS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
+"""Protocol -> where it is spoken unless `endpoint` says otherwise."""
+TRIES = 4
+"""Times that a request is sent where the endpoint is busy or breaks off."""
+AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+LARGEST = 4_000_000
+"""Bytes of an endpoint's answer that are read."""
+SYSTEM = (
+    "You are a researcher who improves the training of a language model by reinforcement learning. You read the "
+    "evidence and name trainings that would tell most or gain most. "
+    "Answer with one JSON object that fits the schema, no prose."
+)
+
+
+class BusyError(Exception):
+    """Worth another try; its argument is the cause."""
+
+
+@dataclass
+class LlmCarrier:
+    """Sends the request as one message; a server that streams is read to its end."""
+
+    model: str
+    protocol: str = "openai"
+    endpoint: str = ""
+    key: str = ""
+    most_tokens: int = 4096
+    json_mode: bool = False
+    """Ask an OpenAI-compatible server for `response_format = json_object`."""
+    prices: tuple[float, float] = (0.0, 0.0)
+    """Dollars per million tokens of input and of output."""
+    pause_s: float = 2.0
+    """Before the second try; doubled before each further one."""
+    name: str = field(default="llm", init=False)
+
+    def __post_init__(self) -> None:
+        _httpx()
+
+    def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
+        end = time.monotonic() + turn.timeout_s
+        prompt = f"{render_request(request)}\n\n# Schema of an answer\n\n```json\n{_schema()}\n```\n"
+        cause = ""
+        for i in range(TRIES):
+            pause = self.pause_s * 2 ** (i - 1) if i else 0.0
+            if time.monotonic() + pause >= end:
+                break
+            time.sleep(pause)
+            try:
+                return self._read(self._send(prompt, end))
+            except BusyError as e:
+                cause = str(e)
+        raise CarrierError(f"{self._where} gave no answer within {turn.timeout_s:g} s and {TRIES} tries: {cause}")
+
+    @property
+    def _where(self) -> str:
+        return (self.endpoint or ENDPOINTS[self.protocol]).rstrip("/")
+
+    def _send(self, prompt: str, end: float) -> str:
+        """The body of the endpoint's answer; BusyError where another try may help, CarrierError where none does."""
+        httpx = _httpx()
+        url, headers, body = self._message(prompt)
+        try:
+            # redirects are not followed: a key goes where the task file says, and nowhere else
+            with httpx.Client(timeout=max(0.05, end - time.monotonic()), trust_env=True) as client:
+                with client.stream("POST", url, headers=headers, json=body) as answer:
+                    text = _whole(answer, end)
+                    status = answer.status_code
+        except (httpx.TimeoutException, httpx.TransportError) as e:
+            raise BusyError(f"{type(e).__name__} {e}".strip()) from None
+        except httpx.InvalidURL as e:
+            raise CarrierError(f"run.agent_options.endpoint {self._where}: {e}") from None
+        said = " ".join(text.split())[:200]
+        if status in AGAIN:
+            raise BusyError(f"status {status}: {said}")
+        if status != 200:
+            raise CarrierError(f"{self._where} answered status {status}: {said}; check model, endpoint and key")
+        return text
+
+    def _message(self, prompt: str) -> tuple[str, dict[str, str], dict[str, Any]]:
+        """(URL, headers, body) of a request."""
+        user = {"role": "user", "content": prompt}
+        if self.protocol == "anthropic":
+            told = {"model": self.model, "max_tokens": self.most_tokens, "system": SYSTEM, "messages": [user]}
+            key = {"x-api-key": self.key} if self.key else {}
+            return f"{self._where}/messages", {"anthropic-version": "2023-06-01", **key}, told
+        told = {"model": self.model, "messages": [{"role": "system", "content": SYSTEM}, user], "stream": False}
+        told["max_completion_tokens" if self._where == ENDPOINTS["openai"] else "max_tokens"] = self.most_tokens
+        if self.json_mode:
+            told["response_format"] = {"type": "json_object"}
+        key = {"authorization": f"Bearer {self.key}"} if self.key else {}
+        return f"{self._where}/chat/completions", key, told
+
+    def _read(self, text: str) -> Reply:
+        """The model's words and what they cost; BusyError where the body is no answer of the protocol."""
+        try:
+            found = _streamed(text) if text.lstrip().startswith(("data:", "event:", ":")) else json.loads(text)
+            said, used = (_anthropic if self.protocol == "anthropic" else _openai)(found)
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+            raise BusyError(
+                f"its answer is not of the {self.protocol} protocol: {' '.join(text.split())[:120]!r}"
+            ) from None
+        dollars = (used[0] * self.prices[0] + used[1] * self.prices[1]) / 1e6
+        model = str(found.get("model") or self.model)[:100]
+        return Reply(said[: MOST + 1], model, used[0], used[1], round(dollars, 6))
+
+
+def _whole(answer: httpx.Response, end: float) -> str:
+    """The body, read until `end` at most."""
+    got = bytearray()
+    for part in answer.iter_bytes():
+        got += part
+        if len(got) > LARGEST:
+            raise CarrierError(f"the endpoint sent more than {LARGEST:,} bytes")
+        if time.monotonic() > end:
+            raise BusyError("it was still sending when time was up")
+    return got.decode("utf-8", errors="replace")
+
+
+def _openai(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
+    used = found.get("usage") or {}
+    content = found["choices"][0]["message"].get("content") or ""
+    if isinstance(content, list):  # parts, as some servers send them
+        content = "".join(str(p.get("text", "")) for p in content)
+    return str(content), (_n(used.get("prompt_tokens")), _n(used.get("completion_tokens")))
+
+
+def _anthropic(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
+    used = found.get("usage") or {}
+    told = sum(_n(used.get(k)) for k in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
+    said = "".join(p["text"] for p in found["content"] if p.get("type") == "text")
+    return said, (told, _n(used.get("output_tokens")))
+
+
+def _streamed(text: str) -> dict[str, Any]:
+    """Server-sent events of either protocol as the answer that they add up to; ValueError where the end is missing."""
+    said, used, model, ended = "", dict[str, Any](), "", False
+    for line in text.splitlines():
+        data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+        if data == "[DONE]":
+            ended = True
+        if not data or data == "[DONE]":
+            continue
+        event = json.loads(data)
+        ended = ended or event.get("type") == "message_stop"
+        message = event.get("message") or {}
+        model = event.get("model") or message.get("model") or model
+        used |= (event.get("usage") or {}) | (message.get("usage") or {})
+        said += (event.get("delta") or {}).get("text") or ""
+        for choice in event.get("choices") or ():
+            said += (choice.get("delta") or {}).get("content") or ""
+    if not ended:
+        raise ValueError("the stream broke off")
+    message = {"role": "assistant", "content": said}
+    return {
+        "model": model,
+        "usage": used,
+        "choices": [{"message": message}],
+        "content": [{"type": "text", "text": said}],
+    }
+
+
+def _n(count: Any) -> int:
+    return count if isinstance(count, int) and count > 0 else 0
+
+
+def _schema() -> str:
+    return json.dumps(SeatProposal.model_json_schema(), separators=(",", ":"))
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError:
+        raise MissingDependencyError("carrier llm needs httpx; pip install 'evotrainer[llm]'") from None
+    return httpx

@@ -1,0 +1,128 @@
+"""The request that a seat is asked: the briefing as text, factors with their legal values, what the statistical agent
+thinks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from evotrainer.agents.briefing import render
+from evotrainer.agents.changes import same
+from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.recipe import COMPOSITES, Recipe
+from evotrainer.records.search import SearchPlan
+from evotrainer.records.seat import Candidate, FactorOffer, SeatBriefing
+
+SHOWN = 12
+"""Candidates of the statistical agent that a request names."""
+WORDS = 300
+"""Characters of a factor's legal values."""
+
+
+def request(briefing: Briefing, step: str, number: int, places: int, thoughts: Iterable[Candidate]) -> SeatBriefing:
+    """What is asked in one step. Costs and the run's name are told apart from the text: two runs that decide the same
+    measure them otherwise."""
+    bare = briefing.model_copy(update={"run": "", "budget_left": {}, "trial_cost": 0.0})
+    search = step == "search"
+    mine = [p.probe for p in briefing.probes if p.incumbent == briefing.champion.branch and p.score is not None]
+    return SeatBriefing(
+        run=briefing.run,
+        round=briefing.round,
+        step="search" if search else "proposal",
+        number=number,
+        places=places,
+        champion=briefing.champion.branch,
+        factors=factors(briefing),
+        at_once=briefing.changes if search else briefing.bundle,
+        at_most=briefing.bundle,
+        departs=tuple(mine) if search else (),
+        candidates=tuple(thoughts)[:SHOWN],
+        reopenable=briefing.reopenable,
+        budget_left=briefing.budget_left,
+        training_cpu_s=round(briefing.trial_cost, 1),
+        text=render(bare),
+    )
+
+
+def thoughts_of(plan: SearchPlan) -> list[Candidate]:
+    """What the statistical agent would train next, and the effects it has measured."""
+    out = [
+        Candidate(changes=p.changes, mean=_r(p.gain), sd=_r(p.sd), note="it would train this next") for p in plan.probes
+    ]
+    return out + [
+        Candidate(
+            changes={e.factor: e.value}, mean=_r(e.mean), sd=_r(e.sd), note=f"measured in {e.trainings} trainings"
+        )
+        for e in plan.effects
+    ]
+
+
+def thoughts_on(proposal: Proposal) -> list[Candidate]:
+    """What the statistical agent considered for a proposal."""
+    return [
+        Candidate(changes={c.factor: c.new}, mean=_r(c.mean), sd=_r(c.sd), note=c.fate) for c in proposal.considered
+    ]
+
+
+def _r(x: float) -> float:
+    return round(x, 4)
+
+
+def factors(briefing: Briefing) -> dict[str, FactorOffer]:
+    """Every factor of the champion's recipe, composite ones and knobs included."""
+    recipe = briefing.champion.recipe
+    knobs = {f"knobs.{k}": v for k, v in briefing.knobs.items()}
+    names = [*(f for f in recipe.factors() if not f.startswith("knobs.")), *COMPOSITES, *knobs]
+    trained = [*(b.recipe for b in briefing.branches), *(p.recipe for p in briefing.probes)]
+    out = {}
+    for f in names:
+        now = recipe.value(f)
+        known: list[Any] = []
+        for r in trained:
+            if not same(r.value(f), now) and not any(same(r.value(f), k) for k in known):
+                known.append(r.value(f))
+        tried = () if f in COMPOSITES or f == "start" else tuple(known)
+        out[f] = FactorOffer(now=now, legal=knobs.get(f) or _legal(f, briefing), tried=tried)
+    return out
+
+
+def _legal(factor: str, briefing: Briefing) -> str:
+    if factor == "rewards":
+        return f"object: component -> weight; components: {', '.join(sorted(briefing.components)) or '(none)'}"
+    if factor == "start":
+        return "champion (go on from this recipe's own policy), base (from the base policy), or a whole recipe"
+    if factor in COMPOSITES:
+        return f"object of all of {', '.join(COMPOSITES[factor])}"
+    return _field(factor)
+
+
+@cache
+def _field(factor: str) -> str:
+    """The legal values of a plain field, by the recipe's own JSON Schema without its prose."""
+    schema = Recipe.model_json_schema()
+    if "$ref" in schema and "properties" not in schema:  # a recipe may hold a recipe
+        schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
+    told = _plain(schema["properties"][factor], schema["$defs"])
+    text = json.dumps(told, separators=(", ", ": ")).replace('"', "")
+    return text if len(text) <= WORDS else text[:WORDS] + " ..."
+
+
+_BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+
+
+def _plain(s: Mapping[str, Any], defs: Mapping[str, Any]) -> Any:
+    """A part of a JSON Schema in a few words."""
+    if "$ref" in s:
+        return _plain(defs[s["$ref"].rpartition("/")[2]], defs)
+    if "const" in s or "enum" in s:
+        return " | ".join(map(str, s.get("enum", [s.get("const")])))
+    if "anyOf" in s:
+        return [_plain(x, defs) for x in s["anyOf"]]
+    if s.get("type") == "object" and "properties" in s:
+        return {k: _plain(v, defs) for k, v in s["properties"].items()}
+    if s.get("type") == "array":
+        return [_plain(s["items"], defs)] if "items" in s else "array"
+    bounds = " ".join(f"{sign} {s[k]:g}" for k, sign in _BOUNDS.items() if k in s)
+    return f"{s.get('type', 'any')} {bounds}".strip()

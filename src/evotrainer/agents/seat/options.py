@@ -1,0 +1,107 @@
+"""What a task file may set under `run.agent_options` of the agent `seat`, and the carrier that follows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from evotrainer.agents.pooled import PooledOptions
+from evotrainer.agents.seat.carriers.base import Carrier
+from evotrainer.agents.seat.secrets import take
+
+NEEDS = {"llm": "model", "command": "command", "replay": "run", "queue": ""}
+"""Carrier -> the option that it cannot do without."""
+
+
+class SeatOptions(PooledOptions):
+    """Those of the statistical agent, which fills the other places, and:"""
+
+    carrier: Literal["llm", "command", "queue", "replay"]
+    """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose`, the recorded
+    answers of a run."""
+    share: float = Field(0.3, ge=0, le=1)
+    """Share of the trainings that the seat names; the statistical agent names the others and learns from all."""
+    retries: int = Field(3, ge=0, le=20)
+    """How often a refused answer is asked for again, with the reason."""
+    requests: int = Field(200, ge=0)
+    """Answers in the whole run at most."""
+    tokens: int | None = Field(None, ge=0)
+    """Tokens, of requests and answers together, after which nobody is asked any more; None: no limit."""
+    dollars: float | None = Field(None, ge=0)
+    wall_s: float | None = Field(None, ge=0)
+    """Seconds of waiting, all requests together."""
+    timeout_s: float = Field(600.0, gt=0)
+    """Seconds that one answer is waited for."""
+    model: str = ""
+    """Of carrier llm: the model's name at its endpoint."""
+    protocol: Literal["openai", "anthropic"] = "openai"
+    endpoint: str = Field("", pattern=r"^(https?://[^\s@]+)?$")
+    """Base URL, up to and with `/v1`; empty: that of the protocol's own vendor."""
+    key_env: str = ""
+    """Environment variable that holds the key. Empty: OPENAI_API_KEY or ANTHROPIC_API_KEY, and none with `endpoint`."""
+    json_mode: bool = False
+    """Ask an OpenAI-compatible server for JSON only."""
+    most_tokens: int = Field(4096, ge=64)
+    """Tokens of one answer."""
+    price_in: float = Field(0.0, ge=0)
+    """Dollars per million tokens of input, for `dollars` ..."""
+    price_out: float = Field(0.0, ge=0)
+    """... and of output."""
+    command: tuple[str, ...] = ()
+    """Of carrier command: program and arguments ({briefing_file}, {request_file}, {schema_file}, {answer_file})."""
+    env: tuple[str, ...] = ()
+    """Of carrier command: environment variables that the program gets, and nobody else."""
+    run: str = ""
+    """Of carrier replay: the run whose answers are played."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> SeatOptions:
+        need = NEEDS[self.carrier]
+        if need and not getattr(self, need):
+            raise ValueError(f"carrier {self.carrier} needs run.agent_options.{need}")
+        return self
+
+    @property
+    def statistical(self) -> PooledOptions:
+        """The part for the statistical agent."""
+        return PooledOptions.model_validate({k: getattr(self, k) for k in PooledOptions.model_fields})
+
+
+def secrets_of(options: SeatOptions) -> dict[str, str]:
+    """Variable -> value of the keys that the carrier needs; ConfigError for one that is not set."""
+    return take((*options.env, *([name] if (name := key_name(options)) else [])))
+
+
+def key_name(options: SeatOptions) -> str:
+    """Variable of the endpoint's key; empty: it needs none."""
+    if options.carrier != "llm" or (options.endpoint and not options.key_env):
+        return ""
+    return options.key_env or {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}[options.protocol]
+
+
+def make_carrier(options: SeatOptions, secrets: dict[str, str]) -> Carrier:
+    """The carrier that the options name."""
+    if options.carrier == "llm":
+        from evotrainer.agents.seat.carriers.llm import LlmCarrier
+
+        return LlmCarrier(
+            options.model,
+            options.protocol,
+            options.endpoint,
+            secrets.get(key_name(options), ""),
+            options.most_tokens,
+            options.json_mode,
+            (options.price_in, options.price_out),
+        )
+    if options.carrier == "command":
+        from evotrainer.agents.seat.carriers.command import CommandCarrier
+
+        return CommandCarrier(options.command, secrets)
+    if options.carrier == "replay":
+        from evotrainer.agents.seat.carriers.replay import ReplayCarrier
+
+        return ReplayCarrier(options.run)
+    from evotrainer.agents.seat.carriers.queue import QueueCarrier
+
+    return QueueCarrier()

@@ -1,0 +1,31 @@
+"""Keys of endpoints: taken out of the environment, so that no trial, sandbox or worker process inherits them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from evotrainer.errors import ConfigError
+
+_TAKEN: dict[str, str] = {}
+
+
+def take(names: Iterable[str], *, needed: bool = True) -> dict[str, str]:
+    """Variable -> value; ConfigError for one that is not set and `needed`. From the first call on this process's
+    children do not see them."""
+    out = {}
+    for name in names:
+        if value := os.environ.pop(name, ""):
+            _TAKEN[name] = value
+        if name in _TAKEN:
+            out[name] = _TAKEN[name]
+        elif needed:
+            raise ConfigError(f"environment variable {name} is not set; export it, or correct run.agent_options")
+    return out
+
+
+def struck(text: str, secrets: dict[str, str]) -> str:
+    """The text with each secret's value replaced by its name."""
+    for name, value in secrets.items():
+        text = text.replace(value, f"[{name}]") if len(value) >= 4 else text
+    return text

@@ -1,0 +1,91 @@
+"""`evotrainer propose`: an answer to what a run asks of its seat."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evotrainer.cli._common import RunFolder
+from evotrainer.errors import AgentError, ConfigError
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.api import Run
+    from evotrainer.records.events import SeatAnswered
+
+EVERY_S = 0.2
+
+
+def propose(
+    folder: RunFolder,
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="The answer as JSON; - reads stdin.")],
+    *,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for what came of it; 0: return at once.")] = 0,
+) -> None:
+    """Answer the request that `evotrainer seat` shows; with --wait, tell what came of it, rounded to points.
+
+    Example: evotrainer propose runs/mine answer.json --wait 600
+    """
+    from evotrainer import api
+    from evotrainer.agents.seat.carriers.queue import put_answer
+    from evotrainer.cli.seat import waiting
+    from evotrainer.records.seat import MOST, read_answer
+
+    run = api.open_run(folder)
+    open_ = waiting(run)
+    if open_ is None:
+        raise AgentError(f"{folder} asks nobody now; `evotrainer seat {folder}` shows when it does")
+    if open_.carrier != "queue":
+        raise AgentError(f"{folder} asks by carrier {open_.carrier}, not queue; nobody reads an answer given here")
+    try:
+        raw = sys.stdin.read(MOST + 1) if file == "-" else Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError as e:
+        raise ConfigError(f"cannot read {file}: {e.strerror}; give a file, or - for stdin") from None
+    problem = read_answer(raw, open_.request)[1]
+    if problem:
+        raise AgentError(f"{problem}; correct the answer and propose again: the run still waits")
+    name = f"r{open_.round}-{open_.step}-{open_.attempt}"
+    put_answer(run.folder / "seat", name, raw)
+    print(f"answered {name}")
+    end = time.monotonic() + wait
+    key, told = f"r{open_.round}/answered/{open_.step}/{open_.attempt}", ""
+    while not told and time.monotonic() < end:
+        time.sleep(EVERY_S)
+        told = outcome(run, key)
+    if told:
+        print(told)
+    elif wait:
+        print(f"no result within {wait:g} s; `evotrainer status {folder}` tells it later")
+
+
+def outcome(run: Run, key: str) -> str:
+    """What came of an answer, in points rounded to whole ones; empty where it is not known yet."""
+    events = run.events()
+    given: SeatAnswered | None = next((e.body for e in events if e.id == key), None)
+    if given is None:
+        return ""
+    if given.problem:
+        return f"refused: {given.problem}" + ("" if given.fallback else "; the run asks again (evotrainer seat)")
+    if given.proposal is None or given.proposal.stop:
+        return "taken: it advises to stop"
+    state, out, open_ = run.state, [], False
+    asked = [t.changes for t in given.proposal.trials]
+    if given.step.startswith("search"):
+        for p in (p.record() for p in state.probes.values() if p.round == given.round and p.changes in asked):
+            open_ = open_ or (p.score is None and not p.failed)
+            out.append(f"{p.probe}: {p.failed or f'{100 * (p.score or 0):.0f}% on search'}")
+        return "" if open_ or not out else "; ".join(out)
+    for b in state.branches.values():
+        if b.round == given.round and b.intervention and b.intervention.move == "seat":
+            v = b.verdict
+            open_ = open_ or v is None
+            out.append(f"{b.branch}: {v.kind}{f', {100 * v.effect.mean:+.0f} points' if v.effect else ''}" if v else "")
+    refused = [e.body for e in events if e.kind == "refused" and e.body.round == given.round]
+    out += [f"refused: {r.reason}" for r in refused if r.intervention.move == "seat"]
+    vetoed = [e.body for e in events if e.kind == "backtested" and e.body.round == given.round and e.body.vetoed]
+    out += [f"not trained: {b.backtest.reason}" for b in vetoed if b.intervention.move == "seat"]
+    return "" if open_ or not out else "; ".join(out)

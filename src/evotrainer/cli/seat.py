@@ -1,0 +1,47 @@
+"""`evotrainer seat`: what a run asks of whoever sits in its agent's seat."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from evotrainer.cli._common import AsJson, RunFolder
+from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.api import Run
+    from evotrainer.records.events import SeatAsked
+
+
+def seat(folder: RunFolder, *, as_json: AsJson = False) -> None:
+    """Show the request that a run waits with (run.agent=seat, carrier queue), and how to answer it.
+
+    Example: evotrainer seat runs/mine
+    """
+    from evotrainer import api
+    from evotrainer.agents.seat.text import render_request
+    from evotrainer.projections.seat import SeatSpend
+    from evotrainer.records.seat import SeatProposal
+
+    run = api.open_run(folder)
+    open_ = waiting(run)
+    if as_json:
+        request = open_.request.model_dump(mode="json") if open_ else None
+        print(json.dumps({"request": request, "schema": SeatProposal.model_json_schema()}, indent=1))
+        return
+    if open_ is None:
+        spent = SeatSpend.of(e.body for e in run.events() if e.kind == "answered")
+        print(f"{folder}: nobody is asked now" + (f"; {spent.told()}" if spent.told() else ""))
+        return
+    print(render_request(open_.request).rstrip())
+    print(f"\n---\nAnswer: evotrainer propose {folder} FILE  (or - for stdin)")
+
+
+def waiting(run: Run) -> SeatAsked | None:
+    """The request that has no answer yet."""
+    from evotrainer.records import keys
+
+    events = run.events()
+    done = {keys.request_of(e.id) for e in events if e.kind == "answered"}
+    open_: list[SeatAsked] = [e.body for e in events if e.kind == "asked" and e.id not in done]
+    return open_[-1] if open_ else None
