@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 from evotrainer import api
 from evotrainer.agents.seat.carriers.base import CarrierError
 from evotrainer.agents.seat.carriers.command import CommandCarrier, unwrapped
+from evotrainer.agents.seat.carriers.queue import put_answer
 from evotrainer.agents.seat.text import render_request
+from evotrainer.cli._seat_tools import TOOLS, SeatTools
 from evotrainer.cli.propose import outcome
 from evotrainer.cli.seat import waiting
 from evotrainer.errors import AgentError, ConfigError, StoreError
@@ -301,3 +304,54 @@ def test_a_forged_answer_is_found(task: Path, tmp_path: Path, quick: Paper) -> N
 
     forged = replace(event, body=event.body.model_copy(update={"raw": say(trial(lr=1.0))}))
     assert "reads as another proposal" in str(next(iter(check["answered"](record, forged))))
+
+
+@pytest.fixture
+def played(task: Path, tmp_path: Path, quick: Paper) -> api.Run:
+    """A run that has ended, its seat asked by queue and answered beforehand."""
+    for step, raw in GOOD.items():
+        put_answer(tmp_path / "run" / "seat", f"r1-{step}-0", raw)
+    return quick.start(task, tmp_path / "run", ["run.agent_options.carrier=queue", "run.agent_options.timeout_s=5"])
+
+
+def test_no_tool_of_a_coding_agent_tells_of_gate_or_cert_or_too_much(played: api.Run) -> None:
+    tools = SeatTools(played.folder)
+    sections = [x.rpartition(" (")[0] for x in tools.request().removeprefix("sections: ").split("; ")]
+    told = [
+        tools.overview(),
+        tools.trainings(),
+        tools.factor(),
+        tools.why("b1"),
+        tools.wait("r1/answered/search0/0", 0),
+    ]
+    told += [tools.request(s) for s in sections] + [tools.factor(f) for f in tools._asked().factors]
+    told += [tools.evidence(branch=b) for b in played.state.branches]
+    tasks = {t for b in bodies(played, "finished") for s in b.scores if s.split != "search" for t in s.per_task}
+    assert tasks and not [t for t in tasks if any(t in x for x in told)]
+    assert max(map(len, told)) <= 2000 and "promote" in tools.why("b1") and "% on search" in told[4]
+    for wrong in (lambda: tools.why("b9"), lambda: tools.factor("lrr"), lambda: tools.request("x"),
+                  lambda: tools.propose([trial(lr=1)])):  # fmt: skip
+        with pytest.raises(AgentError, match=r"there are: |asks nobody now"):
+            wrong()
+
+
+def test_a_real_client_calls_the_tools_in_memory_and_over_stdio(played: api.Run) -> None:
+    mcp = pytest.importorskip("mcp", minversion=None)
+    import anyio
+    from mcp.client.stdio import StdioServerParameters
+
+    from evotrainer.cli.mcp import server
+
+    async def play(on: Any) -> tuple[list[str], str, str]:
+        async with mcp.Client(on) as client:
+            names = sorted(t.name for t in (await client.list_tools()).tools)
+            good = await client.call_tool("why", {"branch": "b1"})
+            bad = await client.call_tool("propose", {"trials": [trial(lr=1)]})
+            assert bad.is_error and not good.is_error
+            return names, good.content[0].text, bad.content[0].text
+
+    args = ["-m", "evotrainer.cli", "mcp", str(played.folder)]
+    stdio = StdioServerParameters(command=sys.executable, args=args, env=dict(os.environ))
+    for on in (server(played.folder), stdio):
+        names, good, bad = anyio.run(play, on)
+        assert names == sorted(TOOLS) and "Verdict: promote" in good and "asks nobody now" in bad

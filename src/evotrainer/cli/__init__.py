@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from evotrainer.records.output import print
 
 GROUPS = {
-    "Run": ("doctor", "init", "run", "resume", "seat", "propose", "cache"),
+    "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
     "Read": ("status", "lineage", "show", "health", "harness", "cases", "forecasts", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate", "compare"),
     "Audit and backtest": ("audit", "backtest", "admit-detector"),

@@ -31,28 +31,16 @@ def propose(
     Example: evotrainer propose runs/mine answer.json --wait 600
     """
     from evotrainer import api
-    from evotrainer.agents.seat.carriers.queue import put_answer
-    from evotrainer.cli.seat import waiting
-    from evotrainer.records.seat import MOST, read_answer
+    from evotrainer.records.seat import MOST
 
     run = api.open_run(folder)
-    open_ = waiting(run)
-    if open_ is None:
-        raise AgentError(f"{folder} asks nobody now; `evotrainer seat {folder}` shows when it does")
-    if open_.carrier != "queue":
-        raise AgentError(f"{folder} asks by carrier {open_.carrier}, not queue; nobody reads an answer given here")
     try:
         raw = sys.stdin.read(MOST + 1) if file == "-" else Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError as e:
         raise ConfigError(f"cannot read {file}: {e.strerror}; give a file, or - for stdin") from None
-    problem = read_answer(raw, open_.request)[1]
-    if problem:
-        raise AgentError(f"{problem}; correct the answer and propose again: the run still waits")
-    name = f"r{open_.round}-{open_.step}-{open_.attempt}"
-    put_answer(run.folder / "seat", name, raw)
-    print(f"answered {name}")
-    end = time.monotonic() + wait
-    key, told = f"r{open_.round}/answered/{open_.step}/{open_.attempt}", ""
+    key = answer(run, raw)
+    print(f"answered {key}")
+    end, told = time.monotonic() + wait, ""
     while not told and time.monotonic() < end:
         time.sleep(EVERY_S)
         told = outcome(run, key)
@@ -60,6 +48,28 @@ def propose(
         print(told)
     elif wait:
         print(f"no result within {wait:g} s; `evotrainer status {folder}` tells it later")
+
+
+def answer(run: Run, raw: str) -> str:
+    """Answer the request that waits; returns the key of the event that will tell what came of it. AgentError where
+    nobody is asked, or with what is wrong: the run still waits then."""
+    from evotrainer.agents.seat.carriers.queue import answer_file, put_answer
+    from evotrainer.cli.seat import waiting
+    from evotrainer.records import keys
+    from evotrainer.records.seat import read_answer
+
+    open_ = waiting(run)
+    if open_ is None:
+        raise AgentError(f"{run.folder} asks nobody now; `evotrainer seat {run.folder}` shows when it does")
+    if open_.carrier != "queue":
+        raise AgentError(f"{run.folder} asks by carrier {open_.carrier}, not queue; nobody reads an answer given here")
+    if problem := read_answer(raw, open_.request)[1]:
+        raise AgentError(f"{problem}; correct the answer and propose again: the run still waits")
+    name = f"r{open_.round}-{open_.step}-{open_.attempt}"
+    if answer_file(run.folder / "seat", name).exists():
+        raise AgentError(f"{name} is answered already; the first answer counts")
+    put_answer(run.folder / "seat", name, raw)
+    return keys.answered(open_.round, open_.step, open_.attempt)
 
 
 def outcome(run: Run, key: str) -> str:
