@@ -71,9 +71,9 @@ def _rollout(path: Path, rows: list[dict[str, Any]], talk: list[dict[str, Any]])
     turns = _turns(talk)
     prompt = next((t.text for t in turns if t.role == "user"), "")
     models = [m for r in talk if (m := word(r["message"].get("model"))) and m != SYNTHETIC]
-    result = next((r for r in reversed(rows) if r.get("type") == "result"), {})
+    result: dict[str, Any] = next((r for r in reversed(rows) if r.get("type") == "result"), {})
     finish, kind, error = _ending(talk[-1], result)
-    used = {}  # a message of several blocks stands in several lines, each with what the whole message took
+    used: dict[str, int | None] = {}  # a message of several blocks stands in several lines, each with what the whole message took
     for r in talk:
         used[word(r["message"].get("id"), r.get("uuid"))] = whole_number(
             mapping(r["message"].get("usage")).get("output_tokens")

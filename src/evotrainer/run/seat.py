@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from evotrainer.agents.seat.agent import SeatAgent, intervention
 from evotrainer.errors import AgentError
@@ -16,39 +19,40 @@ from evotrainer.run.context import RunContext
 def take_seat(ctx: RunContext) -> None:
     """Where the run's agent asks others, it asks through this run's ledger."""
     if isinstance(ctx.agent, SeatAgent):
-        ctx.agent.sit(RunSeat(ctx))
+        ctx.agent.sit(
+            RunSeat(
+                folder=ctx.folder / "seat",
+                asked=lambda key, make: ctx.record(key, SeatAsked, make),
+                answered=lambda key, make: ctx.record(key, SeatAnswered, make),
+                past=lambda: [e.body for e in ctx.ledger.events("answered")],
+                refusal=partial(refusal, ctx),
+                note=lambda text: ctx.observer.note(text),
+            )
+        )
 
 
+@dataclass
 class RunSeat:
     """`agents.seat.desk.SeatLog` of a run."""
 
-    def __init__(self, ctx: RunContext) -> None:
-        self._ctx = ctx
-        self.folder = ctx.folder / "seat"
+    folder: Path
+    asked: Callable[[str, Callable[[], SeatAsked]], SeatAsked]
+    answered: Callable[[str, Callable[[], SeatAnswered]], SeatAnswered]
+    past: Callable[[], Sequence[SeatAnswered]]
+    refusal: Callable[[SeatBriefing, SeatTrial], str]
+    note: Callable[[str], None]
 
-    def asked(self, key: str, make: Callable[[], SeatAsked]) -> SeatAsked:
-        return self._ctx.record(key, SeatAsked, make)
 
-    def answered(self, key: str, make: Callable[[], SeatAnswered]) -> SeatAnswered:
-        return self._ctx.record(key, SeatAnswered, make)
-
-    def past(self) -> Sequence[SeatAnswered]:
-        return [e.body for e in self._ctx.ledger.events("answered")]
-
-    def refusal(self, request: SeatBriefing, trial: SeatTrial) -> str:
-        """By the checks that the run makes of any agent's answer: it can be corrected before it costs a place."""
-        ctx = self._ctx
-        if request.step == "proposal":
-            try:
-                change = intervention(trial, ctx.branches[ctx.incumbent].recipe, ctx.incumbent)
-            except ValueError as e:
-                return " ".join(str(e).split())
-            return propose.refusal(ctx, change, 0)
+def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
+    """By the checks that the run makes of any agent's answer: it can be corrected before it costs a place."""
+    if request.step == "proposal":
         try:
-            search.recipe_of(ctx, ProbePlan(changes=trial.changes, departs=trial.departs))
-        except AgentError as e:
-            return str(e).partition(": ")[2] or str(e)
-        return ""
-
-    def note(self, text: str) -> None:
-        self._ctx.observer.note(text)
+            change = intervention(trial, ctx.branches[ctx.incumbent].recipe, ctx.incumbent)
+        except ValueError as e:
+            return " ".join(str(e).split())
+        return propose.refusal(ctx, change, 0)
+    try:
+        search.recipe_of(ctx, ProbePlan(changes=trial.changes, departs=trial.departs))
+    except AgentError as e:
+        return str(e).partition(": ")[2] or str(e)
+    return ""
