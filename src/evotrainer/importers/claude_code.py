@@ -73,7 +73,8 @@ def _rollout(path: Path, rows: list[dict[str, Any]], talk: list[dict[str, Any]])
     models = [m for r in talk if (m := word(r["message"].get("model"))) and m != SYNTHETIC]
     result: dict[str, Any] = next((r for r in reversed(rows) if r.get("type") == "result"), {})
     finish, kind, error = _ending(talk[-1], result)
-    used: dict[str, int | None] = {}  # a message of several blocks stands in several lines, each with what the whole message took
+    # a message of several blocks stands in several lines, each with what the whole message took
+    used: dict[str, int | None] = {}
     for r in talk:
         used[word(r["message"].get("id"), r.get("uuid"))] = whole_number(
             mapping(r["message"].get("usage")).get("output_tokens")
