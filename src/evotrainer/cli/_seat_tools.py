@@ -93,7 +93,7 @@ class SeatTools:
         for t in state.branches[name].complete:
             folder = self.run.folder / "rollouts" / t.trial
             for r in load([folder], split="search") if folder.is_dir() else ():
-                said = "\n".join(f"{turn.role}: {turn.content}" for turn in r.turns)
+                said = "\n".join(f"{turn.role}: {turn.text}" for turn in r.turns)
                 if text in said and len(out) <= max(1, min(limit, 10)):
                     out.append(f"[{r.id}: {r.outcome}] {json.dumps(said[: MOST // 4], ensure_ascii=False)}")
         return _cut("\n".join(out) if len(out) > 1 else f"no search rollout of {name} holds {text!r}")
@@ -141,7 +141,7 @@ class SeatTools:
             return open_.request
         if not (asked := [e.body for e in self.run.events() if e.kind == "asked"]):
             raise AgentError("the run has asked nothing yet; wait() tells when it does")
-        return asked[-1].request  # type: ignore[no-any-return]
+        return asked[-1].request
 
     def _answer(self, values: dict[str, Any]) -> str:
         self._given = answer(self.run, json.dumps(values))

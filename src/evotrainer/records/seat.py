@@ -144,7 +144,7 @@ class SeatProposal(Frozen):
 
 def schemas() -> dict[str, dict[str, Any]]:
     """File name -> JSON Schema of what is asked and of what is answered."""
-    made = {"seat-briefing-v1": SeatBriefing, "seat-proposal-v1": SeatProposal}
+    made: dict[str, type[Frozen]] = {"seat-briefing-v1": SeatBriefing, "seat-proposal-v1": SeatProposal}
     return {f"{name}.schema.json": m.model_json_schema(by_alias=True) for name, m in made.items()}
 
 

@@ -86,7 +86,7 @@ class Desk:
         raw = struck(reply.raw, self.secrets)[: MOST + 1]
         proposal, stage, problem = self._read(raw, reply, asked.request, step, past)
         return SeatAnswered(
-            **where,  # type: ignore[arg-type]
+            **where,
             key=asked.key,
             raw=raw,
             model=reply.model,
