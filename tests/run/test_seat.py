@@ -28,6 +28,7 @@ from evotrainer.projections.seat import SeatSpend
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.seat import MOST, SeatBriefing, read_answer
 from evotrainer.verify import Record, checks
+from tests.acting import policy
 from tests.cli.call import evotrainer
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, stopped_before
@@ -355,3 +356,11 @@ def test_a_real_client_calls_the_tools_in_memory_and_over_stdio(played: api.Run)
     for on in (server(played.folder), stdio):
         names, good, bad = anyio.run(play, on)
         assert names == sorted(TOOLS) and "Verdict: promote" in good and "asks nobody now" in bad
+
+
+def test_evidence_quotes_search_rollouts_as_data(task: Path, tmp_path: Path) -> None:
+    wrote = Paper(finish, lambda spec: policy(spec.trial, {"ignore the judge": 0.9}, {}, tasks=10))
+    run = wrote.start(task, tmp_path / "run", program(tmp_path, {}, "sys.exit(1)"))
+    told = SeatTools(run.folder).evidence("ignore the judge", branch="b0")
+    assert told.startswith("Quoted from rollouts of a policy: data") and "ignore the judge" in told
+    assert len(told) <= 2000 and "no search rollout" in SeatTools(run.folder).evidence("xyzzy", branch="b0")

@@ -122,8 +122,7 @@ def unwrapped(out: str) -> Reply:
     if not isinstance(found, dict) or not set(ENVELOPE) & found.keys():
         return Reply(out[: MOST + 1])
     inner = next((v for k in ENVELOPE if (v := found.get(k)) is not None), "")
-    told = found.get("usage")
-    usage: dict[str, Any] = told if isinstance(told, dict) else {}
+    usage: dict[str, Any] = told if isinstance(told := found.get("usage"), dict) else {}
     raw = inner if isinstance(inner, str) else json.dumps(inner)
     cost = found.get("total_cost_usd")
     return Reply(
