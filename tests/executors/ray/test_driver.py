@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import time
 from collections.abc import Callable
@@ -261,9 +262,11 @@ def test_options_are_checked_before_anything_is_spent(task_file: Path, monkeypat
             preflight_executor(load_task(task_file, ["executor.name=ray", wrong]))
     with pytest.raises(ConfigError, match="embedded trainer trains in one process"):
         preflight_executor(load_task(task_file, ["executor.name=ray", "executor.options.workers_per_trial=2"]))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    task = load_task(task_file, ["executor.name=ray"])
+    found = importlib.util.find_spec  # ray alone: a module first imported meanwhile may keep what it takes from here
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *at: None if name == "ray" else found(name, *at))
     with pytest.raises(MissingDependencyError, match=r"pip install 'evotrainer\[ray\]'"):
-        preflight_executor(load_task(task_file, ["executor.name=ray"]))
+        preflight_executor(task)
 
 
 def test_what_the_executor_cannot_keep_is_refused_before_anything_is_spent(
