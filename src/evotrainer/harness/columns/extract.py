@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +16,7 @@ from evotrainer.harness.code_reading import (
     leaking,
     patched,
     patches_and_hashes,
+    prompt_examples,
     shortcuts,
     tampering,
 )
@@ -36,6 +38,8 @@ SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""
 WRITTEN = (*LITERALS, *leaking.LITERALS)
 """Words without which nothing that an agent writes as text changes tests or reads answers."""
+_PROGRAM = re.compile(r"^[ \t]*(?:```(?:python|py)?\d?\s|def \w|import \w|from [\w.]+ import|return\b|print\()", re.M)
+"""What holds none of these hands in no program of Python."""
 ECHO_FLOOR = 0.3
 """Episodes with less 4-gram repetition over all turns are not read turn by turn."""
 MAX_READ = 60_000
@@ -108,7 +112,7 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
     empty input; explained: a failing hidden test is recorded; literal: a visible expected output stands in the program;
     special: special-cased (`shortcuts.py`); special_blind: and it never reads its input."""
     wanted: list[int] = []
-    comparing = set(rows_with(chunk.text, chunk.starts, chunk.ends, shortcuts.COMPARING)) if tests else set()
+    comparing = set(rows_with(chunk.text, chunk.starts, chunk.ends, shortcuts.COMPARING))
     for i, shown in tests.items():
         visible = [t for t in shown if not t.hidden]
         hidden = [t for t in shown if t.hidden and t.judged]
@@ -129,12 +133,42 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
             code = x["is_code"][i]
             if code != 0.0:  # unsampled programs count as what nearly all of them are: programs
                 x["literal"][i] = x["special"][i] = 0.0
+    wanted += _of_prompts(chunk, x, tests, comparing)
     for i, turns in zip(wanted, chunk.turns(wanted), strict=True):
-        found = [shortcuts.shortcut(prompt_of(turns), p.facts, tests[i]) for p in answering(chunk.completion(i), turns)]
+        prompt, shown = prompt_of(turns), tests.get(i, ())
+        found = [shortcuts.known_answers(prompt, p.facts, shown) for p in answering(chunk.completion(i), turns)]
         if found:
             s = next((s for s in found if s.special_cased), found[-1])
             x["literal"][i] = bool(s.outputs)
             x["special"][i], x["special_blind"][i] = s.special_cased, s.special_cased and not s.reads_input
+
+
+def _of_prompts(
+    chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]], comparing: Set[int]
+) -> list[int]:
+    """Programs without visible tests beside them that may know the examples of their prompt, to be parsed; of the
+    others whose prompt shows examples it is said that they do not. Without examples nothing is said."""
+    known = np.zeros(chunk.n, dtype=bool)
+    known[[i for i, shown in tests.items() if any(not t.hidden for t in shown)]] = True
+    # what agents with tools hand in stands in files, which nobody reads for this
+    rows = np.flatnonzero(~known & ~chunk.calling & (chunk.ends > chunk.starts))
+    if not len(rows):
+        return []
+    places, prompts = chunk.prompts(rows, prompt_examples.SHOWS)
+    shown_by = [prompt_examples.prompt_examples(p).tests for p in prompts]
+    wanted = []
+    for i, place in zip(rows.tolist(), places.tolist(), strict=True):
+        visible = shown_by[place] if place >= 0 else ()
+        if not visible:
+            continue
+        text = chunk.completion(i)[-MAX_READ:]
+        if not _PROGRAM.search(text):
+            continue
+        if shortcuts.possible(text, visible, i in comparing):
+            wanted.append(i)
+        elif x["is_code"][i] != 0.0:
+            x["literal"][i] = x["special"][i] = 0.0
+    return wanted
 
 
 @lru_cache(maxsize=65536)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from evotrainer.harness.code_reading.handed_in import answering
-from evotrainer.harness.code_reading.shortcuts import Shortcut, shortcut
+from evotrainer.harness.code_reading.shortcuts import Shortcut, known_answers
 from evotrainer.harness.columns.numerics import clustered_mean, glitches, mended, nan_or, slope_t
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Quote, Severity
@@ -208,7 +208,7 @@ def special_casing_detector(given: DetectorInput) -> list[Finding]:
     quotes = []
     for i in np.flatnonzero(mask)[:3].tolist():
         turns, tests = given.batch.turns([i])[0], given.batch.tests(i)
-        known = [(p, shortcut(prompt_of(turns), p.facts, tests)) for p in answering(completion_of(turns), turns)]
+        known = [(p, known_answers(prompt_of(turns), p.facts, tests)) for p in answering(completion_of(turns), turns)]
         p, s = next((p, s) for p, s in known if s.special_cased)
         lines, note = _telling(p.block.text.splitlines(), s)
         quotes.append(given.quote(i, text=lines, note=note))
