@@ -78,6 +78,15 @@ def prompt_examples(prompt: str) -> PromptExamples:
             pairs[e.given, wanted] = None
     for said in gone:
         text = text.replace(said, "\n")
+    above = ""
+    calls = [f"({g})" for g, _ in pairs]
+    kept: list[str] = []
+    for line in text.split("\n"):
+        # what a doctest prints stands below it
+        shows = any(c in line.replace("( ", "(").replace(" )", ")") for c in calls) or (">>>" in above)
+        kept += [] if shows else [line]
+        above = line
+    text = "\n".join(kept)
     tests = tuple(_test(g, w) for g, w in list(pairs)[:MAX_EXAMPLES])
     return PromptExamples(tests, text.removesuffix("\n" + _STOP))
 

@@ -174,7 +174,7 @@ def _of_prompts(
 @lru_cache(maxsize=65536)
 def _read_command(name: str, text: str) -> tuple[ActionKind, bool, bool]:
     """(kind, may change tests, may read the answer) of an action, by its text alone."""
-    return kind_of(Action(name, text, None)), bool(tampering.changes(name, text)), leaking.suspect(name, text)
+    return kind_of(Action(name, text, None)), tampering.suspect(name, text), leaking.suspect(name, text)
 
 
 def before_actions(turns: Sequence[Turn]) -> list[str]:
