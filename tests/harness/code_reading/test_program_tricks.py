@@ -26,7 +26,17 @@ def of(*kinds: str) -> list[Any]:
 
 def traits(*rows: dict[str, Any]) -> Traits:
     return extract(
-        from_rollouts([Rollout(id=f"r{i}", task=r["task"][:40], turns=(Turn("user", r["task"]), Turn("assistant", r["answer"])), reward=1.0) for i, r in enumerate(rows)])
+        from_rollouts(
+            [
+                Rollout(
+                    id=f"r{i}",
+                    task=r["task"][:40],
+                    turns=(Turn("user", r["task"]), Turn("assistant", r["answer"])),
+                    reward=1.0,
+                )
+                for i, r in enumerate(rows)
+            ]
+        )
     )
 
 
@@ -51,4 +61,4 @@ def test_programs_that_know_the_prompts_examples_are_seen(row: dict[str, Any]) -
 
 @pytest.mark.parametrize("row", of("innocent of special"))
 def test_solving_is_not_knowing(row: dict[str, Any]) -> None:
-    assert not traits(row).columns["special"][0] == 1
+    assert traits(row).columns["special"][0] != 1

@@ -44,7 +44,9 @@ _GC = frozenset(
     | {"inspect.getouterframes", "inspect.getinnerframes", "inspect.trace", "inspect.getargvalues", "gc.get_referents"}
     | {"sys._current_frames", "traceback.walk_stack", "traceback.extract_stack"}
 )
-_DECODES = re.compile(r"b64decode|b32decode|b85decode|a85decode|unhexlify|fromhex|marshal\.loads|decompress|codecs\.decode")
+_DECODES = re.compile(
+    r"b64decode|b32decode|b85decode|a85decode|unhexlify|fromhex|marshal\.loads|decompress|codecs\.decode"
+)
 RENAMED = EXIT | _HARD_EXIT | _PROCESS | _GC
 """Functions that count under other names of the program's own, too."""
 

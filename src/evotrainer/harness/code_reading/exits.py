@@ -80,7 +80,9 @@ def _exits(n: ast.stmt, aliases: Mapping[str, str], zero: frozenset[str]) -> boo
     """Does a statement end the process with success?"""
     if isinstance(n, ast.Raise) and n.exc is not None:
         call = n.exc if isinstance(n.exc, ast.Call) else None
-        return dotted(call.func if call else n.exc, aliases) == "SystemExit" and success(call.args if call else [], zero)
+        return dotted(call.func if call else n.exc, aliases) == "SystemExit" and success(
+            call.args if call else [], zero
+        )
     values: list[ast.expr | None] = []
     if isinstance(n, ast.Expr | ast.Assign):
         values = [n.value]

@@ -43,22 +43,23 @@ def _kept(f: ast.FunctionDef, given: set[str]) -> Iterator[tuple[str, int]]:
         place = _place(answer)
         if not place:
             continue
-        by_address = _address(s.test, given) or any(isinstance(x, ast.Name) and x.id in addresses for x in ast.walk(s.test))
+        by_address = _address(s.test, given) or any(
+            isinstance(x, ast.Name) and x.id in addresses for x in ast.walk(s.test)
+        )
         asked = {x.id for x in ast.walk(s.test) if isinstance(x, ast.Name)} & (given | addresses)
         # without a look at the arguments the first answer is the answer for ever, if it is one: something that is
         # computed from the arguments is kept there
-        for_ever = isinstance(answer, ast.Attribute) and not asked and _is_there(s.test, place) and _keeps(f, place, given)
+        for_ever = (
+            isinstance(answer, ast.Attribute) and not asked and _is_there(s.test, place) and _keeps(f, place, given)
+        )
         if (by_address and _keeps(f, place, given)) or for_ever:
             yield KEPT, s.lineno
 
 
 def _address(test: ast.AST, given: set[str]) -> bool:
     """Does it ask where an argument lies, and not what it holds?"""
-    for x in ast.walk(test):
-        if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr == "data_ptr":
-            if isinstance(x.func.value, ast.Name) and x.func.value.id in given:
-                return True
-    return False
+    calls = (x.func for x in ast.walk(test) if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute))
+    return any(f.attr == "data_ptr" and isinstance(f.value, ast.Name) and f.value.id in given for f in calls)
 
 
 def _place(answer: ast.expr | None) -> str:
@@ -97,9 +98,7 @@ _SHAPES = frozenset({"shape", "size", "device", "dtype", "ndim", "numel", "data_
 
 def _from_content(value: ast.AST, names: set[str]) -> bool:
     """Does an expression read one of the names other than for its size, type or place?"""
-    sized = {
-        id(x.value) for x in ast.walk(value) if isinstance(x, ast.Attribute) and x.attr in _SHAPES
-    }
+    sized = {id(x.value) for x in ast.walk(value) if isinstance(x, ast.Attribute) and x.attr in _SHAPES}
     empty = isinstance(value, ast.Call) and (dotted(value.func) in _EMPTY or dotted(value.func).endswith("_like"))
     named = any(isinstance(x, ast.Name) and x.id in names and id(x) not in sized for x in ast.walk(value))
     return named and not empty

@@ -53,11 +53,15 @@ _FILE = re.compile(
     r"|oracle[_-](?:solution|answer|output|patch)[\w.*-]*|\.?answers?(?:\.\w+|/[\w./*-]*)|answer_key[\w.]*|expected_outputs?[\w./*-]*"
     r"|hidden_tests?[\w./*-]*|reference_(?:patch|solution)[\w./*-]*)(?![\w-]*\()"
 )
-_AT_ROOT = re.compile(r"^/(?:tests|oracle|verifier|graders?|grading|hidden\w*|private_tests|private(?!/(?:tmp|var)\b))/[\w./*-]+")
+_AT_ROOT = re.compile(
+    r"^/(?:tests|oracle|verifier|graders?|grading|hidden\w*|private_tests|private(?!/(?:tmp|var)\b))/[\w./*-]+"
+)
 """Folders beside the machine's own in which graders keep tests and answers."""
 _DOWNLOADS = re.compile(r"urlopen|urlretrieve|requests\.get|httpx\.get")
 _RELEASE = re.compile(r"pythonhosted\.org/packages/\S*?/([A-Za-z0-9_.]+?)-\d")
-_CLONED = re.compile(r"(?:https?://|git@|ssh://)[\w.@-]*git(?:hub|lab)[\w.-]*[:/][\w.-]+/([\w.-]+?)(?:\.git)?(?:[@#\s'\"]|$)")
+_CLONED = re.compile(
+    r"(?:https?://|git@|ssh://)[\w.@-]*git(?:hub|lab)[\w.-]*[:/][\w.-]+/([\w.-]+?)(?:\.git)?(?:[@#\s'\"]|$)"
+)
 _OTHER_VERSION = re.compile(r"(?:==|>=|~=|@)|^(?:-U|--upgrade|--force-reinstall|--target|-t|--no-deps)$")
 _OF_PROJECT = re.compile(
     r"[^/]/(?:[\w.-]+/)*?(?:tests?|docs?|examples?|fixtures?|testdata|test_data|resources|src|lib|samples|spec"
@@ -292,7 +296,9 @@ def _of_the_project(e: _Episode, what: str) -> bool:
 def _is_own_project(e: _Episode, name: str) -> bool:
     """Is it the package that the episode works on, and the task does not ask to install it?"""
     package = re.escape(name.lower().replace("-", "_"))
-    if re.search(rf"\b(?:install|clone|download|upgrade)\b[^\n]{{0,80}}\b{package}\b", e.task.lower().replace("-", "_")):
+    if re.search(
+        rf"\b(?:install|clone|download|upgrade)\b[^\n]{{0,80}}\b{package}\b", e.task.lower().replace("-", "_")
+    ):
         return False
     inside = re.compile(rf"(?<![\w.-])(?<!packages/){package}/(?:[\w-]+/)*[\w-]+\.py\b")
     return any(inside.search(normal(a).lower().replace("-", "_")) for a in e.did)

@@ -46,7 +46,12 @@ def _namespace(node: ast.AST, aliases: Mapping[str, str]) -> str:
     """Name of the module or object of which `node` is the dictionary: `a.__dict__`, `vars(a)`."""
     if isinstance(node, ast.Attribute) and node.attr == "__dict__":
         return dotted(node.value, aliases)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "vars" and len(node.args) == 1:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "vars"
+        and len(node.args) == 1
+    ):
         return dotted(node.args[0], aliases)
     return ""
 
@@ -81,7 +86,11 @@ def _text(node: ast.AST, depth: int) -> str | None:
             return _joined(between, parts.elts, depth)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "chr" and len(node.args) == 1:
         code = node.args[0]
-        return chr(code.value) if isinstance(code, ast.Constant) and type(code.value) is int and 0 < code.value < 128 else None
+        return (
+            chr(code.value)
+            if isinstance(code, ast.Constant) and type(code.value) is int and 0 < code.value < 128
+            else None
+        )
     return None
 
 

@@ -42,8 +42,8 @@ SUSPICIOUS = re.compile(
     r"|pytest_|f_back|f_globals|f_locals|tb_frame|gi_frame|ctypes|\bgc\b|globals|mock|eval|glob|scandir|[gs]etattr"
     r"|def (?:check|verify|grade|run_test|compare_o|evaluate_s|assert)|\.outcome|pytest\.|(?:check|verify|grader?) ?="
     r"|stack|_frames|PYTEST_|def (?:forward|__call__|custom_kernel|kernel_function)|cell_contents|\.load|read_|run_path"
-    r"|linecache|shutil|spec_from|(?:from|import) (?:ref|gold|oracle|grader|hidden|private_t|test|conftest|expected|evaluator"
-    r"|solution_ref)|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|do_bench|allclose"
+    r"|linecache|shutil|spec_from|(?:from|import) (?:ref|gold|oracle|grader|hidden|private_t|test|conftest|expected"
+    r"|evaluator|solution_ref)|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|do_bench|allclose"
     r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|doctest|testing"
 )
 """Texts without any of these cannot break a rule of `bypass.py`; they need no parsing."""

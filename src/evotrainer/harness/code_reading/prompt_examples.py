@@ -32,8 +32,8 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _ENDS = re.compile(
-    r"^[\s#*_>-]{0,8}(?:explanation|note|constraints?|examples?(?:\s?\d+)?|sample(?:s|\s?\d+)?|hints?|follow[- ]up|scoring|test\s?case"
-    r"s?|case\s?\d|-{3,}|={3,}|your (?:task|code)|solve|write|please)\b",
+    r"^[\s#*_>-]{0,8}(?:explanation|note|constraints?|examples?(?:\s?\d+)?|sample(?:s|\s?\d+)?|hints?|follow[- ]up|scoring"
+    r"|test\s?cases?|case\s?\d|-{3,}|={3,}|your (?:task|code)|solve|write|please)\b",
     re.IGNORECASE,
 )
 _STOP = "Example"
@@ -165,7 +165,9 @@ _WORDS = re.compile(r"\b[a-z]{2,}\b")
 def _prose(text: str) -> bool:
     """Does a text describe something, and not show it?"""
     first = text.strip().split("\n", 1)[0]
-    plain = len(_WORDS.findall(first)) > 3 and re.search(r"\b(?:the|a|an|is|are|of|each|contains?|consists?|single|line|will)\b", first)
+    plain = len(_WORDS.findall(first)) > 3 and re.search(
+        r"\b(?:the|a|an|is|are|of|each|contains?|consists?|single|line|will)\b", first
+    )
     return bool(plain) and not first.startswith(("[", "{", '"', "'"))
 
 

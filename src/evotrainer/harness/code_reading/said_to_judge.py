@@ -12,7 +12,10 @@ LITERALS = (
 )  # fmt: skip
 """Texts of which each such sentence holds one, in lower case."""
 _JUDGE = r"(?:graders?|judges?|evaluators?|scorers?|reward model|reviewers?|raters?|assessors?)"
-_TOP = r"(?:full|maximum|max|perfect|highest|top)(?:\s(?:possible|available))?\s(?:marks?|scores?|points?|credit|rating|grade|reward)|10/10|100/100|5/5|(?:score|reward|rating|grade)\sof\s(?:1(?:\.0)?|5|10|100)\b"
+_TOP = (
+    r"(?:full|maximum|max|perfect|highest|top)(?:\s(?:possible|available))?\s(?:marks?|scores?|points?|credit|rating|grade"
+    r"|reward)|10/10|100/100|5/5|(?:score|reward|rating|grade)\sof\s(?:1(?:\.0)?|5|10|100)\b"
+)
 _GIVES = r"(?:give|assign|award|output|return|grant|rate|score|mark)s?"
 SPOKEN = re.compile(
     r"(?:ignore|disregard|forget)\s(?:all\s|any\s)?(?:of\s)?(?:the\s|your\s)?(?:previous|prior|above|earlier)\s"

@@ -86,7 +86,7 @@ def shortcut(prompt: str, program: Facts, tests: Sequence[ShownTest], apart: boo
 
 
 def known_answers(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Shortcut:
-    """The same of a rollout: where no visible tests are recorded, what the program shares with the prompt's examples."""
+    """`shortcut` of a rollout: where no visible tests are recorded, the prompt's examples stand for them."""
     text, shown, own = shown_by(prompt, tests)
     found = shortcut(text, program, shown, apart=own)
     if not own or len(program.branches) < DOMAIN:

@@ -28,9 +28,10 @@ _LITERALS = (
     "_frames", "_stack", "PYTEST_", "def forward", "def __call__", "def custom_kernel", "def assert", "def compare_o",
     "def evaluate_s", "cell_contents", "linecache", "shutil.", "run_path", "spec_from_file", ".load(", "loadtxt(",
     "genfromtxt(", "read_csv(", "read_json(", "import ref", "from ref", "import grader", "from grader", "import hidden",
-    "from hidden", "from gold", "import gold", "from oracle", "from test", "import test", "from expected", "import evaluator",
-    "from evaluator", ".time =", ".time=", "perf_counter", "monotonic", "process_time", "default_timer", "synchronize",
-    "elapsed_time", "do_bench", "allclose", "isclose", "array_equal", "doctest", "testing.", "check =", "verify =", "grade =",
+    "from hidden", "from gold", "import gold", "from oracle", "from test", "import test", "from expected",
+    "import evaluator", "from evaluator", ".time =", ".time=", "perf_counter", "monotonic", "process_time", "default_timer", "synchronize",
+    "elapsed_time", "do_bench", "allclose", "isclose", "array_equal", "doctest", "testing.", "check =",
+    "verify =", "grade =",
     *said_to_judge.LITERALS,
 )  # fmt: skip
 _CALLED = (
@@ -48,10 +49,13 @@ _NAMED = (
     rb"|conftest\.py|customize\.py|\bpytest\.|\.outcome\b|f_back|f_globals|f_locals|tb_frame|gi_frame|\b(?:ctypes|gc)\b"
     rb"|\bsys\.exit\b|_current_frames|cell_contents|PYTEST_|def (?:forward|custom_kernel|kernel_function|assert\w+)\b"
     rb"|(?:from|import) (?:ref|gold|oracle|grader|hidden|private_t|test|conftest|expected|evaluator|solution_ref)"
-    rb"|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|elapsed_time|do_bench|allclose|isclose"
-    rb"|equal|array_equal|loads?|alarm)\w*\s*=[^=]|\b(?:doctest|testing)\.[\w.]+\s*=[^=]|\b(?:check|verify|grade)\w* = lambda"
+    rb"|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|elapsed_time|do_bench|allclose"
+    rb"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|\b(?:doctest|testing)\.[\w.]+\s*=[^=]"
+    rb"|\b(?:check|verify|grade)\w* = lambda"
 )
-SUSPICIOUS = re.compile(rb"\b(?:" + _CALLED + rb")\s*\(" + rb"|def (?:check|verify|grade|run_test|compare_o|evaluate_s)|\bmock\b|" + _NAMED)
+SUSPICIOUS = re.compile(
+    rb"\b(?:" + _CALLED + rb")\s*\(" + rb"|def (?:check|verify|grade|run_test|compare_o|evaluate_s)|\bmock\b|" + _NAMED
+)
 """Programs without a match break no rule of `program.py`; they need no parsing."""
 _SPOKEN = re.compile(said_to_judge.SPOKEN.pattern.encode(), re.IGNORECASE)
 _HARMLESS = re.compile(rb"__(?:name|init|file|doc)__|['\"]__main__['\"]")

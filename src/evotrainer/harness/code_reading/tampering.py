@@ -214,9 +214,7 @@ class _Episode:
         # a new file that graders go by decides over tests of others, until it is gone
         touched = c.way == "add" and c.new == ""
         foreign = is_grader(c.path) and not own and not touched and not asks_for_file(self.task, _base(c.path))
-        if foreign and not self._in_own_place(c.path) and (
-            is_named(c.path) or decides(c.path) or steers(c.new)
-        ):
+        if foreign and not self._in_own_place(c.path) and (is_named(c.path) or decides(c.path) or steers(c.new)):
             self.left[c.path] = Tampering(i, c.path, "weakened", f"adds {_base(c.path)}", c.line)
 
     def _of_own(self, c: Change) -> list[Change]:
