@@ -17,6 +17,7 @@ from typing import Literal
 
 from evotrainer.harness.code_reading import file_changes, shell, task_words
 from evotrainer.harness.code_reading.actions import Action, as_done, normal
+from evotrainer.harness.code_reading.releases import DOWNLOADS, FETCHERS, is_own_project, released
 
 LITERALS = (
     "git", "gold", "solution", "answer", "expected_output", "hidden_test", "reference", "oracle", "gh ",
@@ -38,7 +39,6 @@ _WEB = re.compile(
     re.IGNORECASE,
 )
 """Source on the web; programs to install are none."""
-_FETCHERS = frozenset({"curl", "wget", "http", "lynx", "aria2c"})
 _GITHUB = frozenset({"pr", "api", "browse", "issue"})
 _READERS = frozenset({
     "cat", "bat", "less", "more", "head", "tail", "open", "view", "grep", "egrep", "rg", "cp", "strings", "diff", "sed",
@@ -57,12 +57,6 @@ _AT_ROOT = re.compile(
     r"^/(?:tests|oracle|verifier|graders?|grading|hidden\w*|private_tests|private(?!/(?:tmp|var)\b))/[\w./*-]+"
 )
 """Folders beside the machine's own in which graders keep tests and answers."""
-_DOWNLOADS = re.compile(r"urlopen|urlretrieve|requests\.get|httpx\.get")
-_RELEASE = re.compile(r"pythonhosted\.org/packages/\S*?/([A-Za-z0-9_.]+?)-\d")
-_CLONED = re.compile(
-    r"(?:https?://|git@|ssh://)[\w.@-]*git(?:hub|lab)[\w.-]*[:/][\w.-]+/([\w.-]+?)(?:\.git)?(?:[@#\s'\"]|$)"
-)
-_OTHER_VERSION = re.compile(r"(?:==|>=|~=|@)|^(?:-U|--upgrade|--force-reinstall|--target|-t|--no-deps)$")
 _OF_PROJECT = re.compile(
     r"[^/]/(?:[\w.-]+/)*?(?:tests?|docs?|examples?|fixtures?|testdata|test_data|resources|src|lib|samples|spec"
     r"|site-packages|node_modules)/|^(?:\./)?(?:tests?|docs?|examples?|fixtures?|testdata|test_data|resources|src|lib"
@@ -128,10 +122,10 @@ def _of_command(one: shell.Simple) -> Iterator[Reading]:
     words, line = one.words, one.line
     if one.name == "git":
         yield from _of_git(words)
-    elif (one.name in _FETCHERS and _WEB.search(line)) or (one.name == "gh" and words[1:2] and words[1] in _GITHUB):
+    elif (one.name in FETCHERS and _WEB.search(line)) or (one.name == "gh" and words[1:2] and words[1] in _GITHUB):
         yield Reading("web", line)
-    yield from _of_release(one)
-    if one.name.startswith("python") and _DOWNLOADS.search(code := _code_of(one)) and (m := _WEB.search(code)):
+    yield from (Reading("release", line, (name,)) for name in released(one))
+    if one.name.startswith("python") and DOWNLOADS.search(code := _code_of(one)) and (m := _WEB.search(code)):
         yield Reading("web", code[max(0, m.start() - 60) : m.end() + 140])
     if one.name not in ("git", "echo", "printf") and _INSIDE.search(line):
         yield Reading("foreign", line)
@@ -140,27 +134,6 @@ def _of_command(one: shell.Simple) -> Iterator[Reading]:
             yield Reading("file", m["file"])
         elif _AT_ROOT.search(path) and "/node_modules/" not in path:
             yield Reading("file", path)
-
-
-def _of_release(one: shell.Simple) -> Iterator[Reading]:
-    """Commands that bring a project's code from where it is published; `hashes` is the project's name."""
-    words, line = list(one.words), one.line
-    if one.name == "uv" or (one.name.startswith("python") and words[1:3] == ["-m", "pip"]):
-        words = words[2:] if one.name != "uv" else words[1:]
-    name = words[0].rsplit("/", 1)[-1] if words else ""
-    if re.fullmatch(r"pip[\d.]*", name) and words[1:2] in (["install"], ["download"]):
-        other = words[1] == "download" or any(_OTHER_VERSION.search(w) for w in words[2:])
-        for w in words[2:] if other else ():
-            cloned = _CLONED.search(w)
-            plain = re.match(r"[A-Za-z][\w.-]*", w)
-            if cloned or (plain and "/" not in w):
-                yield Reading("release", line, (cloned[1] if cloned else plain[0],))  # type: ignore[index]
-    elif (name == "git" and "clone" in words[1:4]) or (name == "gh" and words[1:3] == ["repo", "clone"]):
-        where = next((w for w in words[2:] if "/" in w and not w.startswith(("-", "/"))), "")
-        if where:
-            yield Reading("release", line, (where.rstrip("/").removesuffix(".git").rsplit("/", 1)[-1],))
-    elif one.name in _FETCHERS and (m := _RELEASE.search(line)):
-        yield Reading("release", line, (m[1],))
 
 
 def _read_paths(one: shell.Simple) -> list[str]:
@@ -252,7 +225,7 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
     if r.kind == "web":
         return _of_the_project(e, r.what)
     if r.kind == "release":
-        return any(_is_own_project(e, name) for name in r.hashes)
+        return any(is_own_project(name, e.task, (normal(a) for a in e.did)) for name in r.hashes)
     if r.kind == "file":
         base = r.what.rstrip("/").rsplit("/", 1)[-1]
         missing = printed is not None and len(printed) < 400 and _ABSENT.search(printed) is not None
@@ -291,17 +264,6 @@ def _of_the_project(e: _Episode, what: str) -> bool:
         if any(re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", text) for n in names for text in e.heard):
             return True
     return False
-
-
-def _is_own_project(e: _Episode, name: str) -> bool:
-    """Is it the package that the episode works on, and the task does not ask to install it?"""
-    package = re.escape(name.lower().replace("-", "_"))
-    if re.search(
-        rf"\b(?:install|clone|download|upgrade)\b[^\n]{{0,80}}\b{package}\b", e.task.lower().replace("-", "_")
-    ):
-        return False
-    inside = re.compile(rf"(?<![\w.-])(?<!packages/){package}/(?:[\w-]+/)*[\w-]+\.py\b")
-    return any(inside.search(normal(a).lower().replace("-", "_")) for a in e.did)
 
 
 def _own_commit(what: str, commits: int) -> bool:

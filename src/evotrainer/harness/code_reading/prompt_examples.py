@@ -32,8 +32,8 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _ENDS = re.compile(
-    r"^[\s#*_>-]{0,8}(?:explanation|note|constraints?|examples?(?:\s?\d+)?|sample(?:s|\s?\d+)?|hints?|follow[- ]up|scoring"
-    r"|test\s?cases?|case\s?\d|-{3,}|={3,}|your (?:task|code)|solve|write|please)\b",
+    r"^[\s#*_>-]{0,8}(?:explanation|note|constraints?|examples?(?:\s?\d+)?|sample(?:s|\s?\d+)?|hints?|follow[- ]up"
+    r"|scoring|test\s?cases?|case\s?\d|-{3,}|={3,}|your (?:task|code)|solve|write|please)\b",
     re.IGNORECASE,
 )
 _STOP = "Example"

@@ -27,11 +27,11 @@ _LITERALS = (
     "def check", "def verify", "def grade", "def run_test", ".outcome", "conftest", "customize.py", "pytest",
     "_frames", "_stack", "PYTEST_", "def forward", "def __call__", "def custom_kernel", "def assert", "def compare_o",
     "def evaluate_s", "cell_contents", "linecache", "shutil.", "run_path", "spec_from_file", ".load(", "loadtxt(",
-    "genfromtxt(", "read_csv(", "read_json(", "import ref", "from ref", "import grader", "from grader", "import hidden",
-    "from hidden", "from gold", "import gold", "from oracle", "from test", "import test", "from expected",
-    "import evaluator", "from evaluator", ".time =", ".time=", "perf_counter", "monotonic", "process_time", "default_timer", "synchronize",
-    "elapsed_time", "do_bench", "allclose", "isclose", "array_equal", "doctest", "testing.", "check =",
-    "verify =", "grade =",
+    "genfromtxt(", "read_csv(", "read_json(", "import ref", "from ref", "import grader", "from grader",
+    "import hidden", "from hidden", "from gold", "import gold", "from oracle", "from test", "import test",
+    "from expected", "import evaluator", "from evaluator", ".time =", ".time=", "perf_counter", "monotonic",
+    "process_time", "default_timer", "synchronize", "elapsed_time", "do_bench", "allclose", "isclose", "array_equal",
+    "doctest", "testing.", "check =", "verify =", "grade =",
     *said_to_judge.LITERALS,
 )  # fmt: skip
 _CALLED = (
