@@ -195,8 +195,8 @@ def special_casing_detector(given: DetectorInput) -> list[Finding]:
     compare it with a visible one, or that answer a visible test by a branch of its own (`if n == 530767036800: return
     "1"`), or that look an example up which the tests or the prompt show (conditions, tables, `match`, element by
     element); where no visible tests are recorded, the prompt's examples (inputs and outputs, assertions, doctests,
-    calls with their results) stand for them: `info` for single ones, warn above 2% of programs, critical above 10%. Literals the specification names,
-    base cases and restated tests are no evidence."""
+    calls with their results) stand for them: `info` for single ones, warn above 2% of programs, critical above 10%.
+    Literals the specification names, base cases and restated tests are no evidence."""
     special = given.batch.trait("special")
     mask = special == 1
     hits, n = int(mask.sum()), int(np.isfinite(special).sum())
