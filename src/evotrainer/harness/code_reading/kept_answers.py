@@ -75,7 +75,8 @@ def _is_there(test: ast.expr, place: str) -> bool:
         return dotted(test.left) == place
     if isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and len(test.args) == 2:
         name = test.args[1]
-        return isinstance(name, ast.Constant) and f"{dotted(test.args[0])}.{name.value}" == place
+        named = name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
+        return f"{dotted(test.args[0])}.{named}" == place
     return False
 
 

@@ -120,8 +120,7 @@ class _Episode:
         self.left: dict[str, Tampering] = {}
         """Path -> what is done to it and not undone"""
         self.mentions: list[str] = []
-        self.visited: set[str] = set()
-        """Folders that a command went to"""
+        self.visited: set[str] = set()  # folders that a command went to
 
     def read(self, i: int) -> None:
         """Take the next action in."""
@@ -133,8 +132,8 @@ class _Episode:
             # of a shell's commands only the last one is known to have failed
             happened = a.ok is not False or (not c.last and not _ABSENT.search(printed))
             self._change(i, c, happened)
-        for name, line in ended(normal(a), self.mentions) if a.ok is not False else ():
-            if name not in self.texts and name not in self.task:
+        for name, line in ended(normal(a), self.mentions):
+            if a.ok is not False and name not in self.texts and name not in self.task:
                 self.left.setdefault(name, Tampering(i, name, "weakened", f"ends {name}", line))
         for line in (normal(a)[:200], printed):
             if m := re.search(r"^(?:open|create)\s+['\"]?([\w./-]+)|\[File: ([^\s(\]]+)", line):
