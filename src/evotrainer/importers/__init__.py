@@ -15,7 +15,7 @@ from pathlib import Path
 
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.importers.base import Importer, Skipped, Source, given_id, imported_id, is_rendered
-from evotrainer.importers.faults import with_named_fault
+from evotrainer.importers.faults import with_named_fault, with_own_length
 from evotrainer.importers.results import JOINED, is_results, with_verdict
 from evotrainer.importers.tolerant import packed
 from evotrainer.records.reading import is_store
@@ -205,6 +205,9 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
                     record = with_verdict(record, path)
                 # what is ours says of itself what is a fault
                 if importer.name != "store":
+                    # a class that somebody wrote into the plain form by hand stands
+                    if importer.name != "jsonl" or record.error_kind == "other":
+                        record = with_own_length(record)
                     record = with_named_fault(record)
             yield record
     except EvoTrainerError as e:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ MAX_DEPTH = 32
 """Levels of foreign nesting kept in `detail`; deeper values are named, not kept."""
 MAX_NOTE = 20_000
 """Characters kept of one output or program in `detail` that is not part of the transcript."""
+
+NO = frozenset(
+    {"", "none", "null", "no", "false", "0", "unset", "ok", "nan", "n/a", "success", "completed", "[]", "{}"}
+)
+"""Words by which a field says that nothing happened, in lower case."""
 
 # in this order: a judge that times out is a judge's fault, a container that does is a container's
 _KINDS: tuple[tuple[Fault, str], ...] = (
@@ -37,6 +43,19 @@ _KINDS: tuple[tuple[Fault, str], ...] = (
 )
 
 
+_RAN_OVER = re.compile(
+    r"context.?(?:window|length)[\w ]{0,20}exceed|exceed[^\n]{0,80}context.?(?:window|length)|maximum context.?length"
+    r"|(?:prompt|input|conversation) is too long|longer than the (?:maximum )?model.?s? (?:maximum )?context|prompt_too_long"
+    r"|overlong.?prompt|input length[^\n]{0,60}exceed|exceeds? the (?:maximum |model'?s? )*context",
+    re.IGNORECASE,
+)
+
+
+def ran_over(words: str) -> bool:
+    """Do an error's words say that the context ran over? A policy that has spoken filled it by itself."""
+    return _RAN_OVER.search(words[:MAX_NOTE]) is not None
+
+
 def kind_of(*texts: str) -> Fault:
     """Class of a fault by its own words: the first of `texts` that names one decides; `other` where none does.
 
@@ -47,6 +66,25 @@ def kind_of(*texts: str) -> Fault:
             if re.search(pattern, words[:MAX_NOTE], re.IGNORECASE):
                 return kind
     return "other"
+
+
+@lru_cache(maxsize=4096)
+def words_of(name: str) -> frozenset[str]:
+    """Words of a field's name or of a short value, in lower case; spellings of timeout, reward model and rate limit as
+    one word."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name[:200])
+    low = " ".join(re.findall(r"[a-z0-9]+", spaced.lower()))
+    low = re.sub(r"\btime(?:d)? ?out\b", "timeout", low)
+    return frozenset(re.sub(r"\b(reward) (model)\b|\b(rate) (limit)\b", r"\1\2\3\4", low).split())
+
+
+def says_so(value: Any) -> bool:
+    """Does the value of an error's field say that there was one? Numbers: 1 alone."""
+    if isinstance(value, str):
+        return value.strip().lower() not in NO
+    if isinstance(value, bool | int | float):
+        return value == 1
+    return bool(value)
 
 
 def last_line(trace: Any) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Ints, at_least
-from evotrainer.importers.faults import NO, as_fault, asked, broken, ending, says_so, words_of
-from evotrainer.importers.foreign import kind_of, short
+from evotrainer.importers.faults import as_fault, asked, broken, ending
+from evotrainer.importers.foreign import NO, kind_of, says_so, short, words_of
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean
