@@ -65,6 +65,43 @@ def test_the_verdict_of_an_instance_is_its_outcome_and_no_reward(tmp_path: Path,
     )
 
 
+def test_an_evaluation_that_broke_is_a_fault_and_no_wrong_answer(tmp_path: Path) -> None:
+    names = ["solved", "wrong", "broke", "badpatch", "slow", "absent", "empty"]
+    for name in names:
+        trajectory(tmp_path / "run" / "trajs", f"{name}__{name}-1")
+
+    def ids(*some: str) -> list[str]:
+        return [f"{n}__{n}-1" for n in some]
+
+    report = {"completed_ids": ids("solved", "wrong"), "resolved_ids": ids("solved"), "unresolved_ids": ids("wrong")}
+    report |= {"error_ids": ids("broke", "badpatch", "slow"), "empty_patch_ids": ids("empty")}
+    write(tmp_path / "run" / "m.report.json", report | {"submitted_ids": ids(*names), "incomplete_ids": ids("absent")})
+    for name, words in (("badpatch", ">>>>> Patch Apply Failed:\nmalformed"), ("slow", "Test timed out after 1800")):
+        log = tmp_path / "run" / "logs" / "run_evaluation" / "r" / "m" / f"{name}__{name}-1" / "run_instance.log"
+        log.parent.mkdir(parents=True)
+        log.write_text(words)
+    found = {k.partition("_")[0]: (r.outcome, r.error_kind) for k, r in rollouts(tmp_path).items()}
+    assert found == {
+        "solved": ("correct", None),
+        "wrong": ("incorrect", None),
+        "empty": ("incorrect", None),
+        "badpatch": ("incorrect", None),  # the policy's own
+        "broke": ("unknown", "judge"),
+        "slow": ("unknown", "timeout"),
+        "absent": ("unknown", None),
+    }
+
+
+def test_the_older_results_name_installations_that_failed(tmp_path: Path) -> None:
+    for name in ("a__a-1", "b__b-2", "c__c-3"):
+        trajectory(tmp_path / "trajs", name)
+    lists = {"generated": ["a__a-1", "b__b-2", "c__c-3"], "no_logs": ["c__c-3"], "install_fail": ["b__b-2"]}
+    write(tmp_path / "results" / "results.json", lists | {"resolved": []})
+    found = {k: (r.outcome, r.error_kind) for k, r in rollouts(tmp_path).items()}
+    assert found["a__a-1"] == ("incorrect", None)
+    assert found["b__b-2"] == ("unknown", "container") and found["c__c-3"] == ("unknown", "judge")
+
+
 def test_predictions_give_the_patch_where_none_is_recorded(tmp_path: Path) -> None:
     trajectory(tmp_path / "trajs", "a__a-1")
     trajectory(tmp_path / "trajs", "b__b-2", submission="own")

@@ -36,6 +36,7 @@ MODULES = {
     "atif": "atif",
     "terminal_bench": "terminal_bench",
     "claude_code": "claude_code",
+    "openhands": "openhands",
     "jsonl": "jsonl",
 }
 """Module of each format, in the order in which they are asked whether a file is theirs: the general form is last."""
@@ -46,7 +47,7 @@ NO_DATA_EXACT = frozenset({"metadata.json", "config.toml", "__pycache__"})
 
 
 OWN_IDS = frozenset(
-    {"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif", "terminal_bench", "claude_code"}
+    {"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif", "terminal_bench", "claude_code", "openhands"}
 )
 """Formats whose ids and groups hash what the record says of itself, not only the name of its file."""
 

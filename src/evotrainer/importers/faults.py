@@ -209,8 +209,9 @@ def with_named_fault(r: Rollout) -> Rollout:
     """The rollout as a fault where its own fields name one and it earned nothing; else as it is."""
     if r.error_kind or (r.reward or 0.0) > 0 or r.outcome == "correct":
         return r
-    # numbers that a reward function returned are components: some of them speak of faults
-    record = {**r.components, **r.detail} if any(map(about, r.components)) else r.detail
+    # numbers that a reward function returned are components; of those that speak of errors only a judge's are plain
+    judged = {k: x for k, x in r.components.items() if (name := about(k)) and name.words & JUDGE and name.kind}
+    record = {**judged, **r.detail} if judged else r.detail
     if len(record) <= 2:
         return r
     found = named_fault(record, _spoke(r))

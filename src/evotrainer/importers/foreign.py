@@ -31,13 +31,13 @@ _KINDS: tuple[tuple[Fault, str], ...] = (
     ("judge", r"\bjudge|grader|verifier|scorer|reward ?file|reward model|test_?patch failed"),
     (
         "container",
-        r"docker|container|sandbox|image|environment|kubernetes|\bpod\b|compose|deployment|\bdaytona|\bmodal\b",
+        r"docker|container|sandbox|image|environment|kubernetes|\bpod\b|compose|deployment|\bdaytona|\bmodal\b|agent_?runtime",
     ),
     (
         "model_api",
         r"\bapi|api(error|connection|timeout|status)|rate.?limit|error code: ?[45]\d\d|status code|litellm|openai"
         r"|anthropic|connection|overloaded|context.?window|context.?length|authentication|quota|service ?unavailable"
-        r"|internal ?server|bad ?gateway|bad ?request|model_",
+        r"|internal ?server|bad ?gateway|bad ?request|model_|error_llm",
     ),
     ("timeout", r"time.?out|timed out|time limit|deadline"),
 )

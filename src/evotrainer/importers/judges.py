@@ -31,8 +31,9 @@ _NO_VERDICT = frozenset((
     "failure", "timeout", "unparsable", "unparseable", "missing", "not", "found", "response", "reply", "api",
 ))  # fmt: skip
 _IN_PLACE = re.compile(
-    r"\W{0,3}(?:\w{0,40}error|exception|failed to (?:get|call|parse)|request (?:failed|timed out)|http)\b[^\n]{0,200}?"
-    r"(?:rate.?limit|overloaded|unavailable|connection|quota|internal server|\b(?:429|5\d\d)\b|(?P<own>timed?.?out|pars))",
+    r"\W{0,3}(?:\w{0,40}error|exception|failed|request failed|http)\b[^\n:]{0,16}(?:\b(?:429|5\d\d)\b|:[^\n]{0,200}?"
+    r"(?:rate.?limit|overloaded|unavailable|connection|quota|internal server|\b(?:429|5\d\d)\b|"
+    r"(?P<own>timed?.?out|pars(?:e|ing))))",
     re.IGNORECASE,
 )
 """An error that was written where the reply belongs; looked for at its beginning. `own`: of a program that grades it may
