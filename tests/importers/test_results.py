@@ -129,6 +129,24 @@ def test_a_folder_of_attempts_is_one_reading_for_each_model(tmp_path: Path) -> N
     assert [r.health for r in again.sources[0].readings] == [r.health for r in done.sources[0].readings]
 
 
+def test_policies_that_take_turns_in_a_file_are_read_apart_with_what_is_theirs(tmp_path: Path) -> None:
+    """Rows of two policies and faults in turn: a batch orders its rollouts by group, and nobody's get mixed up."""
+    rows: list[dict[str, Any]] = []
+    for i in range(48):
+        policy = "tuned" if i % 2 == 0 else "base"
+        row = {"task": f"t{i // 4}", "text": f"x {i}", "policy": policy, "reward": float(policy == "tuned")}
+        rows.append(row | ({"reward": None, "error_kind": "judge"} if i % 8 == 2 else {}))
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    ((base, tuned),) = [s.readings for s in audit([path]).sources]
+    assert [(r.subject, r.health.rollouts, r.health.groups) for r in (base, tuned)] == [
+        ("base", 24, 12),
+        ("tuned", 24, 12),
+    ]
+    assert [r.health.metric("reward") for r in (base, tuned)] == [0.0, 1.0]
+    assert [r.health.metric("error_rate") for r in (base, tuned)] == [0.0, 0.25]
+
+
 def test_policies_that_differ_by_their_step_are_one(tmp_path: Path) -> None:
     def file(*policies: str) -> Path:
         rows = [{"task": str(i), "text": "x", "reward": 1.0, "policy": p} for i, p in enumerate(policies)]

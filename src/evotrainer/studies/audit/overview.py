@@ -48,6 +48,7 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     out += _findings(readings)
     out += _medians([r for _, r in readings])
     blind = Counter(x for _, r in readings for f in r.health.findings for x in set(f.missing))
+    blind.update(x for _, r in readings for x in {y for v in r.not_looked_at.values() for y in v} - OVER_TIME - {*blind})
     if blind:
         out.append(f"- not recorded, so not looked at: {line(', '.join(k for k, _ in blind.most_common(12)))}")
     skipped = [(label, x) for label, s in named for x in s.skipped]
