@@ -1,4 +1,4 @@
-"""Which detectors looked at a batch, and what the others lacked: a detector that could not read anything is not clean."""
+"""Which detectors looked at a batch, and what the others lacked: what could not be read is not clean."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _curve(b: Batch, c: HarnessContext) -> bool:
 LOOKS: Mapping[str, tuple[str, Looks]] = {
     "grader_bypass": ("readable programs or patches", _read("bypass", "reaches")),
     "special_casing": ("readable programs with tests", _read("special")),
-    "test_tampering": ("actions, patches or tests", _read("tampers")),
+    "test_tampering": ("actions or patches", _read("tampers")),
     "answer_leak": ("actions", _read("leaks")),
     "proxy_slopes": ("learning curve", _curve),
     "score_jump": ("learning curve", _curve),

@@ -46,9 +46,7 @@ NO_DATA = ("license", "notice", "readme", "changelog", "authors")
 NO_DATA_EXACT = frozenset({"metadata.json", "config.toml", "__pycache__"})
 
 
-OWN_IDS = frozenset(
-    {"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif", "terminal_bench", "claude_code", "openhands"}
-)
+OWN_IDS = frozenset(MODULES) - {"trl", "nemo_gym", "verifiers", "verl", "jsonl"}
 """Formats whose ids and groups hash what the record says of itself, not only the name of its file."""
 
 
@@ -206,8 +204,9 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
                     record = with_verdict(record, path)
                 # what is ours says of itself what is a fault
                 if importer.name != "store":
-                    # a class that somebody wrote into the plain form by hand stands
-                    if importer.name != "jsonl" or record.error_kind == "other":
+                    # Inspect has a limit for it; a class that somebody wrote into the plain form by hand stands
+                    by_hand = importer.name == "jsonl" and record.error_kind != "other"
+                    if importer.name != "inspect" and not by_hand:
                         record = with_own_length(record)
                     record = with_named_fault(record)
             yield record

@@ -51,8 +51,9 @@ _TOLD = ("detail", "details", "reason", "message", "error", "note")
 """Fields beside such a one in which its words stand."""
 _RAISED = frozenset({"error", "exception", "traceback"})
 _WHOLE = frozenset((
-    "error", "errors", "exception", "traceback", "message", "msg", "info", "details", "type", "class", "name", "text", "last",
-    "final", "agent", "run", "rollout", "generation", "sampling", "llm", "model", "request", "trial", "episode", "sample",
+    "error", "errors", "exception", "traceback", "message", "msg", "info", "details", "type", "class", "name", "text",
+    "last", "final", "agent", "run", "rollout", "generation", "sampling", "llm", "model", "request", "trial",
+    "episode", "sample",
 ))  # fmt: skip
 """Words of fields that tell of the whole attempt what was raised, and of no program or tool in it."""
 _RAISED_BY = re.compile(

@@ -45,8 +45,8 @@ _KINDS: tuple[tuple[Fault, str], ...] = (
 
 _RAN_OVER = re.compile(
     r"context.?(?:window|length)[\w ]{0,20}exceed|exceed[^\n]{0,80}context.?(?:window|length)|maximum context.?length"
-    r"|(?:prompt|input|conversation) is too long|longer than the (?:maximum )?model.?s? (?:maximum )?context|prompt_too_long"
-    r"|overlong.?prompt|input length[^\n]{0,60}exceed|exceeds? the (?:maximum |model'?s? )*context",
+    r"|(?:prompt|input|conversation) is too long|longer than the (?:maximum )?model.?s? (?:maximum )?context"
+    r"|prompt_too_long|overlong.?prompt|input length[^\n]{0,60}exceed|exceeds? the (?:maximum |model'?s? )*context",
     re.IGNORECASE,
 )
 

@@ -36,10 +36,10 @@ _IN_PLACE = re.compile(
     r"(?P<own>timed?.?out|pars(?:e|ing))))",
     re.IGNORECASE,
 )
-"""An error that was written where the reply belongs; looked for at its beginning. `own`: of a program that grades it may
-tell of the program that is graded."""
+"""An error that was written where the reply belongs; looked for at its beginning. `own`: of a program that grades it
+may tell of the program that is graded."""
 _MODELS = frozenset({"judge", "judges", "rewardmodel"})
-"""Names of scorers that are models; the others may be programs, whose errors and time limits are those of the answer."""
+"""Names of scorers that are models; others may be programs, whose errors and time limits are those of the answer."""
 LOOKED_AT = 64
 """Replies of a list that are looked at."""
 
@@ -90,9 +90,9 @@ def _string(words: frozenset[str], value: str) -> Silence | None:
         return "filtered" if low == "content_filter" else "errored"
     if words & _MODELS and words & (_VERDICT | _STATE) and 0 < len(low) <= 40:
         said = set(re.findall(r"[a-z]+", low.replace("timed out", "timeout").replace("timed_out", "timeout")))
-        broke = said & {"error", "errored", "exception", "timeout", "unparsable", "unparseable"}
         # "failed" alone is a verdict
-        broke = broke or said & _PARSED and said & {"failed", "failure"} or {"no", "verdict"} <= said
+        unread = bool(said & _PARSED and said & {"failed", "failure"}) or {"no", "verdict"} <= said
+        broke = unread or bool(said & {"error", "errored", "exception", "timeout", "unparsable", "unparseable"})
         if broke and said <= _NO_VERDICT:
             return "unparsable" if said & (_PARSED | {"unparsable", "unparseable", "verdict"}) else "errored"
     return None

@@ -21,7 +21,7 @@ from evotrainer.importers.transcript import TranscriptBuilder, as_text
 from evotrainer.records.rollout import Finish, Outcome, Rollout, Turn
 
 OWN: tuple[tuple[re.Pattern[str], Finish], ...] = (
-    (re.compile(r"stuck in a loop|maximum (?:iteration|number of iterations|budget)|max.?iterations", re.I), "turn_limit"),
+    (re.compile(r"stuck in a loop|maximum (?:number of )?(?:iteration|budget)|max.?iterations", re.I), "turn_limit"),
     (re.compile(r"MalformedAction|NoAction|FunctionCallValidation|FunctionCallConversion", re.I), "error"),
 )
 """Errors that are the policy's own, by their words, and how the attempt counts as ended."""
@@ -95,9 +95,7 @@ def _rollout(path: Path, count: Counters, r: dict[str, Any], n: int) -> Rollout 
     )
 
 
-def _ending(
-    r: dict[str, Any], report: dict[str, Any], spoke: bool
-) -> tuple[Finish | None, Fault | None, str | None]:
+def _ending(r: dict[str, Any], report: dict[str, Any], spoke: bool) -> tuple[Finish | None, Fault | None, str | None]:
     """(finish, class of fault, text): of the agent's loop, else of the evaluation."""
     raised = text(r.get("error")).strip()
     finish: Finish | None = next((f for words, f in OWN if words.search(raised)), None)
@@ -180,9 +178,9 @@ def _sdk_event(t: TranscriptBuilder, e: dict[str, Any]) -> None:
         made = mapping(call.get("function")) or call
         given = made.get("arguments") or {k: v for k, v in mapping(e.get("action")).items() if k != "kind"}
         name = word(e.get("tool_name"), made.get("name"))
-        words = [text(e.get("reasoning_content")), text(e.get("thought"))]
+        thoughts = [text(e.get("reasoning_content")), text(e.get("thought"))]
         raw = {"id": e.get("tool_call_id"), "name": name, "arguments": as_text(given)}
-        t.say("assistant", "\n".join(x for x in words if x), [raw])
+        t.say("assistant", "\n".join(x for x in thoughts if x), [raw])
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         seen, to = mapping(e.get("observation")), e.get("tool_call_id")
         words = text(seen.get("content", seen.get("output"))) or text(e.get("error"))

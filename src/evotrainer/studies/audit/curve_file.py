@@ -23,7 +23,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "score": (
         "score", "outcome", "accuracy", "acc", "correct", "pass_rate", "success_rate", "solve_rate", "pass@1",
-        "eval_accuracy", "eval/accuracy", "test_accuracy", "val_accuracy", "val_acc", "val/accuracy", "eval/pass@1", "val/acc",
+        "eval_accuracy", "eval/accuracy", "test_accuracy", "val_accuracy", "val_acc", "val/accuracy",
+        "eval/pass@1", "val/acc",
     ),
 }  # fmt: skip
 """Key of a curve -> columns that are taken for it, the first that is there; in any letter case."""

@@ -96,7 +96,8 @@ def _blind(r: SubjectReading, full: bool = False) -> str:
     if not shown:
         return ""
     if full:
-        return "- not recorded, so not looked at: " + line(", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown))
+        told = ", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown)
+        return f"- not recorded, so not looked at: {line(told)}"
     n = len({d for x in shown for d in lacks[x]})
     return f"- not recorded, so not looked at: {line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --full)"
 

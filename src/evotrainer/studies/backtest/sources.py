@@ -49,7 +49,7 @@ def subjects(
     cache: Path | None = None,
     workers: int | None = None,
 ) -> list[Subject]:
-    """Of a run: its champion, or `branch`, on one split. Of anything else: every run, branch, split and policy found in it.
+    """Of a run: its champion, or `branch`, on one split. Of anything else: every run, branch, split, policy in it.
 
     `paid`: weights of the reward components where no ledger tells them; else they are inferred where a weighted sum
     reproduces every reward. ConfigError where there is nothing to replay on.
