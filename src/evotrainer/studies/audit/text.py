@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.harness import render_text
-from evotrainer.harness.detectors import DETECTORS
 from evotrainer.harness.looked import OVER_TIME
+from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, healthy, metric_line
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
