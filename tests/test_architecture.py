@@ -35,6 +35,7 @@ ALLOWED = {
     "harness.columns": "errors records harness.text harness.code_reading",
     "harness.registry": "errors records harness.context harness.columns",
     "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
+    "harness.looked": "harness.context harness.columns harness.registry",
     "harness.layers": "records harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
     "harness.detectors": "errors records harness.context harness.code_reading harness.columns "
@@ -135,7 +136,7 @@ ALLOWED = {
     "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks "
-    "harness.layers harness.registry harness.render executors.process",
+    "harness.layers harness.looked harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "

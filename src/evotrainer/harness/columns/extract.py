@@ -80,7 +80,8 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
 
 def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, fenced: np.ndarray) -> None:
     """bypass: 0 where a program was read, or a scan of its bytes shows that it breaks no rule; NaN where none is handed
-    in, or one that cannot be read. tampers: 1 where an answer brings a file that the test runner loads."""
+    in, or one that cannot be read. tampers: 1 where an answer brings a file that the test runner loads, NaN where it
+    was not read."""
     # whole groups by their hash: the same ones on every machine, and no group is read in half
     rows = np.flatnonzero(chunk.group % SAMPLE == 0) if sampled else np.arange(chunk.n)
     # a byte scan first: parsing every completion would cost more than all other traits together
@@ -95,6 +96,8 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
             x["reads_input"][i] = main.facts.reads_input
         if given.unread or not given.programs:
             x["bypass"][i] = np.nan
+        if given.unread and not chunk.acting[i]:
+            x["tampers"][i] = np.nan
         x["unread"][i] = min(given.unread, 1)
     asking = [i for i in suspects if chunk.acting[i] or handed_in.depends(chunk.completion(i))]
     known = dict(zip(asking, chunk.turns(asking), strict=True))
@@ -103,7 +106,8 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
         x["bypass"][i] = len(hits) if hits or (given.programs and not given.unread) else np.nan
         x["unread"][i] = min(given.unread, 1)
         if given.files:
-            x["tampers"][i] = handed_in.runner_file(given, known.get(i, ())) is not None
+            loaded = handed_in.runner_file(given, known.get(i, ())) is not None
+            x["tampers"][i] = loaded if loaded or not given.unread or chunk.acting[i] else np.nan
 
 
 def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
