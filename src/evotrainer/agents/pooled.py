@@ -147,7 +147,7 @@ class PooledAgent:
         at = (b.round, b.champion.branch, len(b.branches), b.feedback, b.health, b.skills)
         if self._known is None or self._known[0] != at:
             sit = situation(briefing, tools, self.options.rollouts)
-            home, arms = levels(start, briefing.champion.recipe), []
+            home, arms = levels(start, briefing.champion.recipe), list[Arm]()
             for c in self._offered(briefing.model_copy(update={"budget_left": {}}), sit, tools):
                 there = levels(start, c.child)
                 arms.append(Arm(c, there - home, home - there))
