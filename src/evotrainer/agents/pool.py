@@ -39,7 +39,7 @@ def candidate_pool(briefing: Briefing, s: Situation, max_cost: float) -> list[Ca
     champion's training; what a human asked for may cost more."""
     seen = tried(briefing)
     found = chain(reward_candidates(s, seen), candidates(s, seen), reverts(s, seen))
-    pool = _affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
+    pool = affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
     return pool if briefing.feedback else [c for c in pool if c.cost <= max_cost]
 
 
@@ -78,7 +78,7 @@ def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:
     return sorted(best.values(), key=lambda c: (c.name, c.child.hash))
 
 
-def _affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[CandidateMove]:
+def affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[CandidateMove]:
     """Candidates of which at least one trial still fits the budget."""
     left = briefing.budget_left.get("cpu_s")
     return [c for c in pool if left is None or c.cost * briefing.trial_cost <= left]

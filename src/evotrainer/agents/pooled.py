@@ -10,6 +10,7 @@ catalogue, from how stored rollouts rate rewards, and from skills; what a backte
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -21,11 +22,11 @@ from evotrainer.agents.changes import repeated
 from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
-from evotrainer.agents.pool import candidate_pool, situation
+from evotrainer.agents.pool import affordable, candidate_pool, situation
 from evotrainer.projections.pooled import UNKNOWN_SD, Prior, TrainingScore, fit, level, levels
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
-from evotrainer.records.recipe import BUNDLE, short
+from evotrainer.records.recipe import BUNDLE, Recipe, short
 from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
 
 ARMS = 64
@@ -59,6 +60,7 @@ class PooledAgent:
         self.options = options or PooledOptions()
         self.single = OneFactorAgent(seed, self.options, self.name)
         self._verdicts: dict[tuple[int, str, str, str], str] = {}
+        self._known: tuple[tuple[Any, ...], Situation, list[Arm]] | None = None
 
     def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
         """The next search trainings, or why there are no more."""
@@ -119,14 +121,10 @@ class PooledAgent:
 
     def _open(self, briefing: Briefing, tools: Tools) -> Search:
         """Candidates with their priors, and the model after all trainings of the run."""
-        sit = situation(briefing, tools, self.options.rollouts)
-        kept = self._offered(briefing, sit, tools)
         start = next((b.recipe for b in briefing.branches if b.parent is None), briefing.champion.recipe)
-        home = levels(start, briefing.champion.recipe)
-        arms = []
-        for c in kept:
-            there = levels(start, c.child)
-            arms.append(Arm(c, there - home, home - there))
+        sit, known = self._on_offer(briefing, tools, start)
+        paid = {c.name for c in affordable([a.candidate for a in known], briefing)}
+        arms = [a for a in known if a.candidate.name in paid]
         # a composite change brings several levels, which share its prior
         shares = [(a, one, max(1, len(a.gains))) for a in arms for one in sorted(a.gains)]
         # the catalogue is sure of idle moves for an agent that has three trainings for each; one training more is cheap
@@ -141,6 +139,20 @@ class PooledAgent:
                 seen.append(TrainingScore(p.recipe, floor))
         model = fit(start, seen, priors, [x for a in arms for x in a.gains])
         return Search(briefing, sit, start, arms, model, self.options.max_cost)
+
+    def _on_offer(self, briefing: Briefing, tools: Tools, start: Recipe) -> tuple[Situation, list[Arm]]:
+        """What there is to choose from whatever budget is left: it stays so while the champion does, so that it is put
+        together once, not for every search training."""
+        b = briefing
+        at = (b.round, b.champion.branch, len(b.branches), b.feedback, b.health, b.skills)
+        if self._known is None or self._known[0] != at:
+            sit = situation(briefing, tools, self.options.rollouts)
+            home, arms = levels(start, briefing.champion.recipe), list[Arm]()
+            for c in self._offered(briefing.model_copy(update={"budget_left": {}}), sit, tools):
+                there = levels(start, c.child)
+                arms.append(Arm(c, there - home, home - there))
+            self._known = at, sit, arms
+        return self._known[1:]
 
     def _offered(self, briefing: Briefing, sit: Situation, tools: Tools) -> list[CandidateMove]:
         """The changes that a search looks at: of the best priors, what no backtest contradicts."""
