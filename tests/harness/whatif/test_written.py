@@ -74,7 +74,7 @@ def test_a_good_component_passes_all_checks_and_is_supported(runner: RewardRunne
         ("return 'much'", "probe_failed"),
         ("return 1.0", "constant"),
         ("return None", "constant"),
-        ("return float(len(rollout['turns'][-1]['text']) % 2)", "backtest_contradicted"),
+        ("return float(any(t['kind'] == 'perturbed' for t in rollout['tests']))", "backtest_contradicted"),
         ("return rollout['outcome']", "reads_protected"),
         ("return rollout['components']['hidden']", "reads_protected"),
         # put together, so that no check of the source sees it: the evidence does not hold it

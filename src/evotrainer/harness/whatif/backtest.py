@@ -97,16 +97,21 @@ def backtest(
         )
     x = ReplayInput(batch, parent, child, context or HarnessContext())
     verdict, reason, numbers = replay(x) if replay else ("silent", f"{factor} changes how strongly groups pull", {})
-    said = finite(forecast(x, numbers, factor)) if batch.has("outcome") else None
+    said = _rounded(forecast(x, numbers, factor)) if batch.has("outcome") else None
     agreement, why, moved = held_against(intervention.prediction, x, numbers, factor)
     if moved is not None:
         numbers = numbers | {"predicted_before": moved.before, "predicted_after": moved.after, "predicted_se": moved.se}
     # the replay's own verdict comes first; a prediction that cannot come true overrules support and silence
     if agreement == "contradicts" and verdict != "contradicts":
         verdict, reason = "contradicts", f"its own prediction cannot come true: {why} ({reason})"
-    more: dict[str, Any] = {"label": "backtest_contradicted"} if (verdict, factor) == ("contradicts", WRITTEN) else {}
-    more["forecast"] = None if said is None else round(said, 6)
-    return answer(verdict, reason, numbers, prediction=agreement, **more)
+    label = "backtest_contradicted" if (verdict, factor) == ("contradicts", WRITTEN) else ""
+    return answer(verdict, reason, numbers, forecast=said, prediction=agreement, label=label)
+
+
+def _rounded(x: float | None) -> float | None:
+    """Six decimals, as the numbers; None for what is no number."""
+    known = finite(x)
+    return None if known is None else round(known, 6)
 
 
 def _bundle(intervention: Intervention, parent: Recipe, batch: Batch, context: HarnessContext | None) -> Backtest:
