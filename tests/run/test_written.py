@@ -27,7 +27,10 @@ from tests.paper import Paper, bodies, complaints
 from tests.run.test_payable import TASK as TASK
 from tests.run.test_payable import noisy
 
-GOOD = 'def reward(rollout):\n    """1 where the answer is marked."""\n    return float("!" in rollout["turns"][1]["text"])\n'
+GOOD = '''def reward(rollout):
+    """1 where the answer is marked."""
+    return float("!" in rollout["turns"][1]["text"])
+'''
 CHEATS = {
     "unparsable": "def reward(rollout:\n    return 1.0\n",
     "forbidden_import": "import os\n\ndef reward(rollout):\n    return float(os.path.exists('sealed'))\n",

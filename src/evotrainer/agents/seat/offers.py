@@ -22,10 +22,10 @@ WORDS = 300
 """Characters of a factor's legal values."""
 WRITTEN = (
     "object of rewards (component -> weight) and written (name -> Python source); pay one component more, or in "
-    "another's place, by its name without a hash. The source defines def reward(rollout), a pure function that answers a "
-    f"number from 0 to 1 or None; rollout is {{turns: [{{role, text, calls}}], components: {{name: value}}, tests: [{{kind: "
-    "visible or perturbed (perturbed ones only where they failed), input, got, status, ...}]}; imports: "
-    f"{', '.join(sorted(MODULES))}. It is checked in the sandbox and backtested first: {', '.join(LABELS)}"
+    "another's place, by its name without a hash. The source defines def reward(rollout), a pure function that "
+    "answers a number from 0 to 1 or None; rollout is {turns: [{role, text, calls}], components: {name: value}, "
+    "tests: [{kind: visible or perturbed (these where they failed), input, got, status, ...}]}; imports: "
+    f"{', '.join(sorted(MODULES))}. Checked in the sandbox and backtested first: {', '.join(LABELS)}"
 )
 """Legal values of `written_reward`, in words."""
 
