@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import SandboxError
 from evotrainer.records.text import clean
 from evotrainer.records.written import ENTRY, Answers, is_value
+from evotrainer.sandbox.model import CaseResult
 
 if TYPE_CHECKING:
     from evotrainer.sandbox.sandbox import Sandbox
@@ -33,20 +34,16 @@ class RewardRunner:
 
         SandboxError: the machine's fault.
         """
-        from evotrainer.sandbox import Call, Limits, Program, Sandbox
+        from evotrainer.sandbox import Sandbox
 
         if self._box is None:
             self._box = Sandbox.open(accept_tier_e=self.accept_tier_e)
-        limits = Limits(cpu_s=self.CPU_S, memory_mb=512, output_kb=16, timeouts=self.BLOCK)
         values: list[float | None] = []
         failed: dict[int, str] = {}
         before = self.cpu_s
         for i in range(0, len(evidence), self.BLOCK):
             block = evidence[i : i + self.BLOCK]
-            calls = tuple(Call(ENTRY, (e,)) for e in block)
-            (result,) = self._box.run([Program(source=source, calls=calls, limits=limits)])
-            self.cpu_s += result.cpu_s
-            for case in result.cases:
+            for case in self._run(source, block):
                 said = clean(": ".join(case.error))[:160] if case.error else ""
                 if case.status == "sandbox":
                     raise SandboxError(f"the sandbox broke while a written reward component ran ({said}); try again")
@@ -57,6 +54,22 @@ class RewardRunner:
                 bad = len(values) in failed or case.value is None
                 values.append(None if bad else float(case.value))
         return Answers(values, failed, self.cpu_s - before)
+
+    def _run(self, source: str, block: Sequence[dict[str, Any]]) -> Sequence[CaseResult]:
+        """A case per rollout; those that are too much to be handed over together go one by one."""
+        from evotrainer.sandbox import Call, Limits, Program
+
+        assert self._box is not None
+        limits = Limits(cpu_s=self.CPU_S, memory_mb=512, output_kb=16, timeouts=self.BLOCK)
+        calls = tuple(Call(ENTRY, (e,)) for e in block)
+        try:
+            (result,) = self._box.run([Program(source=source, calls=calls, limits=limits)])
+        except ValueError as e:
+            if len(block) == 1:
+                return [CaseResult("error", error=("ValueError", f"the rollout cannot be handed over: {e}"))]
+            return [case for one in block for case in self._run(source, [one])]
+        self.cpu_s += result.cpu_s
+        return result.cases
 
     def close(self) -> None:
         if self._box is not None:
