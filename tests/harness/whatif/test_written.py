@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.features import FeatureView
-from evotrainer.harness.evolving.writing import write
+from evotrainer.harness.evolving.writing import WrittenComponent, write
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.replay import compose
+from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.written import evidence, static_fault
 from evotrainer.sandbox.reward_runner import RewardRunner
 from tests.harness_inputs import READ, change, coded
@@ -46,10 +48,7 @@ def fooled_groups(n: int = 40) -> list[Rollout]:
                               "passed": False})  # fmt: skip
             more = {"length": 0.1 * ((t + k) % 5), "hidden": float(right)}
             made = coded(t, k, READ + f"print(sum(xs) + {t + k})", paid, right, components=more)
-            out.append(
-                Rollout(**{f: getattr(made, f) for f in Rollout.__dataclass_fields__ if f != "detail"},
-                        detail={"tests": tests})
-            )  # fmt: skip
+            out.append(replace(made, detail={"tests": tests}))
     return out
 
 
@@ -100,7 +99,7 @@ def test_a_function_that_fails_on_a_rollout_pays_nothing_there(runner: RewardRun
     assert said.values == [1.0, None, 0.5] and "ZeroDivisionError" in said.failed[1]
 
 
-def written_from(rollouts: list[Rollout], offered: tuple[str, ...] = ()) -> object:
+def written_from(rollouts: list[Rollout], offered: tuple[str, ...] = ()) -> WrittenComponent | None:
     b = Batch.of(rollouts)
     shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.some(range(b.n))]
     return write(
@@ -112,8 +111,8 @@ def written_from(rollouts: list[Rollout], offered: tuple[str, ...] = ()) -> obje
 def test_the_harness_writes_what_tells_right_from_fooled(runner: RewardRunner) -> None:
     found = written_from(fooled_groups())
     assert found is not None
-    assert "perturbed" in found.source and static_fault(found.source, ["hidden"]) is None  # type: ignore[attr-defined]
-    b = tried(found.source, runner)  # type: ignore[attr-defined]
+    assert "perturbed" in found.source and static_fault(found.source, ["hidden"]) is None
+    b = tried(found.source, runner)
     assert b.verdict == "supports" and b.numbers["misranked_after"] == 0
 
 
@@ -129,6 +128,23 @@ def test_chance_writes_nothing() -> None:
         right = paid and rng.random() < 0.5
         tests = [{"kind": "visible", "status": "ok", "passed": bool(paid)}]
         tests += [{"kind": "perturbed", "status": "error", "input": ""}] if rng.random() < 0.3 else []
-        fields = {f: getattr(r, f) for f in Rollout.__dataclass_fields__}
-        noise.append(Rollout(**fields | {"outcome": "correct" if right else "incorrect", "detail": {"tests": tests}}))
+        noise.append(replace(r, outcome="correct" if right else "incorrect", detail={"tests": tests}))
     assert written_from(noise) is None
+
+
+def test_what_an_admitted_detector_finds_is_penalised(runner: RewardRunner) -> None:
+    """No runs are recorded; an admitted pattern tells the fooled answers."""
+    marked = []
+    for r in fooled_groups():
+        wrong = r.outcome != "correct" and r.components["visible"] == 1.0
+        told = (*r.turns[:-1], Turn("assistant", r.turns[-1].text + ("\n# as shown" if wrong else "\n# worked out")))
+        marked.append(replace(r, turns=told, detail={}))
+    b = Batch.of(marked)
+    shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.some(range(b.n))]
+    seen = DetectorSpec(name="says_as_shown", form="pattern", pattern="^# as shown$", standing="confirmed")
+    parts = (b.truth, compose(b, PARENT), b.group, b.task, FeatureView(b).odd_tasks, {})
+    found = write(shown, *parts, [seen])
+    assert found is not None and "says_as_shown" in found.about and "re.search(" in found.source
+    assert tried(found.source, runner, marked).verdict == "supports"
+    without = write(shown, *parts)
+    assert without is None or "says_as_shown" not in without.about
