@@ -122,7 +122,7 @@ class Run:
         Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty;
         IntegrityError where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
         """
-        from evotrainer.extras.export import choose, write_evidence, write_model
+        from evotrainer.extras.export import choose, write_evidence, write_model, write_sources
         from evotrainer.views.card import evidence, model_card
         from evotrainer.views.fold import load_view
 
@@ -142,6 +142,7 @@ class Run:
             sha = chosen.trial.policy_sha256
             card = model_card(view, chosen.branch, **told, sha256=sha, base=base, name=to.absolute().name)
             (folder / "README.md").write_text(card, encoding="utf-8")
+            write_sources(folder, view.branches[chosen.branch].recipe if chosen.branch in view.branches else None)
             write_evidence(folder, evidence(view, chosen.branch, **told, policy_sha256=sha))
 
         write_model(self.folder, chosen, to, finish)

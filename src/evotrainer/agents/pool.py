@@ -28,7 +28,8 @@ def situation(briefing: Briefing, tools: Tools, rollouts: int) -> Situation:
         knobs=briefing.knobs,
         offers=briefing.offers,
         score=search_score(briefing),
-        evidence=RewardEvidence(stored, list(briefing.components)),
+        evidence=RewardEvidence(stored, [*briefing.components, *(w.name for w in briefing.written)]),
+        written=briefing.written,
         lacking=lacking(briefing),
         train_tasks=int(n) if (n := briefing.notes.get("train_tasks", "")).isdigit() else None,
     )
@@ -61,7 +62,7 @@ def family_of(factor: str) -> Family:
     """The family a factor belongs to."""
     from evotrainer.agents.catalogue import MOVES
 
-    if factor == "rewards":
+    if factor in ("rewards", "written_reward", "written"):
         return "reward"
     if factor.startswith("knobs."):
         return "data"

@@ -130,6 +130,20 @@ def _change(record: Record, branch: str, iv: Intervention) -> None:
     if text := went_on(record.state.branches, record.state.branches[branch].recipe):
         print(f"  start      {text}")
     print(f"  hypothesis {iv.hypothesis}")
+    _sources(record, branch)
+
+
+def _sources(record: Record, branch: str) -> None:
+    """Print the reward components that a branch wrote: the source, or what differs from the one before."""
+    from evotrainer.records.text import clean
+    from evotrainer.records.written import changed_sources
+
+    b = record.state.branches[branch]
+    parent = record.state.branches.get(b.parent or "")
+    for name, lines in changed_sources(parent.recipe.written if parent else {}, b.recipe.written).items():
+        print(f"  code       {name}")
+        for line in lines:
+            print(f"    | {clean(line, 200)}")
 
 
 def _beside(record: Record, branch: str) -> None:

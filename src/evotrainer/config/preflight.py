@@ -24,7 +24,7 @@ def check_recipe(
     too; ConfigError lists what there is."""
     if recipe.start is not None:
         check_recipe(recipe.start, name, components, knobs)
-    unknown = sorted(recipe.rewards.keys() - components.keys())
+    unknown = sorted(recipe.rewards.keys() - components.keys() - recipe.written.keys())
     if unknown:
         raise ConfigError(
             f"unknown reward component {', '.join(unknown)}; {name} offers: {', '.join(sorted(components))}"

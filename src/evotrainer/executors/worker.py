@@ -25,6 +25,7 @@ from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_pa
 from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
+from evotrainer.executors.written import with_written
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
@@ -138,8 +139,11 @@ class TrialProcess:
 
         spec = self.spec
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
-            yield trainer, environment
+        with (
+            contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment,
+            with_written(environment, spec.recipe, spec.environment, spec.accept_tier_e) as whole,
+        ):
+            yield trainer, whole
 
     def draw_tasks(self, environment: Environment) -> None:
         """Gate and cert of the run's seed, where it drew one; IntegrityError where the seed is lost or another."""

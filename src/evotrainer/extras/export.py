@@ -17,6 +17,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import os_errors, sha256_file, sha256_tree
 from evotrainer.records.events import Certified, TrialFinished
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.merging import ADAPTER, merge_adapter
 
@@ -154,3 +155,13 @@ def write_evidence(folder: Path, body: dict[str, Any]) -> None:
     """`evotrainer.json`: the card's contents as JSON."""
     with os_errors(f"cannot write {folder / EVIDENCE}"):
         (folder / EVIDENCE).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def write_sources(folder: Path, recipe: Recipe | None) -> None:
+    """`rewards/<name>@<hash>.py`: the reward components that the recipe holds as code, and those that it goes on
+    from."""
+    sources = {n: s for r in recipe.chain for n, s in r.written.items()} if recipe else {}
+    with os_errors(f"cannot write {folder / 'rewards'}"):
+        for name, source in sources.items():
+            (folder / "rewards").mkdir(exist_ok=True)
+            (folder / "rewards" / f"{name}.py").write_text(source, "utf-8")

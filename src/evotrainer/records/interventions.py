@@ -64,6 +64,8 @@ class Backtest(Frozen):
     None: the replay says nothing."""
     prediction: Literal["", "agrees", "open", "contradicts"] = ""
     """The intervention's own prediction against what is replayed; empty: the replay does not see its metric."""
+    label: str = ""
+    """What ended a written component (`records.written.LABELS`); empty: nothing, or none is written."""
 
 
 class ConsideredChange(Frozen):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
     from evotrainer.executors import Executor
     from evotrainer.harness import Harness
+    from evotrainer.records.briefing import WrittenOffer
     from evotrainer.records.chain import Event
 
 T = TypeVar("T", bound=Frozen)
@@ -71,10 +72,16 @@ class RunContext:
 
     def __post_init__(self) -> None:
         from evotrainer.sandbox.detector_runner import SandboxRunner
+        from evotrainer.sandbox.reward_runner import RewardRunner
 
         self.journal = Journal(self.ledger)
         self.rollouts = RolloutReader(self.folder)
         self.detector_runner = SandboxRunner(self.task.sandbox.accept_tier_e)
+        self.reward_runner = RewardRunner(self.task.sandbox.accept_tier_e)
+        self.checked_code: dict[tuple[str, int], dict[str, Any]] = {}
+        """(branch, its rollouts) -> what the checks of written components said there."""
+        self.written_offers: dict[tuple[str, int], tuple[WrittenOffer, ...]] = {}
+        """(branch, its rollouts) -> the components that the harness wrote from them."""
         self._walked = 0
         self._budget_seen = 0.0
         self._waiting_since = time.monotonic()

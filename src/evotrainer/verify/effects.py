@@ -4,6 +4,7 @@ the certificate."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 
 from evotrainer.judge import CertEntry, certify, reestimated, settle_audit
 from evotrainer.projections.branches import BASE, START
@@ -15,7 +16,8 @@ from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialF
 from evotrainer.rules.decoding import decoding
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
-from evotrainer.rules.reading_context import harness_context
+from evotrainer.rules.reading_context import harness_context, refused_code
+from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
 
@@ -24,7 +26,7 @@ def backtested(record: Record, event: Event) -> Iterator[Problem]:
     """Its numbers follow from the stored rollouts;
     what contradicts its own hypothesis is vetoed, where the task file asks for it."""
     b = event.body
-    vetoes = b.backtest.verdict == "contradicts" and record.task.run.veto
+    vetoes = b.backtest.verdict == "contradicts" and (record.task.run.veto or refused_code(b.backtest))
     if vetoes and not b.vetoed:
         yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
     yield from (Problem("backtested", f"{event.id}: {d}") for d in backtest_again(record, event))
@@ -39,9 +41,10 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     b, state = event.body, record.state_before(event)
     champion = state.branches[state.incumbent or START]
     stored = [t for t in champion.complete if t.parts]
-    context = harness_context(record.task, state, champion.branch)
     batch = record.rollouts.batch(*(t.trial for t in stored))
-    fresh = backtest(b.intervention, champion.recipe, batch, context)
+    with closing(RewardRunner(record.task.sandbox.accept_tier_e)) as scorer:
+        context = harness_context(record.task, state, champion.branch, scorer=scorer)
+        fresh = backtest(b.intervention, champion.recipe, batch, context)
     old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
     numbers = old.pop("numbers"), new.pop("numbers")
     wrong = differences(old, new)

@@ -69,7 +69,7 @@ def went_on_from(record: Record, event: Event) -> Iterator[Problem]:
     """A training went on from the policy that its recipe says: where the run trained that recipe under the same seed by
     itself, from that very policy."""
     t: TrialFinished = event.body
-    recipe = _recipe(record, t)
+    recipe = recipe_of(record, t)
     if recipe is None or t.status != "complete" or not t.steps:
         return
     if (recipe.start is not None) != bool(t.start_sha256):
@@ -77,13 +77,13 @@ def went_on_from(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("trials", f"trial {t.trial}: it tells of {told}, its recipe does not say the same")
     for other in record.finished.values() if recipe.start is not None else ():
         trained = other.steps and other.status == "complete" and other.seed == t.seed
-        plain = _recipe(record, other) if trained else None
+        plain = recipe_of(record, other) if trained else None
         same = plain is not None and plain.model_copy(update={"deploy_temperature": None}) == recipe.start
         if same and other.policy_sha256 != t.start_sha256:
             yield Problem("trials", f"trial {t.trial}: it went on from another policy than that of {other.trial}")
 
 
-def _recipe(record: Record, t: TrialFinished) -> Recipe | None:
+def recipe_of(record: Record, t: TrialFinished) -> Recipe | None:
     """Of the branch or search training that a trial belongs to."""
     if (b := record.state.branches.get(t.branch)) is not None:
         return b.recipe

@@ -193,6 +193,7 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         f"Hash `{b.recipe_hash}`. Against the starting recipe:",
         "",
         *told,
+        *(f"- source of the reward component `{k}`: [{_md(k)}.py](rewards/{k}.py)" for k in b.recipe.written),
         "",
         "<details><summary>whole recipe</summary>",
         "",

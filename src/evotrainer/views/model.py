@@ -21,6 +21,7 @@ from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
+from evotrainer.records.written import changed_sources
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
     FindingRow,
@@ -106,6 +107,14 @@ class BranchView:
     """What its trainings go on from; empty: the base policy."""
     samples: list[tuple[str, str]] = field(default_factory=list)
     """(rollout id, why it was picked)"""
+
+    @property
+    def sources(self) -> dict[str, list[str]]:
+        """Reward components that it wrote: the source, or what differs from the one of that name before."""
+        if self.recipe is None:
+            return {}
+        old, _ = self.recipe_diff.get("written", ({} if self.parent is None else self.recipe.written, None))
+        return changed_sources(old, self.recipe.written)
 
     @property
     def effect(self) -> Effect | None:

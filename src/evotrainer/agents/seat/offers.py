@@ -14,11 +14,20 @@ from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.recipe import COMPOSITES, Recipe
 from evotrainer.records.search import SearchPlan
 from evotrainer.records.seat import Candidate, FactorOffer, SeatBriefing
+from evotrainer.records.written import LABELS, MODULES
 
 SHOWN = 12
 """Candidates of the statistical agent that a request names."""
 WORDS = 300
 """Characters of a factor's legal values."""
+WRITTEN = (
+    "object of rewards (component -> weight) and written (name -> Python source); pay one component more, or in "
+    "another's place, by its name without a hash. The source defines def reward(rollout), a pure function that "
+    "answers a number from 0 to 1 or None; rollout is {turns: [{role, text, calls}], components: {name: value}, "
+    "tests: [{kind: visible or perturbed (these where they failed), input, got, status, ...}]}; imports: "
+    f"{', '.join(sorted(MODULES))}. Checked in the sandbox and backtested first: {', '.join(LABELS)}"
+)
+"""Legal values of `written_reward`, in words."""
 
 
 def request(briefing: Briefing, step: str, number: int, places: int, thoughts: Iterable[Candidate]) -> SeatBriefing:
@@ -93,6 +102,8 @@ def _legal(factor: str, briefing: Briefing) -> str:
         return f"object: component -> weight; components: {', '.join(sorted(briefing.components)) or '(none)'}"
     if factor == "start":
         return "champion (go on from this recipe's own policy), base (from the base policy), or a whole recipe"
+    if factor == "written_reward":
+        return WRITTEN
     if factor in COMPOSITES:
         return f"object of all of {', '.join(COMPOSITES[factor])}"
     return _field(factor)
