@@ -1,9 +1,10 @@
 """One agent against several at equal trainings: `python -m bench.seat.measure FOLDER [KIND ...] [--judged]`.
 
-A KIND is a class of invented worlds (bench/claim/worlds.py) or a file of kept trainings (bench/claim/trainings/X.jsonl,
-with --task tasks/X.toml), to which a response surface is fitted. Without --judged all trainings are search, and an arm is
-measured by what it settles on; with it they hold the proof as well, and it is measured by its champion. On real
-trainings: `evotrainer compare tasks/math.toml --arms statistical,generics,specialists,specialists_apart`.
+A KIND is a class of invented worlds (bench/claim/worlds.py) or a file of kept trainings
+(bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which a response surface is fitted. Without --judged all
+trainings are search, and an arm is measured by what it settles on; with it they hold the proof as well, and it is
+measured by its champion. On real trainings:
+`evotrainer compare tasks/math.toml --arms statistical,generics,specialists,specialists_apart`.
 
 Resumable: the same command goes on. Prints Markdown; `specialists.md` is what it printed once.
 """
@@ -56,7 +57,8 @@ def play(
     out = folder / f"{Path(kind).stem}{'-judged' if judged else ''}"
     plan = open_plan(out, make_plan(task, arms, repeats, trainings, 3, 1, list(surfaces)))
     found = table(compare(plan, task, out, list(surfaces)))
-    return found | {"counted": {arm: counted(out, arm, repeats) for arm in arms}, "arm_names": dict(zip(arms, NAMES))}
+    names = dict(zip(arms, NAMES, strict=True))
+    return found | {"counted": {arm: counted(out, arm, repeats) for arm in arms}, "arm_names": names}
 
 
 def counted(out: Path, arm: str, repeats: int) -> dict[str, Any]:

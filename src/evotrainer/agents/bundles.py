@@ -103,6 +103,8 @@ class Search:
             else:
                 mine = set(fields_of(a.candidate.factor))
                 kept = [x for x in bundle if not mine & set(fields_of(x.candidate.factor))]
+                if self.own is not None and not all(self.own(x.candidate.factor) for x in bundle if x not in kept):
+                    continue  # it would take back what another put there
                 yield tuple(sorted([*kept, a], key=lambda x: x.candidate.name))
 
     def climb(self, effects: np.ndarray, bundle: Bundle, most: int | None = None, tried: bool = False) -> Bundle:

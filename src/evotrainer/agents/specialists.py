@@ -16,6 +16,7 @@ import numpy as np
 from evotrainer.agents.base import Tools
 from evotrainer.agents.bundles import Arm, Bundle, Search, recipe_of
 from evotrainer.agents.moves import CandidateMove, Situation
+from evotrainer.agents.one_factor import OneFactorAgent, Ranked
 from evotrainer.agents.pooled import PooledAgent, PooledOptions
 from evotrainer.errors import ConfigError
 from evotrainer.records.briefing import Briefing, Proposal
@@ -27,9 +28,6 @@ from evotrainer.records.seat import Candidate, SeatProposal
 if TYPE_CHECKING:
     from evotrainer.agents.seat.agent import SeatAgent
     from evotrainer.agents.seat.desk import SeatLog
-
-MANY = 99
-"""Places that the ranking of all changes is asked for, of which each agent takes those that it owns."""
 
 
 class SpecialistsOptions(PooledOptions):
@@ -43,12 +41,23 @@ class SpecialistsOptions(PooledOptions):
         return PooledOptions.model_validate({k: getattr(self, k) for k in PooledOptions.model_fields})
 
 
+class OwnFactors(OneFactorAgent):
+    """The one-factor agent among its own factors."""
+
+    def __init__(self, seed: int, options: PooledOptions, row: AgentRow) -> None:
+        super().__init__(seed, options)
+        self.row = row
+
+    def rank(self, briefing: Briefing, s: Situation) -> list[Ranked]:
+        return [r for r in super().rank(briefing, s) if self.row.owns(r.candidate.factor)]
+
+
 class Owner(PooledAgent):
     """A statistical agent that changes its own factors alone."""
 
     def __init__(self, seed: int, options: PooledOptions, row: AgentRow) -> None:
         super().__init__(seed, options)
-        self.row = row
+        self.row, self.single = row, OwnFactors(seed, options, row)
         self._last: tuple[Any, Search] | None = None
 
     def _offered(self, briefing: Briefing, sit: Situation, tools: Tools) -> list[CandidateMove]:
@@ -89,6 +98,7 @@ class Specialists(PooledAgent):
         self.lineage = options.lineage
         rows = options.agents or SPECIALISTS
         self.members = [member(seed, i, row, options.statistical) for i, row in enumerate(rows)]
+        self._by_role = {m.row.role: m for m in self.members}
 
     def sit(self, log: SeatLog) -> None:
         """Those that others answer for take their seats."""
@@ -252,21 +262,25 @@ class Specialists(PooledAgent):
         return iv.model_copy(update={"by": "+".join(sorted(roles & asked or roles))})
 
     def _by_turns(self, briefing: Briefing, tools: Tools) -> Proposal:
-        """Branches of a run without a search."""
-        ranked = self.single.propose(briefing.model_copy(update={"branches_wanted": MANY}), tools)
-        left, chosen = list(ranked.interventions), list[Intervention]()
-        wanted = briefing.branches_wanted
-        places = [self._turn(k)[0] for k in range(wanted * (briefing.round - 1), wanted * briefing.round)]
-        for m in self.members:
-            chosen += self._named(m, briefing, sum(p is m for p in places))
-        for m in places[len(chosen) :]:
-            for one in self._turn(self.members.index(m)):
-                if iv := next((iv for iv in left if one.row.owns(iv.factor)), None):
-                    left.remove(iv)
-                    chosen.append(iv.model_copy(update={"by": one.row.role}))
-                    break
-        stop = "" if chosen else ranked.stop or "no agent has a change of its own left"
-        return ranked.model_copy(update={"agent": self.name, "interventions": tuple(chosen), "stop": stop})
+        """Branches of a run without a search: each place is the next member's, who passes it on where it has none."""
+        wanted, n = briefing.branches_wanted, briefing.round
+        turn = [self._turn(k)[0] for k in range(wanted * (n - 1), wanted * n)]
+        order = [*dict.fromkeys(m.row.role for m in turn), *(m.row.role for m in self._turn(wanted * n))]
+        offers: list[Intervention] = []
+        told: list[str] = []
+        for m in (self._by_role[role] for role in dict.fromkeys(order)):
+            share = max(1, sum(x is m for x in turn))
+            if len(offers) >= wanted:
+                break
+            made = self._named(m, briefing, share)
+            if not made:
+                own = briefing if self.lineage else self.own_part(m, briefing)
+                plan = m.alone.single.propose(own.model_copy(update={"branches_wanted": share}), tools)
+                made = [iv.model_copy(update={"by": m.row.role}) for iv in plan.interventions[:share]]
+                told.append(f"{m.row.role}: {plan.reasoning or plan.stop}")
+            offers += made
+        stop = "" if offers else "; ".join(told)
+        return Proposal(agent=self.name, interventions=tuple(offers[:wanted]), reasoning="\n".join(told), stop=stop)
 
     def _named(self, m: Member, briefing: Briefing, places: int) -> list[Intervention]:
         """Branches that whoever sits for a member names."""

@@ -4,6 +4,7 @@ trained, read from what events say."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 from evotrainer.projections.branches import Branch, Probe
@@ -61,9 +62,10 @@ def label_of_failure(done: TrialFinished) -> Label:
     return done.label or "crash"
 
 
-def label_of_branch(b: Branch, left: str = "") -> tuple[Label, str]:
-    """(label, cause) of a branch that was opened; `left`: the promoted branch that is what knock-outs left of it."""
+def label_of_branch(b: Branch, branches: Mapping[str, Branch]) -> tuple[Label, str]:
+    """(label, cause) of a branch that was opened, one of a run's `branches`."""
     v = b.verdict
+    left = next((x.branch for x in branches.values() if x.reduces == b.branch and x.version is not None), "")
     if b.invalid is not None or (v and v.kind == "invalid"):
         return "disqualified", b.invalid or (v.reason if v else "")
     if b.version is not None:

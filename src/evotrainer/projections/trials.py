@@ -16,7 +16,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Backtested, Proposed, Refused, SeatAnswered
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import BUNDLE, Recipe, diff
+from evotrainer.records.recipe import BUNDLE, Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _probe(
         round=p.round,
         by=p.by or agent,
         hypothesis=why,
-        changes={f: new for f, (_, new) in diff(parent, p.recipe).items()} if parent else dict(p.changes),
+        changes=_step(p, state),
         parent=p.departs or p.incumbent,
         verified=_made_of(_recipe(state, p.incumbent), p.changes, p.recipe) and (not p.departs or parent is not None),
         expected=expected,
@@ -99,6 +99,15 @@ def _probe(
         label=label,
         cause=cause,
     )
+
+
+def _step(p: Probe, state: RunState) -> dict[str, Any]:
+    """What a search training changes of the one it departs from, or of the champion; what it takes back has the
+    champion's value."""
+    before = state.probes[p.departs].changes if p.departs in state.probes else {}
+    champion = _recipe(state, p.incumbent)
+    new = {f: v for f, v in p.changes.items() if f not in before or before[f] != v}
+    return new | {f: champion.value(f) if champion else None for f in before if f not in p.changes}
 
 
 def _kept(p: Probe, state: RunState) -> str:
@@ -129,8 +138,7 @@ def _asked_for(p: Probe, said: dict[str, SeatAnswered]) -> Any:
 
 def _branch(b: Branch, state: RunState, agent: str) -> LabelledTrial:
     iv, parent = b.intervention, _recipe(state, b.parent or "")
-    parts = (x.branch for x in state.branches.values() if x.reduces == b.branch and x.version is not None)
-    label, cause = label_of_branch(b, next(parts, ""))
+    label, cause = label_of_branch(b, state.branches)
     own = bool(b.reduces or b.matches)
     f = iv.forecast if iv else None
     if own and label == "open" and b.complete:
@@ -141,7 +149,7 @@ def _branch(b: Branch, state: RunState, agent: str) -> LabelledTrial:
         round=b.round,
         by="" if own else (iv.by if iv else "") or agent,
         hypothesis=iv.hypothesis if iv else "",
-        changes={k: new for k, (_, new) in diff(parent, b.recipe).items()} if parent else {},
+        changes=_declared(iv) if iv else {},
         parent=b.parent or "",
         verified=parent is not None and not check_factor(parent, b) if iv else False,
         expected=(f.mean, f.sd) if f else None,
@@ -149,6 +157,10 @@ def _branch(b: Branch, state: RunState, agent: str) -> LabelledTrial:
         label=label,
         cause=cause,
     )
+
+
+def _declared(iv: Intervention) -> dict[str, Any]:
+    return dict(iv.new) if iv.factor == BUNDLE and isinstance(iv.new, dict) else {iv.factor: iv.new}
 
 
 def _recipe(state: RunState, branch: str) -> Recipe | None:
@@ -189,7 +201,7 @@ def _proposal(
         round=n,
         by=iv.by or agents.get(n, ""),
         hypothesis=iv.hypothesis,
-        changes=dict(iv.new) if iv.factor == BUNDLE and isinstance(iv.new, dict) else {iv.factor: iv.new},
+        changes=_declared(iv),
         parent=champions.get(n, ""),
         verified=False,
         expected=(f.mean, f.sd) if f else None,
