@@ -117,7 +117,7 @@ def _kept(p: Probe, state: RunState) -> str:
     last = next((s for s in state.searched if s.round == p.round), None)
     if last and last.choice and p.changes and last.choice.changes == dict(p.changes):
         return "the search settled on it"
-    took = (b.branch for b in state.branches.values() if b.parent == p.incumbent and b.recipe.hash == p.recipe.hash)
+    took = (b.branch for b in state.branches.values() if b.recipe.hash == p.recipe.hash and b.version is not None)
     return f"{found} is its recipe" if (found := next(took, "")) else ""
 
 
