@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
+from evotrainer.cli.doctor import _seat
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import draw_result
@@ -251,3 +252,12 @@ def test_somebody_sits_for_one_role_and_the_others_stay_statistical(task: Path, 
     assert [p.recipe_hash for b in bodies(again, "probes") for p in b.probes] == [
         p.recipe_hash for b in bodies(run, "probes") for p in b.probes
     ]
+
+
+def test_doctor_asks_every_seat_of_a_roster(task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = json.dumps({"trials": [{"changes": {"lr": 0.001}, "why": "too small"}]})
+    options = f"{{command={json.dumps(['echo', answer])}}}"
+    seats = f"[{{role='reward'}}, {{role='algorithm', carrier='command', options={options}}}]"
+    (tmp_path / "seats.toml").write_text(task.read_text().replace('agent = "specialists"', f"agents = {seats}"))
+    assert not _seat(tmp_path / "seats.toml") and "seat of algorithm: command gives a valid" in capsys.readouterr().out
+    assert "only agent seat, and run.agents, ask somebody" in str(_seat(task))

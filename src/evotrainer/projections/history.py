@@ -162,8 +162,7 @@ def trace(events: Sequence[Event]) -> list[Traced]:
             elif test is not None and test.vetoed:
                 out.append(replace(one, fate="vetoed", reason=test.backtest.reason, label="contradicted"))
             elif (n, i) in refused and refused[n, i].intervention == iv:
-                why = refused[n, i].reason
-                out.append(replace(one, fate="refused", reason=why, label=label_of_refusal(why)))
+                out.append(_refused(one, refused[n, i].reason))
             else:
                 opened = [b for b in tree.branches.values() if b.round == n and b.branch not in taken]
                 b = next((x for x in opened if x.intervention == iv), None)
@@ -175,7 +174,7 @@ def trace(events: Sequence[Event]) -> list[Traced]:
                     v = b.verdict
                     why = b.invalid or (v.reason if v else "no verdict yet")
                     kind = "invalid" if b.invalid is not None else v.kind if v else ""
-                    label, _ = label_of_branch(b, tree.branches)
+                    label = label_of_branch(b, tree.branches)[0]
                     out.append(replace(one, fate="branch", reason=why, branch=b.branch, kind=kind, label=label))
         out += [
             Traced(
@@ -195,6 +194,10 @@ def trace(events: Sequence[Event]) -> list[Traced]:
             if c.fate != "proposed"
         ]
     return out
+
+
+def _refused(one: Traced, why: str) -> Traced:
+    return replace(one, fate="refused", reason=why, label=label_of_refusal(why))
 
 
 def _feedback(gates: Mapping[str, HumanApproval], n: int, k: int) -> str:
