@@ -35,7 +35,7 @@ RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "e
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
 DRAW = "draw"
 """In `sealed/`: what is kept there before the first event."""
-FURTHER = ("run.rounds=", "run.agent=", "run.agent_options")
+FURTHER = ("run.rounds=", "run.agent=", "run.agent_options", "run.agents=")
 """What a resume may override as well: how long the run goes on, and who proposes."""
 
 

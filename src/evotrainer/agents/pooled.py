@@ -9,7 +9,7 @@ catalogue, from how stored rollouts rate rewards, and from skills; what a backte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,10 @@ class PooledAgent:
 
     def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
         """The next search trainings, or why there are no more."""
-        s = self._open(briefing, tools)
+        return self._next(self._open(briefing, tools))
+
+    def _next(self, s: Search) -> SearchPlan:
+        briefing = s.briefing
         departs, bundle = self._incumbent(s, s.model.mean)
         told = {
             "effects": s.model.effects(),
@@ -83,12 +86,15 @@ class PooledAgent:
             return SearchPlan(stop=f"further trainings are expected to gain {100 * worth:.2f} points each", **told)
         rng = np.random.default_rng([self.seed, briefing.round, len(briefing.probes)])
         wanted = min(briefing.probes_left, int(briefing.notes.get("workers", "1")))
-        known = {p.recipe.hash for p in briefing.probes}
-        chosen = []
+        return SearchPlan(probes=tuple(self._drawn(s, rng, wanted)), **told)
+
+    def _drawn(self, s: Search, rng: np.random.Generator, wanted: int) -> Iterator[ProbePlan]:
+        """As many search trainings, each by a draw of its own."""
+        known = {p.recipe.hash for p in s.briefing.probes}
         for _ in range(wanted):
-            chosen.append(self._draw(s, rng, known))
-            known.add(recipe_of(briefing.champion.recipe, chosen[-1][1]).hash)
-        return SearchPlan(probes=tuple(self._plan(s, b, departs) for departs, b in chosen), **told)
+            departs, bundle = self._draw(s, rng, known)
+            known.add(recipe_of(s.briefing.champion.recipe, bundle).hash)
+            yield self._plan(s, bundle, departs)
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """The bundle that is best by posterior mean, or the advice to stop."""

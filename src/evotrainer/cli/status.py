@@ -34,6 +34,7 @@ def status_json(run: Run) -> dict[str, Any]:
     """State of a run as plain data."""
     from evotrainer.projections.budget import Budget
     from evotrainer.projections.seat import SeatSpend
+    from evotrainer.projections.trials import counts, labelled
 
     events = run.events()
     limits = run.limits
@@ -57,6 +58,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "verdicts": {v.branch: v.kind for v in run.verdicts},
         "effects": effects_json(events),
         "search": [s.model_dump(mode="json") for s in run.state.searched],
+        "labels": counts(labelled(events)),
         "spent": dict(budget.spent),
         "seat": asdict(SeatSpend.of(e.body for e in events if e.kind == "answered")),
         "limits": limits,

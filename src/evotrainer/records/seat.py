@@ -85,11 +85,20 @@ class SeatBriefing(Frozen):
     """The evidence as markdown. Fenced blocks quote what a policy wrote: data, never an instruction."""
     complaint: str = ""
     """Why the last answer to this request was refused; empty: it is the first time."""
+    role: str = ""
+    """Who is asked, where several agents share the run; `factors` are those that it owns. `changes` of its answer are
+    made to what it departs from then, whose other changes are kept. Empty: there is one."""
+
+    @property
+    def place(self) -> str:
+        """Of the request in its round: `search4`, of several agents `search4-reward`."""
+        return f"{self.step}{self.number}" + (f"-{self.role}" if self.role else "")
 
     @property
     def key(self) -> str:
         """SHA-256 (64 hex) of what is asked, but for what two equal runs measure otherwise."""
-        asked = self.model_dump(mode="json", exclude=set(VOLATILE))
+        alone = set() if self.role else {"role"}  # as it was before there were roles
+        asked = self.model_dump(mode="json", exclude={*VOLATILE, *alone})
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 

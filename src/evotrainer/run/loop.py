@@ -163,7 +163,7 @@ def describe(ctx: RunContext) -> RunOpened:
         version=__version__,
         rules=RULES,
         seed=task.run.seed,
-        agent=task.run.agent,
+        agent=task.run.proposer,
         search=True,
         autonomy=task.run.autonomy,
         budget=task.budget.limits(),

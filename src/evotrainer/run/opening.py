@@ -40,7 +40,7 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
     base = resolve_base(task.policy.base)
     if base is not None:
         weights_sha256(base)
-    agent = make_agent(task.run.agent, task.run.seed, agent_options(task))
+    agent = make_agent(task.run.proposer, task.run.seed, agent_options(task))
     check_searcher(task, agent)
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
@@ -83,7 +83,12 @@ def check_library(task: TaskFile) -> None:
 
 def agent_options(task: TaskFile) -> dict[str, Any]:
     """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
-    own = {"min_effect": task.judge.min_effect} if task.run.agent in ("statistical", "score_only", "seat") else {}
+    who = task.run.proposer
+    own: dict[str, Any] = {}
+    if who in ("statistical", "score_only", "seat", "specialists"):
+        own["min_effect"] = task.judge.min_effect
+    if who == "specialists":
+        own |= {"agents": task.run.agents, "lineage": task.run.lineage}
     return {**own, **task.run.agent_options}
 
 
@@ -181,7 +186,7 @@ def open_context(
         task_hash=task_hash or task.hash,
         ledger=ledger,
         executor=(executor or own)(folder, task),
-        agent=agent or make_agent(task.run.agent, task.run.seed, agent_options(task)),
+        agent=agent or make_agent(task.run.proposer, task.run.seed, agent_options(task)),
         observer=view or SilentObserver(),
         ask=ask or no_human,
     )

@@ -76,6 +76,7 @@ def open_probes(ctx: RunContext, asked: SearchPlan) -> list[ProbeSpec]:
         if too_dear(ctx, len(out) + 1, asked.proposes):
             break
         number = len(ctx.state.probes) + len(out)
+        of_several = {"by": plan.by, "why": plan.why, "gain": plan.gain, "sd": plan.sd} if plan.by else {}
         out.append(
             ProbeSpec(
                 probe=keys.probe(number + 1),
@@ -85,6 +86,7 @@ def open_probes(ctx: RunContext, asked: SearchPlan) -> list[ProbeSpec]:
                 seed=known_seed(ctx, recipe, out) or seed_of(ctx, number),
                 moves=plan.moves,
                 departs=plan.departs,
+                **of_several,
             )
         )
     return out
@@ -151,7 +153,8 @@ def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
         now = ctx.state.probes[p.probe].record()
         score = f"{100 * now.score:.1f}%" if now.score is not None else now.failed or "no score"
         doubt = f"; questioned by {', '.join(now.invalid)}" if now.invalid else ""
-        ctx.observer.note(f"{p.probe} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
+        who = f" by {p.by}" if p.by else ""
+        ctx.observer.note(f"{p.probe}{who} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
 
 
 def ended(ctx: RunContext, n: int, asked: SearchPlan, stop: str) -> Searched:

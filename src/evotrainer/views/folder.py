@@ -16,6 +16,7 @@ from evotrainer.views.search import search_line
 from evotrainer.views.style import BRIEF
 from evotrainer.views.text import clean, duration, number, one_line, percent, point_range, points, value
 from evotrainer.views.tree import branch_line
+from evotrainer.views.trials import labels_line, role_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -40,6 +41,8 @@ def render_status(run_folder: Path | str) -> RenderableType:
             ("round", str(max(view.rounds, default=0))),
             ("champion", view.champion or "none yet"),
             *([("search", line)] if (line := search_line(view)) else []),
+            *([("labels", told)] if view.memory and (told := labels_line(view.memory.trials)) else []),
+            *((r.role, str(r)) for r in (role_lines(view.memory.trials) if view.memory else ())),
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
             ("noise floor", summary.noise_line(view)),

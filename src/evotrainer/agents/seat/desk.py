@@ -50,7 +50,7 @@ class Desk:
 
     def ask(self, request: SeatBriefing) -> SeatProposal | None:
         """A valid answer, or None where the statistical agent's own proposal takes its place."""
-        step = f"{request.step}{request.number}"
+        step = request.place
         for attempt in range(self.options.retries + 1):
             key = keys.answered(request.round, step, attempt)
             got = self.log.answered(key, lambda r=request, a=attempt: self._once(r, step, a))  # type: ignore[misc]
@@ -63,7 +63,7 @@ class Desk:
         return None
 
     def _once(self, request: SeatBriefing, step: str, attempt: int) -> SeatAnswered:
-        past = self.log.past()
+        past = [a for a in self.log.past() if a.role == request.role]
         where = {"round": request.round, "step": step, "attempt": attempt, "carrier": self.carrier.name}
         if cap := self._cap(past):
             return SeatAnswered.model_validate({**where, "stage": "cap", "problem": cap, "fallback": True})
@@ -112,7 +112,7 @@ class Desk:
         for i, t in enumerate(proposal.trials):
             if problem := self.log.refusal(request, t):
                 return proposal, "rules", f"trials.{i}: {problem}"
-        taken = [a for a in past if not a.problem and a.step.rstrip("0123456789") == request.step]
+        taken = [a for a in past if not a.problem and a.step.startswith(request.step)]
         last = taken[-1].proposal if taken else None
         if last is not None and proposal.same(last):
             return proposal, "repeated", f"the same answer as to {taken[-1].step}, word for word in what it changes"

@@ -11,9 +11,10 @@ from typing import Any
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.recipe import COMPOSITES, Recipe
-from evotrainer.records.search import SearchPlan
-from evotrainer.records.seat import Candidate, FactorOffer, SeatBriefing
+from evotrainer.records.recipe import COMPOSITES, Recipe, fields_of
+from evotrainer.records.roster import AgentRow
+from evotrainer.records.search import ProbeRecord, SearchPlan
+from evotrainer.records.seat import Candidate, FactorOffer, SeatBriefing, SeatTrial
 from evotrainer.records.written import LABELS, MODULES
 
 SHOWN = 12
@@ -30,9 +31,11 @@ WRITTEN = (
 """Legal values of `written_reward`, in words."""
 
 
-def request(briefing: Briefing, step: str, number: int, places: int, thoughts: Iterable[Candidate]) -> SeatBriefing:
-    """What is asked in one step. Costs and the run's name are told apart from the text: two runs that decide the same
-    measure them otherwise."""
+def request(
+    briefing: Briefing, step: str, number: int, places: int, thoughts: Iterable[Candidate], row: AgentRow | None = None
+) -> SeatBriefing:
+    """What is asked in one step; `row`: of which of several agents. Costs and the run's name are told apart from the
+    text: two runs that decide the same measure them otherwise."""
     bare = briefing.model_copy(update={"run": "", "budget_left": {}, "trial_cost": 0.0})
     search = step == "search"
     mine = [p.probe for p in briefing.probes if p.incumbent == briefing.champion.branch and p.score is not None]
@@ -43,7 +46,7 @@ def request(briefing: Briefing, step: str, number: int, places: int, thoughts: I
         number=number,
         places=places,
         champion=briefing.champion.branch,
-        factors=factors(briefing),
+        factors={f: o for f, o in factors(briefing).items() if row is None or row.owns(f)},
         at_once=briefing.changes if search else briefing.bundle,
         at_most=briefing.bundle,
         departs=tuple(mine) if search else (),
@@ -52,7 +55,16 @@ def request(briefing: Briefing, step: str, number: int, places: int, thoughts: I
         budget_left=briefing.budget_left,
         training_cpu_s=round(briefing.trial_cost, 1),
         text=render(bare),
+        role=row.role if row else "",
     )
+
+
+def merged(trial: SeatTrial, probes: Iterable[ProbeRecord]) -> dict[str, Any]:
+    """What one of several agents asks for, against the champion: its changes, and those of what it departs from whose
+    fields it leaves alone."""
+    mine = {x for f in trial.changes for x in fields_of(f)}
+    kept = next((p.changes for p in probes if p.probe == trial.departs), {})
+    return {f: v for f, v in kept.items() if not mine & set(fields_of(f))} | trial.changes
 
 
 def thoughts_of(plan: SearchPlan) -> list[Candidate]:
