@@ -133,6 +133,7 @@ class Run:
             "seed": chosen.trial.seed,
             "certified": chosen.certified,
             "invalid": chosen.invalid,
+            "worse": chosen.worse,
             "caveats": [c.text for c in view.caveats.get(chosen.branch, ())],
             "rule": chosen.rule,
         }

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from evotrainer.records.output import print
+from evotrainer.records.output import print, tolerate
 
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
@@ -93,6 +93,7 @@ def main() -> None:
     """Entry point: errors a user can act upon are one line; the exit code says which kind."""
     from evotrainer.errors import EvoTrainerError
 
+    tolerate(sys.stdout, sys.stderr)
     try:
         app()
     except EvoTrainerError as e:

@@ -53,6 +53,8 @@ class TrialProcess:
         self.clock = ProcessCpuClock(before.cpu_s if before else 0.0, folder)
         self.started = time.time()
         self.step, self.phase = 0, "starting"
+        self.steps = self.spec.recipe.whole_steps if self.spec.train else 0
+        """Of what it does now: the warm start's, then the training's; 0: it only evaluates."""
         self.score: float | None = None
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
@@ -63,7 +65,7 @@ class TrialProcess:
         h = Heartbeat(
             pid=os.getpid(),
             step=self.step,
-            steps=self.spec.recipe.whole_steps if self.spec.train else 0,
+            steps=self.steps,
             phase=self.phase,
             cpu_s=self.clock.cpu_s(),
             time=time.time(),
@@ -162,6 +164,7 @@ class TrialProcess:
         if w is None:
             raise StoreError(f"{self.folder}: neither a start policy nor a warm start in spec.json")
         if not (out / "model.safetensors").is_file():
+            trained, self.steps = self.steps, w.all_steps
             self.beat("warm start")
             make_base(
                 environment,
@@ -171,6 +174,7 @@ class TrialProcess:
                 trainer=self.spec.trainer,
                 trainer_options=self.spec.trainer_options,
             )
+            self.step, self.steps = 0, trained
         return out
 
     def train_only(self) -> None:

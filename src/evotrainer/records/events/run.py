@@ -165,6 +165,13 @@ class Certified(Frozen):
     by_runs: int = 0
     """Of so many runs."""
 
+    def below_base(self, branch: str) -> dict[str, float] | None:
+        """A branch's comparison with the base policy (mean, low, high, p) where it is certified to be worse: the whole
+        interval lies below 0; else None."""
+        name = next((r.name for r in reversed(self.rows) if r.branch == branch), "")
+        found = self.comparisons.get(f"{name}-base", {})
+        return found if found.get("high", 0.0) < 0 else None
+
 
 class Resumed(Frozen):
     """id `resumed/<n>`: the run was taken up again, after an interruption or, with more rounds, after its end."""
