@@ -51,8 +51,8 @@ ALLOWED = {
     "envs.base": "errors records",
     "envs.options": "errors records",
     "envs.outcome": "errors envs.base",
-    "envs.simple": "errors records envs.base",
-    "envs.user_files": "errors",
+    "envs.simple": "errors records envs.base envs.user_files",
+    "envs.user_files": "errors records",
     "envs.components": "errors envs.user_files",
     "envs.admission": "sandbox",
     "envs.data": "errors records envs.base",
@@ -74,7 +74,7 @@ ALLOWED = {
     "trainers.lazy": "errors",
     "trainers.rewards": "errors records",
     "trainers.averaging": "records",
-    "trainers.rollouts": "records trainers.base trainers.curriculum trainers.rewards",
+    "trainers.rollouts": "errors records trainers.base trainers.curriculum trainers.rewards",
     "trainers.replay": "records",
     "trainers.wordings": "errors trainers.base trainers.schedule",
     "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts trainers.wordings",
@@ -99,7 +99,7 @@ ALLOWED = {
     "executors.scores": "errors records",
     "executors.head_start": "errors records trainers.continued",
     "executors.warm": "errors config envs.base trainers trainers.base",
-    "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
+    "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases executors.process "
     "executors.spec executors.path_map executors.health executors.scores executors.warm executors.head_start "
     "trainers.continued",
     "executors.nursery": "records harness.columns envs.registry trainers executors.process executors.spec "

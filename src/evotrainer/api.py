@@ -180,6 +180,7 @@ def start(
     until then stays and `resume` goes on.
     """
     from evotrainer.executors.spec import write_atomic
+    from evotrainer.run.context import check_human
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
@@ -191,6 +192,7 @@ def start(
             f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
         )
     refuse_results(folder)
+    check_human(resolved, ask)
     resolved = with_pinned_data(resolved)
     for note in preflight(resolved, new=True):
         (view or SilentObserver()).note(note)
@@ -224,6 +226,7 @@ def resume(
                 "start a new run"
             )
     from evotrainer.records.ledger import Ledger
+    from evotrainer.run.context import check_human
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
     with contextlib.closing(Ledger.open(p / "ledger.db", create=True)) as ledger:
@@ -239,6 +242,7 @@ def resume(
         raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 2}")
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
+    check_human(changed, ask)
     preflight(changed)
     return _go(p, changed, overrides, agent, view, ask, executor, task_hash=task.hash)
 

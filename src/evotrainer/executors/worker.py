@@ -17,13 +17,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
+from evotrainer.envs.user_files import WATCH
+from evotrainer.errors import BudgetError, EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.head_start import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock
 from evotrainer.executors.scores import check_faults, split_score
-from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
+from evotrainer.executors.spec import (
+    SEALED,
+    USER_CODE,
+    EvalPlan,
+    Heartbeat,
+    TrialSpec,
+    read_heartbeat,
+    read_spec,
+    write_atomic,
+)
 from evotrainer.executors.warm import make_base
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.events import SplitScore, TrialFinished
@@ -79,6 +89,7 @@ class TrialProcess:
     def run(self) -> TrialFinished:
         """Train, evaluate, seal; returns the body of the `finished` event."""
         self.beat("starting")
+        WATCH.sign = lambda what, seconds: self.beat(f"{USER_CODE}{what}")
         from evotrainer.records.canaries import canary_flips
         from evotrainer.records.store import RolloutStore
 
@@ -313,6 +324,9 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
                 return 0
             (folder / "error").unlink(missing_ok=True)
             act(folder)
+    except SystemExit as e:
+        tell(folder, TrainerError(f"something called sys.exit({e.code!r}) in the trial; see {folder / 'log.txt'}"))
+        return TrainerError.exit_code
     except Exception as e:
         known: Exception = e
         if not isinstance(e, StoreError) and (cause := disk_trouble(e)) is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
-from evotrainer.executors.spec import TrialSpec, trial_dir
+from evotrainer.executors.spec import USER_CODE, TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
@@ -53,6 +53,15 @@ def no_human(where: str, text: str) -> tuple[str, str]:
     )
 
 
+def check_human(task: TaskFile, ask: Ask | None) -> None:
+    """AbortedError, before anything is spent, where a run asks a person at every gate and none can answer."""
+    if task.run.autonomy == "human_gated" and ask in (None, no_human) and not task.run.evaluate_only:
+        raise AbortedError(
+            "run.autonomy=human_gated asks a person, and there is no terminal to ask in; start it in one, or set "
+            "run.autonomy=full"
+        )
+
+
 @dataclass
 class RunContext:
     """One run in progress. Steps are functions of it; `record` is the only way in which they change `state`."""
@@ -77,6 +86,7 @@ class RunContext:
         self.detector_runner = SandboxRunner(self.task.sandbox.accept_tier_e)
         self._walked = 0
         self._budget_seen = 0.0
+        self._hung: dict[str, str] = {}
         self._waiting_since = time.monotonic()
         self._harness: Harness | None = None
 
@@ -213,6 +223,10 @@ class RunContext:
 
     def _progress(self, running: Running) -> None:
         self.observer.trials(running)
+        for spec, h in running:
+            if h and h.phase.startswith(USER_CODE) and self._hung.get(spec.trial) != h.phase:
+                self._hung[spec.trial] = h.phase
+                self.observer.note(f"{spec.trial} is {h.phase}, which does not return")
         now = time.monotonic()
         if now - self._budget_seen < BUDGET_EVERY_S:
             return

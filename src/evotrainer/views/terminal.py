@@ -245,7 +245,7 @@ class LiveView:
             steps = beat.steps if beat else 0
             grid.add_row(
                 Text(spec.trial, style="bold"),
-                Text(one_line(beat.phase, 24) if beat else "starting", style="dim"),
+                Text(one_line(beat.phase, 60) if beat else "starting", style="dim"),
                 ProgressBar(total=steps or 1, completed=beat.step if beat else 0, width=28, pulse=steps == 0),
                 Text(f"{beat.step}/{steps}" if beat and steps else ""),
                 Text(f"{duration(beat.cpu_s)} CPU" if beat else "", style="dim"),
