@@ -305,14 +305,19 @@ def _go(
     from evotrainer.extras.tracking import following
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
+    from evotrainer.run.corrections import take_up
     from evotrainer.run.loop import run
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
+            mended = take_up(folder, task, ledger)
             n = len(ledger.events("resumed")) + 1
-            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides)))
+            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended))
+            if mended:
+                told = f"goes on with the corrected {', '.join(mended)}; no training rested on the earlier one"
+                (view or SilentObserver()).note(told)
         with following(folder, task.tracking, view or SilentObserver()) as watched:
             with open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash

@@ -52,7 +52,7 @@ def test_large_parts_that_multiply_to_an_absurd_whole_are_refused(task_file: Pat
         dry_run(task_file, "recipe.steps=100000", "recipe.prompts_per_step=1000", "recipe.group_size=100")
 
 
-TRUTH = "    return float(completion.strip() == task.data[\"answer\"])"
+TRUTH = '    return float(completion.strip() == task.data["answer"])'
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,7 @@ def test_an_outcome_that_no_demonstration_meets_is_said(task_file: Path, tmp_pat
     assert "none of 32 demonstrations is correct by sorted_word" in note
 
 
-def test_a_human_gate_without_a_human_is_refused_at_once(
-    task_file: Path, tmp_path: Path, letters_paper: Paper
-) -> None:
+def test_a_human_gate_without_a_human_is_refused_at_once(task_file: Path, tmp_path: Path, letters_paper: Paper) -> None:
     with pytest.raises(AbortedError, match="run.autonomy=human_gated asks a person, and there is no terminal"):
         letters_paper.start(task_file, tmp_path / "r", [*QUICK, "run.autonomy=human_gated"])
     assert not letters_paper.ran and not (tmp_path / "r").exists()

@@ -207,7 +207,9 @@ def _opened(options: dict[str, Any], accept_tier_e: bool) -> Environment:
         return open_trl(options)
     if name not in FACTORIES:
         near = get_close_matches(name, FACTORIES, 1)
-        hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(FACTORIES)}, or python:path/to/file.py:factory"
+        hint = (
+            f"did you mean {near[0]}?" if near else f"one of: {', '.join(FACTORIES)}, or python:path/to/file.py:factory"
+        )
         raise TaskSetError(f"environment.name: unknown environment {name!r}; {hint}")
     rewards = options.pop("reward_file", None)
     extra = load_components(Path(str(rewards))) if rewards else {}

@@ -16,8 +16,8 @@ from typing import Protocol
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
 from evotrainer.executors.nursery import Forked, Nursery, can_fork, kind_of
-from evotrainer.executors.process import EXIT_BUSY, descendants_cpu_s
-from evotrainer.executors.spec import USER_CODE, Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
+from evotrainer.executors.process import EXIT_BUSY, USER_CODE, descendants_cpu_s
+from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
 from evotrainer.records.reading import LOCK

@@ -14,8 +14,6 @@ from evotrainer.errors import StoreError
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.recipe import Recipe
 
-USER_CODE = "waiting for "
-"""How the phase of a trial begins that hangs in a user's own function, which follows."""
 SEALED = ("gate", "cert")
 """Splits whose rollouts only the judge may read."""
 

@@ -22,18 +22,9 @@ from evotrainer.errors import BudgetError, EvoTrainerError, StoreError, TrainerE
 from evotrainer.executors.head_start import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
-from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock
+from evotrainer.executors.process import EXIT_BUSY, USER_CODE, ProcessCpuClock, die_with_parent, folder_lock
 from evotrainer.executors.scores import check_faults, split_score
-from evotrainer.executors.spec import (
-    SEALED,
-    USER_CODE,
-    EvalPlan,
-    Heartbeat,
-    TrialSpec,
-    read_heartbeat,
-    read_spec,
-    write_atomic,
-)
+from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.events import SplitScore, TrialFinished
@@ -64,7 +55,6 @@ class TrialProcess:
         self.started = time.time()
         self.step, self.phase = 0, "starting"
         self.steps = self.spec.recipe.whole_steps if self.spec.train else 0
-        """Of what it does now: the warm start's, then the training's; 0: it only evaluates."""
         self.score: float | None = None
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
@@ -175,7 +165,7 @@ class TrialProcess:
         if w is None:
             raise StoreError(f"{self.folder}: neither a start policy nor a warm start in spec.json")
         if not (out / "model.safetensors").is_file():
-            trained, self.steps = self.steps, w.all_steps
+            trained, self.steps = self.steps, w.all_steps  # what is counted now
             self.beat("warm start")
             make_base(
                 environment,

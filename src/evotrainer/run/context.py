@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
-from evotrainer.executors.spec import USER_CODE, TrialSpec, trial_dir
+from evotrainer.executors.process import USER_CODE
+from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
@@ -190,8 +191,12 @@ class RunContext:
                 self.executor.forget(result.trial)
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; "
-                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it "
-                    "again; where it lies in the task file (trainer, policy, environment), start a new run"
+                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it again, "
+                    + (
+                        "a corrected environment file included; where it lies in the task file, start a new run"
+                        if not self._trained()
+                        else "unless it lies in the task file or in the environment: then start a new run"
+                    )
                 )
             event = self.ledger.append("finished", keys.finished(result.trial), result)
             self._walk_to(event)
@@ -202,6 +207,10 @@ class RunContext:
             self.observer.finished(result)
             self._waiting_since = time.monotonic()
         return [done[s.trial] for s in specs]
+
+    def _trained(self) -> bool:
+        """Has a training finished? Then the environment's files can no more be corrected."""
+        return any(e.body.steps and e.body.status == "complete" for e in self.ledger.events("finished"))
 
     def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:
         """Set CPU-seconds aside for a trial, once, and note that it starts."""

@@ -106,7 +106,11 @@ def the_policy_is_worse(view: RunView) -> str:
     if not b or not b.recipe or not lost:
         return ""
     paid = ", ".join(sorted(k for k, w in b.recipe.rewards.items() if w))
-    other = f", or pay something else than {paid} ({', '.join(found)})" if (found := _offers(view, b.recipe.rewards)) else ""
+    other = (
+        f", or pay something else than {paid} ({', '.join(found)})"
+        if (found := _offers(view, b.recipe.rewards))
+        else ""
+    )
     return (
         f"keep the base policy; train with a lower recipe.lr (now {b.recipe.lr:g}) or fewer recipe.steps "
         f"(now {b.recipe.steps}){other}; `evotrainer health {{run}} --trend` shows where the score fell"

@@ -10,10 +10,10 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import rollout_samples, summary
 from evotrainer.views.advice import advice
-from evotrainer.views.progress import settings
 from evotrainer.views.fold import load_view
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView
+from evotrainer.views.progress import settings
 from evotrainer.views.search import search_line
 from evotrainer.views.style import BRIEF
 from evotrainer.views.text import clean, duration, number, one_line, percent, point_range, points, value

@@ -190,9 +190,7 @@ class LiveView:
         at = f" {beat.step}/{beat.steps}" if beat.steps else ""
         score = getattr(beat, "score", None)
         told = f", score {percent(score)}" if score is not None else ""
-        self._line(
-            f"{spec.trial}: {beat.phase}{at}{told}, {duration(beat.cpu_s)} CPU; {self._watch.progress().line()}"
-        )
+        self._line(f"{spec.trial}: {beat.phase}{at}{told}, {duration(beat.cpu_s)} CPU; {self._watch.progress().line()}")
 
     # live --------------------------------------------------------------------------------------------------------
 

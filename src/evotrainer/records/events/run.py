@@ -178,6 +178,9 @@ class Resumed(Frozen):
 
     n: int
     overrides: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+    """Files of the environment that were corrected since, path -> SHA-256: taken up as long as no training had
+    finished, and what follows rests on them. Empty in ledgers of earlier versions."""
 
 
 class RunClosed(Frozen):
