@@ -104,6 +104,7 @@ def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Re
                 + ("" if base else ", or raise the context")
             )
     if base is not None:
+        check_template(task, environment, base)
         return
     demos = environment.demonstrations(min(PROBED, warm.demonstrations), warm.seed)
     if not demos:
@@ -120,6 +121,21 @@ def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Re
         raise ConfigError(
             f"{where}={warm.shape.context} is shorter than a demonstration of {longest} tokens; raise it, or shorten "
             "the demonstrations"
+        )
+
+
+def check_template(task: TaskFile, environment: Environment, base: Path) -> None:
+    """Prompts that are messages need a chat template."""
+    has = trainer_spec(task.trainer.name).has_template
+    if has is not None and getattr(environment, "conversational", False) and not has(base):
+        what = (
+            f"environment {environment.name} is played by tool calls"
+            if getattr(environment, "environment_factory", None)
+            else f"the prompts of {environment.name} are messages"
+        )
+        raise ConfigError(
+            f"{what}, which the policy {task.policy.base} has no chat template for; give it one (chat_template.jinja in "
+            "its folder), or write the prompts as plain text"
         )
 
 

@@ -118,6 +118,17 @@ def the_policy_is_worse(view: RunView) -> str:
 
 
 @rule
+def nothing_was_ever_correct(view: RunView) -> str:
+    """No attempt of any policy on any split: it may be the outcome that cannot be true."""
+    scores = [s.score for t in view.trials if t.finished for s in t.finished.scores if s.score is not None]
+    if len(scores) < 2 or any(scores):
+        return ""
+    env = view.opened.environment if view.opened else {}
+    truth = ", ".join(env.get("outcome") or ()) or "the outcome"
+    return f"no attempt of any policy was ever correct: check that {truth} can be 1.0 at all, then make tasks easier"
+
+
+@rule
 def the_base_solves_too_little(view: RunView) -> str:
     base = view.branches.get(BASE)
     score = base.mean("search") if base else None
