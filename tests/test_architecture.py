@@ -100,8 +100,8 @@ ALLOWED = {
     "executors.head_start": "errors records trainers.continued",
     "executors.warm": "errors config envs.base trainers trainers.base",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
-    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm executors.head_start "
-    "trainers.continued",
+    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
+    "executors.head_start trainers.continued",
     "executors.nursery": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
     "executors.local": "errors records executors.process executors.spec executors.nursery",

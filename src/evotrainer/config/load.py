@@ -29,7 +29,7 @@ def _as_text(data: bytes, path: Path) -> str:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as e:
         n = data.count(b"\n", 0, e.start) + 1
-        said = data[max(0, e.start - 20) : e.end + 10].decode("latin-1").split("\n")[-1]
+        said = data.split(b"\n")[n - 1].decode("latin-1")[:60]
         raise ConfigError(f"{path}, line {n}: not UTF-8 ({said.strip()!r} in Latin-1); save it as UTF-8") from None
 
 

@@ -34,7 +34,8 @@ def check_recipe(
     unknown = sorted(recipe.knobs.keys() - knobs.keys())
     if unknown:
         raise ConfigError(
-            f"unknown environment knob {', '.join(unknown)}{_hint(unknown[0], knobs)}; {name} has: {', '.join(sorted(knobs)) or 'none'}"
+            f"unknown environment knob {', '.join(unknown)}{_hint(unknown[0], knobs)}; "
+            f"{name} has: {', '.join(sorted(knobs)) or 'none'}"
         )
     for knob, values in knobs.items():
         if not isinstance(values, str) and any(", " in str(v) for v in values):

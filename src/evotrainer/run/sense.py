@@ -134,8 +134,8 @@ def check_template(task: TaskFile, environment: Environment, base: Path) -> None
             else f"the prompts of {environment.name} are messages"
         )
         raise ConfigError(
-            f"{what}, which the policy {task.policy.base} has no chat template for; give it one (chat_template.jinja in "
-            "its folder), or write the prompts as plain text"
+            f"{what}, which the policy {task.policy.base} has no chat template for; give it one (chat_template.jinja "
+            "in its folder), or write the prompts as plain text"
         )
 
 

@@ -39,7 +39,8 @@ def task_file(folder: Path, run: RunOpened) -> Iterator[str]:
 
 
 def outside(run: RunOpened, corrected: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
-    """`corrected`: files that a resume took up since (`Resumed.files`). What the run was built upon and does not hold itself, as far as it changed since: the run's record stands."""
+    """What the run was built upon and does not hold itself, as far as it changed since: the run's record stands.
+    `corrected`: files that a resume took up since (`Resumed.files`)."""
     if sha := run.base_policy.get("sha256"):
         base = Path(run.base_policy.get("path", ""))
         now = weights_sha256(base)

@@ -68,8 +68,8 @@ class Played:
 
 
 def rows_of(plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironment) -> list[dict[str, Any]]:
-    """A row of the user's for each attempt, as TRL itself would have it: text stays text, messages stay messages. Only a
-    class, which is played by tool calls, needs messages: there text becomes one."""
+    """A row of the user's for each attempt, as TRL itself would have it: text stays text, messages stay messages. Only
+    a class, which is played by tool calls, needs messages: there text becomes one."""
     wrap = environment.environment_factory is not None
     out = []
     for task, ks in plan:
