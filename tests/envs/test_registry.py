@@ -108,7 +108,7 @@ def test_a_users_own_environment_opens_by_file_and_factory(tmp_path: Path) -> No
     ("config", "message"),
     [
         ({}, "environment has no name; one of: code, mbpp"),
-        ({"name": "maths"}, "unknown environment 'maths'; one of: code"),
+        ({"name": "maths"}, "unknown environment 'maths'; did you mean math"),
         ({"name": "code", "trian": 5}, "trian: unknown name"),
         ({"name": "code", "train": 0}, "train: must be at least 1"),
         ({"name": "mbpp"}, "environment mbpp: path"),

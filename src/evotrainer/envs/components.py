@@ -56,9 +56,9 @@ def compute(components: Mapping[str, Component], attempt: Any, task: str) -> dic
     """
     out: dict[str, float | None] = {}
     for name, f in components.items():
-        what = f"reward component {name!r} on task {task}"
-        value = call(what, f, attempt)
-        out[name] = None if value is None else call(what, float, value)
+        what, where = f"reward component {name!r}", f" on task {task}"
+        value = call(what, f, attempt, where=where)
+        out[name] = None if value is None else call(what, float, value, where=where)
     return out
 
 

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
     make = getattr(load_module(Path(path)), factory, None)
     if not callable(make):
         raise TaskSetError(f"{path} has no function {factory!r}; define it, it must return an environment")
-    environment = call(f"{path}: {factory}({', '.join(options)})", make, **options)
+    environment = call(f"{path}: {factory}({', '.join(options)})", partial(make, **options))
     if not isinstance(environment, Environment):
         missing = sorted(a for a in _members() if not hasattr(environment, a))
         raise TaskSetError(

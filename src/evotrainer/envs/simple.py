@@ -96,9 +96,9 @@ class TextEnv:
         text = e.turns[-1].text
         values: dict[str, float | None] = {}
         for name, reward in self._rewards.items():
-            what = f"reward function {name!r} of environment {self.name} on task {e.task.id}"
-            v = call(what, reward, e.task, text)
-            values[name] = None if v is None else call(what, float, v)
+            what, where = f"reward function {name!r} of environment {self.name}", f" on task {e.task.id}"
+            v = call(what, reward, e.task, text, where=where)
+            values[name] = None if v is None else call(what, float, v, where=where)
         true = values[self._truth]
         if true is not None and not 0 <= true <= 1:
             raise TaskSetError(

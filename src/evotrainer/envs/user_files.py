@@ -62,18 +62,18 @@ class Watch:
 WATCH = Watch()
 
 
-def call(what: str, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a user's function returns. TaskSetError, which names `what`, where it raises or ends the program; errors of
+def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
+    """What a user's function returns. TaskSetError, which names `what` (and `where`: ` on task x`), where it raises or ends the program; errors of
     ours travel. A call that does not come back gives a sign after SILENT_S seconds."""
-    with WATCH.calling(what):
+    with WATCH.calling(what + where):
         try:
-            return f(*args, **kwargs)
+            return f(*args)
         except EvoTrainerError:
             raise
         except SystemExit as e:
-            raise TaskSetError(f"{what} called sys.exit({e.code!r}); it must return, or raise an error") from e
+            raise TaskSetError(f"{what}{where} called sys.exit({e.code!r}); it must return, or raise an error") from e
         except Exception as e:
-            raise TaskSetError(f"{what} failed: {type(e).__name__}: {e}; correct the function") from e
+            raise TaskSetError(f"{what} failed{where}: {type(e).__name__}: {e}; correct the function") from e
 
 
 def load_module(path: Path) -> ModuleType:

@@ -79,8 +79,8 @@ def _plain(x: Any) -> str:
     what = WORDS.get(kind.partition("_")[0])
     if what and kind.endswith(("_type", "_parsing")):
         if what == "a list" and isinstance(value, str | int | float):
-            word = f'"{value}"' if isinstance(value, str) else value
-            return f"must be a list, e.g. [{word}]"
+            shown = f'"{value}"' if isinstance(value, str) else value
+            return f"must be a list, e.g. [{shown}]"
         return f"must be {what}"
     return str(x["msg"]).removeprefix("Value error, ")
 
