@@ -52,8 +52,8 @@ ALLOWED = {
     "envs.base": "errors records",
     "envs.options": "errors records",
     "envs.outcome": "errors envs.base",
-    "envs.simple": "errors records envs.base",
-    "envs.user_files": "errors",
+    "envs.simple": "errors records envs.base envs.user_files",
+    "envs.user_files": "errors records",
     "envs.components": "errors envs.user_files",
     "envs.admission": "sandbox",
     "envs.data": "errors records envs.base",
@@ -75,7 +75,7 @@ ALLOWED = {
     "trainers.lazy": "errors",
     "trainers.rewards": "errors records",
     "trainers.averaging": "records",
-    "trainers.rollouts": "records trainers.base trainers.curriculum trainers.rewards",
+    "trainers.rollouts": "errors records trainers.base trainers.curriculum trainers.rewards",
     "trainers.replay": "records",
     "trainers.wordings": "errors trainers.base trainers.schedule",
     "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts trainers.wordings",
@@ -101,9 +101,9 @@ ALLOWED = {
     "executors.head_start": "errors records trainers.continued",
     "executors.warm": "errors config envs.base trainers trainers.base",
     "executors.written": "errors records sandbox envs.base envs.outcome",
-    "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
-    "executors.spec executors.path_map executors.health executors.scores executors.warm executors.head_start "
-    "executors.written trainers.continued",
+    "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
+    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
+    "executors.head_start executors.written trainers.continued",
     "executors.nursery": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
     "executors.local": "errors records executors.process executors.spec executors.nursery",
@@ -120,7 +120,7 @@ ALLOWED = {
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns "
     "harness.evolving harness.whatif envs envs.base envs.data trainers trainers.continued trainers.curriculum "
-    "executors executors.cache executors.spec rules",
+    "executors executors.cache executors.process executors.spec rules",
     "verify": "errors records sandbox config judge projections skills envs envs.base harness harness.columns "
     "harness.evolving harness.whatif rules",
     #

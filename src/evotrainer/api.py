@@ -133,6 +133,7 @@ class Run:
             "seed": chosen.trial.seed,
             "certified": chosen.certified,
             "invalid": chosen.invalid,
+            "worse": chosen.worse,
             "caveats": [c.text for c in view.caveats.get(chosen.branch, ())],
             "rule": chosen.rule,
         }
@@ -180,6 +181,7 @@ def start(
     until then stays and `resume` goes on.
     """
     from evotrainer.executors.spec import write_atomic
+    from evotrainer.run.context import check_human
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
@@ -191,6 +193,7 @@ def start(
             f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
         )
     refuse_results(folder)
+    check_human(resolved, ask)
     resolved = with_pinned_data(resolved)
     for note in preflight(resolved, new=True):
         (view or SilentObserver()).note(note)
@@ -224,6 +227,7 @@ def resume(
                 "start a new run"
             )
     from evotrainer.records.ledger import Ledger
+    from evotrainer.run.context import check_human
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
     with contextlib.closing(Ledger.open(p / "ledger.db", create=True)) as ledger:
@@ -239,6 +243,7 @@ def resume(
         raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 2}")
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
+    check_human(changed, ask)
     preflight(changed)
     return _go(p, changed, overrides, agent, view, ask, executor, task_hash=task.hash)
 
@@ -301,14 +306,19 @@ def _go(
     from evotrainer.extras.tracking import following
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
+    from evotrainer.run.corrections import take_up
     from evotrainer.run.loop import run
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
+            mended = take_up(folder, task, ledger)
             n = len(ledger.events("resumed")) + 1
-            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides)))
+            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended))
+            if mended:
+                told = f"goes on with the corrected {', '.join(mended)}; no training rested on the earlier one"
+                (view or SilentObserver()).note(told)
         with following(folder, task.tracking, view or SilentObserver()) as watched:
             with open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash

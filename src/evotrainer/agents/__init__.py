@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
@@ -106,7 +107,9 @@ AGENTS: dict[str, Factory] = {
 def make_agent(name: str, seed: int = 0, options: Mapping[str, Any] | None = None) -> Agent:
     """The agent of that name; ConfigError for an unknown one or for options it does not take."""
     if name not in AGENTS:
-        raise ConfigError(f"unknown agent {name!r}; one of: {', '.join(sorted(AGENTS))}")
+        near = get_close_matches(name, AGENTS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(sorted(AGENTS))}"
+        raise ConfigError(f"run.agent: unknown agent {name!r}; {hint}")
     try:
         return AGENTS[name](seed, options or {})
     except ValidationError as e:

@@ -35,7 +35,11 @@ def status_json(run: Run) -> dict[str, Any]:
     from evotrainer.projections.budget import Budget
     from evotrainer.projections.seat import SeatSpend
     from evotrainer.projections.trials import counts, labelled
+    from evotrainer.views import progress, summary
+    from evotrainer.views.advice import advice
+    from evotrainer.views.fold import load_view
 
+    view = load_view(run.folder, rollouts=False)
     events = run.events()
     limits = run.limits
     budget = Budget.from_events(events, limits)
@@ -44,7 +48,10 @@ def status_json(run: Run) -> dict[str, Any]:
     cert = run.certification
     return {
         "run": str(run.folder),
-        "state": "closed" if run.closed else "open",
+        "state": summary.state(view)[0],
+        "driver": view.driver,
+        "next": advice(view, str(run.folder)),
+        "left_s": progress.of_view(view).left_s if view.driver is not None else None,
         "reason": run.closed.reason if run.closed else "",
         "round": max(rounds, default=0),
         "champion": run.champion,

@@ -17,11 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
+from evotrainer.envs.user_files import WATCH
+from evotrainer.errors import BudgetError, EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.head_start import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
-from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock
+from evotrainer.executors.process import EXIT_BUSY, USER_CODE, ProcessCpuClock, die_with_parent, folder_lock
 from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
@@ -54,6 +55,7 @@ class TrialProcess:
         self.clock = ProcessCpuClock(before.cpu_s if before else 0.0, folder)
         self.started = time.time()
         self.step, self.phase = 0, "starting"
+        self.steps = self.spec.recipe.whole_steps if self.spec.train else 0
         self.score: float | None = None
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
@@ -64,7 +66,7 @@ class TrialProcess:
         h = Heartbeat(
             pid=os.getpid(),
             step=self.step,
-            steps=self.spec.recipe.whole_steps if self.spec.train else 0,
+            steps=self.steps,
             phase=self.phase,
             cpu_s=self.clock.cpu_s(),
             time=time.time(),
@@ -78,6 +80,7 @@ class TrialProcess:
     def run(self) -> TrialFinished:
         """Train, evaluate, seal; returns the body of the `finished` event."""
         self.beat("starting")
+        WATCH.sign = lambda what, seconds: self.beat(f"{USER_CODE}{what}")
         from evotrainer.records.canaries import canary_flips
         from evotrainer.records.store import RolloutStore
 
@@ -166,6 +169,7 @@ class TrialProcess:
         if w is None:
             raise StoreError(f"{self.folder}: neither a start policy nor a warm start in spec.json")
         if not (out / "model.safetensors").is_file():
+            trained, self.steps = self.steps, w.all_steps  # what is counted now
             self.beat("warm start")
             make_base(
                 environment,
@@ -175,6 +179,7 @@ class TrialProcess:
                 trainer=self.spec.trainer,
                 trainer_options=self.spec.trainer_options,
             )
+            self.step, self.steps = 0, trained
         return out
 
     def train_only(self) -> None:
@@ -313,6 +318,9 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
                 return 0
             (folder / "error").unlink(missing_ok=True)
             act(folder)
+    except SystemExit as e:
+        tell(folder, TrainerError(f"something called sys.exit({e.code!r}) in the trial; see {folder / 'log.txt'}"))
+        return TrainerError.exit_code
     except Exception as e:
         known: Exception = e
         if not isinstance(e, StoreError) and (cause := disk_trouble(e)) is not None:

@@ -33,11 +33,13 @@ class Chosen:
     trial: TrialFinished
     policy: Path
     certified: bool
-    """Is its branch among those of the certificate?"""
+    """Is its branch among those of the certificate, and not certified to be worse than the base policy?"""
     invalid: str
     """Why it is invalid; empty where it is not."""
     rule: str
     """Why this training of the branch was chosen."""
+    worse: str = ""
+    """That the certificate finds it worse than the base policy; empty where it does not."""
 
 
 def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int | None, anyway: bool) -> Chosen:
@@ -71,7 +73,15 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
     trained = [t.finished for t in found.trials if t.finished and t.finished.status == "complete" and t.finished.steps]
     kept = [t for t in trained if (folder / t.policy_path).is_dir()]
     trial, rule = _middle(folder, found, kept, tuple(row.seeds) if row else (), seed)
-    return Chosen(name, trial, folder / trial.policy_path, row is not None, found.invalid or "", rule)
+    lost = certificate.below_base(name) if certificate else None
+    worse = (
+        f"certified as worse than the base policy by {-100 * lost['mean']:.1f} points "
+        f"[{-100 * lost['high']:.1f}, {-100 * lost['low']:.1f}]"
+        if lost
+        else ""
+    )
+    sure = row is not None and not worse
+    return Chosen(name, trial, folder / trial.policy_path, sure, found.invalid or "", rule, worse)
 
 
 def _row(certificate: Certified | None, branch: str) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
+from evotrainer.executors.process import USER_CODE
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
@@ -54,6 +55,15 @@ def no_human(where: str, text: str) -> tuple[str, str]:
     )
 
 
+def check_human(task: TaskFile, ask: Ask | None) -> None:
+    """AbortedError, before anything is spent, where a run asks a person at every gate and none can answer."""
+    if task.run.autonomy == "human_gated" and ask in (None, no_human) and not task.run.evaluate_only:
+        raise AbortedError(
+            "run.autonomy=human_gated asks a person, and there is no terminal to ask in; start it in one, or set "
+            "run.autonomy=full"
+        )
+
+
 @dataclass
 class RunContext:
     """One run in progress. Steps are functions of it; `record` is the only way in which they change `state`."""
@@ -84,6 +94,7 @@ class RunContext:
         """(branch, its rollouts) -> the components that the harness wrote from them."""
         self._walked = 0
         self._budget_seen = 0.0
+        self._hung: dict[str, str] = {}
         self._waiting_since = time.monotonic()
         self._harness: Harness | None = None
 
@@ -187,8 +198,12 @@ class RunContext:
                 self.executor.forget(result.trial)
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; "
-                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it "
-                    "again; where it lies in the task file (trainer, policy, environment), start a new run"
+                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it again, "
+                    + (
+                        "a corrected environment file included; where it lies in the task file, start a new run"
+                        if not self._trained()
+                        else "unless it lies in the task file or in the environment: then start a new run"
+                    )
                 )
             event = self.ledger.append("finished", keys.finished(result.trial), result)
             self._walk_to(event)
@@ -199,6 +214,10 @@ class RunContext:
             self.observer.finished(result)
             self._waiting_since = time.monotonic()
         return [done[s.trial] for s in specs]
+
+    def _trained(self) -> bool:
+        """Has a training finished? Then the environment's files can no more be corrected."""
+        return any(e.body.steps and e.body.status == "complete" for e in self.ledger.events("finished"))
 
     def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:
         """Set CPU-seconds aside for a trial, once, and note that it starts."""
@@ -220,6 +239,10 @@ class RunContext:
 
     def _progress(self, running: Running) -> None:
         self.observer.trials(running)
+        for spec, h in running:
+            if h and h.phase.startswith(USER_CODE) and self._hung.get(spec.trial) != h.phase:
+                self._hung[spec.trial] = h.phase
+                self.observer.note(f"{spec.trial} is {h.phase}, which does not return")
         now = time.monotonic()
         if now - self._budget_seen < BUDGET_EVERY_S:
             return

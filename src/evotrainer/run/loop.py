@@ -26,6 +26,7 @@ from evotrainer.records.events import (
 )
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.run import (
+    corrections,
     detector_outcomes,
     gaps,
     harness_versions,
@@ -178,7 +179,7 @@ def describe(ctx: RunContext) -> RunOpened:
 def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
     """What a resumed run builds upon must still be what it began with; IntegrityError names what changed."""
     now = fingerprints(ctx.task.environment)
-    for file, sha in told.environment.get("files", {}).items():
+    for file, sha in corrections.files_of(ctx.ledger.events()).items():
         if now.get(file) != sha:
             raise IntegrityError(f"{file} was changed after the run began; restore it, or start a new run")
     base = resolve_base(ctx.task.policy.base)

@@ -57,7 +57,9 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     problems += [Problem("rollouts", p) for p in files.stores(folder, trials | unfinished, record.checked)]
     problems += [Problem("skill", p) for p in files.unnamed_skills(folder, events)]
     for event in record.of("run"):
-        notes += files.outside(event.body)
+        corrected = {k: sha for e in record.of("resumed") for k, sha in e.body.files.items()}
+        notes += files.outside(event.body, corrected)
+        notes += [f"{k} was corrected after the run began, before a training had finished" for k in corrected]
     notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
     kinds = dict.fromkeys(e.kind for e in events)
     counts = {"events": len(events), "branches": len(record.state.branches), "trials": len(record.finished)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic_core import from_json, to_json
 
@@ -37,8 +38,9 @@ def task_file(folder: Path, run: RunOpened) -> Iterator[str]:
         yield "task.toml is not the file the run began with; restore a copy"
 
 
-def outside(run: RunOpened) -> Iterator[str]:
-    """What the run was built upon and does not hold itself, as far as it changed since: the run's record stands."""
+def outside(run: RunOpened, corrected: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """What the run was built upon and does not hold itself, as far as it changed since: the run's record stands.
+    `corrected`: files that a resume took up since (`Resumed.files`)."""
     if sha := run.base_policy.get("sha256"):
         base = Path(run.base_policy.get("path", ""))
         now = weights_sha256(base)
@@ -46,7 +48,7 @@ def outside(run: RunOpened) -> Iterator[str]:
             yield f"the weights in {base}, which the run was built upon, are not here: they could not be compared"
         elif now != sha:
             yield f"{_weights(base)} is not what the run was built upon any more"
-    for name, sha in run.environment.get("files", {}).items():
+    for name, sha in {**run.environment.get("files", {}), **corrected}.items():
         path = Path(name)
         if not path.is_file():
             yield f"{name}, which the run was built upon, is not here: it could not be compared"

@@ -161,6 +161,8 @@ class RunView:
     """A whole run, also an unfinished one (`closed` is None then)."""
 
     folder: Path | None
+    driver: int | None = None
+    """Process that runs it now, 0 where its id is not known; None: nobody does."""
     state: RunState = field(default_factory=RunState)
     """What the run itself knows after its last event."""
     branches: dict[str, BranchView] = field(default_factory=dict)

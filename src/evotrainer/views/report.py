@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import StoreError
 from evotrainer.records.findings import HealthReport
 from evotrainer.views import plots, search, summary, text, trials
+from evotrainer.views.advice import advice
 from evotrainer.views.evidence import HealthReading
 from evotrainer.views.fold import load_view
 from evotrainer.views.glossary import GLOSSARY
@@ -97,6 +98,7 @@ def render(view: RunView) -> str:
         effect_axis=plots.effect_axis(view),
         score_axis=plots.score_axis(view),
         summary=summary,
+        advice=advice,
         search=search,
         trials=trials,
         glossary=GLOSSARY,

@@ -165,12 +165,22 @@ class Certified(Frozen):
     by_runs: int = 0
     """Of so many runs."""
 
+    def below_base(self, branch: str) -> dict[str, float] | None:
+        """A branch's comparison with the base policy (mean, low, high, p) where it is certified to be worse: the whole
+        interval lies below 0; else None."""
+        name = next((r.name for r in reversed(self.rows) if r.branch == branch), "")
+        found = self.comparisons.get(f"{name}-base", {})
+        return found if found.get("high", 0.0) < 0 else None
+
 
 class Resumed(Frozen):
     """id `resumed/<n>`: the run was taken up again, after an interruption or, with more rounds, after its end."""
 
     n: int
     overrides: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+    """Files of the environment that were corrected since, path -> SHA-256: taken up as long as no training had
+    finished, and what follows rests on them. Empty in ledgers of earlier versions."""
 
 
 class RunClosed(Frozen):
