@@ -19,6 +19,7 @@ from evotrainer.executors.nursery import Forked, Nursery, can_fork, kind_of
 from evotrainer.executors.process import EXIT_BUSY, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.records.durable import os_errors, sha256_tree
+from evotrainer.records.encryption import known
 from evotrainer.records.events import FailureLabel, TrialFinished
 from evotrainer.records.reading import LOCK
 
@@ -123,18 +124,22 @@ class LocalExecutor:
         process: WatchedProcess
         if self.fork and threads == 1 and env is None and can_fork(spec):
             with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
-                process = self.nursery(spec, limits).fork(folder, log)
+                process = self.nursery(spec, limits).fork(folder, log, handed(spec))
             return Running(spec, folder, process, time.monotonic(), restarts)
         env = {**os.environ, **limits, **(env or {})}
         with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
+            command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())]
             process = subprocess.Popen(
-                [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
+                [*command, "key"] if (key := handed(spec)) else command,
+                stdin=subprocess.PIPE if key else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=env,
                 start_new_session=True,
             )
+            if key and process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError), process.stdin as to:
+                    to.write(key)
         return Running(spec, folder, process, time.monotonic(), restarts)
 
     def nursery(self, spec: TrialSpec, limits: Mapping[str, str]) -> Nursery:
@@ -282,6 +287,11 @@ class LocalExecutor:
         if r.process.poll() == StoreError.exit_code:
             return "it could not write, not even why: the disk was full"
         return f"exit code {r.process.poll()} without a word; see {r.folder / 'log.txt'}"
+
+
+def handed(spec: TrialSpec) -> bytes:
+    """The key that a trial's process is handed; empty: it needs none. EncryptedError where this process has it not."""
+    return known(spec.key).key if spec.key else b""
 
 
 def disk_full(folder: Path) -> str:

@@ -26,8 +26,10 @@ from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
+from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
+from evotrainer.records.split_scores import encrypted
 from evotrainer.trainers.bases import use_places
 
 if TYPE_CHECKING:
@@ -39,11 +41,17 @@ if TYPE_CHECKING:
     Groups = Sequence[Sequence[Rollout]]
 
 
+WITH_KEY = "key"
+"""Third argument of a trial's process that is handed a key."""
+
+
 class TrialProcess:
     """Runs one trial in its folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key: DataKey | None = None) -> None:
+        """`key`: what gate and cert are encrypted with, where the specification names one and they are evaluated."""
         self.folder = folder
+        self.key = know(key) if key else None
         self.run_dir = folder.parent.parent
         self.places = read_places(folder)
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
@@ -101,7 +109,8 @@ class TrialProcess:
             greedy = next((s.greedy_per_task for s in scores if s.split == "search"), None) or None
             health = read_health(spec, self.run_dir / "rollouts" / spec.trial, environment.proxy, curve, greedy)
             if closed := [p for p in spec.evals if p.split in SEALED]:
-                with contextlib.closing(RolloutStore(self.run_dir / "sealed" / spec.trial)) as store:
+                sealed = self.run_dir / "sealed" / spec.trial
+                with contextlib.closing(RolloutStore(sealed, key=self.own_key())) as store:
                     scores += [self.evaluate(trainer, environment, policy, plan, store) for plan in closed]
                     parts += store.seal()
             flips = canary_flips([self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed")])
@@ -119,7 +128,7 @@ class TrialProcess:
             peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
             policy_sha256=sha,
             policy_path=asked_path(_relative(policy, self.run_dir), self.places),
-            scores=tuple(scores),
+            scores=tuple(encrypted(s, self.key) for s in scores),
             curve=tuple(curve),
             health=health,
             parts=tuple(str(p.path.relative_to(self.run_dir)) for p in parts),
@@ -140,6 +149,13 @@ class TrialProcess:
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
         with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
             yield trainer, environment
+
+    def own_key(self) -> DataKey | None:
+        """StoreError where the specification asks for a key that this process was not handed: nothing of gate and cert
+        may be written in clear then."""
+        if self.spec.key and (self.key is None or self.key.id != self.spec.key):
+            raise StoreError(f"trial {self.spec.trial} was not handed the key {self.spec.key}; resume its run")
+        return self.key if self.spec.key else None
 
     def draw_tasks(self, environment: Environment) -> None:
         """Gate and cert of the run's seed, where it drew one; IntegrityError where the seed is lost or another."""
@@ -280,16 +296,16 @@ def _relative(p: Path, base: Path) -> str:
         return str(p)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], key: DataKey | None = None) -> int:
     """Run the trial of a folder; see `guarded` for the exit code."""
     folder = Path(argv[0])
     die_with_parent(int(argv[1]) if len(argv) > 1 else 0)
-    return guarded(folder, whole)
+    return guarded(folder, lambda f: whole(f, key))
 
 
-def whole(folder: Path) -> None:
+def whole(folder: Path, key: DataKey | None = None) -> None:
     """A trial from its start, or its last checkpoint, to its result."""
-    finished = TrialProcess(folder).run()
+    finished = TrialProcess(folder, key).run()
     fault_point("trial:before-result")
     write_atomic(folder / "result.json", finished.model_dump_json())
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # 10 MB a trial that nobody needs any more
@@ -337,8 +353,14 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+def handed_key(argv: Sequence[str]) -> DataKey | None:
+    """The key on standard input, where the third argument says that one is there: neither a command line nor an
+    environment holds it, which others can read."""
+    return DataKey(sys.stdin.buffer.read(32)) if argv[2:3] == [WITH_KEY] else None
+
+
 if __name__ == "__main__":
-    done = main(sys.argv[1:])
+    done = main(sys.argv[1:], handed_key(sys.argv[1:]))
     if done:
         raise SystemExit(done)
     leave(done)

@@ -19,10 +19,14 @@ from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
+from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
+from evotrainer.records.revealed import unlearn
+from evotrainer.records.run_keys import RunKeys
+from evotrainer.records.split_scores import stored
 from evotrainer.rules.recipes import env_knobs
 from evotrainer.run.observer import Observer, Running, SilentObserver
 from evotrainer.trainers.continued import STARTED
@@ -68,6 +72,10 @@ class RunContext:
     state: RunState = field(default_factory=RunState)
     """After the events walked so far; after all of the ledger's from the first new one on."""
     started: float = field(default_factory=time.time)
+    keys: RunKeys | None = None
+    """What gate and cert are encrypted with, end by end; None: they are not."""
+    key: DataKey | None = None
+    """That of the next end; None as well after the last one, which revealed all there was."""
 
     def __post_init__(self) -> None:
         from evotrainer.sandbox.detector_runner import SandboxRunner
@@ -150,6 +158,15 @@ class RunContext:
         """What is spent and reserved."""
         return Budget.from_events(self.ledger.events(), self.task.budget.limits())
 
+    def hold(self, found: RunKeys, ends: int) -> None:
+        """From here on everything of gate and cert is encrypted, up to the end that follows `ends` others."""
+        self.keys, self.key = found, know(found.nth(ends + 1))
+
+    def release(self) -> None:
+        """This process reads nothing encrypted any more but what was revealed."""
+        if self.key is not None:
+            unlearn(self.key)
+
     # -- trials ----------------------------------------------------------------------------------------------------
 
     def run_trials(self, specs: Sequence[TrialSpec]) -> list[TrialFinished]:
@@ -183,7 +200,7 @@ class RunContext:
                     f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it "
                     "again; where it lies in the task file (trainer, policy, environment), start a new run"
                 )
-            event = self.ledger.append("finished", keys.finished(result.trial), result)
+            event = self.ledger.append("finished", keys.finished(result.trial), stored(result, self.key))
             self._walk_to(event)
             done[result.trial] = event.body
             fault_point(f"after:{keys.finished(result.trial)}")

@@ -18,6 +18,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.split_scores import locked
 from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
@@ -59,6 +60,8 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     for event in record.of("run"):
         notes += files.outside(event.body)
     notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
+    problems += [Problem("encryption", p) for p in locked_after_end(record)]
+    notes += unread(record)
     kinds = dict.fromkeys(e.kind for e in events)
     counts = {"events": len(events), "branches": len(record.state.branches), "trials": len(record.finished)}
     return VerifyReport(
@@ -79,6 +82,25 @@ def _since(events: list[Event], head: str) -> list[Event] | None:
         raise ConfigError(f"{head!r} is no head: give the {SHORTEST} to 64 hex digits printed at the end of the run")
     at = next((e.seq for e in events if e.hash.startswith(digest)), None)
     return None if at is None else events[at:]
+
+
+def locked_after_end(record: Record) -> Iterator[str]:
+    """What an end should have made readable, and did not."""
+    last = max((e.seq for e in record.of("closed")), default=0)
+    gone = [e.id for e in record.events if e.id in record.locked and e.seq <= last]
+    if gone:
+        yield f"{', '.join(gone[:3])}: the keys that the run revealed do not open what is encrypted in them"
+
+
+def unread(record: Record) -> Iterator[str]:
+    """What could not be checked, since it is encrypted until the run closes."""
+    if not (held := dict.fromkeys(record.locked)):
+        return
+    finished = sum(i.endswith("/finished") for i in held)
+    yield (
+        f"gate and cert are encrypted until the run closes: of {finished} trial(s) single scores and rollouts were "
+        f"only compared with their checksums, {len(held) - finished} decision(s) that rest on them not computed again"
+    )
 
 
 # -- the checks --------------------------------------------------------------------------------------------------------
@@ -128,6 +150,9 @@ def _finished(record: Record, event: Event) -> Iterator[Problem]:
     yield from (Problem("trials", p) for p in files.named_files(folder, t, checked))
     yield from (Problem("rollouts", p) for p in files.parts(folder, t, checked))
     for s in t.scores:
+        if locked(s):
+            record.locked.append(event.id)
+            continue
         for what, score, per_task in (
             (s.split, s.score, s.per_task),
             (f"greedy {s.split}", s.greedy, s.greedy_per_task),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from evotrainer import errors
 from evotrainer.errors import AbortedError, EvoTrainerError, StoreError, TrainerError
-from evotrainer.executors.local import LocalExecutor
+from evotrainer.executors.local import LocalExecutor, handed
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot
 from evotrainer.executors.ray.attempts import Attempts, DispatchedTrial
 from evotrainer.executors.ray.backend import Backend, SupervisorLost
@@ -214,6 +214,7 @@ class ClusterExecutor:
                 runtime_env=o.runtime_env,
                 resources={"CPU": o.cpus, **({"GPU": o.gpus} if o.gpus else {})},
                 versions=versions(),
+                data_key=handed(a.spec).hex(),
             )
         )
 
