@@ -155,8 +155,10 @@ def prepare(trainer: str, environment: Mapping[str, Any]) -> None:
         from evotrainer.executors import health, worker  # noqa: F401
         from evotrainer.harness.columns import batch, source  # noqa: F401
         from evotrainer.records import canaries, store  # noqa: F401
+        from evotrainer.records.encryption import DataKey
         from evotrainer.trainers import get_trainer
 
+        DataKey(bytes(32)).cipher  # noqa: B018  # loads the library that trials encrypt with
         get_trainer(trainer)
         make_ahead(environment)
 

@@ -19,6 +19,7 @@ from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
+from evotrainer.records.durable import sha256_file
 from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
@@ -83,6 +84,8 @@ class RunContext:
         self.journal = Journal(self.ledger)
         self.rollouts = RolloutReader(self.folder)
         self.detector_runner = SandboxRunner(self.task.sandbox.accept_tier_e)
+        self._files: dict[str, tuple[int, int, int]] = {}
+        """Size, time and inode of files that were compared with what the run began with."""
         self._walked = 0
         self._budget_seen = 0.0
         self._waiting_since = time.monotonic()
@@ -190,6 +193,8 @@ class RunContext:
             if budget is None:
                 budget, training = self.budget(), self.trial_reserve()
             self._intend(spec, budget, training if spec.train else training / 4)
+        if todo:
+            self.check_files()
         purpose = {s.trial: s.purpose for s in todo}
         self._waiting_since = time.monotonic()
         for result in self.executor.run(todo, self._progress):
@@ -209,6 +214,17 @@ class RunContext:
             self.observer.finished(result)
             self._waiting_since = time.monotonic()
         return [done[s.trial] for s in specs]
+
+    def check_files(self) -> None:
+        """IntegrityError where a file that the environment names was edited: the next trial would be another task's."""
+        opened = self.state.opened
+        for name, sha in opened.environment.get("files", {}).items() if opened else ():
+            path = Path(name)
+            stat = path.stat() if path.is_file() else None
+            mark = stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+            if mark is None or (self._files.get(name) != mark and sha256_file(path) != sha):
+                raise IntegrityError(f"{name} was changed after the run began; restore it, or start a new run")
+            self._files[name] = mark
 
     def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:
         """Set CPU-seconds aside for a trial, once, and note that it starts."""

@@ -72,6 +72,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
         tuple(notes),
         tuple(k for k in kinds if k in CHAIN_ONLY and k not in checks),
         tuple(k for k in kinds if k not in checks and k not in CHAIN_ONLY),
+        tuple(dict.fromkeys(record.locked)),
     )
 
 

@@ -106,6 +106,8 @@ class VerifyReport:
     """Kinds of event that only the chain protects."""
     unchecked: tuple[str, ...] = ()
     """Kinds of event that no check knows."""
+    locked: tuple[str, ...] = ()
+    """Events that rest on what is encrypted until the run closes: not computed again."""
 
     @property
     def ok(self) -> bool:
