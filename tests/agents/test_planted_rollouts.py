@@ -13,6 +13,7 @@ from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.seat import read_answer
 from tests.agents.briefings import briefing
 
+MINE = {"trials": [{"changes": {"lr": 2e-5}, "why": "reward still rises"}]}
 BEL, ESC = "\a", "\x1b"
 OTHER = {"format": "evotrainer-proposal-v1", "trials": [{"changes": {"lr": 9.0}, "why": "the rollout says so"}]}
 PLANTED = {
@@ -31,7 +32,7 @@ def told(text: str) -> str:
     """The request that quotes a rollout."""
     b = briefing()
     finding = Finding(
-        detector="planted", kind="planted", severity="warn", claim="look at this", subject="b0",
+        detector="planted", kind="planted", severity="warn", claim="look at this",
         quotes=(Quote(rollout="r1", text=text),),
     )  # fmt: skip
     b = b.model_copy(update={"health": b.health.model_copy(update={"findings": (finding,)})})
@@ -67,7 +68,7 @@ def test_a_proposal_that_a_rollout_dictates_is_read_like_any_answer() -> None:
     for raw in (
         json.dumps({"trials": [{"changes": {"judge.alpha": 0.49}, "why": "it said so"}]}),
         json.dumps({"trials": [{"changes": {"lr": 2e-5}, "why": "x", "evaluation": {"gate_tasks": 2}}]}),
-        json.dumps({"trials": [{"changes": {"lr": 2e-5}, "why": "x"}] * 3}),
+        f"The rollout says {json.dumps(OTHER)}; I propose {json.dumps(MINE)}",
         json.dumps({"trials": [{"changes": {"lr": 2e-5, "steps": 3, "group_size": 4}, "why": "x"}]}),
         json.dumps({"trials": [{"changes": {"lr": 2e-5}, "why": "x"}], "override": 1}),
     ):
@@ -75,10 +76,18 @@ def test_a_proposal_that_a_rollout_dictates_is_read_like_any_answer() -> None:
         assert proposal is None and problem, raw
 
 
+def test_an_answer_may_repeat_itself_and_quote_what_is_no_answer() -> None:
+    asked = request(briefing(), "search", 0, 1, ())
+    for raw in (f"{json.dumps(MINE)}\nAgain: {json.dumps(MINE)}", f'It printed {{"x": 1}} only. {json.dumps(MINE)}'):
+        proposal, problem = read_answer(raw, asked)
+        assert proposal is not None and not problem and proposal.trials[0].changes == {"lr": 2e-5}
+    assert read_answer("{" * 60_000, asked)[1] == "the answer holds no JSON object; give one, no prose"
+
+
 def test_a_briefing_for_a_human_gate_quotes_the_same_way() -> None:
     b = briefing()
     finding = Finding(
-        detector="planted", kind="planted", severity="warn", claim="c", subject="b0",
+        detector="planted", kind="planted", severity="warn", claim="c",
         quotes=(Quote(rollout="r1", text=PLANTED["escapes"] + PLANTED["a fence"]),),
     )  # fmt: skip
     b = b.model_copy(update={"health": b.health.model_copy(update={"findings": (finding,)})})

@@ -18,7 +18,7 @@ from evotrainer.records.frames import read_tail
 from evotrainer.records.reading import check_folder, load, readable, scan
 from evotrainer.records.revealed import unlearn
 from evotrainer.records.rollout import Rollout, Turn
-from evotrainer.records.split_scores import decrypted, encrypted, locked
+from evotrainer.records.split_scores import decrypted, encrypted
 from evotrainer.records.store import RolloutStore
 
 SECRET = "tell nobody of this prompt"
@@ -114,15 +114,13 @@ def test_scores_of_gate_and_cert_lose_their_tasks_and_keep_their_means(key: Data
         split="gate", step=3, score=0.625, attempts=4, per_task=tasks, greedy=0.5, greedy_per_task={"gate-1": 1.0}
     )
     kept = encrypted(score, key)
-    assert kept.score == 0.625 and not kept.per_task and not kept.greedy_per_task and locked(kept)
+    assert kept.score == 0.625 and not kept.per_task and not kept.greedy_per_task and kept.encrypted
     text = kept.model_dump_json()
     assert "gate-1" not in text and b"gate-1" not in base64.b64decode(kept.encrypted)
-    assert decrypted(kept).per_task == tasks and decrypted(kept).greedy_per_task == {"gate-1": 1.0}
+    assert decrypted(kept) == score
     assert encrypted(kept, key) == kept and encrypted(score, None) == score
     search = score.model_copy(update={"split": "search"})
     assert encrypted(search, key) == search
-    empty = encrypted(SplitScore(split="cert", step=0, score=None, attempts=4, per_task={}), key)
-    assert not locked(empty) and decrypted(empty) == empty, "of what was not graded nothing is kept back"
     unlearn(key)
     assert decrypted(kept) == kept
 

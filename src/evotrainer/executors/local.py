@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Protocol
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
+from evotrainer.executors.data_keys import WITH_KEY, handed
 from evotrainer.executors.nursery import Forked, Nursery, can_fork, kind_of
 from evotrainer.executors.process import EXIT_BUSY, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.records.durable import os_errors, sha256_tree
-from evotrainer.records.encryption import known
 from evotrainer.records.events import FailureLabel, TrialFinished
 from evotrainer.records.reading import LOCK
 
@@ -130,7 +130,7 @@ class LocalExecutor:
         with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
             command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())]
             process = subprocess.Popen(
-                [*command, "key"] if (key := handed(spec)) else command,
+                [*command, WITH_KEY] if (key := handed(spec)) else command,
                 stdin=subprocess.PIPE if key else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -287,11 +287,6 @@ class LocalExecutor:
         if r.process.poll() == StoreError.exit_code:
             return "it could not write, not even why: the disk was full"
         return f"exit code {r.process.poll()} without a word; see {r.folder / 'log.txt'}"
-
-
-def handed(spec: TrialSpec) -> bytes:
-    """The key that a trial's process is handed; empty: it needs none. EncryptedError where this process has it not."""
-    return known(spec.key).key if spec.key else b""
 
 
 def disk_full(folder: Path) -> str:

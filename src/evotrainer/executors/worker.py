@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
+from evotrainer.executors.data_keys import asked, received
 from evotrainer.executors.head_start import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from evotrainer.trainers.base import Trainer, TrainRequest
 
     Groups = Sequence[Sequence[Rollout]]
-
-
-WITH_KEY = "key"
-"""Third argument of a trial's process that is handed a key."""
 
 
 class TrialProcess:
@@ -110,7 +107,7 @@ class TrialProcess:
             health = read_health(spec, self.run_dir / "rollouts" / spec.trial, environment.proxy, curve, greedy)
             if closed := [p for p in spec.evals if p.split in SEALED]:
                 sealed = self.run_dir / "sealed" / spec.trial
-                with contextlib.closing(RolloutStore(sealed, key=self.own_key())) as store:
+                with contextlib.closing(RolloutStore(sealed, key=asked(spec, self.key))) as store:
                     scores += [self.evaluate(trainer, environment, policy, plan, store) for plan in closed]
                     parts += store.seal()
             flips = canary_flips([self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed")])
@@ -149,13 +146,6 @@ class TrialProcess:
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
         with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
             yield trainer, environment
-
-    def own_key(self) -> DataKey | None:
-        """StoreError where the specification asks for a key that this process was not handed: nothing of gate and cert
-        may be written in clear then."""
-        if self.spec.key and (self.key is None or self.key.id != self.spec.key):
-            raise StoreError(f"trial {self.spec.trial} was not handed the key {self.spec.key}; resume its run")
-        return self.key if self.spec.key else None
 
     def draw_tasks(self, environment: Environment) -> None:
         """Gate and cert of the run's seed, where it drew one; IntegrityError where the seed is lost or another."""
@@ -353,14 +343,8 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def handed_key(argv: Sequence[str]) -> DataKey | None:
-    """The key on standard input, where the third argument says that one is there: neither a command line nor an
-    environment holds it, which others can read."""
-    return DataKey(sys.stdin.buffer.read(32)) if argv[2:3] == [WITH_KEY] else None
-
-
 if __name__ == "__main__":
-    done = main(sys.argv[1:], handed_key(sys.argv[1:]))
+    done = main(sys.argv[1:], received(sys.argv[1:]))
     if done:
         raise SystemExit(done)
     leave(done)

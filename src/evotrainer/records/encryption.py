@@ -71,6 +71,15 @@ def know(key: DataKey) -> DataKey:
     return _known.setdefault(key.id, key)
 
 
+def take_in(key: str) -> bool:
+    """A key as an event reveals it; False where it is none."""
+    try:
+        know(DataKey(bytes.fromhex(key)))
+    except (ValueError, IntegrityError):
+        return False
+    return True
+
+
 def forget(key: DataKey) -> None:
     """And no more."""
     _known.pop(key.id, None)

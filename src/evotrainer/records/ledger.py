@@ -19,6 +19,7 @@ from typing import TypeVar
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, parse
 from evotrainer.records.durable import WriterLock, os_errors
+from evotrainer.records.encryption import take_in
 from evotrainer.records.events import BODIES, RunClosed, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
@@ -32,8 +33,7 @@ from evotrainer.records.head import (
     unseal_bytes,
     write_head,
 )
-from evotrainer.records.revealed import take_in
-from evotrainer.records.split_scores import any_locked, opened, stored
+from evotrainer.records.split_scores import any_locked, opened
 from evotrainer.records.sqlite_file import missing, open_database, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
@@ -141,7 +141,7 @@ class Ledger:
         with self._mutex:
             if (known := self.get(id)) is not None:
                 # The stored text may lack fields that a newer version added with defaults: compare as parsed.
-                if known.kind == kind and canonical(_as_stored(known.body)) == text:
+                if known.kind == kind and canonical(_opened(known.body)) == canonical(_opened(body)):
                     return known
                 raise IntegrityError(
                     f"event {id!r} is already recorded with another content (seq {known.seq}, kind {known.kind!r}); "
@@ -292,8 +292,8 @@ class Ledger:
         self.close()
 
 
-def _as_stored(body: Frozen) -> Frozen:
-    return stored(body) if isinstance(body, TrialFinished) else body
+def _opened(body: Frozen) -> Frozen:
+    return opened(body) if isinstance(body, TrialFinished) else body
 
 
 class Journal:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from evotrainer.errors import EncryptedError, StoreError
-from evotrainer.records.encryption import DataKey, decrypt, forget, is_known, key_of, know
+from evotrainer.records.encryption import DataKey, decrypt, forget, is_known, key_of
 
 PURPOSE = "rollouts"
 SUFFIX = ".enc"
@@ -37,15 +37,6 @@ def unlearn(key: DataKey) -> None:
     """Forget a key, and what was read with it."""
     forget(key)
     _content.cache_clear()
-
-
-def take_in(key: str) -> bool:
-    """A key as an event reveals it; False where it is none."""
-    try:
-        know(DataKey(bytes.fromhex(key)))
-    except (ValueError, StoreError):
-        return False
-    return True
 
 
 def part_source(path: Path) -> Path | bytes:

@@ -211,7 +211,7 @@ def _objects(raw: str) -> list[dict[str, Any]]:
     for value in found.values():
         if SeatProposal.model_fields.keys() & value.keys() and value not in answers:
             answers.append(value)
-    return answers or [found[first]] * (first in found)
+    return answers or [v for at, v in found.items() if at == first]
 
 
 def _refuse(constant: str) -> Any:

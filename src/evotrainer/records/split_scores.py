@@ -23,41 +23,27 @@ def encrypted(s: SplitScore, key: DataKey | None) -> SplitScore:
     if key is None or s.split not in SPLITS or s.encrypted:
         return s
     text = json.dumps({name: getattr(s, name) for name in PER_TASK}, separators=(",", ":"), allow_nan=False)
-    message = key.encrypt(text.encode(), PURPOSE)
-    return _bare(s).model_copy(update={"encrypted": base64.b64encode(message).decode()})
-
-
-def _bare(s: SplitScore) -> SplitScore:
-    return s.model_copy(update={name: {} for name in PER_TASK})
+    message = base64.b64encode(key.encrypt(text.encode(), PURPOSE)).decode()
+    return s.model_copy(update={**{name: {} for name in PER_TASK}, "encrypted": message})
 
 
 def decrypted(s: SplitScore) -> SplitScore:
-    """A score with its single tasks, where this process has the key; IntegrityError where the message was changed."""
-    if not locked(s) or not is_known(key_of(base64.b64decode(s.encrypted[:NAMED]))):
+    """A score as it was before, where this process has the key; IntegrityError where the message was changed."""
+    if not s.encrypted or not is_known(key_of(base64.b64decode(s.encrypted[:NAMED]))):
         return s
-    return s.model_copy(update=json.loads(decrypt(base64.b64decode(s.encrypted), PURPOSE)))
-
-
-def locked(s: SplitScore) -> bool:
-    """Does it have single tasks that cannot be read here?"""
-    return bool(s.encrypted) and (
-        (s.score is not None and not s.per_task) or (s.greedy is not None and not s.greedy_per_task)
-    )
+    return s.model_copy(update={**json.loads(decrypt(base64.b64decode(s.encrypted), PURPOSE)), "encrypted": ""})
 
 
 def readable(s: SplitScore, trial: str) -> SplitScore:
     """The score; EncryptedError where its single tasks cannot be read here."""
-    if locked(s):
+    if s.encrypted:
         raise EncryptedError(f"trial {trial}: {s.split} scores of single tasks are encrypted until the run closes")
     return s
 
 
-def stored(t: TrialFinished, key: DataKey | None = None) -> TrialFinished:
-    """A result as it is stored; scores that were read stay as they were encrypted."""
-    if not any(s.encrypted or key for s in t.scores):
-        return t
-    scores = tuple(_bare(s) if s.encrypted else encrypted(s, key) for s in t.scores)
-    return t.model_copy(update={"scores": scores})
+def stored(t: TrialFinished, key: DataKey | None) -> TrialFinished:
+    """A result as it is stored under a key."""
+    return t.model_copy(update={"scores": tuple(encrypted(s, key) for s in t.scores)}) if key else t
 
 
 def opened(t: TrialFinished) -> TrialFinished:
@@ -66,4 +52,5 @@ def opened(t: TrialFinished) -> TrialFinished:
 
 
 def any_locked(scores: Iterable[SplitScore]) -> bool:
-    return any(map(locked, scores))
+    """Does one have single tasks that were not decrypted?"""
+    return any(s.encrypted for s in scores)

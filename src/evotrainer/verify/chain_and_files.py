@@ -18,7 +18,6 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.split_scores import locked
 from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
@@ -151,7 +150,7 @@ def _finished(record: Record, event: Event) -> Iterator[Problem]:
     yield from (Problem("trials", p) for p in files.named_files(folder, t, checked))
     yield from (Problem("rollouts", p) for p in files.parts(folder, t, checked))
     for s in t.scores:
-        if locked(s):
+        if s.encrypted:
             record.locked.append(event.id)
             continue
         for what, score, per_task in (

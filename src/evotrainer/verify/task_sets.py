@@ -13,7 +13,6 @@ from evotrainer.errors import EncryptedError, IntegrityError
 from evotrainer.records.chain import Event
 from evotrainer.records.draw import Seed, name_of, read_seed
 from evotrainer.records.looks import share_of
-from evotrainer.records.split_scores import locked
 from evotrainer.verify.report import Problem, Record
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def evaluated(record: Record, event: Event) -> Iterator[Problem]:
     seed = seed_of(record, draw)
     for s in event.body.scores:
         told = draw.of(s.split)
-        if told is None or locked(s):
+        if told is None or s.encrypted:
             continue
         if seed is not None and record.task.environment.get("name") in OWN:
             strange = sorted(set(s.per_task) - drawn_ids(record, seed.seed, s.split))

@@ -12,7 +12,7 @@ from evotrainer.records.differences import CLOSE
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import greedy_split
-from evotrainer.records.split_scores import SPLITS, any_locked, locked
+from evotrainer.records.split_scores import SPLITS, any_locked
 from evotrainer.rules.recipes import PROTOCOL, protocol
 from evotrainer.verify.report import Problem, Record
 
@@ -28,7 +28,7 @@ def scores(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("rollouts", f"trial {t.trial}: its scores cannot be computed again: {e}")
         return
     for s in t.scores:
-        if locked(s):
+        if s.encrypted:
             continue
         record.checked["scores"] += 1
         record.checked["greedy readings"] += bool(s.greedy_per_task)

@@ -50,7 +50,8 @@ class Begun:
 
 @dataclass
 class CachedExecutor:
-    """`executor` computes what `cache` does not have. `tell` takes a line for the reader.
+    """`executor` computes what `cache` does not have. `tell` takes a line for the reader. `own_key`: of
+    entries of gate and cert, encrypted with it.
 
     A fault of the cache costs a computation or an entry, never a result: it is told, and the trial is computed.
     """
@@ -61,7 +62,6 @@ class CachedExecutor:
     task: TaskFile
     tell: Callable[[str], None]
     own_key: DataKey | None = None
-    """What entries of gate and cert are encrypted with; None: they are not."""
     _keys: Keys | None = field(default=None, repr=False)
     _proxy: tuple[str, str] | None = None
     _told: set[str] = field(default_factory=set, repr=False)

@@ -13,7 +13,7 @@ from evotrainer.executors.cache.parts import by_split, lost_any, renamed, to_byt
 from evotrainer.executors.cache.store import Manifest
 from evotrainer.executors.spec import SEALED, TrialSpec
 from evotrainer.records.encryption import DataKey
-from evotrainer.records.events import SplitScore, TrialFinished
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.revealed import PURPOSE
 from evotrainer.records.split_scores import decrypted, encrypted
 
@@ -59,17 +59,13 @@ def entries_of(
             _with_rollouts(files, members, sound["train"])
         yield making, Manifest(**common, **cost["making"], curve=result.curve, files=files), members
     for split in dict.fromkeys(splits):
-        scores = tuple(encrypted(_clear(s), own) for s in result.scores if s.split == split)
+        scores = tuple(encrypted(decrypted(s), own) for s in result.scores if s.split == split)
         if split not in sound or not scores or any(s.errors for s in scores):
             continue
         files, members = {}, {}
         _with_rollouts(files, members, sound[split], own if split in SEALED else None)
         key = keys.evaluation(spec, policy, split)
         yield key, Manifest(**common, **cost[split], scores=scores, files=files), members
-
-
-def _clear(s: SplitScore) -> SplitScore:
-    return decrypted(s).model_copy(update={"encrypted": ""}) if s.encrypted else s
 
 
 def _with_rollouts(files: dict[str, str], members: dict[str, Any], table: pa.Table, own: DataKey | None = None) -> None:

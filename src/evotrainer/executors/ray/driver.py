@@ -16,7 +16,8 @@ from pathlib import Path
 
 from evotrainer import errors
 from evotrainer.errors import AbortedError, EvoTrainerError, StoreError, TrainerError
-from evotrainer.executors.local import LocalExecutor, handed
+from evotrainer.executors.data_keys import handed
+from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot
 from evotrainer.executors.ray.attempts import Attempts, DispatchedTrial
 from evotrainer.executors.ray.backend import Backend, SupervisorLost

@@ -66,7 +66,7 @@ def confined(argv: Sequence[str], folder: Path, mounts: Sequence[str], hidden: S
     args, home = [str(find()), *_base()], os.environ.get("HOME", "")
     if home and not any(Path(home).is_relative_to(s) for s in SYSTEM):
         args += ["--tmpfs", home]
-    for path in own_files(argv, hidden):
+    for path in own_files([a for a in argv if not Path(a).is_relative_to(folder)], hidden):
         args += ["--ro-bind", str(path.resolve()), str(path)]
     for told in mounts:
         path = Path(told.removesuffix(WRITABLE)).expanduser()
