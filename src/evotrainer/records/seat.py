@@ -155,13 +155,13 @@ def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str
     """The proposal that a raw answer holds, or None and why not, in one line. `verify` calls it again."""
     if len(raw) > MOST:
         return None, f"the answer is longer than {MOST:,} characters; give only the JSON object"
-    values, *others = _objects(raw) or [None]
-    if others:
+    objects = _objects(raw)
+    if len(objects) > 1:
         return None, "the answer holds several different JSON objects that are answers; give one, and quote none"
-    if values is None:
+    if not objects:
         return None, "the answer is empty" if not raw.strip() else "the answer holds no JSON object; give one, no prose"
     try:
-        found = SeatProposal.model_validate(values)
+        found = SeatProposal.model_validate(objects[0])
     except ValidationError as e:
         return None, _short(explain(e, SeatProposal))
     if found.stop and found.trials:
