@@ -95,6 +95,7 @@ ALLOWED = {
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "",
     "executors.spec": "errors records config",
+    "executors.data_keys": "errors records executors.spec",
     "executors.path_map": "executors.spec",
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
@@ -103,14 +104,14 @@ ALLOWED = {
     "executors.written": "errors records sandbox envs.base envs.outcome",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
     "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
-    "executors.head_start executors.written trainers.continued",
+    "executors.head_start executors.written executors.data_keys trainers.continued",
     "executors.nursery": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
-    "executors.local": "errors records executors.process executors.spec executors.nursery",
+    "executors.local": "errors records executors.process executors.spec executors.nursery executors.data_keys",
     "executors.paper": "records config executors.spec",
     "executors.surface": "errors records executors.paper executors.spec",
     "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "
-    "executors.worker executors.local trainers.continued",
+    "executors.data_keys executors.worker executors.local trainers.continued",
     "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map "
     "executors.health executors.local executors.ray executors.head_start trainers.continued",
     "executors": "errors records config executors.spec executors.local executors.ray",

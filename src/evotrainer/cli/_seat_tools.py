@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.cli.propose import EVERY_S, answer, outcome
 from evotrainer.cli.seat import waiting
 from evotrainer.errors import AgentError, EvoTrainerError
+from evotrainer.records.output import visible
 
 if TYPE_CHECKING:
     from evotrainer.records.seat import SeatBriefing
@@ -211,4 +212,5 @@ def _sections(text: str) -> list[tuple[str, str]]:
 def _cut(text: str) -> str:
     """At most `MOST` characters, and how to see less of more."""
     more = " ... (cut: ask for a section, a name or fewer)"
+    text = visible(text[: 2 * MOST])
     return text if len(text) <= MOST else text[: MOST - len(more)] + more

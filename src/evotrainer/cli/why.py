@@ -51,6 +51,11 @@ def why(
 
 def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
     """Print the last line: the recomputation agrees, or what differs."""
+    if not wrong and record.locked:
+        print(
+            "not recomputed: gate and cert are encrypted until the run closes; then `why` and `verify` compute it again"
+        )
+        return
     if not wrong:
         print(f"recomputed from the ledger: {same}")
         return
@@ -65,10 +70,11 @@ def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
 def _judged(record: Record, branch: str) -> None:
     """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
     from evotrainer.projections.task_sets import told
+    from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
-    again = rejudge(record, verdict_on(record, branch))
-    v = again.stored
+    event = verdict_on(record, branch)
+    v = event.body.verdict
     print(f"{branch} against {v.control}: {v.kind.upper()}\n  {v.reason}")
     if iv := record.state.branches[branch].intervention:
         _change(record, branch, iv)
@@ -77,7 +83,8 @@ def _judged(record: Record, branch: str) -> None:
     for g in v.gates:
         mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
         print(f"  [{mark}] {g.gate}: {g.message}")
-    wrong = [*again.differences, *_analyses(record, branch)]
+    wrong = when_readable(record, event.id, lambda: rejudge(record, event).differences)
+    wrong += _analyses(record, branch)
     if sent_back := _sent_back(record, branch):
         print(f"  withheld   a human sent the promotion back: {sent_back}")
     wrong += _audits(record, branch)
@@ -177,6 +184,7 @@ def _of(event: Event) -> str:
 def _analyses(record: Record, branch: str) -> list[str]:
     """Print earlier interim analyses, added seeds and the effect on fresh seeds; return what differs."""
     from evotrainer.records.events import Judged, Reestimated, ToppedUp
+    from evotrainer.verify import when_readable
     from evotrainer.verify.effects import again as estimate
     from evotrainer.verify.verdicts import rejudge, verdict_on
     from evotrainer.views.summary import fresh_line
@@ -197,7 +205,9 @@ def _analyses(record: Record, branch: str) -> list[str]:
                 v = b.verdict
                 spent = f" (interim analysis {v.look} of the run, error probability {v.alpha:.3g})" if v.look else ""
                 print(f"  analysis {k} {v.kind}: {v.reason}{spent}")
-                wrong += [f"analysis {k}: {d}" for d in rejudge(record, verdict_on(record, branch, k)).differences]
+                earlier = verdict_on(record, branch, k)
+                found = when_readable(record, earlier.id, lambda e=earlier: rejudge(record, e).differences)  # type: ignore[misc]
+                wrong += [f"analysis {k}: {d}" for d in found]
         elif isinstance(b, ToppedUp):
             given = f"{branch} + {list(b.seeds)}, {b.control} + {list(b.control_seeds)}"
             print(f"  more seeds {b.wanted} asked for: {b.refused or given}")
@@ -205,12 +215,13 @@ def _analyses(record: Record, branch: str) -> list[str]:
             print(f"  effect     {fresh_line(b)}")
             if b.selected:
                 print(f"  selected by {100 * b.selected.mean:+.1f} points, too large on average")
-            wrong += estimate(b, record.events)
+            wrong += when_readable(record, branch, lambda b=b: estimate(b, record.events))  # type: ignore[misc]
     return wrong
 
 
 def _audits(record: Record, branch: str) -> list[str]:
     """Print each audit and what followed from it; return what differs when they are computed again."""
+    from evotrainer.verify import when_readable
     from evotrainer.verify.effects import audit_differences
     from evotrainer.views.summary import audit_lines
 
@@ -218,7 +229,8 @@ def _audits(record: Record, branch: str) -> list[str]:
     for e in record.of("audited"):
         if e.body.audit.branch == branch:
             print("  " + "\n  ".join(audit_lines(e.body.audit)))
-            wrong += [f"{e.id}: {d}" for d in audit_differences(record, e)]
+            differs = when_readable(record, e.id, lambda e=e: audit_differences(record, e))  # type: ignore[misc]
+            wrong += [f"{e.id}: {d}" for d in differs]
     if branch in record.state.invalid:
         print(f"  INVALID    {record.state.invalid[branch]}")
         for e in record.of("invalidated"):

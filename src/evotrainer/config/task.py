@@ -36,6 +36,7 @@ LATER = (
     ("run", "looks"),
     ("run", "agents"),
     ("run", "lineage"),
+    ("run", "keys"),
     ("evaluation", "draw"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
@@ -170,7 +171,11 @@ class RunConfig(Frozen):
     """File in which looks at gate and cert sets that runs share are counted; `off`: they are not, and verdicts say so.
     Empty: $EVOTRAINER_REGISTER, else `evotrainer/looks.db` in the user's state folder."""
 
-    @field_validator("cache", "looks")
+    keys: str = ""
+    """Folder of the key that gate and cert are encrypted with until the run closes; `off`: they are not.
+    Empty: $EVOTRAINER_KEYS, else `evotrainer/keys` in the user's state folder."""
+
+    @field_validator("cache", "looks", "keys")
     @classmethod
     def _place(cls, v: str) -> str:
         if v not in ("", "off") and not v.startswith(("/", "~")):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
+from evotrainer.executors.data_keys import WITH_KEY, handed
 from evotrainer.executors.nursery import Forked, Nursery, can_fork, kind_of
 from evotrainer.executors.process import EXIT_BUSY, USER_CODE, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
@@ -123,18 +124,22 @@ class LocalExecutor:
         process: WatchedProcess
         if self.fork and threads == 1 and env is None and can_fork(spec):
             with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
-                process = self.nursery(spec, limits).fork(folder, log)
+                process = self.nursery(spec, limits).fork(folder, log, handed(spec))
             return Running(spec, folder, process, time.monotonic(), restarts)
         env = {**os.environ, **limits, **(env or {})}
         with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
+            command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())]
             process = subprocess.Popen(
-                [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
+                [*command, WITH_KEY] if (key := handed(spec)) else command,
+                stdin=subprocess.PIPE if key else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=env,
                 start_new_session=True,
             )
+            if key and process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError), process.stdin as to:
+                    to.write(key)
         return Running(spec, folder, process, time.monotonic(), restarts)
 
     def nursery(self, spec: TrialSpec, limits: Mapping[str, str]) -> Nursery:

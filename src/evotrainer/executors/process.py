@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 BESIDE = "cpu-"
@@ -87,3 +88,11 @@ def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:
         ticks += rows[p][1]
         todo += children.get(p, [])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def leave(code: int) -> NoReturn:
+    """End a process whose work is done and durable;
+    taking PyTorch down in order would cost 0.5 to 0.8 CPU-s a trial."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

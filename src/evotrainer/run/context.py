@@ -18,12 +18,18 @@ from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
+from evotrainer.projections.environment_files import files_of
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
+from evotrainer.records.durable import sha256_file
+from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
+from evotrainer.records.revealed import unlearn
+from evotrainer.records.run_keys import RunKeys
+from evotrainer.records.split_scores import stored
 from evotrainer.rules.recipes import env_knobs
 from evotrainer.run.observer import Observer, Running, SilentObserver
 from evotrainer.trainers.continued import STARTED
@@ -79,6 +85,10 @@ class RunContext:
     state: RunState = field(default_factory=RunState)
     """After the events walked so far; after all of the ledger's from the first new one on."""
     started: float = field(default_factory=time.time)
+    keys: RunKeys | None = None
+    """What gate and cert are encrypted with, end by end; None: they are not."""
+    key: DataKey | None = None
+    """That of the next end; None as well after the last one, which revealed all there was."""
 
     def __post_init__(self) -> None:
         from evotrainer.sandbox.detector_runner import SandboxRunner
@@ -92,6 +102,8 @@ class RunContext:
         """(branch, its rollouts) -> what the checks of written components said there."""
         self.written_offers: dict[tuple[str, int], tuple[WrittenOffer, ...]] = {}
         """(branch, its rollouts) -> the components that the harness wrote from them."""
+        self._files: dict[str, tuple[int, int, int]] = {}
+        """Size, time and inode of files that were compared with what the run began with."""
         self._walked = 0
         self._budget_seen = 0.0
         self._hung: dict[str, str] = {}
@@ -168,6 +180,15 @@ class RunContext:
         """What is spent and reserved."""
         return Budget.from_events(self.ledger.events(), self.task.budget.limits())
 
+    def hold(self, found: RunKeys, ends: int) -> None:
+        """From here on everything of gate and cert is encrypted, up to the end that follows `ends` others."""
+        self.keys, self.key = found, know(found.nth(ends + 1))
+
+    def release(self) -> None:
+        """This process reads nothing encrypted any more but what was revealed."""
+        if self.key is not None:
+            unlearn(self.key)
+
     # -- trials ----------------------------------------------------------------------------------------------------
 
     def run_trials(self, specs: Sequence[TrialSpec]) -> list[TrialFinished]:
@@ -191,6 +212,8 @@ class RunContext:
             if budget is None:
                 budget, training = self.budget(), self.trial_reserve()
             self._intend(spec, budget, training if spec.train else training / 4)
+        if todo:
+            self.check_files()
         purpose = {s.trial: s.purpose for s in todo}
         self._waiting_since = time.monotonic()
         for result in self.executor.run(todo, self._progress):
@@ -205,7 +228,7 @@ class RunContext:
                         else "unless it lies in the task file or in the environment: then start a new run"
                     )
                 )
-            event = self.ledger.append("finished", keys.finished(result.trial), result)
+            event = self.ledger.append("finished", keys.finished(result.trial), stored(result, self.key))
             self._walk_to(event)
             done[result.trial] = event.body
             fault_point(f"after:{keys.finished(result.trial)}")
@@ -218,6 +241,16 @@ class RunContext:
     def _trained(self) -> bool:
         """Has a training finished? Then the environment's files can no more be corrected."""
         return any(e.body.steps and e.body.status == "complete" for e in self.ledger.events("finished"))
+
+    def check_files(self) -> None:
+        """IntegrityError where a file that the environment names was edited: the next trial would be another task's."""
+        for name, sha in files_of(self.ledger.events()).items():
+            path = Path(name)
+            stat = path.stat() if path.is_file() else None
+            mark = stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+            if mark is None or (self._files.get(name) != mark and sha256_file(path) != sha):
+                raise IntegrityError(f"{name} was changed after the run began; restore it, or start a new run")
+            self._files[name] = mark
 
     def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:
         """Set CPU-seconds aside for a trial, once, and note that it starts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from evotrainer.envs import open_environment, pay_terms
 from evotrainer.envs.base import DRAWN
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.spec import trial_dir
-from evotrainer.records.chain import Event
+from evotrainer.projections.environment_files import files_of
 from evotrainer.records.events import RunOpened
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import set_key
@@ -23,17 +23,6 @@ from evotrainer.run.task_sets import ids_sha256
 CODE = ".py"
 SAME = ("components", "knobs", "proxy", "outcome", "splits")
 """What a correction leaves as it was: names and numbers that the run's first event holds."""
-
-
-def files_of(events: Iterable[Event]) -> dict[str, str]:
-    """What the run rests on: path -> SHA-256 of the first event, with what was corrected since."""
-    out: dict[str, str] = {}
-    for e in events:
-        if e.kind == "run":
-            out |= e.body.environment.get("files", {})
-        elif e.kind == "resumed":
-            out |= e.body.files
-    return out
 
 
 def take_up(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:

@@ -195,4 +195,8 @@ def open_context(
         ask=ask or no_human,
     )
     with contextlib.closing(ctx.executor):
-        yield ctx
+        try:
+            task_sets.take_keys(ctx)
+            yield ctx
+        finally:
+            ctx.release()

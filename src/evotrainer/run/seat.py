@@ -11,7 +11,10 @@ from evotrainer.agents.base import Sitter
 from evotrainer.agents.seat.agent import intervention
 from evotrainer.agents.seat.offers import merged
 from evotrainer.errors import AgentError, ConfigError
+from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked
+from evotrainer.records.looks import register_file
+from evotrainer.records.run_keys import keys_folder
 from evotrainer.records.search import ProbePlan
 from evotrainer.records.seat import SeatBriefing, SeatTrial
 from evotrainer.run import propose, search
@@ -25,6 +28,7 @@ def take_seat(ctx: RunContext) -> None:
         ctx.agent.sit(
             RunSeat(
                 folder=ctx.folder / "seat",
+                hidden=hidden(ctx),
                 asked=lambda key, make: ctx.record(key, SeatAsked, make),
                 answered=lambda key, make: ctx.record(key, SeatAnswered, make),
                 past=lambda: [e.body for e in ctx.ledger.events("answered")],
@@ -39,11 +43,19 @@ class RunSeat:
     """`agents.seat.desk.SeatLog` of a run."""
 
     folder: Path
+    hidden: tuple[Path, ...]
     asked: Callable[[str, Callable[[], SeatAsked]], SeatAsked]
     answered: Callable[[str, Callable[[], SeatAnswered]], SeatAnswered]
     past: Callable[[], Sequence[SeatAnswered]]
     refusal: Callable[[SeatBriefing, SeatTrial], str]
     note: Callable[[str], None]
+
+
+def hidden(ctx: RunContext) -> tuple[Path, ...]:
+    """What no program in the seat may be shown: the run, keys, cached trainings, the files that its tasks are in."""
+    places = (keys_folder(ctx.task.run.keys), cache_folder(ctx.task.run.cache), register_file(ctx.task.run.looks))
+    files = ctx.state.environment.get("files", {})
+    return (ctx.folder, *(p for p in places if p), *map(Path, files))
 
 
 def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:

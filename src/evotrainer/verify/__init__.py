@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, when_readable
 
-__all__ = ["EventCheck", "Problem", "Record", "VerifyReport", "checks", "verify"]
+__all__ = ["EventCheck", "Problem", "Record", "VerifyReport", "checks", "verify", "when_readable"]
 
 
 def verify(folder: Path, head: str = "") -> VerifyReport:

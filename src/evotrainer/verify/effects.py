@@ -13,6 +13,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
+from evotrainer.records.split_scores import readable
 from evotrainer.rules.decoding import decoding
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
@@ -190,7 +191,7 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
         done = [e.body for e in record.before(event, "finished") if e.body.branch == row.branch]
         read: dict[int, SplitScore] = {}
         for t in done:
-            of_cert = [s for s in t.scores if s.split == "cert" and s.per_task]
+            of_cert = [s for s in t.scores if s.split == "cert" and readable(s, t.trial).per_task]
             if t.status == "complete" and of_cert:
                 read[t.seed] = of_cert[-1]
         scores = {seed: read[seed] for seed in row.seeds if seed in read}

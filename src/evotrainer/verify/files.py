@@ -19,6 +19,7 @@ from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import LibraryOpened, RunOpened, SkillDistilled, TrialFinished, TrialIntended
 from evotrainer.records.frames import read_tail, schema_frame
 from evotrainer.records.reading import LOCK, TAIL, check_folder, is_store, read_checksum, stored_parts
+from evotrainer.records.split_scores import opened
 from evotrainer.records.weights import weight_files, weights_sha256
 
 STORES = ("rollouts", "sealed")
@@ -117,7 +118,7 @@ def result_file(folder: Path, t: TrialFinished) -> Iterator[str]:
         return
     try:
         data = path.read_bytes()
-        same = TrialFinished.model_validate_json(data) == t and to_json(from_json(data)) == data
+        same = opened(TrialFinished.model_validate_json(data)) == t and to_json(from_json(data)) == data
     except (ValueError, OSError):
         same = False
     if not same:

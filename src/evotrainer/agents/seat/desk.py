@@ -20,6 +20,7 @@ class SeatLog(Protocol):
     """What a seat may know of its run: its own events, and what the run's rules say against a trial."""
 
     folder: Path
+    hidden: tuple[Path, ...]
 
     def asked(self, key: str, make: Callable[[], SeatAsked]) -> SeatAsked:
         """The recorded request of this key, made and recorded first where there is none."""
@@ -76,6 +77,7 @@ class Desk:
             folder=self.log.folder,
             occurrence=sum(a.key == asked.key for a in past),
             timeout_s=self.options.timeout_s,
+            hidden=self.log.hidden,
         )
         began = time.monotonic()
         try:

@@ -82,6 +82,9 @@ class RunOpened(Frozen):
     """path as given, sha256 of the weights."""
     draw: TaskDraw | None = None
     """Gate and cert tasks; None in runs of earlier versions, which have the environment's own and count nothing."""
+    key_sha256: str = ""
+    """SHA-256 (64 hex) of the key that gate and cert are encrypted with up to the first end, which reveals it. Empty:
+    they are not encrypted."""
 
     @property
     def isolation(self) -> str:
@@ -194,3 +197,7 @@ class RunClosed(Frozen):
     seed: str = ""
     salt: str = ""
     """What gate and cert were drawn from, as the first event committed to it; empty where nothing was drawn."""
+    key: str = ""
+    """The key (64 hex) of what was encrypted up to here; empty where nothing was."""
+    next_key_sha256: str = ""
+    """As `RunOpened.key_sha256`, up to the next end."""
