@@ -63,8 +63,8 @@ WATCH = Watch()
 
 
 def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
-    """What a user's function returns. TaskSetError, which names `what` (and `where`: ` on task x`), where it raises or ends the program; errors of
-    ours travel. A call that does not come back gives a sign after SILENT_S seconds."""
+    """What a user's function returns. TaskSetError, which names `what` and `where` (` on task x`), where it raises or
+    ends the program; errors of ours travel. A call that does not come back gives a sign after SILENT_S seconds."""
     with WATCH.calling(what + where):
         try:
             return f(*args)

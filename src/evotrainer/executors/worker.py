@@ -175,7 +175,7 @@ class TrialProcess:
         if w is None:
             raise StoreError(f"{self.folder}: neither a start policy nor a warm start in spec.json")
         if not (out / "model.safetensors").is_file():
-            trained, self.steps = self.steps, w.all_steps  # what is counted now
+            trained, self.steps = self.steps, w.all_steps
             self.beat("warm start")
             make_base(
                 environment,
@@ -189,8 +189,7 @@ class TrialProcess:
         return out
 
     def train_only(self) -> None:
-        """Only the training, without the evaluations after it: checkpoint and rollouts are there,
-        an ordinary start goes on from them."""
+        """Only the training, no evaluations after it: an ordinary start goes on from its checkpoint and rollouts."""
         from evotrainer.records.store import RolloutStore
 
         check_one_part(self.spec.recipe)
@@ -306,8 +305,7 @@ def whole(folder: Path, key: DataKey | None = None) -> None:
 def guarded(folder: Path, act: Callable[[Path], None]) -> int:
     """0 where `act` did its work or result.json is there; else an EvoTrainerError's code with `error` telling why.
 
-    A full disk is a StoreError, also where it shows in the code of others. What no EvoTrainerError
-    tells is raised: the traceback goes to the log.
+    A full disk is a StoreError, wherever it shows. What no EvoTrainerError tells is raised: its traceback is logged.
     """
     try:
         with folder_lock(folder) as held:
