@@ -50,8 +50,7 @@ class Begun:
 
 @dataclass
 class CachedExecutor:
-    """`executor` computes what `cache` does not have. `tell` takes a line for the reader. `own_key`: of
-    entries of gate and cert, encrypted with it.
+    """`executor` computes what `cache` does not have; `own_key` encrypts gate and cert; `tell` takes its notes.
 
     A fault of the cache costs a computation or an entry, never a result: it is told, and the trial is computed.
     """
@@ -278,8 +277,6 @@ class CachedExecutor:
         k = self.keys()
         same = k and (code_id(), k.making(begun.spec), k.policy(begun.spec)) == (begun.code, begun.making, begun.policy)
         return k if same else None
-
-    # -- help ----------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _staged(self) -> Iterator[Path]:
