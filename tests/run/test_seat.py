@@ -335,6 +335,8 @@ def test_no_tool_of_a_coding_agent_tells_of_gate_or_cert_or_too_much(played: api
     told = [
         tools.overview(),
         tools.trainings(),
+        tools.scores(),
+        tools.scores("base"),
         tools.factor(),
         tools.why("b1"),
         tools.wait("r1/answered/search0/0", 0),
@@ -343,7 +345,7 @@ def test_no_tool_of_a_coding_agent_tells_of_gate_or_cert_or_too_much(played: api
     told += [tools.evidence(branch=b) for b in played.state.branches]
     tasks = {t for b in bodies(played, "finished") for s in b.scores if s.split != "search" for t in s.per_task}
     assert tasks and not [t for t in tasks if any(t in x for x in told)]
-    assert max(map(len, told)) <= 2000 and "promote" in tools.why("b1") and "% on search" in told[4]
+    assert max(map(len, told)) <= 2000 and "promote" in tools.why("b1") and "% on search" in told[6]
     for wrong in (lambda: tools.why("b9"), lambda: tools.factor("lrr"), lambda: tools.request("x"),
                   lambda: tools.propose([trial(lr=1)])):  # fmt: skip
         with pytest.raises(AgentError, match=r"there are: |asks nobody now"):

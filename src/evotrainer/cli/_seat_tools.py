@@ -97,10 +97,11 @@ class SeatTools:
         """What a branch (default: the champion) scores on search: sampled beside greedy, and by the tasks' tags."""
         state = self.run.state
         name = branch or state.champion or "base"
-        done = state.branches[name].complete if name in state.branches else [state.base] if name == "base" else []
-        if not done or done[0] is None:
+        own = state.branches[name].complete if name in state.branches else []
+        done = own or ([state.base] if name == "base" and state.base else [])
+        if not done:
             raise AgentError(f"no branch {name!r} was trained; there are: base, {', '.join(state.branches)}")
-        last = [max((s for s in t.scores if s.split == "search"), key=lambda s: s.step) for t in done if t]
+        last = [max((s for s in t.scores if s.split == "search"), key=lambda s: s.step) for t in done]
         rows = [f"{name} on search, {len(last)} training(s): sampled {_mean([s.score for s in last])}, "
                 f"greedy {_mean([s.greedy for s in last])}"]  # fmt: skip
         rows += [f"component {c}: {_mean([s.components.get(c) for s in last])}" for c in sorted(last[0].components)]

@@ -36,6 +36,7 @@ from evotrainer.records.recipe import BUNDLE, Recipe, fields_of
 NOISE_RATIO = 1.25
 """Change of the standard deviation between seeds that is worth citing, either way."""
 
+LATE = "the round has not come to it"
 Fate = Literal["branch", "vetoed", "refused", "sent back", "not taken", "considered"]
 
 
@@ -167,15 +168,14 @@ def trace(events: Sequence[Event]) -> list[Traced]:
                 opened = [b for b in tree.branches.values() if b.round == n and b.branch not in taken]
                 b = next((x for x in opened if x.intervention == iv), None)
                 if b is None:
-                    waits = n not in planned
-                    out.append(replace(one, reason="the round has not come to it", label="open") if waits else one)
+                    out.append(one if n in planned else replace(one, reason=LATE, label="open"))
                 else:
                     taken.add(b.branch)
                     v = b.verdict
                     why = b.invalid or (v.reason if v else "no verdict yet")
                     kind = "invalid" if b.invalid is not None else v.kind if v else ""
-                    label = label_of_branch(b, tree.branches)[0]
-                    out.append(replace(one, fate="branch", reason=why, branch=b.branch, kind=kind, label=label))
+                    told = replace(one, fate="branch", reason=why, branch=b.branch, kind=kind)
+                    out.append(replace(told, label=label_of_branch(b, tree.branches)[0]))
         out += [
             Traced(
                 round=n,

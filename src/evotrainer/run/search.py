@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
+from typing import Any
 
 from evotrainer.agents.base import Searcher
 from evotrainer.config.payable import check_paid
@@ -76,7 +77,9 @@ def open_probes(ctx: RunContext, asked: SearchPlan) -> list[ProbeSpec]:
         if too_dear(ctx, len(out) + 1, asked.proposes):
             break
         number = len(ctx.state.probes) + len(out)
-        of_several = {"by": plan.by, "why": plan.why, "gain": plan.gain, "sd": plan.sd} if plan.by else {}
+        of_several: dict[str, Any] = (
+            {"by": plan.by, "why": plan.why, "gain": plan.gain, "sd": plan.sd} if plan.by else {}
+        )
         out.append(
             ProbeSpec(
                 probe=keys.probe(number + 1),
