@@ -3,7 +3,7 @@ training it would teach."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -146,6 +146,13 @@ class Search:
     def worth(self, bundle: Bundle, effects: np.ndarray) -> float:
         """Search score of the champion with these changes if these were the effects, up to a constant."""
         return float(self.model.row(self.of(bundle)) @ effects)
+
+
+def arms_for(start: Recipe, champion: Recipe, moves: Iterable[CandidateMove]) -> list[Arm]:
+    """The changes with what each brings and takes away, against the starting recipe."""
+    home = levels(start, champion)
+    there = [(c, levels(start, c.child)) for c in moves]
+    return [Arm(c, x - home, home - x) for c, x in there]
 
 
 def names(bundle: Sequence[Arm]) -> tuple[str, ...]:

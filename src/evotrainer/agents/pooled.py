@@ -17,13 +17,13 @@ from pydantic import Field
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import informed
-from evotrainer.agents.bundles import Arm, Bundle, Search, knowledge_gradients, recipe_of
+from evotrainer.agents.bundles import Arm, Bundle, Search, arms_for, knowledge_gradients, recipe_of
 from evotrainer.agents.changes import repeated
 from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
 from evotrainer.agents.pool import affordable, candidate_pool, situation
-from evotrainer.projections.pooled import UNKNOWN_SD, Prior, TrainingScore, fit, level, levels
+from evotrainer.projections.pooled import UNKNOWN_SD, Prior, TrainingScore, fit, level
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
 from evotrainer.records.recipe import BUNDLE, Recipe, short
@@ -153,16 +153,13 @@ class PooledAgent:
         at = (b.round, b.champion.branch, len(b.branches), b.feedback, b.health, b.skills)
         if self._known is None or self._known[0] != at:
             sit = situation(briefing, tools, self.options.rollouts)
-            home, arms = levels(start, briefing.champion.recipe), list[Arm]()
-            for c in self._offered(briefing.model_copy(update={"budget_left": {}}), sit, tools):
-                there = levels(start, c.child)
-                arms.append(Arm(c, there - home, home - there))
-            self._known = at, sit, arms
+            kept = self._offered(briefing.model_copy(update={"budget_left": {}}), sit, tools)
+            self._known = at, sit, arms_for(start, briefing.champion.recipe, kept)
         return self._known[1:]
 
     def _offered(self, briefing: Briefing, sit: Situation, tools: Tools) -> list[CandidateMove]:
         """The changes that a search looks at: of the best priors, what no backtest contradicts."""
-        pool = [c for c in candidate_pool(briefing, sit, self.options.max_cost) if self._allowed(c, briefing)]
+        pool = [c for c in candidate_pool(briefing, sit, self.options.max_cost) if allowed(c, briefing)]
         pool = [informed(c, briefing.skills, briefing.champion.recipe)[0] for c in pool]
         pool.sort(key=lambda c: (-(c.mean + c.sd), c.name))
         kept = []
@@ -176,11 +173,6 @@ class PooledAgent:
             if len(kept) >= ARMS:
                 break
         return kept
-
-    def _allowed(self, c: CandidateMove, briefing: Briefing) -> bool:
-        """False where this value was tried as a branch and nothing changed since."""
-        cites = repeated(briefing, c.factor, c.child.factors().get(c.factor))
-        return cites is None or bool(cites[1])
 
     # -- choosing ------------------------------------------------------------------------------------------------------
 
@@ -307,3 +299,9 @@ class PooledAgent:
             names = ", ".join(a.candidate.name for a in best)
             lines.append(f"Proposed: {names}; expected {100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion.")
         return "\n".join(lines)
+
+
+def allowed(c: CandidateMove, briefing: Briefing) -> bool:
+    """False where this value was tried as a branch and nothing changed since."""
+    cites = repeated(briefing, c.factor, c.child.factors().get(c.factor))
+    return cites is None or bool(cites[1])
