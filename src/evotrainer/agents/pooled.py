@@ -94,7 +94,7 @@ class PooledAgent:
         for _ in range(wanted):
             departs, bundle = self._draw(s, rng, known)
             known.add(recipe_of(s.briefing.champion.recipe, bundle).hash)
-            yield self._plan(s, bundle, departs)
+            yield plan_of(s, bundle, departs)
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """The bundle that is best by posterior mean, or the advice to stop."""
@@ -226,17 +226,6 @@ class PooledAgent:
 
     # -- what is said ------------------------------------------------------------------------------------------------
 
-    def _plan(self, s: Search, bundle: Bundle, departs: str) -> ProbePlan:
-        mean, sd = s.gain(bundle)
-        ordered = sorted(bundle, key=lambda a: a.candidate.factor)
-        return ProbePlan(
-            changes={a.candidate.factor: a.candidate.variant.value for a in ordered},
-            moves=tuple(a.candidate.name for a in ordered),
-            departs=departs,
-            gain=round(mean, 6),
-            sd=round(sd, 6),
-        )
-
     def _intervention(self, s: Search, bundle: Sequence[Arm], forecast: Forecast) -> Intervention:
         """A single change as the catalogue words it, or the bundle with what each part is for."""
         champion = s.briefing.champion.branch
@@ -299,6 +288,19 @@ class PooledAgent:
             names = ", ".join(a.candidate.name for a in best)
             lines.append(f"Proposed: {names}; expected {100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion.")
         return "\n".join(lines)
+
+
+def plan_of(s: Search, bundle: Bundle, departs: str) -> ProbePlan:
+    """A search training as it is asked for: its changes, and what the model expects of them."""
+    mean, sd = s.gain(bundle)
+    ordered = sorted(bundle, key=lambda a: a.candidate.factor)
+    return ProbePlan(
+        changes={a.candidate.factor: a.candidate.variant.value for a in ordered},
+        moves=tuple(a.candidate.name for a in ordered),
+        departs=departs,
+        gain=round(mean, 6),
+        sd=round(sd, 6),
+    )
 
 
 def allowed(c: CandidateMove, briefing: Briefing) -> bool:
