@@ -17,7 +17,7 @@ from evotrainer.agents.base import Tools
 from evotrainer.agents.bundles import Arm, Bundle, Search, recipe_of
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Ranked
-from evotrainer.agents.pooled import PooledAgent, PooledOptions
+from evotrainer.agents.pooled import PooledAgent, PooledOptions, plan_of
 from evotrainer.errors import ConfigError
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention
@@ -123,7 +123,7 @@ class Specialists(PooledAgent):
             plan = next((p for m in turn if (p := self._of_member(m, s, seed, known, place))), None)
             if plan is None:
                 departs, bundle = self._draw(s, rng, known)
-                plan = self._told(self._plan(s, bundle, departs), bundle, turn[0].row)
+                plan = self._told(plan_of(s, bundle, departs), bundle, turn[0].row)
             known.add(s.briefing.champion.recipe.with_changes(plan.changes).hash)
             yield plan
 
@@ -136,7 +136,7 @@ class Specialists(PooledAgent):
         champion = s.briefing.champion.recipe
         if recipe_of(champion, bundle).hash in {*known, champion.hash}:
             return None
-        return self._told(self._plan(s, bundle, departs), bundle, m.row)
+        return self._told(plan_of(s, bundle, departs), bundle, m.row)
 
     def _told(self, plan: ProbePlan, bundle: Bundle, row: AgentRow) -> ProbePlan:
         """A plan with whose it is, and its hypothesis."""
