@@ -14,7 +14,7 @@ from evotrainer.records.text import shown
 Family = Literal["reward", "signal", "data", "algorithm"]
 Direction = Literal["up", "down"]
 FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm")
-"""The order in which escalation changes the family of changes (METHOD.md section 1 calls them layers)."""
+"""The order in which escalation changes the family of changes (the method calls them layers)."""
 
 
 @dataclass(frozen=True, slots=True)
