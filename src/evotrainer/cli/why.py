@@ -111,7 +111,10 @@ def _judged(record: Record, branch: str) -> Recomputed:
 
     again = rejudge(record, verdict_on(record, branch))
     v = again.stored
-    print(f"{branch} against {v.control}: {v.kind.upper()}\n  {v.reason}")
+    reason = v.reason
+    for g in v.gates:  # each gate tells its own part below
+        reason = reason.replace(f"; {g.message}", "")
+    print(f"{branch} against {v.control}: {v.kind.upper()}\n  {reason}")
     if iv := record.state.branches[branch].intervention:
         _change(record, branch, iv)
         p = iv.prediction
@@ -125,9 +128,8 @@ def _judged(record: Record, branch: str) -> Recomputed:
     wrong += _audits(record, branch)
     wrong += ladder(record, branch)
     _beside(record, branch)
-    for e in record.of("skill"):
-        if e.body.branch == branch:
-            print(f"  taught     {e.body.skill} (`evotrainer why RUN {e.body.skill}`)")
+    for skill in dict.fromkeys(e.body.skill for e in record.of("skill") if e.body.branch == branch):
+        print(f"  taught     {skill} (`evotrainer why RUN {skill}`)")
     if v.look:
         print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
         if line := told(record.opened):
@@ -166,9 +168,9 @@ def _unjudged(record: Record, branch: str) -> Recomputed:
 
 def _change(record: Record, branch: str, iv: Intervention) -> None:
     from evotrainer.projections.branches import went_on
-    from evotrainer.records.recipe import short
+    from evotrainer.views.text import change
 
-    print(f"  changed    {iv.factor}: {json.dumps(short(iv.old))} -> {json.dumps(short(iv.new))}")
+    print(f"  changed    {change(iv.factor, iv.old, iv.new)}")
     if text := went_on(record.state.branches, record.state.branches[branch].recipe):
         print(f"  start      {text}")
     print(f"  hypothesis {iv.hypothesis}")

@@ -3,7 +3,9 @@ the certificate."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from evotrainer.judge import CertEntry, certify, reestimated, settle_audit
 from evotrainer.projections.branches import BASE, START
@@ -12,12 +14,16 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
+from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.rules.decoding import decoding
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
+
+
+_VERB = re.compile(r"\b(?:falls|rises) from")
 
 
 def backtested(record: Record, event: Event) -> Iterator[Problem]:
@@ -72,10 +78,13 @@ def audit_differences(record: Record, event: Event) -> list[str]:
         confidence=a.confidence,
         measure=a.measure,
     )
-    return differences(
-        a.model_dump(mode="json", exclude={"trigger", "reference"}),
-        fresh.model_dump(mode="json", exclude={"trigger", "reference"}),
-    )
+    return differences(*(_plain(x) for x in (a, fresh)))
+
+
+def _plain(audit: ShortcutAudit) -> dict[str, Any]:
+    """What must come out again. Earlier versions said `falls from` of every score: the verb is not compared."""
+    values = audit.model_dump(mode="json", exclude={"trigger", "reference"})
+    return values | {"reason": _VERB.sub("goes from", values["reason"])}
 
 
 def looked_at(record: Record, event: Event) -> Iterator[Problem]:

@@ -93,8 +93,8 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
             Text(""),
             Text.assemble(
                 (f"{f.severity} ", "bold red" if f.severity == "critical" else "yellow"),
-                (f.kind, "bold"),
-                f"  {one_line(f.claims[0][1].claim, 400)}",
+                (f.detector if f.detector == f.kind else f"{f.detector} (a case of {f.kind})", "bold"),
+                f"  {one_line(f.told.claim, 400)}" + (f" ({f.of})" if f.of else ""),
             ),
         ]
         parts += [

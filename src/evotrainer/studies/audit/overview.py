@@ -54,7 +54,7 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     if skipped:
         out += ["", f"Skipped: {len(skipped):,}"]
         out += [line(clean(f"- {x.where}: {x.reason}", 300)) for _, x in skipped[:NAMED]]
-    return [*out, "", "Source by source: --full; everything: --json.", ""]
+    return [*out, "", "Source by source: --all; everything: --json.", ""]
 
 
 def _place(label: str, s: SourceReport, r: SubjectReading) -> str:
