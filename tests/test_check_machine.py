@@ -41,7 +41,7 @@ def fake_python(folder: Path, version: str) -> str:
     major, minor, _ = version.split(".")
     file = folder / "python3"
     code = (
-        f'#!{sys.executable}\nimport collections, platform, sys\n'
+        f"#!{sys.executable}\nimport collections, platform, sys\n"
         f'sys.version_info = ({major}, {minor}, 0)\nplatform.python_version = lambda: "{version}"\n'
         "exec(sys.argv[2])\n"
     )

@@ -40,7 +40,11 @@ def harness(
         print("h0: this run's ledger records no harness versions (it was begun by an older version)")
         return
     if version is None:
-        print(json.dumps(_history_json(events), indent=1) if as_json else "\n".join(history_lines(events, answered(events))))
+        print(
+            json.dumps(_history_json(events), indent=1)
+            if as_json
+            else "\n".join(history_lines(events, answered(events)))
+        )
         return
     body = next((v for v in versions if v.version == version), None)
     if body is None:

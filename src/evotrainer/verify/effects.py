@@ -22,7 +22,6 @@ from evotrainer.rules.reading_context import harness_context
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
 
-
 _VERB = re.compile(r"\b(?:falls|rises) from")
 
 
