@@ -102,7 +102,9 @@ def plain(old: Any, factor: str, new: Any, why: str, champion: str, move: str) -
         factor=factor,
         old=old,
         new=new,
-        hypothesis=f"if {factor} changes from {was} to {in_words(new)}, accuracy goes up by at least 0.01, because {why}",
+        hypothesis=(
+            f"if {factor} changes from {was} to {in_words(new)}, accuracy goes up by at least 0.01, because {why}"
+        ),
         prediction=Prediction(metric="accuracy", direction="up", size=0.01),
         success_criterion=f"the judge's lower bound of the gate score over {champion} is above 0",
         rollback=f"keep {champion}: {factor} stays {was}",

@@ -41,8 +41,8 @@ def health(
         raise ConfigError(f"{folder} holds no reading of {name!r}; it holds readings of: {known}")
     if trend:
         trials = {e.body.trial for e in run.events() if e.kind == "finished"}
-        every = chosen if name in trials else readings_of(run, None)
-        rows = trend_rows([h for h in every if name in trials or subject_branch(h.subject) == name])
+        read = chosen if name in trials else readings_of(run, None)
+        rows = trend_rows([h for h in read if name in trials or subject_branch(h.subject) == name])
         print(json.dumps(rows, indent=1) if as_json else render_trend(name, rows))
         return
     if step is not None:

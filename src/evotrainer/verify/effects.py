@@ -77,7 +77,7 @@ def audit_differences(record: Record, event: Event) -> list[str]:
         confidence=a.confidence,
         measure=a.measure,
     )
-    return differences(*(_plain(x) for x in (a, fresh)))
+    return differences(_plain(a), _plain(fresh))
 
 
 def _plain(audit: ShortcutAudit) -> dict[str, Any]:

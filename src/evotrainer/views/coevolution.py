@@ -228,8 +228,8 @@ def _steered(b: ev.BranchOpened, d: ev.Diagnosed) -> Iterable[Link]:
     found = next((x for x in h.bottlenecks if iv is not None and x.name == iv.bottleneck), None)
     if iv is None or found is None or not h.harness:
         return
-    who = [x for x in found.findings if x != found.name]
-    who = f" (found by {', '.join(who)})" if who else ""
+    by = [x for x in found.findings if x != found.name]
+    who = f" (found by {', '.join(by)})" if by else ""
     yield Link(
         b.branch,
         h.harness,

@@ -61,7 +61,6 @@ def cases_of_run(
         trials = [t.trial for t in b.complete]
         if not trials:
             continue
-        ended = [t.finished for t in b.complete if t.finished]
         batches = _batches(folder, trials, cache, workers)
         context = HarnessContext(
             recipe=b.recipe,
@@ -69,7 +68,7 @@ def cases_of_run(
             max_tokens=run.task.recipe.max_tokens,
             base=first.get(keys.reading(BASE)),
             previous=tuple(h for h in [first.get(keys.reading(b.parent or ""))] if h),
-            curve=tuple(mean_curve([t.curve for t in ended]))[b.recipe.before :],
+            curve=tuple(mean_curve([t.curve for t in b.complete]))[b.recipe.before :],
         )
         out.append(
             LabelledVersion(
@@ -78,7 +77,7 @@ def cases_of_run(
                 context,
                 truth_of(tree, name),
                 batches[1],
-                damage=_damage(ended, b.recipe.whole_steps),
+                damage=_damage(b.complete, b.recipe.whole_steps),
                 seen=name in looked,
             )
         )
