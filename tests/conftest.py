@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from tests.paper import Paper
 from tests.small_run import SMALL
 
 os.environ["EVOTRAINER_REGISTER"] = "off"  # tests are judged on the same tasks over and over
+KEYS = tempfile.TemporaryDirectory(prefix="evotrainer-test-keys-")
+os.environ["EVOTRAINER_KEYS"] = KEYS.name  # kept apart from the user's own
 os.environ["EVOTRAINER_CACHE"] = "off"  # a test trains what it tests; `run.cache` of a test of the cache counts more
 
 

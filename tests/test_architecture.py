@@ -35,6 +35,7 @@ ALLOWED = {
     "harness.columns": "errors records harness.text harness.code_reading",
     "harness.registry": "errors records harness.context harness.columns",
     "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
+    "harness.looked": "harness.context harness.columns harness.registry",
     "harness.layers": "records harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
     "harness.detectors": "errors records harness.context harness.code_reading harness.columns "
@@ -51,8 +52,8 @@ ALLOWED = {
     "envs.base": "errors records",
     "envs.options": "errors records",
     "envs.outcome": "errors envs.base",
-    "envs.simple": "errors records envs.base",
-    "envs.user_files": "errors",
+    "envs.simple": "errors records envs.base envs.user_files",
+    "envs.user_files": "errors records",
     "envs.components": "errors envs.user_files",
     "envs.admission": "sandbox",
     "envs.data": "errors records envs.base",
@@ -74,7 +75,7 @@ ALLOWED = {
     "trainers.lazy": "errors",
     "trainers.rewards": "errors records",
     "trainers.averaging": "records",
-    "trainers.rollouts": "records trainers.base trainers.curriculum trainers.rewards",
+    "trainers.rollouts": "errors records trainers.base trainers.curriculum trainers.rewards",
     "trainers.replay": "records",
     "trainers.wordings": "errors trainers.base trainers.schedule",
     "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts trainers.wordings",
@@ -94,21 +95,23 @@ ALLOWED = {
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "",
     "executors.spec": "errors records config",
+    "executors.data_keys": "errors records executors.spec",
     "executors.path_map": "executors.spec",
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
     "executors.head_start": "errors records trainers.continued",
     "executors.warm": "errors config envs.base trainers trainers.base",
-    "executors.worker": "errors records envs envs.base trainers trainers.base trainers.bases executors.process "
-    "executors.spec executors.path_map executors.health executors.scores executors.warm executors.head_start "
-    "trainers.continued",
+    "executors.written": "errors records sandbox envs.base envs.outcome",
+    "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
+    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
+    "executors.head_start executors.written executors.data_keys trainers.continued",
     "executors.nursery": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
-    "executors.local": "errors records executors.process executors.spec executors.nursery",
+    "executors.local": "errors records executors.process executors.spec executors.nursery executors.data_keys",
     "executors.paper": "records config executors.spec",
     "executors.surface": "errors records executors.paper executors.spec",
     "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "
-    "executors.worker executors.local trainers.continued",
+    "executors.data_keys executors.worker executors.local trainers.continued",
     "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map "
     "executors.health executors.local executors.ray executors.head_start trainers.continued",
     "executors": "errors records config executors.spec executors.local executors.ray",
@@ -118,7 +121,7 @@ ALLOWED = {
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns "
     "harness.evolving harness.whatif envs envs.base envs.data trainers trainers.continued trainers.curriculum "
-    "executors executors.cache executors.spec rules",
+    "executors executors.cache executors.process executors.spec rules",
     "verify": "errors records sandbox config judge projections skills envs envs.base harness harness.columns "
     "harness.evolving harness.whatif rules",
     #
@@ -135,7 +138,7 @@ ALLOWED = {
     "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks "
-    "harness.layers harness.registry harness.render executors.process",
+    "harness.layers harness.looked harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "

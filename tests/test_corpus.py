@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -31,7 +32,8 @@ def test_the_corpus_is_as_large_as_asked() -> None:
 
 
 def test_no_source_stands_on_both_sides() -> None:
-    assert not {s.repo for s in chosen("tuning")} & {s.repo for s in chosen("heldout")}
+    for one, other in itertools.combinations(SPLITS, 2):
+        assert not {s.repo for s in chosen(one)} & {s.repo for s in chosen(other)}
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda s: s.name)
@@ -48,7 +50,7 @@ def test_labels_belong_to_sources_of_their_side(split: str) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     rows = [Label(**json.loads(x)) for x in lines if not x.startswith("#")]
     assert {x.source for x in rows} <= {s.name for s in chosen(split)}
-    assert ("HELD OUT" in lines[0]) == (split == "heldout")
+    assert ("HELD OUT" in lines[0]) == (split != "tuning")
 
 
 def test_every_detector_of_single_rollouts_has_a_kind_of_hack() -> None:

@@ -35,7 +35,7 @@ RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "e
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
 DRAW = "draw"
 """In `sealed/`: what is kept there before the first event."""
-FURTHER = ("run.rounds=", "run.agent=", "run.agent_options")
+FURTHER = ("run.rounds=", "run.agent=", "run.agent_options", "run.agents=")
 """What a resume may override as well: how long the run goes on, and who proposes."""
 
 
@@ -122,7 +122,7 @@ class Run:
         Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty;
         IntegrityError where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
         """
-        from evotrainer.extras.export import choose, write_evidence, write_model
+        from evotrainer.extras.export import choose, write_evidence, write_model, write_sources
         from evotrainer.views.card import evidence, model_card
         from evotrainer.views.fold import load_view
 
@@ -133,6 +133,7 @@ class Run:
             "seed": chosen.trial.seed,
             "certified": chosen.certified,
             "invalid": chosen.invalid,
+            "worse": chosen.worse,
             "caveats": [c.text for c in view.caveats.get(chosen.branch, ())],
             "rule": chosen.rule,
         }
@@ -142,6 +143,7 @@ class Run:
             sha = chosen.trial.policy_sha256
             card = model_card(view, chosen.branch, **told, sha256=sha, base=base, name=to.absolute().name)
             (folder / "README.md").write_text(card, encoding="utf-8")
+            write_sources(folder, view.branches[chosen.branch].recipe if chosen.branch in view.branches else None)
             write_evidence(folder, evidence(view, chosen.branch, **told, policy_sha256=sha))
 
         write_model(self.folder, chosen, to, finish)
@@ -179,6 +181,7 @@ def start(
     until then stays and `resume` goes on.
     """
     from evotrainer.executors.spec import write_atomic
+    from evotrainer.run.context import check_human
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
@@ -190,6 +193,7 @@ def start(
             f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
         )
     refuse_results(folder)
+    check_human(resolved, ask)
     resolved = with_pinned_data(resolved)
     for note in preflight(resolved, new=True):
         (view or SilentObserver()).note(note)
@@ -223,6 +227,7 @@ def resume(
                 "start a new run"
             )
     from evotrainer.records.ledger import Ledger
+    from evotrainer.run.context import check_human
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
     with contextlib.closing(Ledger.open(p / "ledger.db", create=True)) as ledger:
@@ -238,6 +243,7 @@ def resume(
         raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 2}")
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
+    check_human(changed, ask)
     preflight(changed)
     return _go(p, changed, overrides, agent, view, ask, executor, task_hash=task.hash)
 
@@ -300,14 +306,19 @@ def _go(
     from evotrainer.extras.tracking import following
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
+    from evotrainer.run.corrections import take_up
     from evotrainer.run.loop import run
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
+            mended = take_up(folder, task, ledger)
             n = len(ledger.events("resumed")) + 1
-            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides)))
+            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended))
+            if mended:
+                told = f"goes on with the corrected {', '.join(mended)}; no training rested on the earlier one"
+                (view or SilentObserver()).note(told)
         with following(folder, task.tracking, view or SilentObserver()) as watched:
             with open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash

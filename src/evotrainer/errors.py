@@ -35,6 +35,10 @@ class IntegrityError(StoreError):
     """The ledger's hash chain or a file's checksum does not hold."""
 
 
+class EncryptedError(StoreError):
+    """It is encrypted until the run closes, and this process does not have the key."""
+
+
 class SandboxError(EvoTrainerError):
     """No sandbox of the required tier, or the sandbox itself broke. Never the fault of the program it ran."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from evotrainer.agents.changes import neighbourhood, reference_plans
 from evotrainer.agents.moves import FAMILIES
 from evotrainer.agents.one_factor import OneFactorAgent
 from evotrainer.agents.pool import family_of, next_family, situation
+from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence
-from evotrainer.records.briefing import Briefing
+from evotrainer.records.briefing import Briefing, WrittenOffer
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.lint import lint
 from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe, single_factor
+from evotrainer.records.written import content_name
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record, rollouts
 
 GAP = health({"proxy_gap": 0.8, "dead_groups": 0.3}, proxy_gap=0.15)
@@ -435,8 +438,9 @@ def test_a_composite_change_is_taken_back_as_one() -> None:
 
 
 def test_every_factor_of_a_recipe_has_a_move() -> None:
-    covered = {m.factor for m in MOVES} | {"rewards"}
-    assert covered == (set(Recipe.model_fields) | COMPOSITES.keys()) - {"deploy_temperature"}
+    covered = {m.factor for m in MOVES} | {"rewards", "written_reward"}
+    # code alone pays nothing: it comes with its weight, as `written_reward`
+    assert covered == (set(Recipe.model_fields) | COMPOSITES.keys()) - {"deploy_temperature", "written"}
     assert len({m.name for m in MOVES}) == len(MOVES)
 
 
@@ -542,3 +546,21 @@ def test_no_branch_is_spent_on_how_policies_are_decoded() -> None:
     ahead = health({"sharpening": 0.9}, greedy_minus_sampled=0.2)
     found = candidates(situation(briefing(report=ahead), Desk(rollouts()), 3000), set())
     assert "deploy_temperature" not in {x.factor for x in found}
+
+
+def test_what_the_harness_wrote_is_a_reward_change_like_any_other() -> None:
+    source = "def reward(rollout):\n    return 1.0\n"
+    offer = WrittenOffer(
+        name=content_name("safe", source), source=source, about="1 when no run failed.",
+        correlation=0.8, best_on_offer=0.1, compared=30,
+    )  # fmt: skip
+    told = [replace(r, components={**r.components, offer.name: float(r.outcome == "correct")}) for r in rollouts()]
+    s = situation(briefing(START, written=(offer,)), Desk(told), 3000)
+    found = [c for c in reward_candidates(s, set()) if c.factor == "written_reward"]
+    assert found and all(dict(c.child.written) == {offer.name: source} for c in found)
+    assert all(single_factor(START, c.child) == "written_reward" for c in found)
+    best = max(found, key=lambda c: c.mean)
+    assert best.mean > 0 and offer.about in best.variant.why
+    paid = best.child
+    again = situation(briefing(paid, written=(offer,)), Desk(told), 3000)
+    assert not [c for c in reward_candidates(again, set()) if c.factor == "written_reward"], "it is paid already"

@@ -37,5 +37,5 @@ def test_a_detector_of_ones_own_is_tried_on_a_recorded_run(
     with pytest.raises(ConfigError, match="no finished branch b9"):
         admit_detector(own, [run.folder], bad=["b9"])
     own.write_text('form = "pattern"\n')
-    with pytest.raises(ConfigError, match="name: Field required"):
+    with pytest.raises(ConfigError, match="name: is missing"):
         admit_detector(own, [run.folder])

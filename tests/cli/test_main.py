@@ -29,7 +29,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "fixed agent, bad value": (
         ["run", str(CODE), *FIXED, 'run.agent_options={interventions=[{factor="lr",new=-1}]}'],
         2,
-        r"interventions\[0\], lr: recipe: lr: Input should be greater than 0",
+        r"interventions\[0\], lr: recipe: lr: must be greater than 0",
     ),
     "fixed agent, silent": (
         ["run", str(CODE), *FIXED, 'run.agent_options={interventions=[{factor="resample",new=2}]}'],
@@ -41,8 +41,8 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         2,
         "unknown reward component kindness",
     ),
-    "bad value": (["run", str(CODE), "recipe.lr=-1"], 2, "recipe.lr: Input should be greater than 0"),
-    "bad loss": (["run", str(CODE), "recipe.loss=ppo"], 2, "recipe.loss: Input should be 'grpo'"),
+    "bad value": (["run", str(CODE), "recipe.lr=-1"], 2, "recipe.lr: must be greater than 0"),
+    "bad loss": (["run", str(CODE), "recipe.loss=ppo"], 2, "recipe.loss: must be grpo, dapo"),
     "malformed override": (["run", str(CODE), "recipe.lr"], 2, "is not of the form section.name=value"),
     "no reward weight": (["run", str(CODE), "recipe.rewards.visible=0"], 2, "no reward component has a weight"),
     "silent zero gradient": (["run", str(CODE), "recipe.resample=2"], 2, "group_filter is none; choose a filter"),

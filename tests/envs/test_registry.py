@@ -108,9 +108,9 @@ def test_a_users_own_environment_opens_by_file_and_factory(tmp_path: Path) -> No
     ("config", "message"),
     [
         ({}, "environment has no name; one of: code, mbpp"),
-        ({"name": "maths"}, "unknown environment 'maths'; one of: code"),
+        ({"name": "maths"}, "unknown environment 'maths'; did you mean math"),
         ({"name": "code", "trian": 5}, "trian: unknown name"),
-        ({"name": "code", "train": 0}, "train: Input should be greater than or equal to 1"),
+        ({"name": "code", "train": 0}, "train: must be at least 1"),
         ({"name": "mbpp"}, "environment mbpp: path"),
         ({"name": "humaneval", "path": ""}, "environment.path is empty"),
         ({"name": "jsonl", "path": "no.jsonl"}, "cannot read no.jsonl"),

@@ -73,7 +73,7 @@ def test_a_file_holds_one_surface_or_several(tmp_path: Path) -> None:
     [
         ("{", "is no JSON"),
         ([], "holds no surface"),
-        ({"name": "x"}, "base: Field required"),
+        ({"name": "x"}, "base: is missing; give it a value"),
         ({"name": "x", "base": 0.5, "efects": []}, "did you mean effects"),
         ({"name": "x", "base": 0.5, "effects": [{"factor": "lrr", "value": 1, "effect": 0}]}, "unknown factor 'lrr'"),
         (

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from evotrainer.importers import inspect_ai, read
-from evotrainer.importers.faults import ending, named_fault, silence, words_of
+from evotrainer.importers.faults import ending, named_fault
+from evotrainer.importers.foreign import words_of
+from evotrainer.importers.judges import silence
 from evotrainer.records.rollout import Rollout
 from tests.importers.test_inspect import log, sample
 
@@ -43,6 +45,32 @@ def jsonl(tmp_path: Path, **fields: Any) -> Rollout:
         ({"status": "infra_fail", "detail": "no route to host"}, "container"),
         ({"info": {"status": "infra_error", "reason": "judge timed out"}}, "judge"),
         ({"verdict": "judge_error"}, "judge"),
+        ({"judge_response": "I cannot decide", "judge_score": None}, "judge"),
+        ({"judge_output": {"error": "429"}}, "judge"),
+        ({"judge_output": "Error code: 429 - rate limit"}, "judge"),
+        ({"grader_reply": "ERROR: the server is overloaded"}, "judge"),
+        ({"judge_reply": "ERROR: timed out"}, "judge"),
+        ({"judge_verdict": "PARSE_ERROR"}, "judge"),
+        ({"judge_verdict": None, "judge_reasoning": "both are good"}, "judge"),
+        ({"judge_finish_reason": "content_filter"}, "judge"),
+        ({"judge": {"response": "", "score": 0}}, "judge"),
+        ({"judge": {"raw": "so so", "score": None}}, "judge"),
+        ({"judge_parse_failed": True}, "judge"),
+        ({"judge_parsed": False}, "judge"),
+        ({"judges": [{"reply": "", "score": None}, {"reply": " ", "score": None}]}, "judge"),
+        ({"judge_responses": ["", ""]}, "judge"),
+        ({"components": {"judge_error": 1.0}}, "judge"),
+        ({"error_message": "Error code: 503 - overloaded"}, "model_api"),
+        ({"exception": "openai.RateLimitError: slow down"}, "model_api"),
+        ({"traceback": "Traceback ...\n  x\ndocker.errors.APIError: 500 Server Error"}, "container"),
+        ({"failure_reason": "rate_limit"}, "model_api"),
+        ({"exit_status": "APIError"}, "model_api"),
+        ({"exit_status": "exit_api"}, "model_api"),
+        ({"failure_mode": "worker_died"}, "other"),
+        ({"failure_mode": "preempted"}, "cancelled"),
+        ({"failure_mode": "no_verdict"}, "judge"),
+        ({"finish_reason": "abort"}, "cancelled"),
+        ({"text": "", "http_status": 503}, "model_api"),
         ({"text": "", "exception_type": "RuntimeError"}, "other"),
         ({"text": "", "exception_info": "docker.errors.ImageNotFound: no such image"}, "container"),
     ],
@@ -77,11 +105,40 @@ def test_a_field_that_names_a_fault_takes_the_reward_away(tmp_path: Path, fields
         {"exception_type": "RuntimeError"},  # after the policy spoke: for the audit to ask about
         {"text": "", "agent_error_kind": "other"},
         {"sandbox_code_error": "SyntaxError"},
+        {"judge_responses": ["", "A"]},  # one judge of two answered
+        {"judge_score": None},  # nobody was asked, for all that is known
+        {"judge_verdict": "failed"},
+        {"judge_verdict": "invalid"},
+        {"judge": {"prompt": "2+2?", "answer": "", "score": 0.0}},  # the answer that was judged
+        {"text": "", "judge": {"response": "", "score": 0}},  # the judge was shown nothing
+        {"verifier_status": "timeout"},  # of the program that is verified
+        {"grader_output": "Error: time limit exceeded, timed out"},
+        {"verifier_parsed": False},
+        {"judge_reply": "Error handling in this answer is poor: it fails on rate limits of 3."},
+        {"no_env_error": 1},
+        {"components": {"format_error": 1.0}},
+        {"execution_error": "openai.RateLimitError: in the program of the policy"},
+        {"tool_error": "Error code: 503"},
+        {"failure_reason": "tool_api_error"},
+        {"http_status": 503},
+        {"exit_status": "Timeout"},
+        {"status": "aborted"},
     ],
 )
 def test_what_may_be_the_policys_own_keeps_its_reward(tmp_path: Path, fields: dict[str, Any]) -> None:
     r = jsonl(tmp_path, **fields)
     assert (r.error_kind, r.reward) == (None, 0.0)
+
+
+LONG = "Error code: 400 - This model's maximum context length is 8192 tokens"
+
+
+def test_a_context_that_the_policy_filled_is_no_fault(tmp_path: Path) -> None:
+    r = jsonl(tmp_path, error=LONG)
+    assert (r.error_kind, r.reward, r.finish, r.detail["ended"]) == (None, 0.0, "length", LONG)
+    assert jsonl(tmp_path, error=LONG, text="").error_kind == "other", "a prompt too long is somebody else's"
+    assert jsonl(tmp_path, error=LONG, error_kind="model_api").error_kind == "model_api", "said by hand, it stands"
+    assert jsonl(tmp_path, error="Rate limit: 8192 tokens per minute").error_kind == "other"
 
 
 def reply(content: Any, **choice: Any) -> dict[str, Any]:
@@ -107,7 +164,7 @@ def reply(content: Any, **choice: Any) -> dict[str, Any]:
 )
 def test_a_judges_reply_is_silent_or_not(value: dict[str, Any], found: str | None) -> None:
     assert silence(value) == found
-    said = named_fault({"judge_evaluations": [value]}, True)
+    said = named_fault({"judge_evaluations": [value]}, False)
     assert said == (("judge", f"judge_evaluations: the judge's reply is {found}") if found else None)
 
 
@@ -167,3 +224,9 @@ def test_a_grade_that_inspect_did_not_find_is_no_wrong_answer(tmp_path: Path) ->
     path = log(tmp_path / "x.eval", [sample(scores=score)])
     (r,) = (x for x in inspect_ai.IMPORTER.read(path) if isinstance(x, Rollout))
     assert (r.error_kind, r.reward) == ("judge", None) and "unparsable" in (r.error or "")
+
+
+def test_a_sample_that_was_invalidated_is_masked(tmp_path: Path) -> None:
+    path = log(tmp_path / "x.eval", [sample(invalidation={"author": "me", "reason": "wrong image"})])
+    (r,) = (x for x in inspect_ai.IMPORTER.read(path) if isinstance(x, Rollout))
+    assert (r.error_kind, r.error, r.reward) == ("masked", "invalidated: wrong image", None)

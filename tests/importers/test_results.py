@@ -65,6 +65,43 @@ def test_the_verdict_of_an_instance_is_its_outcome_and_no_reward(tmp_path: Path,
     )
 
 
+def test_an_evaluation_that_broke_is_a_fault_and_no_wrong_answer(tmp_path: Path) -> None:
+    names = ["solved", "wrong", "broke", "badpatch", "slow", "absent", "empty"]
+    for name in names:
+        trajectory(tmp_path / "run" / "trajs", f"{name}__{name}-1")
+
+    def ids(*some: str) -> list[str]:
+        return [f"{n}__{n}-1" for n in some]
+
+    report = {"completed_ids": ids("solved", "wrong"), "resolved_ids": ids("solved"), "unresolved_ids": ids("wrong")}
+    report |= {"error_ids": ids("broke", "badpatch", "slow"), "empty_patch_ids": ids("empty")}
+    write(tmp_path / "run" / "m.report.json", report | {"submitted_ids": ids(*names), "incomplete_ids": ids("absent")})
+    for name, words in (("badpatch", ">>>>> Patch Apply Failed:\nmalformed"), ("slow", "Test timed out after 1800")):
+        log = tmp_path / "run" / "logs" / "run_evaluation" / "r" / "m" / f"{name}__{name}-1" / "run_instance.log"
+        log.parent.mkdir(parents=True)
+        log.write_text(words)
+    found = {k.partition("_")[0]: (r.outcome, r.error_kind) for k, r in rollouts(tmp_path).items()}
+    assert found == {
+        "solved": ("correct", None),
+        "wrong": ("incorrect", None),
+        "empty": ("incorrect", None),
+        "badpatch": ("incorrect", None),  # the policy's own
+        "broke": ("unknown", "judge"),
+        "slow": ("unknown", "timeout"),
+        "absent": ("unknown", None),
+    }
+
+
+def test_the_older_results_name_installations_that_failed(tmp_path: Path) -> None:
+    for name in ("a__a-1", "b__b-2", "c__c-3"):
+        trajectory(tmp_path / "trajs", name)
+    lists = {"generated": ["a__a-1", "b__b-2", "c__c-3"], "no_logs": ["c__c-3"], "install_fail": ["b__b-2"]}
+    write(tmp_path / "results" / "results.json", lists | {"resolved": []})
+    found = {k: (r.outcome, r.error_kind) for k, r in rollouts(tmp_path).items()}
+    assert found["a__a-1"] == ("incorrect", None)
+    assert found["b__b-2"] == ("unknown", "container") and found["c__c-3"] == ("unknown", "judge")
+
+
 def test_predictions_give_the_patch_where_none_is_recorded(tmp_path: Path) -> None:
     trajectory(tmp_path / "trajs", "a__a-1")
     trajectory(tmp_path / "trajs", "b__b-2", submission="own")
@@ -90,6 +127,24 @@ def test_a_folder_of_attempts_is_one_reading_for_each_model(tmp_path: Path) -> N
     again = audit([tmp_path / "run"], cache=cache)
     assert kept and kept == sorted(p.name for p in cache.rglob("*.npz"))
     assert [r.health for r in again.sources[0].readings] == [r.health for r in done.sources[0].readings]
+
+
+def test_policies_that_take_turns_in_a_file_are_read_apart_with_what_is_theirs(tmp_path: Path) -> None:
+    """Rows of two policies and faults in turn: a batch orders its rollouts by group, and nobody's get mixed up."""
+    rows: list[dict[str, Any]] = []
+    for i in range(48):
+        policy = "tuned" if i % 2 == 0 else "base"
+        row = {"task": f"t{i // 4}", "text": f"x {i}", "policy": policy, "reward": float(policy == "tuned")}
+        rows.append(row | ({"reward": None, "error_kind": "judge"} if i % 8 == 2 else {}))
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    ((base, tuned),) = [s.readings for s in audit([path]).sources]
+    assert [(r.subject, r.health.rollouts, r.health.groups) for r in (base, tuned)] == [
+        ("base", 24, 12),
+        ("tuned", 24, 12),
+    ]
+    assert [r.health.metric("reward") for r in (base, tuned)] == [0.0, 1.0]
+    assert [r.health.metric("error_rate") for r in (base, tuned)] == [0.0, 0.25]
 
 
 def test_policies_that_differ_by_their_step_are_one(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ CHANGES: dict[str, Any] = {
     "temperature": 0.7,
     "max_tokens": 50,
     "rewards": {"hidden": 1.0},
+    "written": {"short": "def reward(rollout):\n    return 1.0\n"},
     "length": {"kind": "overlong", "weight": 0.5},
     "group_filter": {"kind": "zero_variance"},
     "curriculum": {"kind": "pass_rate_band"},

@@ -221,10 +221,10 @@ def test_a_run_does_not_go_on_over_changed_rewards(task_file: Path, trained_base
     shutil.copytree(task_file.parent, own)
     overrides = [*TINY, f"policy.base={trained_base}", "run.autonomy=human_gated"]
     with pytest.raises(AbortedError):
-        api.start(own / "task.toml", tmp_path / "r", overrides)
+        api.start(own / "task.toml", tmp_path / "r", overrides, ask=lambda where, text: ("ABORT", ""))
     module = own / "environment.py"
     module.write_text(module.read_text().replace("completion.strip() ==", "completion.strip() !="))
-    with pytest.raises(IntegrityError, match=r"environment\.py was changed after the run began"):
+    with pytest.raises(IntegrityError, match=r"environment\.py was changed after the run began, and trainings rest"):
         api.resume(tmp_path / "r")
 
 

@@ -243,7 +243,7 @@ def test_a_program_gets_its_own_variables_only_and_its_children_end(
     with pytest.raises(ConfigError, match="variable NO_SUCH is not set"):
         quick.start(task, tmp_path / "b", [*program(tmp_path, GOOD), "run.agent_options.env=['NO_SUCH']"])
     pid = tmp_path / "pid"
-    slow = CommandCarrier(["sh", "-c", f"sleep 60 & echo $! > {pid}; wait"], {})
+    slow = CommandCarrier(["sh", "-c", f"sleep 60 & echo $! > {pid}; wait"], {}, sandbox=False)
     from evotrainer.agents.seat.carriers.base import SeatTurn
 
     with pytest.raises(CarrierError, match="gave no answer within 0.5 s"):
@@ -251,6 +251,20 @@ def test_a_program_gets_its_own_variables_only_and_its_children_end(
     time.sleep(0.1)
     state = Path(f"/proc/{pid.read_text().strip()}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
+    inside = CommandCarrier(["sh", "-c", "setsid sleep 61.0625 & wait"], {})
+    with pytest.raises(CarrierError, match="gave no answer within 0.5 s"):
+        inside.ask(bodies(run, "asked")[0].request, SeatTurn("x", tmp_path, 0, 0.5))
+    time.sleep(0.1)
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"61.0625" in read_or_empty(p)], (
+        "also in a session of its own"
+    )
+
+
+def read_or_empty(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def request(**more: Any) -> SeatBriefing:
@@ -321,6 +335,8 @@ def test_no_tool_of_a_coding_agent_tells_of_gate_or_cert_or_too_much(played: api
     told = [
         tools.overview(),
         tools.trainings(),
+        tools.scores(),
+        tools.scores("base"),
         tools.factor(),
         tools.why("b1"),
         tools.wait("r1/answered/search0/0", 0),
@@ -329,7 +345,7 @@ def test_no_tool_of_a_coding_agent_tells_of_gate_or_cert_or_too_much(played: api
     told += [tools.evidence(branch=b) for b in played.state.branches]
     tasks = {t for b in bodies(played, "finished") for s in b.scores if s.split != "search" for t in s.per_task}
     assert tasks and not [t for t in tasks if any(t in x for x in told)]
-    assert max(map(len, told)) <= 2000 and "promote" in tools.why("b1") and "% on search" in told[4]
+    assert max(map(len, told)) <= 2000 and "promote" in tools.why("b1") and "% on search" in told[6]
     for wrong in (lambda: tools.why("b9"), lambda: tools.factor("lrr"), lambda: tools.request("x"),
                   lambda: tools.propose([trial(lr=1)])):  # fmt: skip
         with pytest.raises(AgentError, match=r"there are: |asks nobody now"):

@@ -213,7 +213,7 @@ def test_another_start_policy_than_the_recipes_is_found(task: Path, tmp_path: Pa
     [
         (fixed(factor="start", new="v7"), r"interventions\[0\], start: .*names no recipe; give the values"),
         (["recipe.start=champion"], "recipe.start: it names no recipe.*champion stands for"),
-        (["recipe.start={rewards = {right = 1.0}, lr = -1}"], "recipe.start.lr: Input should be greater than 0"),
+        (["recipe.start={rewards = {right = 1.0}, lr = -1}"], "recipe.start.lr: must be greater than 0"),
         ([*fixed(), "recipe.start={rewards = {wrong = 1.0}}"], "unknown reward component wrong"),
         (
             [*fixed(), "recipe.start={rewards = {right = 1.0}}", "environment.payable=[]"],

@@ -11,13 +11,14 @@ import pytest
 from evotrainer import api
 from evotrainer.cli.status import status
 from evotrainer.cli.why import why
-from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.errors import ConfigError, EncryptedError, IntegrityError, StoreError
 from evotrainer.judge.settings import weaker
 from evotrainer.records.draw import PLACE, read_seed
 from evotrainer.records.events import RunOpened, TaskDraw
 from evotrainer.records.looks import LookRegister, share_of
 from evotrainer.rules.judge_input import judge_config
 from evotrainer.verify import Record, checks
+from tests.keys_of_run import held
 from tests.leaky_task import HONEST, TASK
 from tests.leaky_task import finish as finish
 from tests.paper import Paper, bodies, stopped_before
@@ -81,11 +82,14 @@ def test_no_event_and_no_specification_tells_the_seed_before_the_end(sums: Path,
     with stopped_before("closed"):
         paper.start(sums, tmp_path / "run")
     run = api.open_run(tmp_path / "run")
-    kept = read_seed(run.folder, commitment=drawn(run).commitment)
+    with pytest.raises(EncryptedError, match="encrypted until the run closes"):
+        read_seed(run.folder)
+    with held(run.folder):
+        kept = read_seed(run.folder, commitment=drawn(run).commitment)
     told = [json.dumps(e.body.model_dump(mode="json")) for e in run.events()]
     told += [s.model_dump_json() for s in paper.ran]
     assert not [t for t in told if kept.seed in t or kept.salt in t]
-    assert (run.folder / PLACE / "seed.json").stat().st_mode & 0o777 == 0o600
+    assert (run.folder / PLACE / "seed.enc").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_run_stopped_anywhere_goes_on_with_its_tasks(sums: Path, tmp_path: Path) -> None:
@@ -93,7 +97,8 @@ def test_a_run_stopped_anywhere_goes_on_with_its_tasks(sums: Path, tmp_path: Pat
         folder = tmp_path / f"cut-{k}"
         with stopped_before(point):
             OnItsTasks().start(sums, folder)
-        kept = read_seed(folder)
+        with held(folder):
+            kept = read_seed(folder)
         run = OnItsTasks().resume(folder)
         assert run.closed is not None and run.closed.seed == kept.seed, point
         assert len(tasks_of(run, "gate")) == len(tasks_of(run, "cert")) == 40
@@ -106,7 +111,7 @@ def test_a_run_stopped_anywhere_goes_on_with_its_tasks(sums: Path, tmp_path: Pat
 def test_a_lost_or_another_seed_is_an_error(sums: Path, tmp_path: Path, text: str | None, said: str) -> None:
     with stopped_before("b1/judged"):
         OnItsTasks().start(sums, tmp_path / "run")
-    path = tmp_path / "run" / PLACE / "seed.json"
+    path = tmp_path / "run" / PLACE / "seed.enc"
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(IntegrityError, match=f"{said}.*; restore it from a copy, or start a new run"):
         OnItsTasks().resume(tmp_path / "run")

@@ -167,3 +167,27 @@ def test_the_embedded_trainer_conforms(tmp_path: Path) -> None:
     shape = PolicyShape(width=32, layers=1, heads=2, mlp=64, context=32)
     make_base(environment(), WarmStart(demonstrations=200, steps=40, shape=shape), tmp_path / "base", lambda row: None)
     check_trainer(get_trainer("embedded"), environment(), tmp_path / "base", tmp_path / "work", {"brevity": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ('{"trials": [{"changes": {"lr": 0.0007}, "why": "a step too small"}]}', ""),
+        ('{"trials": [{"changes": {"lrr": 0.0007}, "why": "x"}]}', "an answer was not taken: trials.0: unknown factor"),
+        ("no idea", "an answer was not taken: the answer holds no JSON object"),
+        ('{"trials": [{"changes": {"lr": 0.0007, "kl_beta": 0.1}, "why": "x"}]}', "at most 1 are possible here"),
+    ],
+)
+def test_a_carrier_is_asked_for_real_and_its_answer_must_be_taken(answer: str, wrong: str) -> None:
+    agent = make_agent("seat", 0, {"carrier": "command", "command": ["echo", answer], "share": 1.0, "retries": 0})
+    if not wrong:
+        check_agent(agent, briefing())
+        return
+    with pytest.raises(AssertionError, match=wrong):
+        check_agent(agent, briefing())
+
+
+def test_a_carrier_that_is_never_asked_proves_nothing() -> None:
+    agent = make_agent("seat", 0, {"carrier": "command", "command": ["echo", "{}"], "share": 0.0})
+    with pytest.raises(AssertionError, match="nobody was asked"):
+        check_agent(agent, briefing())

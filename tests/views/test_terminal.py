@@ -14,6 +14,7 @@ from rich.console import Console
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import Judged, NoiseMeasured, RunOpened, TrialFinished
+from evotrainer.records.ledger import Ledger
 from evotrainer.run.context import Observer
 from evotrainer.views import summary, terminal
 from evotrainer.views.fold import load_view
@@ -108,6 +109,32 @@ def test_in_a_terminal_bars_budget_and_verdicts_are_live(tmp_path: Path) -> None
     assert "\x1b[31mred" not in still.file.getvalue() + console.file.getvalue(), (
         "escape codes of a note reached the terminal"
     )  # type: ignore[attr-defined]
+
+
+def test_trial_counts_time_left_and_each_trials_score_line_are_live(tmp_path: Path) -> None:
+    Ledger.open(tmp_path / "ledger.db", create=True).close()
+    (tmp_path / "task.toml").write_text("[run]\nrounds = 1\nbranches = 1\nseeds = [1, 2]\ncertify_seeds = [9]\n")
+    console = Console(file=io.StringIO(), force_terminal=True, width=140, height=50)
+    with LiveView(tmp_path, console) as view:
+        one = next(x for _, _, x in story() if isinstance(x, TrialFinished) and x.status == "complete")
+        view.finished(one.model_copy(update={"trial": "b0-s1", "wall_s": 100.0, "steps": 30}))
+        for step, score in ((5, 0.2), (10, 0.4), (15, 0.6)):
+            view.trials([(spec("b0-s2", 0), beat(step).model_copy(update={"score": score}))])
+        still = Console(file=io.StringIO(), width=140)
+        still.print(view._render())
+    shown = still.file.getvalue()  # type: ignore[attr-defined]
+    # base, two of b0, two of b1, one fresh: six, of which one is done and one half done
+    assert "trial 2 of about 6, about 7 min 30 s left" in shown
+    assert re.search(r"b0-s2 .* 15/30 .* ▁▅█ 60\.0%", shown)
+
+
+def test_the_plain_log_has_them_too(tmp_path: Path) -> None:
+    out = io.StringIO()
+    with LiveView(tmp_path, Console(file=out), plain=True) as view:
+        view.trials([(spec("b0-s2", 0), beat(15).model_copy(update={"score": 0.6}))])
+        view.trials([(spec("base", 0), beat(0).model_copy(update={"steps": 0, "phase": "evaluating search"}))])
+    assert "b0-s2: train 15/30, score 60.0%" in out.getvalue()
+    assert "base: evaluating search, " in out.getvalue(), "no 0/0 where nothing is counted"
 
 
 def test_a_question_gets_the_terminal_for_itself(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.detectors.corpus import report
 from bench.detectors.corpus.blobs import DATA, NoCorpusError, data_folder
-from bench.detectors.corpus.manifest import HERE, SPLITS, chosen
+from bench.detectors.corpus.manifest import HERE, SPENT, SPLITS, chosen
 from bench.detectors.corpus.measure import Measured, measure
 
 BASELINE = HERE.parent / "real.md"
@@ -23,13 +23,13 @@ BASELINE = HERE.parent / "real.md"
 def main(argv: list[str]) -> int:
     """0; 1 where a source's data is not here."""
     p = argparse.ArgumentParser(prog="python -m bench.detectors --real", description=__doc__)
-    p.add_argument("--split", choices=SPLITS, default="tuning", help="tuning (the default), or heldout")
+    p.add_argument("--split", choices=SPLITS, default="tuning", help="tuning (the default); heldout (spent); heldout3")
     p.add_argument("--source", default="", help="one source of manifest.toml")
     p.add_argument("--data", help=f"folder with the repositories (else ${DATA}, else .mirror beside the checkout)")
     p.add_argument("--quick", action="store_true", help="labelled rollouts only, at most 600 a source: after a change")
     p.add_argument("--cache", type=Path, default=_cache(), help="folder that keeps what was read and said")
     p.add_argument("--out", type=Path, help="JSON: every false alarm and every miss with its quote")
-    p.add_argument("--write", action="store_true", help="both splits into bench/detectors/real.md")
+    p.add_argument("--write", action="store_true", help="all splits into bench/detectors/real.md")
     args = p.parse_args(argv)
     began, code = time.perf_counter(), 0
     parts: dict[str, list[Measured]] = {}
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
                 print(f"{source.name}: {time.perf_counter() - at:.1f} s", file=sys.stderr)
     seconds = time.perf_counter() - began
     for split, some in parts.items():
-        print(f"## {split}\n\n" + "\n".join(report.sources_table(some)) + "\n\n" + report.text(some))
+        print(f"## {_title(split)}\n\n" + "\n".join(report.sources_table(some)) + "\n\n" + report.text(some))
     if args.out:
         found = {k: v for some in parts.values() for k, v in report.names(some).items()}
         args.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -71,9 +71,15 @@ def _page(parts: dict[str, list[Measured]], seconds: float) -> str:
         "",
     ]
     for split, measured in parts.items():
-        title = "Tuning side" if split == "tuning" else "Held-out side"
-        out += [f"## {title}", "", *report.sources_table(measured), "", report.text(measured)]
+        out += [f"## {_title(split)}", "", *report.sources_table(measured), "", report.text(measured)]
     return "\n".join(out)
+
+
+def _title(split: str) -> str:
+    if split == "tuning":
+        return "Tuning side"
+    spent = " (spent: rules were mended after it was measured)" if split in SPENT else ""
+    return f"Held-out side, {split}{spent}"
 
 
 def _cpuinfo() -> list[str]:

@@ -9,30 +9,14 @@ import json
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 from bench.detectors.corpus.blobs import Repo, data_folder
+from bench.detectors.corpus.counting import Count, Files, of, rows
+from bench.detectors.corpus.counts_third import THIRD
 from bench.detectors.corpus.manifest import HERE, sources
 
-Count = dict[str, float | int | None]
-Files = Iterator[tuple[str, bytes]]
 PATH = HERE / "counts.json"
-
-
-def of(rewards: list[float | None], groups: int | None, solved: int | None, faults: int | None = None) -> Count:
-    """A row; a reward of None is a rollout without one."""
-    known = [float(x) for x in rewards if x is not None]
-    mean = round(sum(known) / len(known), 4) if known else None
-    return {
-        "rollouts": len(rewards), "groups": groups, "rewarded": len(known) or None, "mean_reward": mean,
-        "solved": solved, "faults": faults,
-    }  # fmt: skip
-
-
-def rows(content: bytes) -> list[dict[str, Any]]:
-    """Lines that are objects: some files are pointers to Git LFS."""
-    return [json.loads(x) for x in content.decode("utf-8", "replace").split("\n") if x.startswith("{")]
 
 
 def silent_hacks(files: Files) -> Count:
@@ -176,6 +160,7 @@ COUNTS: dict[str, Callable[[Files], Count]] = {
     )
 }  # fmt: skip
 COUNTS |= {"swe-agent-demos": files_only, "swe-traces": files_only, "lcb-organisms": inspect, "trigger-logs": inspect}
+COUNTS |= {"rebench-o3": inspect, **THIRD}
 
 
 def main() -> None:

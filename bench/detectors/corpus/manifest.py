@@ -8,7 +8,9 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SPLITS = ("tuning", "heldout")
+SPLITS = ("tuning", "heldout", "heldout3")
+SPENT = ("heldout",)
+"""Held-out sides that were measured before rules were mended: they prove nothing of those rules any more."""
 KINDS = ("code", "maths", "agent", "rl")
 
 

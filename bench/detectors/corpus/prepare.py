@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.detectors.corpus import adapters_agents, adapters_code, adapters_maths
+from bench.detectors.corpus import adapters_agents, adapters_code, adapters_maths, adapters_third
 from bench.detectors.corpus.blobs import Repo
 from bench.detectors.corpus.manifest import HERE, Source
 from evotrainer.importers import Skipped, read
@@ -19,7 +19,8 @@ from evotrainer.records.rollout import Rollout
 SRC = HERE.parents[2] / "src" / "evotrainer"
 READING = ("importers", "records")
 """Packages whose change means reading the files again."""
-ADAPTERS = {k: v for m in (adapters_code, adapters_maths, adapters_agents) for k, v in vars(m).items() if callable(v)}
+MODULES = (adapters_code, adapters_maths, adapters_agents, adapters_third)
+ADAPTERS = {k: v for m in MODULES for k, v in vars(m).items() if callable(v)}
 
 
 @dataclass(frozen=True)

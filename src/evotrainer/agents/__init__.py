@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
@@ -80,6 +81,12 @@ def _seat(seed: int, options: Mapping[str, Any]) -> Agent:
     return SeatAgent(seed, SeatOptions.model_validate(dict(options)))
 
 
+def _specialists(seed: int, options: Mapping[str, Any]) -> Agent:
+    from evotrainer.agents.specialists import Specialists, SpecialistsOptions
+
+    return Specialists(seed, SpecialistsOptions.model_validate(dict(options)))
+
+
 AGENTS: dict[str, Factory] = {
     "statistical": _statistical,
     "one_factor": _one_factor,
@@ -92,6 +99,7 @@ AGENTS: dict[str, Factory] = {
     "map_elites": _map_elites,
     "score_only": _score_only,
     "seat": _seat,
+    "specialists": _specialists,
 }
 """Name in the task file (`run.agent`) -> factory of (run seed, `run.agent_options`)."""
 
@@ -99,7 +107,9 @@ AGENTS: dict[str, Factory] = {
 def make_agent(name: str, seed: int = 0, options: Mapping[str, Any] | None = None) -> Agent:
     """The agent of that name; ConfigError for an unknown one or for options it does not take."""
     if name not in AGENTS:
-        raise ConfigError(f"unknown agent {name!r}; one of: {', '.join(sorted(AGENTS))}")
+        near = get_close_matches(name, AGENTS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(sorted(AGENTS))}"
+        raise ConfigError(f"run.agent: unknown agent {name!r}; {hint}")
     try:
         return AGENTS[name](seed, options or {})
     except ValidationError as e:

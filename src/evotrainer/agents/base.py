@@ -6,7 +6,7 @@ An agent never sees gate or cert data and never decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Backtest, Intervention
@@ -42,4 +42,13 @@ class Searcher(Protocol):
     def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
         """The next search trainings, side by side, at most `briefing.probes_left`; none, and why, where it knows
         enough. Called again with their outcome in `briefing.probes`."""
+        ...
+
+
+@runtime_checkable
+class Sitter(Protocol):
+    """An agent that asks others, through the ledger of its run."""
+
+    def sit(self, log: Any) -> None:
+        """Take the seat: `log` is an `agents.seat.desk.SeatLog`."""
         ...

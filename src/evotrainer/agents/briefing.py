@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.findings import Finding, MetricValue
+from evotrainer.records.output import visible
 from evotrainer.records.recipe import diff, format_diff
 
 QUOTE = 400
@@ -106,8 +107,8 @@ def _findings(findings: Sequence[Finding], quotes: int) -> list[str]:
 
 
 def _fenced(text: str) -> list[str]:
-    """The text as a code block whose fence it cannot close."""
-    fence = "```"
+    """The text as a code block whose fence it cannot close, with control characters made visible."""
+    fence, text = "```", visible(text)
     while fence in text:
         fence += "`"
     return [fence, text, fence]

@@ -3,7 +3,7 @@ training it would teach."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -35,6 +35,11 @@ class Arm:
     loses: frozenset[Level]
     """... and that it takes away from the champion's."""
 
+    @property
+    def value(self) -> Level:
+        """The factor, and the value that it is given."""
+        return level(self.candidate.factor, self.candidate.variant.value)
+
 
 Bundle = tuple[Arm, ...]
 """Changes made together, against the champion; none: the champion."""
@@ -52,11 +57,20 @@ class Search:
     max_cost: float
     """Most compute of a training, as a multiple of the champion's."""
 
+    own: Callable[[str], bool] | None = None
+    """Factors that may be changed from one bundle to the next, where others own the rest; None: all."""
     home: frozenset[Level] = field(init=False)
     """The champion's levels."""
+    at: dict[Level, Arm] = field(init=False)
+    """Every change by its factor and value."""
+    bad: list[set[Level]] = field(init=False)
+    """Changes of the trainings whose validity was questioned."""
+    _usable: dict[frozenset[str], bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.home = levels(self.start, self.briefing.champion.recipe)
+        self.at = {a.value: a for a in self.arms}
+        self.bad = [{level(f, v) for f, v in p.changes.items()} for p in self.briefing.probes if p.invalid]
 
     def of(self, bundle: Sequence[Arm]) -> frozenset[Level]:
         """Levels of the champion with these changes."""
@@ -71,12 +85,19 @@ class Search:
 
     def closed(self, bundle: Sequence[Arm]) -> bool:
         """Does it hold all the changes of a training whose validity was questioned?"""
-        mine = {level(a.candidate.factor, a.candidate.variant.value) for a in bundle}
-        bad = [{level(f, v) for f, v in p.changes.items()} for p in self.briefing.probes if p.invalid]
-        return any(b <= mine for b in bad)
+        if not self.bad:
+            return False
+        mine = {a.value for a in bundle}
+        return any(b <= mine for b in self.bad)
 
     def usable(self, bundle: Sequence[Arm]) -> bool:
         """May it be trained: no more factors and no more compute than allowed, a valid recipe, no closed direction?"""
+        key = frozenset(a.candidate.name for a in bundle)
+        if key not in self._usable:
+            self._usable[key] = self._may_be_trained(bundle)
+        return self._usable[key]
+
+    def _may_be_trained(self, bundle: Sequence[Arm]) -> bool:
         cost = prod(a.candidate.cost for a in bundle)
         dear = cost > self.max_cost and not self.briefing.feedback
         most = max(self.briefing.bundle, self.briefing.changes)
@@ -86,19 +107,22 @@ class Search:
 
     def arms_of(self, changes: Mapping[str, Any]) -> Bundle | None:
         """The arms behind a training's changes against the champion; None where one is not on offer any more."""
-        at = {level(a.candidate.factor, a.candidate.variant.value): a for a in self.arms}
-        found = [at.get(level(f, v)) for f, v in sorted(changes.items())]
+        found = [self.at.get(level(f, v)) for f, v in sorted(changes.items())]
         known = [a for a in found if a is not None]
         return tuple(known) if len(known) == len(found) else None
 
     def next_to(self, bundle: Bundle) -> Iterator[Bundle]:
         """Every recipe that is one change away: a change added or put in another's place, or taken back."""
         for a in self.arms:
+            if self.own is not None and not self.own(a.candidate.factor):
+                continue
             if a in bundle:
                 yield tuple(x for x in bundle if x is not a)
             else:
                 mine = set(fields_of(a.candidate.factor))
                 kept = [x for x in bundle if not mine & set(fields_of(x.candidate.factor))]
+                if self.own is not None and not all(self.own(x.candidate.factor) for x in bundle if x not in kept):
+                    continue  # it would take back what another put there
                 yield tuple(sorted([*kept, a], key=lambda x: x.candidate.name))
 
     def climb(self, effects: np.ndarray, bundle: Bundle, most: int | None = None, tried: bool = False) -> Bundle:
@@ -122,6 +146,13 @@ class Search:
     def worth(self, bundle: Bundle, effects: np.ndarray) -> float:
         """Search score of the champion with these changes if these were the effects, up to a constant."""
         return float(self.model.row(self.of(bundle)) @ effects)
+
+
+def arms_for(start: Recipe, champion: Recipe, moves: Iterable[CandidateMove]) -> list[Arm]:
+    """The changes with what each brings and takes away, against the starting recipe."""
+    home = levels(start, champion)
+    there = [(c, levels(start, c.child)) for c in moves]
+    return [Arm(c, x - home, home - x) for c, x in there]
 
 
 def names(bundle: Sequence[Arm]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evotrainer.agents.symptoms import RewardEvidence
+from evotrainer.records.briefing import WrittenOffer
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe, short
 from evotrainer.records.text import shown
@@ -36,6 +37,8 @@ class Situation:
     """Size of the train split, where the briefing tells."""
     offers: tuple[str, ...] = ()
     """What else training may use of the environment."""
+    written: tuple[WrittenOffer, ...] = ()
+    """Components that the harness wrote, beside those on offer."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     """Reward component -> the finding by which wrong attempts that are paid lack it."""
 

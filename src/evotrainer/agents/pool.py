@@ -28,7 +28,8 @@ def situation(briefing: Briefing, tools: Tools, rollouts: int) -> Situation:
         knobs=briefing.knobs,
         offers=briefing.offers,
         score=search_score(briefing),
-        evidence=RewardEvidence(stored, list(briefing.components)),
+        evidence=RewardEvidence(stored, [*briefing.components, *(w.name for w in briefing.written)]),
+        written=briefing.written,
         lacking=lacking(briefing),
         train_tasks=int(n) if (n := briefing.notes.get("train_tasks", "")).isdigit() else None,
     )
@@ -39,7 +40,7 @@ def candidate_pool(briefing: Briefing, s: Situation, max_cost: float) -> list[Ca
     champion's training; what a human asked for may cost more."""
     seen = tried(briefing)
     found = chain(reward_candidates(s, seen), candidates(s, seen), reverts(s, seen))
-    pool = _affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
+    pool = affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
     return pool if briefing.feedback else [c for c in pool if c.cost <= max_cost]
 
 
@@ -61,7 +62,7 @@ def family_of(factor: str) -> Family:
     """The family a factor belongs to."""
     from evotrainer.agents.catalogue import MOVES
 
-    if factor == "rewards":
+    if factor in ("rewards", "written_reward", "written"):
         return "reward"
     if factor.startswith("knobs."):
         return "data"
@@ -78,7 +79,7 @@ def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:
     return sorted(best.values(), key=lambda c: (c.name, c.child.hash))
 
 
-def _affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[CandidateMove]:
+def affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[CandidateMove]:
     """Candidates of which at least one trial still fits the budget."""
     left = briefing.budget_left.get("cpu_s")
     return [c for c in pool if left is None or c.cost * briefing.trial_cost <= left]

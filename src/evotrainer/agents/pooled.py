@@ -9,23 +9,24 @@ catalogue, from how stored rollouts rate rewards, and from skills; what a backte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import informed
-from evotrainer.agents.bundles import Arm, Bundle, Search, knowledge_gradients, recipe_of
+from evotrainer.agents.bundles import Arm, Bundle, Search, arms_for, knowledge_gradients, recipe_of
 from evotrainer.agents.changes import repeated
 from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
-from evotrainer.agents.pool import candidate_pool, situation
-from evotrainer.projections.pooled import UNKNOWN_SD, Prior, TrainingScore, fit, level, levels
+from evotrainer.agents.pool import affordable, candidate_pool, situation
+from evotrainer.projections.pooled import UNKNOWN_SD, Prior, TrainingScore, fit, level
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
-from evotrainer.records.recipe import BUNDLE, short
+from evotrainer.records.recipe import BUNDLE, Recipe, short
 from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
 
 ARMS = 64
@@ -59,10 +60,14 @@ class PooledAgent:
         self.options = options or PooledOptions()
         self.single = OneFactorAgent(seed, self.options, self.name)
         self._verdicts: dict[tuple[int, str, str, str], str] = {}
+        self._known: tuple[tuple[Any, ...], Situation, list[Arm]] | None = None
 
     def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
         """The next search trainings, or why there are no more."""
-        s = self._open(briefing, tools)
+        return self._next(self._open(briefing, tools))
+
+    def _next(self, s: Search) -> SearchPlan:
+        briefing = s.briefing
         departs, bundle = self._incumbent(s, s.model.mean)
         told = {
             "effects": s.model.effects(),
@@ -81,12 +86,15 @@ class PooledAgent:
             return SearchPlan(stop=f"further trainings are expected to gain {100 * worth:.2f} points each", **told)
         rng = np.random.default_rng([self.seed, briefing.round, len(briefing.probes)])
         wanted = min(briefing.probes_left, int(briefing.notes.get("workers", "1")))
-        known = {p.recipe.hash for p in briefing.probes}
-        chosen = []
+        return SearchPlan(probes=tuple(self._drawn(s, rng, wanted)), **told)
+
+    def _drawn(self, s: Search, rng: np.random.Generator, wanted: int) -> Iterator[ProbePlan]:
+        """As many search trainings, each by a draw of its own."""
+        known = {p.recipe.hash for p in s.briefing.probes}
         for _ in range(wanted):
-            chosen.append(self._draw(s, rng, known))
-            known.add(recipe_of(briefing.champion.recipe, chosen[-1][1]).hash)
-        return SearchPlan(probes=tuple(self._plan(s, b, departs) for departs, b in chosen), **told)
+            departs, bundle = self._draw(s, rng, known)
+            known.add(recipe_of(s.briefing.champion.recipe, bundle).hash)
+            yield plan_of(s, bundle, departs)
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """The bundle that is best by posterior mean, or the advice to stop."""
@@ -119,14 +127,10 @@ class PooledAgent:
 
     def _open(self, briefing: Briefing, tools: Tools) -> Search:
         """Candidates with their priors, and the model after all trainings of the run."""
-        sit = situation(briefing, tools, self.options.rollouts)
-        kept = self._offered(briefing, sit, tools)
         start = next((b.recipe for b in briefing.branches if b.parent is None), briefing.champion.recipe)
-        home = levels(start, briefing.champion.recipe)
-        arms = []
-        for c in kept:
-            there = levels(start, c.child)
-            arms.append(Arm(c, there - home, home - there))
+        sit, known = self._on_offer(briefing, tools, start)
+        paid = {c.name for c in affordable([a.candidate for a in known], briefing)}
+        arms = [a for a in known if a.candidate.name in paid]
         # a composite change brings several levels, which share its prior
         shares = [(a, one, max(1, len(a.gains))) for a in arms for one in sorted(a.gains)]
         # the catalogue is sure of idle moves for an agent that has three trainings for each; one training more is cheap
@@ -142,9 +146,20 @@ class PooledAgent:
         model = fit(start, seen, priors, [x for a in arms for x in a.gains])
         return Search(briefing, sit, start, arms, model, self.options.max_cost)
 
+    def _on_offer(self, briefing: Briefing, tools: Tools, start: Recipe) -> tuple[Situation, list[Arm]]:
+        """What there is to choose from whatever budget is left: it stays so while the champion does, so that it is put
+        together once, not for every search training."""
+        b = briefing
+        at = (b.round, b.champion.branch, len(b.branches), b.feedback, b.health, b.skills)
+        if self._known is None or self._known[0] != at:
+            sit = situation(briefing, tools, self.options.rollouts)
+            kept = self._offered(briefing.model_copy(update={"budget_left": {}}), sit, tools)
+            self._known = at, sit, arms_for(start, briefing.champion.recipe, kept)
+        return self._known[1:]
+
     def _offered(self, briefing: Briefing, sit: Situation, tools: Tools) -> list[CandidateMove]:
         """The changes that a search looks at: of the best priors, what no backtest contradicts."""
-        pool = [c for c in candidate_pool(briefing, sit, self.options.max_cost) if self._allowed(c, briefing)]
+        pool = [c for c in candidate_pool(briefing, sit, self.options.max_cost) if allowed(c, briefing)]
         pool = [informed(c, briefing.skills, briefing.champion.recipe)[0] for c in pool]
         pool.sort(key=lambda c: (-(c.mean + c.sd), c.name))
         kept = []
@@ -158,11 +173,6 @@ class PooledAgent:
             if len(kept) >= ARMS:
                 break
         return kept
-
-    def _allowed(self, c: CandidateMove, briefing: Briefing) -> bool:
-        """False where this value was tried as a branch and nothing changed since."""
-        cites = repeated(briefing, c.factor, c.child.factors().get(c.factor))
-        return cites is None or bool(cites[1])
 
     # -- choosing ------------------------------------------------------------------------------------------------------
 
@@ -215,17 +225,6 @@ class PooledAgent:
         return best
 
     # -- what is said ------------------------------------------------------------------------------------------------
-
-    def _plan(self, s: Search, bundle: Bundle, departs: str) -> ProbePlan:
-        mean, sd = s.gain(bundle)
-        ordered = sorted(bundle, key=lambda a: a.candidate.factor)
-        return ProbePlan(
-            changes={a.candidate.factor: a.candidate.variant.value for a in ordered},
-            moves=tuple(a.candidate.name for a in ordered),
-            departs=departs,
-            gain=round(mean, 6),
-            sd=round(sd, 6),
-        )
 
     def _intervention(self, s: Search, bundle: Sequence[Arm], forecast: Forecast) -> Intervention:
         """A single change as the catalogue words it, or the bundle with what each part is for."""
@@ -289,3 +288,22 @@ class PooledAgent:
             names = ", ".join(a.candidate.name for a in best)
             lines.append(f"Proposed: {names}; expected {100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion.")
         return "\n".join(lines)
+
+
+def plan_of(s: Search, bundle: Bundle, departs: str) -> ProbePlan:
+    """A search training as it is asked for: its changes, and what the model expects of them."""
+    mean, sd = s.gain(bundle)
+    ordered = sorted(bundle, key=lambda a: a.candidate.factor)
+    return ProbePlan(
+        changes={a.candidate.factor: a.candidate.variant.value for a in ordered},
+        moves=tuple(a.candidate.name for a in ordered),
+        departs=departs,
+        gain=round(mean, 6),
+        sd=round(sd, 6),
+    )
+
+
+def allowed(c: CandidateMove, briefing: Briefing) -> bool:
+    """False where this value was tried as a branch and nothing changed since."""
+    cites = repeated(briefing, c.factor, c.child.factors().get(c.factor))
+    return cites is None or bool(cites[1])

@@ -7,6 +7,7 @@ the champion's own rollouts: how far they point towards the attempts that turned
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from evotrainer.agents.changes import changed, reward_changes
 from evotrainer.agents.moves import CandidateMove, Direction, Move, Situation, Variant, relevance
@@ -60,8 +61,13 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
     negative = [c for c in known if informed and ev.correlation(c) < PENALTY]
     old = {k: w for k, w in s.recipe.rewards.items() if w}
     before = ev.fit(old) if informed else None
-    for signature, new in reward_changes(old, known, negative).items():
-        child = changed(s.recipe, "rewards", new)
+    sources = {w.name: w.source for w in s.written if w.name not in old}
+    for signature, new in reward_changes(old, [*known, *sources], negative).items():
+        factor: str = "rewards"
+        value: Any = new
+        if fresh := {k: v for k, v in sources.items() if k in new and k not in s.recipe.written}:
+            factor, value = "written_reward", {"rewards": new, "written": {**s.recipe.written, **fresh}}
+        child = changed(s.recipe, factor, value)
         if child is None or child.hash in seen:
             continue
         name, _, detail = signature.partition(" ")
@@ -71,8 +77,8 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
         if told := [s.lacking[c] for c in sorted(new.keys() - old.keys()) if new[c] > 0 and c in s.lacking]:
             shift, why = shift + ASKED_FOR, f"{told[0]}; {why}"
         metric, direction, size = AIMS.get(bottleneck, ("accuracy", "up", 0.01))
-        move = Move(name, "rewards", "reward", ASKING, lambda _: (), why, metric, direction, size, subtracts=subtracts)
-        yield CandidateMove(move, Variant(new, detail, why=why), "rewards", child, bottleneck, shift, sd, 1.0)
+        move = Move(name, factor, "reward", ASKING, lambda _: (), why, metric, direction, size, subtracts=subtracts)
+        yield CandidateMove(move, Variant(value, detail, why=why), factor, child, bottleneck, shift, sd, 1.0)
 
 
 def _relevance(name: str, s: Situation) -> tuple[float, str]:
@@ -99,7 +105,8 @@ def _measured(
     unit = TRANSFER * max(0.05, s.headroom)
     notes = []
     for c in sorted(new.keys() - old.keys()):
-        notes.append(f"{c} correlates {ev.correlation(c):+.2f} with the outcome within groups")
+        told = next((f" ({w.about})" for w in s.written if w.name == c), "")
+        notes.append(f"{c}{told} correlates {ev.correlation(c):+.2f} with the outcome within groups")
         coverage = ev.coverage(c)
         if coverage is not None and coverage >= CONSTANT:
             notes.append(f"but {coverage:.0%} of rollouts earn it")

@@ -6,7 +6,9 @@ imports what it needs when it runs, so that `--help` stays instant. Modules that
 
 from __future__ import annotations
 
+import contextlib
 import keyword
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -16,13 +18,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from evotrainer.records.output import print
+from evotrainer.records.output import print, tolerate
 
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
     "Read": ("status", "lineage", "show", "health", "harness", "cases", "forecasts", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate", "compare"),
-    "Audit and backtest": ("audit", "backtest", "admit-detector"),
+    "Audit and backtest": ("audit", "backtest", "try-code", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),
     "Cluster": ("verl",),
 }
@@ -115,18 +117,43 @@ def _app() -> typer.Typer:
 app = _app()
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: ends like Ctrl-C, with a code of its own."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.name, self.exit_code = signal.Signals(number).name, 128 + number
+
+
+def obey_signals() -> None:
+    """Have SIGTERM and SIGHUP end a command as Ctrl-C does: with a line that says how to go on. One that is ignored
+    (nohup) stays ignored."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Terminated(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
 def main() -> None:
     """Entry point: errors a user can act upon are one line; the exit code says which kind."""
     from evotrainer.errors import EvoTrainerError
 
+    tolerate(sys.stdout, sys.stderr)
+    obey_signals()
     try:
         app()
     except EvoTrainerError as e:
-        print(f"evotrainer: {e}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(f"evotrainer: {e}", file=sys.stderr)
         raise SystemExit(e.exit_code) from None
-    except KeyboardInterrupt:
-        print("evotrainer: interrupted; `evotrainer resume` goes on", file=sys.stderr)
-        raise SystemExit(130) from None
+    except KeyboardInterrupt as e:
+        by = f"stopped by {e.name}" if isinstance(e, Terminated) else "interrupted"
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(f"evotrainer: {by}; a run goes on with `evotrainer resume RUN`", file=sys.stderr)
+        raise SystemExit(getattr(e, "exit_code", 130)) from None
     except BrokenPipeError:
         raise SystemExit(141) from None
     except OSError as e:

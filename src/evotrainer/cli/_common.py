@@ -54,6 +54,19 @@ def open_page(path: Path) -> None:
         webbrowser.open(path.resolve().as_uri())
 
 
+def check_new_folder(folder: Path) -> None:
+    """Make a folder that is to be written to, before the work; ConfigError where it cannot be, or holds something."""
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(f"{folder} exists and is not an empty folder; choose a new one")
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as e:
+        raise ConfigError(f"cannot write into {folder}: {e.strerror}; choose another folder") from None
+
+
 def check_workers(workers: int | None) -> None:
     if workers is not None and workers < 1:
         raise ConfigError(f"--workers {workers}: give at least 1")

@@ -66,11 +66,13 @@ def _knockouts(record: Record, b: Branch) -> list[str]:
 
 def _again(record: Record, branch: str) -> list[str]:
     """What differs where the verdict on an earlier step is given again."""
+    from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
     if record.state.branches[branch].verdict is None:
         return []
-    return [f"{branch}: {d}" for d in rejudge(record, verdict_on(record, branch)).differences]
+    event = verdict_on(record, branch)
+    return [f"{branch}: {d}" for d in when_readable(record, event.id, lambda: rejudge(record, event).differences)]
 
 
 def _points(e: Effect, sign: int = 1) -> str:

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def live_view(folder: Path, plain: bool) -> Iterator[Any]:
-    """The view of a run in progress; Ctrl-C ends its trials and prints how to resume."""
+    """The view of a run in progress; Ctrl-C, SIGTERM and SIGHUP end its trials and print how to resume."""
     from evotrainer.views.terminal import LiveView
 
     try:
         with LiveView(folder, console(), plain=plain) as view:
             yield view
-    except KeyboardInterrupt:
-        e = AbortedError(f"interrupted; nothing is lost: evotrainer resume {folder}")
-        e.exit_code = 130
+    except KeyboardInterrupt as stop:
+        by = f"stopped by {stop.name}" if hasattr(stop, "name") else "interrupted"
+        e = AbortedError(f"{by}; nothing is lost: evotrainer resume {folder}")
+        e.exit_code = getattr(stop, "exit_code", 130)
         raise e from None
 
 

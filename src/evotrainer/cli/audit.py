@@ -57,7 +57,7 @@ def audit(
     with step, reward and outcome is read as a learning curve.
 
     Formats: EvoTrainer, plain JSONL, TRL, verl, verifiers, NeMo-Gym, Inspect, SWE-agent, mini-swe-agent, tau-bench,
-    ATIF, Terminal-Bench, Claude Code.
+    ATIF, Terminal-Bench, Claude Code, OpenHands.
 
     Example: evotrainer audit runs/mine logs/*.eval --html audit.html --fail-on critical
     """

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evotrainer.cli._common import Overrides, TaskPath, console
-from evotrainer.errors import ConfigError
+from evotrainer.cli._common import Overrides, TaskPath, check_new_folder, console
 from evotrainer.records.output import print
 
 
@@ -30,8 +29,7 @@ def base(
     from evotrainer.trainers import get_trainer
 
     resolved = load_task(task, overrides or [])
-    if out.exists() and any(out.iterdir()):
-        raise ConfigError(f"{out} is not empty; choose a new folder")
+    check_new_folder(out)
     kind, options, plan = resolved.trainer.name, resolved.trainer.options, resolved.policy.warm_start
     trainer = get_trainer(kind, options=options)
     environment = open_environment(resolved.environment, accept_tier_e=resolved.sandbox.accept_tier_e)

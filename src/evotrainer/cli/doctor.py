@@ -76,9 +76,13 @@ def _seat(task: Path) -> list[EvoTrainerError]:
 
     run = load_task(task).run
     try:
-        if run.agent != "seat":
-            raise ConfigError(f"{task}: run.agent is {run.agent}; only agent seat asks somebody")
-        print(f"[ ok ] seat: {try_seat(run.agent_options)}")
+        seats = {f" of {r.role}": {**r.options, "carrier": r.carrier} for r in run.agents if r.carrier != "statistical"}
+        if run.agent == "seat":
+            seats[""] = run.agent_options
+        if not seats:
+            raise ConfigError(f"{task}: run.agent is {run.proposer}; only agent seat, and run.agents, ask somebody")
+        for whose, options in seats.items():
+            print(f"[ ok ] seat{whose}: {try_seat(options)}")
     except EvoTrainerError as e:
         print(f"[FAIL] seat: {e}")
         return [e]

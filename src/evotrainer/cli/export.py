@@ -37,6 +37,8 @@ def export(
     certified = "certified with a caveat" if caveat else "certified"
     status = "INVALID" if chosen.invalid else certified if chosen.certified else "not certified"
     print(f"wrote {out}: branch {chosen.branch} ({status}), trial {chosen.trial.trial}, {chosen.rule}")
+    if chosen.worse:
+        print(f"warning: {chosen.worse}; use the base policy (--branch base)")
     if caveat:
         print(f"caveat: {one_line(caveat, 1000)}")
     print(f"load it: AutoModelForCausalLM.from_pretrained({str(out)!r}); the card is {out / 'README.md'}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from evotrainer.errors import ConfigError
+from evotrainer.cli._common import check_new_folder
 from evotrainer.records.output import print
 
 
@@ -24,11 +24,9 @@ def init(
     """
     from importlib import resources
 
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} exists and is not empty; choose a new folder")
+    check_new_folder(folder)
     title = name or re.sub(r"[^a-z0-9_-]+", "-", folder.resolve().name.lower()).strip("-") or "my-task"
     source = resources.files("evotrainer.cli.scaffold")
-    folder.mkdir(parents=True, exist_ok=True)
     for file in ("task.toml", "environment.py"):
         text = (source / file).read_text(encoding="utf-8")
         (folder / file).write_text(text.replace('"NAME"', json.dumps(title)), encoding="utf-8")

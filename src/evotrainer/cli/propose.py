@@ -60,7 +60,9 @@ def answer(run: Run, raw: str) -> str:
 
     open_ = waiting(run)
     if open_ is None:
-        raise AgentError(f"{run.folder} asks nobody now; `evotrainer seat {run.folder}` shows when it does")
+        more = f"it has ended: `evotrainer resume {run.folder} run.rounds=N` with more rounds asks again"
+        when = f"`evotrainer seat {run.folder}` shows when it does"
+        raise AgentError(f"{run.folder} asks nobody now; {more if run.closed else when}")
     if open_.carrier != "queue":
         raise AgentError(f"{run.folder} asks by carrier {open_.carrier}, not queue; nobody reads an answer given here")
     if problem := read_answer(raw, open_.request)[1]:

@@ -34,7 +34,12 @@ def status_json(run: Run) -> dict[str, Any]:
     """State of a run as plain data."""
     from evotrainer.projections.budget import Budget
     from evotrainer.projections.seat import SeatSpend
+    from evotrainer.projections.trials import counts, labelled
+    from evotrainer.views import progress, summary
+    from evotrainer.views.advice import advice
+    from evotrainer.views.fold import load_view
 
+    view = load_view(run.folder, rollouts=False)
     events = run.events()
     limits = run.limits
     budget = Budget.from_events(events, limits)
@@ -43,7 +48,10 @@ def status_json(run: Run) -> dict[str, Any]:
     cert = run.certification
     return {
         "run": str(run.folder),
-        "state": "closed" if run.closed else "open",
+        "state": summary.state(view)[0],
+        "driver": view.driver,
+        "next": advice(view, str(run.folder)),
+        "left_s": progress.of_view(view).left_s if view.driver is not None else None,
         "reason": run.closed.reason if run.closed else "",
         "round": max(rounds, default=0),
         "champion": run.champion,
@@ -57,6 +65,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "verdicts": {v.branch: v.kind for v in run.verdicts},
         "effects": effects_json(events),
         "search": [s.model_dump(mode="json") for s in run.state.searched],
+        "labels": counts(labelled(events)),
         "spent": dict(budget.spent),
         "seat": asdict(SeatSpend.of(e.body for e in events if e.kind == "answered")),
         "limits": limits,

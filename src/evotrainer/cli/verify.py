@@ -54,5 +54,7 @@ def _say(result: VerifyReport, head: str) -> None:
         print(f"[FAIL] {p.area}: {line(p.message)}")
     if result.ok and not result.checked["events"]:
         print("the ledger is empty: the run was stopped before its first event; `evotrainer resume` begins it")
+    elif result.ok and result.locked:
+        print("everything that can be read holds; the rest is checked once the run has closed")
     elif result.ok:
         print("everything holds: hash chain, recipes, single factors, policies, rollouts, scores, verdicts")

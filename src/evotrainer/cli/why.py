@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from evotrainer.records.interventions import Intervention
     from evotrainer.verify import Record
 
+LOCKED = "not recomputed: gate and cert are encrypted until the run closes; then `why` and `verify` compute it again"
+
 
 def why(
     folder: RunFolder,
@@ -64,7 +66,7 @@ def why(
         for d in again.wrong:
             print(f"  differs: {d}")
         if not again.wrong:
-            print(f"recomputed from the ledger: {again.same}")
+            print(LOCKED if record.locked else f"recomputed from the ledger: {again.same}")
     if again.wrong:
         raise ConfigError(f"{again.what} does not follow from the ledger; run `evotrainer verify {folder}`")
 
@@ -81,7 +83,7 @@ def _plain(record: Record, what: str, again: Recomputed) -> dict[str, Any]:
     """The events about a branch, version or skill, and how the recomputation ended; without scores of single tasks."""
     return {
         "what": what,
-        "recomputed": not again.wrong,
+        "recomputed": None if record.locked and not again.wrong else not again.wrong,
         "differences": list(again.wrong),
         "same": again.same,
         "events": [
@@ -107,10 +109,11 @@ def _subjects(event: Event) -> set[str]:
 def _judged(record: Record, branch: str) -> Recomputed:
     """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
     from evotrainer.projections.task_sets import told
+    from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
-    again = rejudge(record, verdict_on(record, branch))
-    v = again.stored
+    event = verdict_on(record, branch)
+    v = event.body.verdict
     reason = v.reason
     for g in v.gates:  # each gate tells its own part below
         reason = reason.replace(f"; {g.message}", "")
@@ -122,7 +125,8 @@ def _judged(record: Record, branch: str) -> Recomputed:
     for g in v.gates:
         mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
         print(f"  [{mark}] {g.gate}: {g.message}")
-    wrong = [*again.differences, *_analyses(record, branch)]
+    wrong = when_readable(record, event.id, lambda: rejudge(record, event).differences)
+    wrong += _analyses(record, branch)
     if sent_back := _sent_back(record, branch):
         print(f"  withheld   a human sent the promotion back: {sent_back}")
     wrong += _audits(record, branch)
@@ -174,6 +178,20 @@ def _change(record: Record, branch: str, iv: Intervention) -> None:
     if text := went_on(record.state.branches, record.state.branches[branch].recipe):
         print(f"  start      {text}")
     print(f"  hypothesis {iv.hypothesis}")
+    _sources(record, branch)
+
+
+def _sources(record: Record, branch: str) -> None:
+    """Print the reward components that a branch wrote: the source, or what differs from the one before."""
+    from evotrainer.records.text import clean
+    from evotrainer.records.written import changed_sources
+
+    b = record.state.branches[branch]
+    parent = record.state.branches.get(b.parent or "")
+    for name, lines in changed_sources(parent.recipe.written if parent else {}, b.recipe.written).items():
+        print(f"  code       {name}")
+        for line in lines:
+            print(f"    | {clean(line, 200)}")
 
 
 def _beside(record: Record, branch: str) -> None:
@@ -207,6 +225,7 @@ def _of(event: Event) -> str:
 def _analyses(record: Record, branch: str) -> list[str]:
     """Print earlier interim analyses, added seeds and the effect on fresh seeds; return what differs."""
     from evotrainer.records.events import Judged, Reestimated, ToppedUp
+    from evotrainer.verify import when_readable
     from evotrainer.verify.effects import again as estimate
     from evotrainer.verify.verdicts import rejudge, verdict_on
     from evotrainer.views.summary import fresh_line
@@ -227,7 +246,9 @@ def _analyses(record: Record, branch: str) -> list[str]:
                 v = b.verdict
                 spent = f" (interim analysis {v.look} of the run, error probability {v.alpha:.3g})" if v.look else ""
                 print(f"  analysis {k} {v.kind}: {v.reason}{spent}")
-                wrong += [f"analysis {k}: {d}" for d in rejudge(record, verdict_on(record, branch, k)).differences]
+                earlier = verdict_on(record, branch, k)
+                found = when_readable(record, earlier.id, lambda e=earlier: rejudge(record, e).differences)  # type: ignore[misc]
+                wrong += [f"analysis {k}: {d}" for d in found]
         elif isinstance(b, ToppedUp):
             given = f"{branch} + {list(b.seeds)}, {b.control} + {list(b.control_seeds)}"
             print(f"  more seeds {b.wanted} asked for: {b.refused or given}")
@@ -235,12 +256,13 @@ def _analyses(record: Record, branch: str) -> list[str]:
             print(f"  effect     {fresh_line(b)}")
             if b.selected:
                 print(f"  selected by {100 * b.selected.mean:+.1f} points, too large on average")
-            wrong += estimate(b, record.events)
+            wrong += when_readable(record, branch, lambda b=b: estimate(b, record.events))  # type: ignore[misc]
     return wrong
 
 
 def _audits(record: Record, branch: str) -> list[str]:
     """Print each audit and what followed from it; return what differs when they are computed again."""
+    from evotrainer.verify import when_readable
     from evotrainer.verify.effects import audit_differences
     from evotrainer.views.summary import audit_lines
 
@@ -248,7 +270,8 @@ def _audits(record: Record, branch: str) -> list[str]:
     for e in record.of("audited"):
         if e.body.audit.branch == branch:
             print("  " + "\n  ".join(audit_lines(e.body.audit)))
-            wrong += [f"{e.id}: {d}" for d in audit_differences(record, e)]
+            differs = when_readable(record, e.id, lambda e=e: audit_differences(record, e))  # type: ignore[misc]
+            wrong += [f"{e.id}: {d}" for d in differs]
     if branch in record.state.invalid:
         print(f"  INVALID    {record.state.invalid[branch]}")
         for e in record.of("invalidated"):

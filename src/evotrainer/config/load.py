@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import tomllib
@@ -18,6 +19,18 @@ from evotrainer.records.lint import lint
 
 ANCHORED = ("environment", "policy")
 """Sections that may hold paths."""
+
+
+def _as_text(data: bytes, path: Path) -> str:
+    """A task file's text, without a byte order mark; ConfigError where it is not UTF-8, with the place."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ConfigError(f"{path} is UTF-16; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as e:
+        n = data.count(b"\n", 0, e.start) + 1
+        said = data.split(b"\n")[n - 1].decode("latin-1")[:60]
+        raise ConfigError(f"{path}, line {n}: not UTF-8 ({said.strip()!r} in Latin-1); save it as UTF-8") from None
 
 
 def _parse_value(text: str) -> Any:
@@ -59,15 +72,15 @@ def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
     if p.is_dir():
         raise ConfigError(f"{p} is a folder; give the task file, e.g. {p / 'task.toml'}")
     try:
-        raw = tomllib.loads(p.read_text(encoding="utf-8"))
+        raw = tomllib.loads(_as_text(p.read_bytes(), p))
     except FileNotFoundError:
         raise ConfigError(
             f"no task file {p}; `evotrainer init DIR` makes one, the shipped one is tasks/code.toml"
         ) from None
     except tomllib.TOMLDecodeError as e:
         raise ConfigError(f"{p} is not valid TOML: {e}") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"cannot read {p}: {e}") from None
+    except OSError as e:
+        raise ConfigError(f"cannot read {p}: {e.strerror}") from None
     anchored = {k: _absolute(v, p.resolve().parent) if k in ANCHORED else v for k, v in raw.items()}
     if isinstance(raw.get("run"), dict) and "skills" in raw["run"]:
         anchored["run"] = raw["run"] | {"skills": _libraries(raw["run"]["skills"], p.resolve().parent)}

@@ -11,6 +11,7 @@ from typing import Any
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.written import static_fault
 
 
 def unpayable(environment: Mapping[str, Any]) -> tuple[str, ...]:
@@ -31,6 +32,9 @@ def why_unpaid(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     if recipe.start is not None and (why := why_unpaid(recipe.start, environment)):
         return f"in recipe.start, {why}"
     kept = unpayable(environment)
+    for name, source in recipe.written.items():
+        if (fault := static_fault(source, kept)) is not None:
+            return f"recipe.written {name}: {fault[0]}: {fault[1]}"
     paid = [c for c, w in sorted(recipe.rewards.items()) if w and c in kept]
     if not paid:
         return ""

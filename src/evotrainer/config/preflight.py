@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,17 @@ def check_recipe(
     too; ConfigError lists what there is."""
     if recipe.start is not None:
         check_recipe(recipe.start, name, components, knobs)
-    unknown = sorted(recipe.rewards.keys() - components.keys())
+    unknown = sorted(recipe.rewards.keys() - components.keys() - recipe.written.keys())
     if unknown:
         raise ConfigError(
-            f"unknown reward component {', '.join(unknown)}; {name} offers: {', '.join(sorted(components))}"
+            f"unknown reward component {', '.join(unknown)}{_hint(unknown[0], components)}; "
+            f"{name} offers: {', '.join(sorted(components))}"
         )
     unknown = sorted(recipe.knobs.keys() - knobs.keys())
     if unknown:
         raise ConfigError(
-            f"unknown environment knob {', '.join(unknown)}; {name} has: {', '.join(sorted(knobs)) or 'none'}"
+            f"unknown environment knob {', '.join(unknown)}{_hint(unknown[0], knobs)}; "
+            f"{name} has: {', '.join(sorted(knobs)) or 'none'}"
         )
     for knob, values in knobs.items():
         if not isinstance(values, str) and any(", " in str(v) for v in values):
@@ -44,6 +47,11 @@ def check_recipe(
         values = allowed.split(", ") if isinstance(allowed, str) else [str(v) for v in allowed]
         if str(value) not in values:
             raise ConfigError(f"knobs.{knob} = {value!r} is not allowed by {name}; one of: {', '.join(values)}")
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    near = get_close_matches(word, list(known), 1)
+    return f", did you mean {near[0]}?" if near else ""
 
 
 def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:

@@ -9,8 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from evotrainer.config.policy import PolicyConfig as PolicyConfig
+from evotrainer.config.policy import PolicyShape as PolicyShape
+from evotrainer.config.policy import WarmStart as WarmStart
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.roster import AgentRow
 
 LATER = (
     ("judge", "worthwhile"),
@@ -30,6 +34,9 @@ LATER = (
     ("run", "search_only"),
     ("run", "search_seed"),
     ("run", "looks"),
+    ("run", "agents"),
+    ("run", "lineage"),
+    ("run", "keys"),
     ("evaluation", "draw"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
@@ -42,55 +49,6 @@ LATER_SECTIONS = ("trainer", "executor", "tracking")
 class TaskInfo(Frozen):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     about: str = ""
-
-
-class PolicyShape(Frozen):
-    """Shape of a policy trained from scratch."""
-
-    width: int = Field(128, ge=16)
-    layers: int = Field(4, ge=1)
-    heads: int = Field(4, ge=1)
-    """Attention heads; they share 2 key/value heads where their number is even, otherwise each has its own."""
-    mlp: int = Field(384, ge=16)
-    """Inner width of the gated MLP."""
-    context: int = Field(320, ge=32)
-    """Tokens of prompt and completion together."""
-
-    @model_validator(mode="after")
-    def _heads(self) -> PolicyShape:
-        if self.width % self.heads or (self.width // self.heads) % 2:
-            raise ValueError("width must be a multiple of heads, with an even number of channels per head")
-        return self
-
-
-class WarmStart(Frozen):
-    """Supervised warm start on the environment's demonstrations, optionally after its drills."""
-
-    demonstrations: int = Field(10_000, ge=1)
-    steps: int = Field(1_000, ge=1)
-    batch: int = Field(32, ge=1)
-    lr: float = Field(2e-3, gt=0)
-    drills: int = Field(20_000, ge=1)
-    """Skill drills generated, where `drill_steps` asks for them."""
-    drill_steps: int = Field(0, ge=0)
-    """Steps on drills before those on demonstrations, with a warm-up and a cosine of their own; 0: none."""
-    drill_lr: float | None = Field(None, gt=0)
-    """None: `lr`."""
-    seed: int = 0
-    shape: PolicyShape = PolicyShape()
-
-    @property
-    def all_steps(self) -> int:
-        """Steps of both phases."""
-        return self.drill_steps + self.steps
-
-
-class PolicyConfig(Frozen):
-    base: str = "warm-start"
-    """`builtin:<name>` (ships with the package), a policy folder written by EvoTrainer (`evotrainer base`, or a trial's
-    `policy/`), or `warm-start`. With trainer.name = trl also any folder of transformers, or a Hugging Face id
-    (`org/name`, `org/name@revision`), pinned to its commit when the run begins."""
-    warm_start: WarmStart = WarmStart()
 
 
 class Evaluation(Frozen):
@@ -149,6 +107,11 @@ class RunConfig(Frozen):
     seed: int = 0
     agent: str = "statistical"
     agent_options: dict[str, Any] = {}
+    agents: tuple[AgentRow, ...] = ()
+    """Several agents, each with a role, the part of the recipe that it owns and who answers for it, in place of one
+    (agent `specialists`, docs/agents.md); none: of that agent, a statistical specialist for each part."""
+    lineage: bool = True
+    """Each of several agents sees and builds upon all trainings; false: upon its own, as a control arm."""
     autonomy: Literal["full", "escalating", "human_gated"] = "full"
     """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
     promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
@@ -208,7 +171,11 @@ class RunConfig(Frozen):
     """File in which looks at gate and cert sets that runs share are counted; `off`: they are not, and verdicts say so.
     Empty: $EVOTRAINER_REGISTER, else `evotrainer/looks.db` in the user's state folder."""
 
-    @field_validator("cache", "looks")
+    keys: str = ""
+    """Folder of the key that gate and cert are encrypted with until the run closes; `off`: they are not.
+    Empty: $EVOTRAINER_KEYS, else `evotrainer/keys` in the user's state folder."""
+
+    @field_validator("cache", "looks", "keys")
     @classmethod
     def _place(cls, v: str) -> str:
         if v not in ("", "off") and not v.startswith(("/", "~")):
@@ -227,6 +194,21 @@ class RunConfig(Frozen):
         if set(self.seeds) & set(self.certify_seeds):
             raise ValueError("certify_seeds must be fresh: none of them may be in seeds")
         return self
+
+    @model_validator(mode="after")
+    def _roster(self) -> RunConfig:
+        if self.agents and self.agent not in ("statistical", "specialists"):
+            raise ValueError(f"run.agents are those of agent specialists, and run.agent is {self.agent}; drop one")
+        if len({a.role for a in self.agents}) < len(self.agents):
+            raise ValueError("two of run.agents have the same role; give each its own")
+        if not self.lineage and self.proposer != "specialists":
+            raise ValueError('run.lineage is of several agents; set run.agent = "specialists" or give run.agents')
+        return self
+
+    @property
+    def proposer(self) -> str:
+        """The agent that answers: `specialists` where the run has several."""
+        return "specialists" if self.agents else self.agent
 
     @model_validator(mode="after")
     def _searches(self) -> RunConfig:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from evotrainer.envs.user_files import load_module
-from evotrainer.errors import EvoTrainerError, TaskSetError
+from evotrainer.envs.user_files import call, load_module
+from evotrainer.errors import TaskSetError
 
 Component = Callable[[Any], float | None]
 """Of a finished attempt of some domain; None where it does not apply."""
@@ -56,15 +56,9 @@ def compute(components: Mapping[str, Component], attempt: Any, task: str) -> dic
     """
     out: dict[str, float | None] = {}
     for name, f in components.items():
-        try:
-            value = f(attempt)
-            out[name] = None if value is None else float(value)
-        except EvoTrainerError:  # a fault of the grader behind it, not of the function
-            raise
-        except Exception as e:
-            raise TaskSetError(
-                f"reward component {name!r} failed on task {task}: {type(e).__name__}: {e}; correct the function"
-            ) from e
+        what, where = f"reward component {name!r}", f" on task {task}"
+        value = call(what, f, attempt, where=where)
+        out[name] = None if value is None else call(what, float, value, where=where)
     return out
 
 

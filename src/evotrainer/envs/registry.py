@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from evotrainer.envs.base import Environment
 from evotrainer.envs.components import Component, load_components
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.outcome import OPTION, check_payable, payable_components
-from evotrainer.envs.user_files import load_module
+from evotrainer.envs.user_files import call, load_module
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 
@@ -30,10 +32,7 @@ def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
     make = getattr(load_module(Path(path)), factory, None)
     if not callable(make):
         raise TaskSetError(f"{path} has no function {factory!r}; define it, it must return an environment")
-    try:
-        environment = make(**options)
-    except TypeError as e:
-        raise TaskSetError(f"{path}: {factory}({', '.join(options)}): {e}") from e
+    environment = call(f"{path}: {factory}({', '.join(options)})", partial(make, **options))
     if not isinstance(environment, Environment):
         missing = sorted(a for a in _members() if not hasattr(environment, a))
         raise TaskSetError(
@@ -208,9 +207,11 @@ def _opened(options: dict[str, Any], accept_tier_e: bool) -> Environment:
 
         return open_trl(options)
     if name not in FACTORIES:
-        raise TaskSetError(
-            f"unknown environment {name!r}; one of: {', '.join(FACTORIES)}, or python:path/to/file.py:factory"
+        near = get_close_matches(name, FACTORIES, 1)
+        hint = (
+            f"did you mean {near[0]}?" if near else f"one of: {', '.join(FACTORIES)}, or python:path/to/file.py:factory"
         )
+        raise TaskSetError(f"environment.name: unknown environment {name!r}; {hint}")
     rewards = options.pop("reward_file", None)
     extra = load_components(Path(str(rewards))) if rewards else {}
     return FACTORIES[name](options, accept_tier_e, extra)

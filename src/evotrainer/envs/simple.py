@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Task, answered, drawn
+from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Turn
 
@@ -77,7 +78,7 @@ class TextEnv:
 
     def redraw(self, seed: str) -> None:
         """Gate and cert as `draw` gives them; TaskSetError where it gives none, or tasks of train or search."""
-        made = self._draw(seed) if self._draw else {}
+        made = call(f"draw of environment {self.name}", self._draw, seed) if self._draw else {}
         if set(made) != set(DRAWN):
             raise TaskSetError(f"environment {self.name}: draw must give tasks of {' and '.join(DRAWN)}")
         known = {t.prompt for s in ("train", "search") for t in self._tasks.get(s, ())}
@@ -106,19 +107,21 @@ class TextEnv:
         text = e.turns[-1].text
         values: dict[str, float | None] = {}
         for name, reward in self._rewards.items():
-            try:
-                v = reward(e.task, text)
-                values[name] = None if v is None else float(v)
-            except Exception as x:
-                raise TaskSetError(
-                    f"reward function {name!r} of environment {self.name} failed on task {e.task.id}: "
-                    f"{type(x).__name__}: {x}; correct the function"
-                ) from x
-        outcome = "correct" if values[self._truth] == 1.0 else "incorrect"
+            what, where = f"reward function {name!r} of environment {self.name}", f" on task {e.task.id}"
+            v = call(what, reward, e.task, text, where=where)
+            values[name] = None if v is None else call(what, float, v, where=where)
+        true = values[self._truth]
+        if true is not None and not 0 <= true <= 1:
+            raise TaskSetError(
+                f"reward function {self._truth!r} of environment {self.name}, its truth, gave {true:g} on task "
+                f"{e.task.id}, completion {text[:60]!r}; it must lie between 0 and 1, and 1 means correct"
+            )
+        outcome = "correct" if true == 1.0 else "incorrect"
         return Score(values, outcome)  # type: ignore[arg-type]
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
-        return self._demos(n, seed) if self._demos else []
+        made = call(f"the demonstrations of environment {self.name}", self._demos, n, seed) if self._demos else []
+        return list(made)
 
     @cached_property
     def _hash(self) -> str:

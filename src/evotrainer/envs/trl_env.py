@@ -6,9 +6,11 @@ here are their tasks, splits, components and checksums.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
 from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.options import parse_options
-from evotrainer.envs.user_files import load_module
+from evotrainer.envs.user_files import WATCH, load_module
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
@@ -32,8 +34,9 @@ class TrlConfig(Frozen):
 
     name: str
     path: str
-    """Rows: .jsonl, or a Hugging Face data set. Every column goes to `reset` and to reward functions; `prompt` is
-    text or messages, empty where `reset` says what the task is."""
+    """Rows: .jsonl, or a Hugging Face data set. Every column goes to `reset` and to reward functions. `prompt` is
+    text or messages, as TRL has it: text reaches the policy as it is and completions are text, messages go through the
+    chat template and completions are messages. A class may leave it empty, where `reset` says what the task is."""
     rewards: tuple[str, ...] = ()
     """Further TRL reward functions, FILE.py:function each."""
     truth: str | None = None
@@ -68,7 +71,8 @@ class TrlEnv:
         options: TrlConfig,
         files: Sequence[Path] = (),
     ) -> None:
-        self.name, self.environment_factory, self.reward_functions = name, factory, dict(functions)
+        self.name, self.environment_factory = name, factory
+        self.reward_functions = {k: watched(k, f) for k, f in functions.items()}
         self.files = tuple(files)
         """The user's own files."""
         own = {REWARD: getattr(factory, "get_reward", None)} if hasattr(factory, "get_reward") else {}
@@ -84,6 +88,8 @@ class TrlEnv:
         self.outcome_components: Sequence[str] = (self.truth,)
         self.correct_at = options.correct_at
         self._tasks = _tasks(rows, options)
+        self.conversational = factory is not None or _conversational(rows, options.path)
+        """Do prompts go through the policy's chat template?"""
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in SPLITS:
@@ -123,6 +129,44 @@ class TrlEnv:
         }
 
     def close(self) -> None: ...
+
+
+def _conversational(rows: Sequence[Row], path: str) -> bool:
+    """Are the prompts messages? TaskSetError where some are and some are not: TRL takes one kind a data set."""
+    kinds = [not isinstance(row.get("prompt", ""), str) for row in rows]
+    if rows and any(k != kinds[0] for k in kinds):
+        n = next(i for i, k in enumerate(kinds) if k != kinds[0])
+        words = ("messages", "text") if kinds[0] else ("text", "messages")
+        raise TaskSetError(f"{path}: 'prompt' is {words[0]} in row 1 and {words[1]} in row {n + 1}; use one of them")
+    if kinds and not kinds[0] and (empty := next((n for n, r in enumerate(rows, 1) if not r.get("prompt")), 0)):
+        raise TaskSetError(f"{path}, row {empty}: field 'prompt' is empty; reward functions need one in every row")
+    return bool(kinds) and kinds[0]
+
+
+def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's reward function whose sys.exit, hang, and values that are no numbers have a name; TRL sees no other
+    difference. One that TRL awaits is left as it is."""
+    if inspect.iscoroutinefunction(f) or inspect.iscoroutinefunction(getattr(f, "__call__", None)):  # noqa: B004
+        return f
+    what = f"reward function {name!r}"
+
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with WATCH.calling(what):
+            try:
+                values = f(*args, **kwargs)
+            except SystemExit as e:
+                raise TaskSetError(f"{what} called sys.exit({e.code!r}); it must return, or raise an error") from e
+        for n, v in enumerate(values):
+            if v is not None and not math.isfinite(v):
+                prompt = prompt_text(kwargs["prompts"][n], "prompts") if "prompts" in kwargs else ""
+                raise TaskSetError(
+                    f"{what} gave {v} for attempt {n} of a batch, prompt {prompt[:60]!r}; a reward is a finite number, "
+                    "or None where it does not apply: correct the function"
+                )
+        return values
+
+    return wrapped
 
 
 def _doc(f: Any, name: str) -> str:

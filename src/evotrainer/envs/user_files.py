@@ -1,15 +1,79 @@
-"""A user's own Python files, imported by path."""
+"""A user's own Python files: imported by path, their functions called so that what goes wrong in them has a name."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import TaskSetError
+from evotrainer.errors import EvoTrainerError, TaskSetError
+from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+SILENT_S = 30.0
+"""Seconds in one call of a user's code after which a sign is given."""
+POLL_S = 1.0
+
+
+def say_so(what: str, seconds: float) -> None:
+    """The sign where nobody asked for another: a line on standard error."""
+    print(f"evotrainer: waiting for {what} for {seconds:.0f} s; Ctrl-C stops it", file=sys.stderr, flush=True)
+
+
+class Watch:
+    """Gives a sign, once a call, where a call of a user's code does not come back. One per process."""
+
+    def __init__(self) -> None:
+        self.sign: Callable[[str, float], None] = say_so
+        """Told what is being called, and for how many seconds."""
+        self._calls: list[tuple[str, float]] = []
+        self._told = 0.0
+        self._pid = 0
+
+    @contextlib.contextmanager
+    def calling(self, what: str) -> Iterator[None]:
+        if self._pid != os.getpid():  # a thread does not come along into a fork
+            self._pid, self._calls = os.getpid(), []
+            threading.Thread(target=self._look, daemon=True, name="evotrainer-user-code").start()
+        self._calls.append((what, time.monotonic()))
+        try:
+            yield
+        finally:
+            self._calls.pop()
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(min(POLL_S, SILENT_S / 2))
+            calls = self._calls[-1:]
+            if calls and time.monotonic() - calls[0][1] >= SILENT_S and self._told != calls[0][1]:
+                what, self._told = calls[0]
+                with contextlib.suppress(Exception):  # a sign that cannot be given must not end the call
+                    self.sign(what, time.monotonic() - self._told)
+
+
+WATCH = Watch()
+
+
+def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
+    """What a user's function returns. TaskSetError, which names `what` and `where` (` on task x`), where it raises or
+    ends the program; errors of ours travel. A call that does not come back gives a sign after SILENT_S seconds."""
+    with WATCH.calling(what + where):
+        try:
+            return f(*args)
+        except EvoTrainerError:
+            raise
+        except SystemExit as e:
+            raise TaskSetError(f"{what}{where} called sys.exit({e.code!r}); it must return, or raise an error") from e
+        except Exception as e:
+            raise TaskSetError(f"{what} failed{where}: {type(e).__name__}: {e}; correct the function") from e
 
 
 def load_module(path: Path) -> ModuleType:
@@ -20,8 +84,13 @@ def load_module(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise TaskSetError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as e:
-        raise TaskSetError(f"{path} fails on import: {type(e).__name__}: {e}") from e
+    with WATCH.calling(f"the import of {path}"):
+        try:
+            spec.loader.exec_module(module)
+        except SystemExit as e:
+            raise TaskSetError(
+                f"{path} calls sys.exit({e.code!r}) on import; leave that to `if __name__ == '__main__'`"
+            ) from e
+        except Exception as e:
+            raise TaskSetError(f"{path} fails on import: {type(e).__name__}: {e}") from e
     return module

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
+from evotrainer.executors.data_keys import WITH_KEY, handed
 from evotrainer.executors.nursery import Forked, Nursery, can_fork, kind_of
-from evotrainer.executors.process import EXIT_BUSY, descendants_cpu_s
+from evotrainer.executors.process import EXIT_BUSY, USER_CODE, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
@@ -123,18 +124,22 @@ class LocalExecutor:
         process: WatchedProcess
         if self.fork and threads == 1 and env is None and can_fork(spec):
             with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
-                process = self.nursery(spec, limits).fork(folder, log)
+                process = self.nursery(spec, limits).fork(folder, log, handed(spec))
             return Running(spec, folder, process, time.monotonic(), restarts)
         env = {**os.environ, **limits, **(env or {})}
         with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
+            command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())]
             process = subprocess.Popen(
-                [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
+                [*command, WITH_KEY] if (key := handed(spec)) else command,
+                stdin=subprocess.PIPE if key else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=env,
                 start_new_session=True,
             )
+            if key and process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError), process.stdin as to:
+                    to.write(key)
         return Running(spec, folder, process, time.monotonic(), restarts)
 
     def nursery(self, spec: TrialSpec, limits: Mapping[str, str]) -> Nursery:
@@ -189,6 +194,8 @@ class LocalExecutor:
         h = read_heartbeat(r.folder)
         if self.over_limit(r, h):
             return True
+        if h is not None and h.phase.startswith(USER_CODE) and time.time() - h.time > STALE_S:
+            return True  # one call of a function, however busy it is
         silent_s = time.time() - max(h.time if h else 0.0, r.seen_at)
         if silent_s <= STALE_S:
             return False
@@ -207,6 +214,8 @@ class LocalExecutor:
     def stopped_for(self, r: Running) -> str:
         """Why an overdue trial was stopped."""
         h, limit = read_heartbeat(r.folder), r.spec.cpu_limit_s
+        if h is not None and h.phase.startswith(USER_CODE) and not self.over_limit(r, h):
+            return f"{h.phase.removeprefix(USER_CODE)} did not return for {STALE_S:.0f} s: hung, stopped; correct it"
         if h is not None and limit is not None and self.over_limit(r, h):
             return f"used {h.cpu_s:.0f} CPU-s of {limit:.0f}; raise budget.trial_cpu_s or lower recipe.steps"
         return f"no heartbeat for {STALE_S:.0f} s and hardly any CPU time used: hung, stopped"

@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from evotrainer.executors.process import die_with_parent
+from evotrainer.executors.process import die_with_parent, leave
 from evotrainer.executors.spec import TrialSpec
 
 MESSAGE = 1 << 16
-"""Bytes of one message at most: a folder's path."""
+"""Bytes of one message at most: a key and a folder's path."""
 LOST = -int(signal.SIGKILL)
 """Exit code of trials whose nursery died: the kernel kills them with it."""
 
@@ -101,12 +101,12 @@ class Nursery:
     def alive(self) -> bool:
         return self.close.alive and self.process.poll() is None
 
-    def fork(self, folder: Path, log: IO[bytes]) -> Forked:
-        """A process that runs the trial of a folder and writes what it prints to `log`."""
+    def fork(self, folder: Path, log: IO[bytes], key: bytes = b"") -> Forked:
+        """A process that runs the trial of a folder, is handed a key, and writes what it prints to `log`."""
         forked = Forked(self)
         self.trials.append(forked)
         try:
-            socket.send_fds(self.control, [str(folder).encode()], [log.fileno()])
+            socket.send_fds(self.control, [len(key).to_bytes(1) + key + str(folder).encode()], [log.fileno()])
         except OSError:
             self.lose()
         return forked
@@ -155,8 +155,10 @@ def prepare(trainer: str, environment: Mapping[str, Any]) -> None:
         from evotrainer.executors import health, worker  # noqa: F401
         from evotrainer.harness.columns import batch, source  # noqa: F401
         from evotrainer.records import canaries, store  # noqa: F401
+        from evotrainer.records.encryption import DataKey
         from evotrainer.trainers import get_trainer
 
+        DataKey(bytes(32)).cipher  # noqa: B018  # loads the library that trials encrypt with
         get_trainer(trainer)
         make_ahead(environment)
 
@@ -175,14 +177,15 @@ def serve(control: socket.socket) -> None:
                 _, status = os.waitpid(pid, 0)
                 control.send(json.dumps([pid, os.waitstatus_to_exitcode(status)]).encode())
                 continue
-            folder, fds, _, _ = socket.recv_fds(control, MESSAGE, 1)
-            if not folder:
+            asked, fds, _, _ = socket.recv_fds(control, MESSAGE, 1)
+            if not asked:
                 return
+            key, folder = asked[1 : 1 + asked[0]], asked[1 + asked[0] :]
             if (pid := os.fork()) == 0:
                 for other in trials:
                     os.close(other)
                 control.close()
-                become_trial(os.fsdecode(folder), fds[0])
+                become_trial(os.fsdecode(folder), fds[0], key)
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)  # by both sides: whoever is told of the process can kill its group
             os.close(fds[0])
@@ -192,9 +195,10 @@ def serve(control: socket.socket) -> None:
             control.send(json.dumps([pid, None]).encode())
 
 
-def become_trial(folder: str, log: int) -> NoReturn:
+def become_trial(folder: str, log: int, key: bytes = b"") -> NoReturn:
     """Run the trial of a folder in this process, a fresh fork, and end it."""
     from evotrainer.executors import worker
+    from evotrainer.records.encryption import DataKey
 
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
@@ -203,11 +207,11 @@ def become_trial(folder: str, log: int) -> NoReturn:
     os.close(log)
     random.seed()  # of what need not be the same: trials with one state would look at their sandboxes in step
     try:
-        code = worker.main([folder, str(os.getppid())])
+        code = worker.main([folder, str(os.getppid())], DataKey(key) if key else None)
     except BaseException:
         traceback.print_exc()
         code = 1
-    worker.leave(code)
+    leave(code)
 
 
 def main(argv: list[str]) -> None:

@@ -52,3 +52,11 @@ def relocated_spec(spec: TrialSpec, places: Mapping[str, str]) -> TrialSpec:
 def asked_path(path: str, places: Mapping[str, str]) -> str:
     """The path of the specification that lies at `path` here."""
     return str(relocated(path, {here: asked for asked, here in places.items()}))
+
+
+def relative(p: Path, base: Path) -> str:
+    """A path as seen from a folder, where it lies in it; else as it is."""
+    try:
+        return str(p.resolve().relative_to(base.resolve()))
+    except ValueError:
+        return str(p)

@@ -11,10 +11,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 BESIDE = "cpu-"
 """Beginning of the names of files in which data-parallel processes but the first note their CPU-seconds."""
+USER_CODE = "waiting for "
+"""How the phase of a trial begins that hangs in a user's own function, which follows."""
 EXIT_BUSY = 17
 """Another process works on this trial."""
 
@@ -85,3 +88,11 @@ def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:
         ticks += rows[p][1]
         todo += children.get(p, [])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def leave(code: int) -> NoReturn:
+    """End a process whose work is done and durable;
+    taking PyTorch down in order would cost 0.5 to 0.8 CPU-s a trial."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

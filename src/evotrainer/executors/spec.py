@@ -13,9 +13,18 @@ from evotrainer.config.task import WarmStart
 from evotrainer.errors import StoreError
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.split_scores import SPLITS as SEALED
 
-SEALED = ("gate", "cert")
-"""Splits whose rollouts only the judge may read."""
+__all__ = [
+    "SEALED",
+    "EvalPlan",
+    "Heartbeat",
+    "TrialSpec",
+    "read_heartbeat",
+    "read_spec",
+    "trial_dir",
+    "write_atomic",
+]
 
 
 class EvalPlan(Frozen):
@@ -62,6 +71,9 @@ class TrialSpec(Frozen):
     accept_tier_e: bool = False
     sampler_dtype: Literal["fp32", "bf16"] = "fp32"
     """Numbers that sampling computes in; the update computes in fp32 either way."""
+    key: str = ""
+    """Name of the key that gate and cert are encrypted with, which the trial is handed when it starts; empty: they are
+    not. Never the key itself."""
     trainer: str = "embedded"
     trainer_options: dict[str, Any] = {}
 

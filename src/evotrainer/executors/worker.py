@@ -15,19 +15,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import BudgetError, EvoTrainerError, StoreError
+from evotrainer.envs.user_files import WATCH
+from evotrainer.errors import BudgetError, EvoTrainerError, StoreError, TrainerError
+from evotrainer.executors.data_keys import asked, received
 from evotrainer.executors.head_start import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.health import read_health
-from evotrainer.executors.path_map import asked_path, read_places, relocated_spec
-from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock
+from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
+from evotrainer.executors.process import EXIT_BUSY, USER_CODE, ProcessCpuClock, die_with_parent, folder_lock, leave
 from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
+from evotrainer.executors.written import with_written
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
+from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
+from evotrainer.records.split_scores import encrypted
 from evotrainer.trainers.bases import use_places
 
 if TYPE_CHECKING:
@@ -42,8 +47,10 @@ if TYPE_CHECKING:
 class TrialProcess:
     """Runs one trial in its folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key: DataKey | None = None) -> None:
+        """`key`: what gate and cert are encrypted with, where the specification names one and they are evaluated."""
         self.folder = folder
+        self.key = know(key) if key else None
         self.run_dir = folder.parent.parent
         self.places = read_places(folder)
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
@@ -53,6 +60,7 @@ class TrialProcess:
         self.clock = ProcessCpuClock(before.cpu_s if before else 0.0, folder)
         self.started = time.time()
         self.step, self.phase = 0, "starting"
+        self.steps = self.spec.recipe.whole_steps if self.spec.train else 0
         self.score: float | None = None
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
@@ -63,7 +71,7 @@ class TrialProcess:
         h = Heartbeat(
             pid=os.getpid(),
             step=self.step,
-            steps=self.spec.recipe.whole_steps if self.spec.train else 0,
+            steps=self.steps,
             phase=self.phase,
             cpu_s=self.clock.cpu_s(),
             time=time.time(),
@@ -77,6 +85,7 @@ class TrialProcess:
     def run(self) -> TrialFinished:
         """Train, evaluate, seal; returns the body of the `finished` event."""
         self.beat("starting")
+        WATCH.sign = lambda what, seconds: self.beat(f"{USER_CODE}{what}")
         from evotrainer.records.canaries import canary_flips
         from evotrainer.records.store import RolloutStore
 
@@ -101,7 +110,8 @@ class TrialProcess:
             greedy = next((s.greedy_per_task for s in scores if s.split == "search"), None) or None
             health = read_health(spec, self.run_dir / "rollouts" / spec.trial, environment.proxy, curve, greedy)
             if closed := [p for p in spec.evals if p.split in SEALED]:
-                with contextlib.closing(RolloutStore(self.run_dir / "sealed" / spec.trial)) as store:
+                sealed = self.run_dir / "sealed" / spec.trial
+                with contextlib.closing(RolloutStore(sealed, key=asked(spec, self.key))) as store:
                     scores += [self.evaluate(trainer, environment, policy, plan, store) for plan in closed]
                     parts += store.seal()
             flips = canary_flips([self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed")])
@@ -118,8 +128,8 @@ class TrialProcess:
             resumed=int(self.resumed),
             peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
             policy_sha256=sha,
-            policy_path=asked_path(_relative(policy, self.run_dir), self.places),
-            scores=tuple(scores),
+            policy_path=asked_path(relative(policy, self.run_dir), self.places),
+            scores=tuple(encrypted(s, self.key) for s in scores),
             curve=tuple(curve),
             health=health,
             parts=tuple(str(p.path.relative_to(self.run_dir)) for p in parts),
@@ -138,8 +148,11 @@ class TrialProcess:
 
         spec = self.spec
         trainer = get_trainer(spec.trainer, spec.sampler_dtype, spec.trainer_options)
-        with contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment:
-            yield trainer, environment
+        with (
+            contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment,
+            with_written(environment, spec.recipe, spec.environment, spec.accept_tier_e) as whole,
+        ):
+            yield trainer, whole
 
     def draw_tasks(self, environment: Environment) -> None:
         """Gate and cert of the run's seed, where it drew one; IntegrityError where the seed is lost or another."""
@@ -162,6 +175,7 @@ class TrialProcess:
         if w is None:
             raise StoreError(f"{self.folder}: neither a start policy nor a warm start in spec.json")
         if not (out / "model.safetensors").is_file():
+            trained, self.steps = self.steps, w.all_steps
             self.beat("warm start")
             make_base(
                 environment,
@@ -171,11 +185,11 @@ class TrialProcess:
                 trainer=self.spec.trainer,
                 trainer_options=self.spec.trainer_options,
             )
+            self.step, self.steps = 0, trained
         return out
 
     def train_only(self) -> None:
-        """Only the training, without the evaluations after it: checkpoint and rollouts are there,
-        an ordinary start goes on from them."""
+        """Only the training, no evaluations after it: an ordinary start goes on from its checkpoint and rollouts."""
         from evotrainer.records.store import RolloutStore
 
         check_one_part(self.spec.recipe)
@@ -273,23 +287,16 @@ class TrialProcess:
         )
 
 
-def _relative(p: Path, base: Path) -> str:
-    try:
-        return str(p.resolve().relative_to(base.resolve()))
-    except ValueError:
-        return str(p)
-
-
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], key: DataKey | None = None) -> int:
     """Run the trial of a folder; see `guarded` for the exit code."""
     folder = Path(argv[0])
     die_with_parent(int(argv[1]) if len(argv) > 1 else 0)
-    return guarded(folder, whole)
+    return guarded(folder, lambda f: whole(f, key))
 
 
-def whole(folder: Path) -> None:
+def whole(folder: Path, key: DataKey | None = None) -> None:
     """A trial from its start, or its last checkpoint, to its result."""
-    finished = TrialProcess(folder).run()
+    finished = TrialProcess(folder, key).run()
     fault_point("trial:before-result")
     write_atomic(folder / "result.json", finished.model_dump_json())
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # 10 MB a trial that nobody needs any more
@@ -298,8 +305,7 @@ def whole(folder: Path) -> None:
 def guarded(folder: Path, act: Callable[[Path], None]) -> int:
     """0 where `act` did its work or result.json is there; else an EvoTrainerError's code with `error` telling why.
 
-    A full disk is a StoreError, also where it shows in the code of others. What no EvoTrainerError
-    tells is raised: the traceback goes to the log.
+    A full disk is a StoreError, wherever it shows. What no EvoTrainerError tells is raised: its traceback is logged.
     """
     try:
         with folder_lock(folder) as held:
@@ -309,6 +315,9 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
                 return 0
             (folder / "error").unlink(missing_ok=True)
             act(folder)
+    except SystemExit as e:
+        tell(folder, TrainerError(f"something called sys.exit({e.code!r}) in the trial; see {folder / 'log.txt'}"))
+        return TrainerError.exit_code
     except Exception as e:
         known: Exception = e
         if not isinstance(e, StoreError) and (cause := disk_trouble(e)) is not None:
@@ -329,16 +338,8 @@ def tell(folder: Path, e: Exception) -> None:
         write_atomic(folder / "error", line)
 
 
-def leave(code: int) -> NoReturn:
-    """End a process whose work is done and durable;
-    taking PyTorch down in order would cost 0.5 to 0.8 CPU-s a trial."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    done = main(sys.argv[1:])
+    done = main(sys.argv[1:], received(sys.argv[1:]))
     if done:
         raise SystemExit(done)
     leave(done)

@@ -17,6 +17,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import os_errors, sha256_file, sha256_tree
 from evotrainer.records.events import Certified, TrialFinished
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.merging import ADAPTER, merge_adapter
 
@@ -32,11 +33,13 @@ class Chosen:
     trial: TrialFinished
     policy: Path
     certified: bool
-    """Is its branch among those of the certificate?"""
+    """Is its branch among those of the certificate, and not certified to be worse than the base policy?"""
     invalid: str
     """Why it is invalid; empty where it is not."""
     rule: str
     """Why this training of the branch was chosen."""
+    worse: str = ""
+    """That the certificate finds it worse than the base policy; empty where it does not."""
 
 
 def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int | None, anyway: bool) -> Chosen:
@@ -70,7 +73,15 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
     trained = [t.finished for t in found.trials if t.finished and t.finished.status == "complete" and t.finished.steps]
     kept = [t for t in trained if (folder / t.policy_path).is_dir()]
     trial, rule = _middle(folder, found, kept, tuple(row.seeds) if row else (), seed)
-    return Chosen(name, trial, folder / trial.policy_path, row is not None, found.invalid or "", rule)
+    lost = certificate.below_base(name) if certificate else None
+    worse = (
+        f"certified as worse than the base policy by {-100 * lost['mean']:.1f} points "
+        f"[{-100 * lost['high']:.1f}, {-100 * lost['low']:.1f}]"
+        if lost
+        else ""
+    )
+    sure = row is not None and not worse
+    return Chosen(name, trial, folder / trial.policy_path, sure, found.invalid or "", rule, worse)
 
 
 def _row(certificate: Certified | None, branch: str) -> Any:
@@ -154,3 +165,13 @@ def write_evidence(folder: Path, body: dict[str, Any]) -> None:
     """`evotrainer.json`: the card's contents as JSON."""
     with os_errors(f"cannot write {folder / EVIDENCE}"):
         (folder / EVIDENCE).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def write_sources(folder: Path, recipe: Recipe | None) -> None:
+    """`rewards/<name>@<hash>.py`: the reward components that the recipe holds as code, and those that it goes on
+    from."""
+    sources = {n: s for r in recipe.chain for n, s in r.written.items()} if recipe else {}
+    with os_errors(f"cannot write {folder / 'rewards'}"):
+        for name, source in sources.items():
+            (folder / "rewards").mkdir(exist_ok=True)
+            (folder / "rewards" / f"{name}.py").write_text(source, "utf-8")

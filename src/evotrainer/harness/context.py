@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.records.findings import HealthReport, MetricValue
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.written import Scorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,10 @@ class HarnessContext:
     sandboxed: Callable[[str, list[dict[str, object]]], Any] | None = None
     """Runs a Python detector's source over rollouts as JSON (harness/evolving/authored.py);
     None: such detectors cannot look."""
+    scorer: Scorer | None = None
+    """Runs a written reward component over rollouts' evidence; None: what is not stored cannot be replayed."""
+    checked: dict[str, Any] = field(default_factory=dict)
+    """What checks of written components said on these very rollouts, by name: a round asks often for the same."""
 
     @property
     def token_budget(self) -> int | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.importers.base import Importer, Skipped, Source, given_id, imported_id, is_rendered
-from evotrainer.importers.faults import with_named_fault
+from evotrainer.importers.faults import with_named_fault, with_own_length
 from evotrainer.importers.results import JOINED, is_results, with_verdict
 from evotrainer.importers.tolerant import packed
 from evotrainer.records.reading import is_store
@@ -36,6 +36,7 @@ MODULES = {
     "atif": "atif",
     "terminal_bench": "terminal_bench",
     "claude_code": "claude_code",
+    "openhands": "openhands",
     "jsonl": "jsonl",
 }
 """Module of each format, in the order in which they are asked whether a file is theirs: the general form is last."""
@@ -45,9 +46,7 @@ NO_DATA = ("license", "notice", "readme", "changelog", "authors")
 NO_DATA_EXACT = frozenset({"metadata.json", "config.toml", "__pycache__"})
 
 
-OWN_IDS = frozenset(
-    {"store", "inspect", "swe_agent", "mini_swe_agent", "tau_bench", "atif", "terminal_bench", "claude_code"}
-)
+OWN_IDS = frozenset(MODULES) - {"trl", "nemo_gym", "verifiers", "verl", "jsonl"}
 """Formats whose ids and groups hash what the record says of itself, not only the name of its file."""
 
 
@@ -205,6 +204,10 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
                     record = with_verdict(record, path)
                 # what is ours says of itself what is a fault
                 if importer.name != "store":
+                    # Inspect has a limit for it; a class that somebody wrote into the plain form by hand stands
+                    by_hand = importer.name == "jsonl" and record.error_kind != "other"
+                    if importer.name != "inspect" and not by_hand:
+                        record = with_own_length(record)
                     record = with_named_fault(record)
             yield record
     except EvoTrainerError as e:

@@ -12,23 +12,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from evotrainer.importers.base import Fault
-from evotrainer.importers.foreign import kind_of, last_line, mapping, word
+from evotrainer.importers.foreign import kind_of, last_line, ran_over, says_so, words_of
+from evotrainer.importers.judges import JUDGE, silent, undecided
 from evotrainer.importers.tolerant import text
 from evotrainer.records.rollout import Rollout, turn_text
 
-Silence = Literal["empty", "filtered", "errored", "unparsable"]
-"""What a scoring model's reply is where it gives no verdict."""
-
 NESTED = ("info", "metadata", "extra", "extra_info", "state", "result", "judge", "verifier", "grader")
 """Mappings of a record whose fields are read like its own."""
-NO = frozenset(
-    {"", "none", "null", "no", "false", "0", "unset", "ok", "nan", "n/a", "success", "completed", "[]", "{}"}
-)
-"""Words by which a field says that nothing happened, in lower case."""
-_JUDGE = frozenset({"judge", "judges", "grader", "grading", "verifier", "scorer", "rewardmodel"})
 _PHASE = frozenset({"eval", "evaluation", "evaluator", "verification", "scoring"})
 """Grading as a phase: what goes wrong in it may be the program that is graded; its time limit and its crash are not."""
 _PLACE = frozenset({"container", "docker", "sandbox", "environment", "env", "infra", "infrastructure", "kubernetes"})
@@ -57,26 +50,32 @@ _STATES = frozenset({"status", "state", "result", "verdict", "label"})
 _TOLD = ("detail", "details", "reason", "message", "error", "note")
 """Fields beside such a one in which its words stand."""
 _RAISED = frozenset({"error", "exception", "traceback"})
-_REPLY = frozenset({"response", "reply", "output", "completion", "raw", "text", "message", "answer"})
+_WHOLE = frozenset((
+    "error", "errors", "exception", "traceback", "message", "msg", "info", "details", "type", "class", "name", "text",
+    "last", "final", "agent", "run", "rollout", "generation", "sampling", "llm", "model", "request", "trial",
+    "episode", "sample",
+))  # fmt: skip
+"""Words of fields that tell of the whole attempt what was raised, and of no program or tool in it."""
+_RAISED_BY = re.compile(
+    r"\b(?:openai|anthropic|litellm|mistralai|cohere|botocore|google\.(?:genai|api_core))\.[\w.]*"
+    r"(?:Error|Exception|Timeout|Unavailable|Exhausted|TooManyRequests)\b"
+    r"|\b(?:RateLimit|APIConnection|APITimeout|ServiceUnavailable|EngineDead|AsyncEngineDead)Error\b"
+    r"|\bError code: (?:408|429|5\d\d)\b|\boverloaded_error\b|\binsufficient_quota\b"
+    r"|\bdocker\.errors\.\w+|\bray\.exceptions\.\w+|\bAgentRuntime\w*Error\b"
+)
+"""What only the servers and containers around a policy raise."""
+_HTTP = frozenset({"http", "status", "code", "response", "api"})
+_DENIED = frozenset({"no", "not", "without", "free", "non", "avoid", "avoided", "recovered", "retried"})
+"""Words by which a name says that nothing broke, or nothing that stayed so."""
 _COUNTS = frozenset({"num", "n", "count", "rate", "share", "prob", "mean", "max", "min", "total"})
-
-
-@lru_cache(maxsize=4096)
-def words_of(name: str) -> frozenset[str]:
-    """Words of a field's name or of a short value, in lower case; spellings of timeout, reward model and rate limit as
-    one word."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name[:200])
-    low = " ".join(re.findall(r"[a-z0-9]+", spaced.lower()))
-    low = re.sub(r"\btime(?:d)? ?out\b", "timeout", low)
-    return frozenset(re.sub(r"\b(reward) (model)\b|\b(rate) (limit)\b", r"\1\2\3\4", low).split())
 
 
 def broken(words: frozenset[str], whole: bool = False) -> Fault | None:
     """Class of the fault that a field's words name; None where they name none, or may name the policy's own. `whole`:
     they say why the trial as a whole ended, where a program's own time limit in the sandbox is not what is meant."""
-    if not words & (_BROKE | _FAILED) or words & _COUNTS:
+    if not words & (_BROKE | _FAILED) or words & (_COUNTS | _DENIED):
         return None
-    judge = bool(words & _JUDGE)
+    judge = bool(words & JUDGE)
     if words & _POLICYS and not judge:
         return None
     if judge:
@@ -101,8 +100,14 @@ def ending(words: frozenset[str]) -> Fault | None:
     an error that nobody foresaw is not the policy's."""
     if kind := broken(words, whole=True):
         return kind
-    if words & {"cancelled", "canceled", "interrupted", "keyboardinterrupt"}:
+    if words & {"cancelled", "canceled", "interrupted", "keyboardinterrupt", "preempted", "evicted"}:
         return "cancelled"
+    if words & {"ratelimit", "overloaded"} or ("api" in words and words & (_BROKE | {"exit"}) and not words & _POLICYS):
+        return "model_api"
+    if words & {"worker", "node", "actor"} and words & {"died", "dead", "lost", "crashed", "killed"}:
+        return "other"
+    if words <= {"no", "verdict", "reward", "score"} and "no" in words and len(words) > 1:
+        return "judge"
     if "timeout" in words and words & {"test", "tests"}:
         return "timeout"
     if words & _UNKNOWN and words & {"error", "exception"} and not words & _POLICYS:
@@ -128,8 +133,12 @@ def about(key: str) -> FieldName | None:
     kind, mode = broken(words), bool(words & _MODE and words & _MODES)
     raised = bool(words & _RAISED) and not words & _COUNTS
     state = bool(words) and words <= _STATES
-    known = kind or mode or state or raised or words & _JUDGE
+    known = kind or mode or state or raised or words & JUDGE or _status_name(words)
     return FieldName(words, kind, mode, state, raised) if known else None
+
+
+def _status_name(words: frozenset[str]) -> bool:
+    return {"status", "code"} <= words <= _HTTP or {"http", "status"} <= words <= _HTTP
 
 
 def named_fault(record: Mapping[str, Any], spoke: bool) -> tuple[Fault, str] | None:
@@ -139,22 +148,35 @@ def named_fault(record: Mapping[str, Any], spoke: bool) -> tuple[Fault, str] | N
     """
     raised = None
     for part in (record, *(v for k in NESTED if isinstance(v := record.get(k), dict))):
+        judges: dict[str, frozenset[str]] = {}
         for key, value in part.items():
             name = about(key) if isinstance(key, str) else None
-            if name is None or value is None or value is False:
+            if name is None:
                 continue
-            if found := _named(name, key, value) or _stated(name, key, value, part):
+            if name.words & JUDGE:
+                judges[key] = name.words
+            if value is None:
+                continue
+            if found := _named(name, key, value, spoke) or _stated(name, key, value, part):
                 return found
             if not spoke and name.raised and raised is None:
                 raised = _raised(key, value)
+        if judges and (open_ := undecided(part, judges)):
+            return "judge", f"{open_}: the judge's reply is unparsable"
     return raised
 
 
-def _named(name: FieldName, key: str, value: Any) -> tuple[Fault, str] | None:
-    if name.words & _JUDGE and (silence := _silent(name.words, value)):
+def _named(name: FieldName, key: str, value: Any, spoke: bool) -> tuple[Fault, str] | None:
+    if name.words & JUDGE and (silence := silent(name.words, value, spoke)):
         return "judge", f"{key}: the judge's reply is {silence}"
+    if not spoke and _status_name(name.words) and type(value) is int and (value == 429 or 500 <= value < 600):
+        return "model_api", f"{key}: {value} (before the first turn)"
     if not says_so(value):
         return None
+    if name.raised and name.words <= _WHOLE and (said := _RAISED_BY.search(text(value)[-4000:])):
+        return kind_of(said[0], last_line(text(value))), f"{key}: {last_line(text(value))[:400]}"
+    if {"finish", "reason"} <= name.words and value == "abort":  # the engine broke the request off
+        return "cancelled", f"{key}: abort"
     if name.kind:
         return name.kind, f"{key}: {text(value)[:400] or value}"
     if name.mode and isinstance(value, str) and (kind := ending(words_of(value))):
@@ -184,56 +206,27 @@ def _raised(key: str, value: Any) -> tuple[Fault, str] | None:
     return kind_of(last_line(told) or told), f"{key}: {told[:400]} (before the first turn)"
 
 
-def says_so(value: Any) -> bool:
-    """Does the value of an error's field say that there was one? Numbers: 1 alone."""
-    if isinstance(value, str):
-        return value.strip().lower() not in NO
-    if isinstance(value, bool | int | float):
-        return value == 1
-    return bool(value)
-
-
-def _silent(words: frozenset[str], value: Any) -> Silence | None:
-    if isinstance(value, str):
-        return "empty" if words & _REPLY and not value.strip() else None
-    replies = value if isinstance(value, list) else [value]
-    return next((s for x in replies[:64] if isinstance(x, dict) and (s := silence(x))), None)
-
-
-def silence(reply: dict[str, Any]) -> Silence | None:
-    """What is wrong with a scoring model's reply in the shape of chat completions, responses or Inspect; None where it
-    says something, or is of no shape known here."""
-    inner = reply.get("response")
-    if isinstance(inner, dict):
-        found = silence(inner)
-        label = next((k for k in reply if words_of(k) & {"verdict", "grade", "label"}), None)
-        return found or ("unparsable" if label and reply[label] is None else None)
-    if not any(isinstance(reply.get(k), list) for k in ("choices", "output")):
-        return None
-    if reply.get("error") or reply.get("status") in ("failed", "cancelled"):
-        return "errored"
-    listed = reply["choices"] if isinstance(reply.get("choices"), list) else reply["output"]
-    items = [x for x in listed[:64] if isinstance(x, dict)]
-    stops = [mapping(reply.get("incomplete_details")).get("reason")]
-    stops += [x.get(k) for x in items for k in ("finish_reason", "stop_reason")]
-    if "content_filter" in stops:
-        return "filtered"
-    return None if any(map(_says, items)) else "empty"
-
-
-def _says(item: dict[str, Any]) -> bool:
-    """Does one choice or output item hold words, or a call (some judges answer by calling a function)?"""
-    message = mapping(item.get("message")) or item
-    called = message.get("tool_calls") or message.get("function_call") or word(item.get("type")).endswith("_call")
-    return bool(called) or bool(text(message.get("content")).strip())
-
-
 def with_named_fault(r: Rollout) -> Rollout:
     """The rollout as a fault where its own fields name one and it earned nothing; else as it is."""
-    if r.error_kind or len(r.detail) <= 2 or (r.reward or 0.0) > 0 or r.outcome == "correct":
+    if r.error_kind or (r.reward or 0.0) > 0 or r.outcome == "correct":
         return r
-    found = named_fault(r.detail, _spoke(r))
+    # numbers that a reward function returned are components; of those that speak of errors only a judge's are plain
+    judged = {k: x for k, x in r.components.items() if (name := about(k)) and name.words & JUDGE and name.kind}
+    record = {**judged, **r.detail} if judged else r.detail
+    if len(record) <= 2:
+        return r
+    found = named_fault(record, _spoke(r))
     return r if found is None else as_fault(r, *found)
+
+
+def with_own_length(r: Rollout) -> Rollout:
+    """The rollout as one that ended by its own length, where a fault's words say that its context ran over; what was
+    paid for it stands. A prompt that was too long before the policy said anything is somebody else's doing."""
+    if r.error_kind not in ("model_api", "other") or not ran_over(r.error or "") or not _spoke(r):
+        return r
+    detail = {k: v for k, v in r.detail.items() if k != "reward_of_fault"} | {"ended": (r.error or "")[:400]}
+    paid = r.detail.get("reward_of_fault")
+    return replace(r, reward=paid, finish="length", error=None, error_kind=None, detail=detail)
 
 
 def as_fault(r: Rollout, kind: str, why: str) -> Rollout:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +20,40 @@ MAX_DEPTH = 32
 MAX_NOTE = 20_000
 """Characters kept of one output or program in `detail` that is not part of the transcript."""
 
+NO = frozenset(
+    {"", "none", "null", "no", "false", "0", "unset", "ok", "nan", "n/a", "success", "completed", "[]", "{}"}
+)
+"""Words by which a field says that nothing happened, in lower case."""
+
 # in this order: a judge that times out is a judge's fault, a container that does is a container's
 _KINDS: tuple[tuple[Fault, str], ...] = (
     ("cancelled", r"cancel|keyboardinterrupt|interrupted|sigint|sigterm"),
     ("judge", r"\bjudge|grader|verifier|scorer|reward ?file|reward model|test_?patch failed"),
     (
         "container",
-        r"docker|container|sandbox|image|environment|kubernetes|\bpod\b|compose|deployment|\bdaytona|\bmodal\b",
+        r"docker|container|sandbox|image|environment|kubernetes|\bpod\b|compose|deployment|\bdaytona|\bmodal\b|agent_?runtime",
     ),
     (
         "model_api",
         r"\bapi|api(error|connection|timeout|status)|rate.?limit|error code: ?[45]\d\d|status code|litellm|openai"
         r"|anthropic|connection|overloaded|context.?window|context.?length|authentication|quota|service ?unavailable"
-        r"|internal ?server|bad ?gateway|bad ?request|model_",
+        r"|internal ?server|bad ?gateway|bad ?request|model_|error_llm",
     ),
     ("timeout", r"time.?out|timed out|time limit|deadline"),
 )
+
+
+_RAN_OVER = re.compile(
+    r"context.?(?:window|length)[\w ]{0,20}exceed|exceed[^\n]{0,80}context.?(?:window|length)|maximum context.?length"
+    r"|(?:prompt|input|conversation) is too long|longer than the (?:maximum )?model.?s? (?:maximum )?context"
+    r"|prompt_too_long|overlong.?prompt|input length[^\n]{0,60}exceed|exceeds? the (?:maximum |model'?s? )*context",
+    re.IGNORECASE,
+)
+
+
+def ran_over(words: str) -> bool:
+    """Do an error's words say that the context ran over? A policy that has spoken filled it by itself."""
+    return _RAN_OVER.search(words[:MAX_NOTE]) is not None
 
 
 def kind_of(*texts: str) -> Fault:
@@ -47,6 +66,25 @@ def kind_of(*texts: str) -> Fault:
             if re.search(pattern, words[:MAX_NOTE], re.IGNORECASE):
                 return kind
     return "other"
+
+
+@lru_cache(maxsize=4096)
+def words_of(name: str) -> frozenset[str]:
+    """Words of a field's name or of a short value, in lower case; spellings of timeout, reward model and rate limit as
+    one word."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name[:200])
+    low = " ".join(re.findall(r"[a-z0-9]+", spaced.lower()))
+    low = re.sub(r"\btime(?:d)? ?out\b", "timeout", low)
+    return frozenset(re.sub(r"\b(reward) (model)\b|\b(rate) (limit)\b", r"\1\2\3\4", low).split())
+
+
+def says_so(value: Any) -> bool:
+    """Does the value of an error's field say that there was one? Numbers: 1 alone."""
+    if isinstance(value, str):
+        return value.strip().lower() not in NO
+    if isinstance(value, bool | int | float):
+        return value == 1
+    return bool(value)
 
 
 def last_line(trace: Any) -> str:

@@ -236,6 +236,8 @@ def _fault(
         message = text(e.get("message")) if e else text(raised)
         message = message or last_line(e.get("traceback")) or "error without a message"
         return message, kind_of(message, last_line(e.get("traceback")))
+    if sample.get("invalidation"):
+        return f"invalidated: {text(mapping(sample['invalidation']).get('reason')) or 'no reason given'}", "masked"
     if _limit(sample) == "operator":
         return "stopped by the operator", "cancelled"
     # unscored in a cancelled run: not the policy's failure. Without scorers no sample is ever scored, cancelled or not

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evotrainer.importers.faults import Silence, silence
 from evotrainer.importers.foreign import listing, mapping, word
+from evotrainer.importers.judges import Silence, silence
 from evotrainer.importers.tolerant import text
 
 UNPARSED = "grade not found in model output"

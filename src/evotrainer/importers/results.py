@@ -15,32 +15,41 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from evotrainer.importers.base import Fault
 from evotrainer.importers.foreign import listing, mapping, word
 from evotrainer.importers.terminal_bench import is_terminal_run
 from evotrainer.importers.tolerant import parse, whole
 from evotrainer.records.rollout import Outcome, Rollout
 
-JOINED = frozenset({"swe_agent", "mini_swe_agent"})
+JOINED = frozenset({"swe_agent", "mini_swe_agent", "openhands"})
 """Formats whose records may have their verdict elsewhere."""
 ABOVE = 4
 """Folders above a trajectory that are looked at, its own one among them."""
 MAX_BYTES = 1 << 26
 _NAME = re.compile(
-    r"(?:^|[._-])(?:reports?|results?(?:_summary)?|resolved|eval(?:uation)?(?:_results?)?|preds?|predictions?)"
+    r"(?:^|[._-])(?:reports?|results?(?:_summary)?|resolved|eval(?:uation)?(?:_results?)?|preds?|predictions?|swebench)"
     r"[\w.-]*\.jsonl?$",
     re.IGNORECASE,
 )
 _FOLDERS = ("", "results", "evaluation", "evaluation_results", "eval", "logs", "reports")
 _RESOLVED = ("resolved_ids", "resolved_instances", "resolved")
-_OTHERS = (
-    "submitted_ids", "completed_ids", "unresolved_ids", "error_ids", "empty_patch_ids", "incomplete_ids",
-    "generated", "applied", "with_logs", "no_logs", "no_generation", "unresolved", "no_apply", "test_timeout",
-    "test_errored", "install_fail",
-)  # fmt: skip
-"""Lists of instances of a run's report, resolved or not."""
+_UNSOLVED = ("completed_ids", "unresolved_ids", "empty_patch_ids", "generated", "applied", "with_logs", "no_generation",
+             "unresolved", "no_apply", "test_timeout", "test_errored")  # fmt: skip
+"""Lists of instances of a run's report that have a verdict, resolved or not."""
+_FAULTS: dict[str, Fault] = {
+    "error_ids": "judge",
+    "no_logs": "judge",
+    "install_fail": "container",
+    "reset_failed": "container",
+}
+"""Lists of instances whose evaluation broke. Of `error_ids` a log that lies there says why: a patch that does not apply
+is the policy's."""
+_OTHERS = (*_UNSOLVED, *_FAULTS, "submitted_ids", "incomplete_ids")
+"""Lists by which such a report is known. What was submitted and is in no other list has no verdict."""
+_LOG = 4 << 20
 
 Verdicts = Mapping[str, dict[str, Any]]
-"""Instance -> `resolved` (bool), `patch`, `tests` as far as they are there."""
+"""Instance -> `resolved` (bool), `fault` (class, words), `patch`, `tests` as far as they are there."""
 
 
 def is_results(path: Path) -> bool:
@@ -55,6 +64,10 @@ def with_verdict(r: Rollout, path: Path) -> Rollout:
     detail = dict(r.detail)
     outcome: Outcome = r.outcome
     for found in _beside(path, r.task):
+        if (broke := found.get("fault")) is not None and outcome == "unknown":
+            kind, why = broke
+            detail["verdict_of"] = found["source"]
+            return replace(r, finish="error", error=f"{why} ({found['source']})", error_kind=kind, detail=detail)
         resolved = found.get("resolved")
         if outcome == "unknown" and isinstance(resolved, bool):
             outcome = "correct" if resolved else "incorrect"
@@ -136,7 +149,7 @@ def _verdicts(path: Path, size: int, changed: int) -> Verdicts:
     if (done := next((data[k] for k in _RESOLVED if _ids(data.get(k))), None)) is not None or any(
         _ids(data.get(k)) for k in _OTHERS
     ):
-        return _summary(data, done or [])
+        return _summary(path, data, done or [])
     # one instance's own report: its folder is named by it
     if isinstance(data.get("resolved"), bool):
         name = word(data.get("instance_id"), path.parent.name)
@@ -158,11 +171,32 @@ def _ids(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(x, str) for x in value[:100])
 
 
-def _summary(data: dict[str, Any], resolved: list[Any]) -> Verdicts:
-    """Of a run's report: what is not among the resolved ones was not solved."""
-    done = {str(x) for x in resolved}
-    known = done | {str(x) for k in _OTHERS for x in listing(data.get(k))}
-    return {k: {"resolved": k in done} for k in known}
+def _summary(path: Path, data: dict[str, Any], resolved: list[Any]) -> Verdicts:
+    """Of a run's report: what was evaluated and is not among the resolved ones was not solved."""
+    out: dict[str, dict[str, Any]] = {str(x): {"resolved": True} for x in resolved}
+    for name, kind in _FAULTS.items():
+        for x in listing(data.get(name)):
+            own = name == "error_ids" and _said(path.parent, str(x))
+            out.setdefault(str(x), own or {"fault": (kind, f"the evaluation of this instance broke: {name}")})
+    for name in _UNSOLVED:
+        for x in listing(data.get(name)):
+            out.setdefault(str(x), {"resolved": False})
+    return out
+
+
+def _said(folder: Path, task: str) -> dict[str, Any] | None:
+    """What the log of an instance's evaluation says of its end, where it lies below the report's folder."""
+    for run in (folder / "logs", folder / "eval_outputs", *_runs(folder)):
+        log = run / task / "run_instance.log"
+        try:
+            words = log.read_bytes()[-_LOG:].decode("utf-8", "replace") if log.is_file() else ""
+        except OSError:
+            continue
+        if "Patch Apply Failed" in words:
+            return {"resolved": False}
+        if re.search(r"Test timed out|Timeout error", words):
+            return {"fault": ("timeout", "the tests ran out of time")}
+    return None
 
 
 def _predictions(rows: list[Any]) -> Verdicts:
@@ -170,12 +204,17 @@ def _predictions(rows: list[Any]) -> Verdicts:
     for row in rows:
         r = mapping(row)
         name, patch = word(r.get("instance_id")), r.get("model_patch")
-        if not name or not (isinstance(patch, str) or isinstance(r.get("resolved"), bool)):
+        # OpenHands keeps the report of its own evaluation within
+        report = mapping(mapping(r.get("test_result")).get("report"))
+        resolved = r.get("resolved", report.get("resolved"))
+        if not name or not (isinstance(patch, str) or isinstance(resolved, bool)):
             return {}
         # rollouts have turns; a file of these is none of verdicts
-        if any(k in r for k in ("messages", "trajectory", "history", "turns")):
+        if any(k in r for k in ("messages", "trajectory", "turns")) or r.get("history"):
             return {}
         out[name] = {"patch": patch} if isinstance(patch, str) and patch.strip() else {}
-        if isinstance(r.get("resolved"), bool):
-            out[name]["resolved"] = r["resolved"]
+        if isinstance(resolved, bool):
+            out[name]["resolved"] = resolved
+        if report.get("error_eval") is True and resolved is not True:
+            out[name]["fault"] = ("judge", "the evaluation of this instance broke: error_eval")
     return out

@@ -215,7 +215,7 @@ def _kind(name: str) -> Fault | None:
 
 def _v0_fault(error: Any) -> tuple[Fault | None, str | None]:
     if isinstance(error, dict):
-        chain = text(error.get("error_chain_repr")) or text(error.get("error"))
+        chain = text(error.get("error_chain_repr")) or text(error.get("error_chain_str")) or text(error.get("error"))
         kind = _kind(f"{text(error.get('error'))} {chain[:400]}")
         return kind, (chain or "error") if kind else None
     if error in (None, "", False, [], 0):

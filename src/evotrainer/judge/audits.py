@@ -16,6 +16,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge.stats import common_tasks, scores_of, t_quantile
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import Finding
+from evotrainer.records.split_scores import readable
 from evotrainer.records.verdicts import Capability, ShortcutAudit
 
 CONFIDENCE = 0.99
@@ -165,7 +166,9 @@ def by_proxy(trials: Trials) -> list[TrialFinished]:
         t.model_copy(
             update={
                 "scores": tuple(
-                    s.model_copy(update={"per_task": s.proxy_per_task}) for s in t.scores if s.proxy_per_task
+                    s.model_copy(update={"per_task": s.proxy_per_task})
+                    for s in t.scores
+                    if readable(s, t.trial).proxy_per_task
                 )
             }
         )

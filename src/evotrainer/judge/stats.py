@@ -23,6 +23,7 @@ import numpy as np
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
+from evotrainer.records.split_scores import readable
 from evotrainer.records.verdicts import Effect
 
 Scores = Mapping[int, Mapping[str, float]]
@@ -83,9 +84,9 @@ def scores_of(trials: Sequence[TrialFinished], split: str) -> dict[int, dict[str
 
 
 def split_score(trial: TrialFinished, split: str) -> SplitScore | None:
-    """The trial's score on a split, at the latest step where it was read."""
+    """The trial's score on a split, at the latest step where it was read; EncryptedError while it is encrypted."""
     found = [s for s in trial.scores if s.split == split]
-    return max(found, key=lambda s: s.step) if found else None
+    return readable(max(found, key=lambda s: s.step), trial.trial) if found else None
 
 
 def common_tasks(*groups: Scores) -> list[str]:

@@ -14,7 +14,7 @@ from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, single_factor
-from evotrainer.records.search import ProbeRecord
+from evotrainer.records.search import ProbeRecord, ProbeSpec
 from evotrainer.records.verdicts import Verdict
 
 BASE = "base"
@@ -57,11 +57,18 @@ class Probe:
     trial: Trial | None = None
     health: HealthReport | None = None
     shortcuts: Shortcuts = field(default_factory=Shortcuts)
+    spec: ProbeSpec | None = None
+    """As it was opened."""
 
     @property
     def parent(self) -> str:
         """The branch that it differs from."""
         return self.incumbent
+
+    @property
+    def by(self) -> str:
+        """Role of the agent that asked for it, where several share the run."""
+        return self.spec.by if self.spec else ""
 
     @property
     def complete(self) -> list[TrialFinished]:
@@ -90,6 +97,7 @@ class Probe:
             failed=failed,
             invalid=tuple(f.detector for f in doubts),
             metrics={m.name: m.value for h in read for m in h.metrics if m.value is not None},
+            by=self.by,
         )
 
 

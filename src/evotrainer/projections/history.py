@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evotrainer.projections.branches import Branch
+from evotrainer.projections.labels import label_of_branch, label_of_refusal
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.briefing import Case
@@ -35,6 +36,7 @@ from evotrainer.records.recipe import BUNDLE, Recipe, fields_of
 NOISE_RATIO = 1.25
 """Change of the standard deviation between seeds that is worth citing, either way."""
 
+LATE = "the round has not come to it"
 Fate = Literal["branch", "vetoed", "refused", "sent back", "not taken", "considered"]
 
 
@@ -60,6 +62,10 @@ class Traced:
     skills: tuple[str, ...] = ()
     reopens: str = ""
     changed: str = ""
+    label: str = ""
+    """What became of it in one word (`projections.labels.LABELS`); empty where it was only considered."""
+    by: str = ""
+    """Role of the agent that proposed it, where several share the run."""
 
 
 def fingerprint(health: HealthReport | None) -> dict[str, float]:
@@ -149,26 +155,27 @@ def trace(events: Sequence[Event]) -> list[Traced]:
                 round=n, agent=p.agent, revision=k, index=i, factor=iv.factor, old=iv.old, new=iv.new, move=iv.move,
                 fate="not taken", reason="the round had no place left", forecast=iv.forecast,
                 skills=tuple(dict.fromkeys(u.skill for u in iv.skills)), reopens=iv.reopens, changed=iv.changed,
+                label="not_taken", by=iv.by,
             )  # fmt: skip
             test = vetoed.get((n, k, i))
             if k < last[n]:
                 out.append(replace(one, fate="sent back", reason=_feedback(gates, n, k)))
             elif test is not None and test.vetoed:
-                out.append(replace(one, fate="vetoed", reason=test.backtest.reason))
+                out.append(replace(one, fate="vetoed", reason=test.backtest.reason, label="contradicted"))
             elif (n, i) in refused and refused[n, i].intervention == iv:
-                out.append(replace(one, fate="refused", reason=refused[n, i].reason))
+                out.append(_refused(one, refused[n, i].reason))
             else:
                 opened = [b for b in tree.branches.values() if b.round == n and b.branch not in taken]
                 b = next((x for x in opened if x.intervention == iv), None)
                 if b is None:
-                    waits = n not in planned
-                    out.append(replace(one, reason="the round has not come to it") if waits else one)
+                    out.append(one if n in planned else replace(one, reason=LATE, label="open"))
                 else:
                     taken.add(b.branch)
                     v = b.verdict
                     why = b.invalid or (v.reason if v else "no verdict yet")
                     kind = "invalid" if b.invalid is not None else v.kind if v else ""
-                    out.append(replace(one, fate="branch", reason=why, branch=b.branch, kind=kind))
+                    told = replace(one, fate="branch", reason=why, branch=b.branch, kind=kind)
+                    out.append(replace(told, label=label_of_branch(b, tree.branches)[0]))
         out += [
             Traced(
                 round=n,
@@ -187,6 +194,10 @@ def trace(events: Sequence[Event]) -> list[Traced]:
             if c.fate != "proposed"
         ]
     return out
+
+
+def _refused(one: Traced, why: str) -> Traced:
+    return replace(one, fate="refused", reason=why, label=label_of_refusal(why))
 
 
 def _feedback(gates: Mapping[str, HumanApproval], n: int, k: int) -> str:

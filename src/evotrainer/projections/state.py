@@ -333,7 +333,7 @@ def _probes(state: RunState, event: Event) -> None:
         if p.probe in state.probes:
             state._contradicts(f"probe {p.probe} is opened twice")
         told = (p.probe, b.round, b.incumbent, p.changes, p.recipe, p.seed, p.departs)
-        state._probes[p.probe] = Probe(*told, shortcuts=state.shortcuts)
+        state._probes[p.probe] = Probe(*told, shortcuts=state.shortcuts, spec=p)
 
 
 @_folds(ev.Searched, ev.KnockedOut)

@@ -81,6 +81,21 @@ class PromotionThreshold(Frozen):
     """Expected standard error of an observed gain."""
 
 
+class WrittenOffer(Frozen):
+    """A reward component that the harness wrote from contrasts in the champion's search rollouts."""
+
+    name: str
+    """With the hash of its source."""
+    source: str
+    about: str
+    correlation: float
+    """With the outcome, among attempts of a group that are paid alike, on tasks that it was not made from."""
+    best_on_offer: float
+    """The same of the best component on offer."""
+    compared: int
+    """Conditions that were compared for it."""
+
+
 class Briefing(Frozen):
     """All that an agent may see. Never gate or cert data beyond verdicts and their effects."""
 
@@ -92,6 +107,8 @@ class Briefing(Frozen):
     branches: tuple[BranchRecord, ...]
     components: dict[str, str]
     """Reward components that may be paid: name -> what it measures."""
+    written: tuple[WrittenOffer, ...] = ()
+    """Further ones, written as code, for the factor `written_reward`."""
     unpayable: tuple[str, ...] = ()
     """Further components that may not: the outcome, and what derives from it."""
     offers: tuple[str, ...] = ()

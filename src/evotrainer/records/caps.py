@@ -116,10 +116,10 @@ def check_json(text: bytes | str, before: int = 0) -> int:
     return values
 
 
-def check_parquet(path: Path) -> None:
-    """TooLargeError for a Parquet file whose own directory promises more than a file of its size may hold;
-    ValueError where the directory is damaged."""
-    size, found = path.stat().st_size, groups(path)
+def check_parquet(path: Path | bytes) -> None:
+    """TooLargeError for a Parquet file (or its content) whose own directory promises more than a file of its size may
+    hold; ValueError where the directory is damaged."""
+    size, found = _size(path), groups(path)
     rows, values = sum(g.rows for g in found), sum(g.values for g in found)
     ROWS.check(rows, max(ROWS.value, size), f"a Parquet file of {size:,} bytes with {rows:,} rows")
     VALUES.check(values, max(VALUES.value, size), f"a Parquet file of {size:,} bytes with {values:,} values")
@@ -128,7 +128,7 @@ def check_parquet(path: Path) -> None:
 
 def batches(
     file: pq.ParquetFile,
-    path: Path,
+    path: Path | bytes,
     row_groups: Sequence[int] | None = None,
     columns: list[str] | None = None,
     most: int = 512,
@@ -139,7 +139,7 @@ def batches(
     in memory. It is no longer than its column chunk, so batches are as short as the longest such chunk demands.
     """
     check_parquet(path)
-    size, total = path.stat().st_size, 0
+    size, total = _size(path), 0
     found = groups(path)
     for g in range(len(found)) if row_groups is None else row_groups:
         rows = max(1, min(most, BATCH // max(1, found[g].repeated)))
@@ -148,6 +148,10 @@ def batches(
             total += batch.nbytes
             within(total, size, "what its rows take in memory so far")
             yield batch
+
+
+def _size(file: Path | bytes) -> int:
+    return len(file) if isinstance(file, bytes) else file.stat().st_size
 
 
 def _unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -130,6 +130,24 @@ class WriterLock:
             self._fd = -1
 
 
+def writer_of(path: Path) -> int | None:
+    """Process id of whoever holds the `WriterLock` at `path` now; None where nobody does, 0 where it does not say."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, and let go at once: it keeps no writer out for long
+    except OSError as e:
+        if e.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            return None
+        text = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(fd)
+    return None
+
+
 def _forget_in_child() -> None:
     # A forked child shares the lock's file description and would keep it locked after its parent died.
     for lock in list(_held):

@@ -3,7 +3,7 @@
 Header (little-endian, 20 bytes): magic (`EVOS` schema, `EVOF` record batch), stored length, uncompressed
 length, crc32 of the stored bytes, crc32 of the header before it. A file starts with its schema frame. A bad
 stretch at the end is what a crash leaves and was never acknowledged; one with good frames behind it is damage,
-and never cut.
+and never cut. Of gate and cert the compressed bytes of a batch are encrypted (encryption.py).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records import caps
 from evotrainer.records.arrow_schema import arrow_schema, check_version
 from evotrainer.records.durable import os_errors
+from evotrainer.records.encryption import DataKey, is_encrypted
+from evotrainer.records.revealed import PURPOSE, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,8 +43,10 @@ def _codec() -> pa.Codec:
     return pa.Codec("zstd", compression_level=1)
 
 
-def _frame(magic: bytes, payload: pa.Buffer) -> bytes:
+def _frame(magic: bytes, payload: pa.Buffer, key: DataKey | None = None) -> bytes:
     data = _codec().compress(payload, asbytes=True)
+    if key is not None:
+        data = key.encrypt(data, PURPOSE)
     head = _HEADER.pack(magic, len(data), len(payload), zlib.crc32(data))
     return head + _CRC.pack(zlib.crc32(head)) + data
 
@@ -52,9 +56,9 @@ def schema_frame() -> bytes:
     return _frame(SCHEMA, arrow_schema().serialize())
 
 
-def batch_frame(batch: pa.RecordBatch) -> bytes:
-    """The frame of one group."""
-    return _frame(BATCH, batch.serialize())
+def batch_frame(batch: pa.RecordBatch, key: DataKey | None = None) -> bytes:
+    """The frame of one group, encrypted where a key is given."""
+    return _frame(BATCH, batch.serialize(), key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class Tail:
         return None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The record batches of all good frames."""
+        """The record batches of all good frames; EncryptedError where they cannot be read yet."""
         import pyarrow as pa
 
         schema = arrow_schema()
@@ -117,6 +121,8 @@ class Tail:
 
     def _payload(self, span: Span) -> bytes:
         stored = memoryview(self.data)[span.start + HEADER_BYTES : span.end]
+        if is_encrypted(bytes(stored[:4])):
+            stored = memoryview(plain(bytes(stored), self.path.absolute().parents[2]))
         return bytes(_codec().decompress(stored, span.raw, asbytes=True))
 
 

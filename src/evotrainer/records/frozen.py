@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 
 class Frozen(BaseModel):
@@ -13,17 +16,94 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class Sparse(Frozen):
+    """A record without its fields of `LATER` where they stand at their default: what does not use them is recorded as
+    it was before they came."""
+
+    LATER: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _sparse(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = dump(self)
+        usual = {name: type(self).model_fields[name].default for name in self.LATER}
+        return {k: v for k, v in values.items() if k not in usual or getattr(self, k) != usual[k]}
+
+
 def explain(e: ValidationError, model: type[BaseModel] | None = None) -> str:
     """One line per pydantic complaint: `field: message (got value)`; of `model`, unknown names with the near ones."""
-    parts = []
+    parts: dict[str, None] = {}
     for x in e.errors():
-        loc = ".".join(str(p) for p in x["loc"]) or "value"
-        msg = "unknown name" + _near(model, x["loc"]) if x["type"] == "extra_forbidden" else x["msg"]
-        # a validator of ours says what is wrong; of a whole section, the values of all its fields would say nothing
-        whole = x["type"] == "value_error" and isinstance(x["input"], dict)
-        got = "" if whole else f" (got {str(x['input'])[:60]!r})"
-        parts.append(f"{loc}: {msg.removeprefix('Value error, ')}{got}")
+        loc = ".".join(str(p) for p in x["loc"] if p not in UNION) or "value"
+        msg = "unknown name" + _near(model, x["loc"]) if x["type"] == "extra_forbidden" else _plain(x)
+        # a validator of ours says what is wrong; of a whole section, the values of all its fields would say nothing;
+        # what is missing has no value
+        silent = x["type"] == "missing" or (x["type"] == "value_error" and isinstance(x["input"], dict))
+        got = "" if silent else f" (got {_brief(x['input'])})"
+        parts[f"{loc}: {msg}{got}"] = None
     return "; ".join(parts)
+
+
+UNION = ("int", "bool", "str", "float", "constrained-int")
+"""Parts of a place that name a member of a union, and no field of ours."""
+WORDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "decimal": "a number",
+    "string": "a text",
+    "dict": "a section of names and values, e.g. {name = 1}",
+    "mapping": "a section of names and values, e.g. {name = 1}",
+    "model": "a section of names and values",
+    "list": "a list",
+    "tuple": "a list",
+    "set": "a list",
+}
+"""What a value should have been, by the first word of pydantic's error type."""
+BOUNDS = {
+    "greater_than": ("gt", "greater than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+def _plain(x: Any) -> str:
+    """What is wrong with a value, in the words of a task file: no library's."""
+    kind, ctx, value = x["type"], x.get("ctx") or {}, x["input"]
+    if kind in BOUNDS:
+        key, word = BOUNDS[kind]
+        return f"must be {word} {ctx[key]}"
+    if kind == "literal_error":
+        allowed = [str(v) for v in re.findall(r"'([^']*)'", str(ctx.get("expected", "")))]
+        near = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
+        hint = f", did you mean {near[0]}?" if near else ""
+        return f"must be {_either(allowed) or ctx.get('expected')}{hint}"
+    if kind == "finite_number":
+        return "must be a finite number"
+    if kind == "missing":
+        return "is missing; give it a value"
+    if kind == "int_from_float":
+        return "must be a whole number"
+    if kind == "string_pattern_mismatch":
+        return f"must match {ctx.get('pattern')}"
+    if kind in ("too_short", "too_long"):
+        n = ctx.get("min_length") or ctx.get("max_length")
+        return f"must hold at {'least' if kind == 'too_short' else 'most'} {n}"
+    what = WORDS.get(kind.partition("_")[0])
+    if what and kind.endswith(("_type", "_parsing")):
+        if what == "a list" and isinstance(value, str | int | float):
+            shown = f'"{value}"' if isinstance(value, str) else value
+            return f"must be a list, e.g. [{shown}]"
+        return f"must be {what}"
+    return str(x["msg"]).removeprefix("Value error, ")
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)
+
+
+def _brief(value: Any) -> str:
+    return repr(str(value)[:60])
 
 
 def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:

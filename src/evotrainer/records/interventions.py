@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from evotrainer.records.frozen import Frozen
+from evotrainer.records.frozen import Frozen, Sparse
 from evotrainer.records.skills import SkillUse
 
 
@@ -27,8 +27,10 @@ class Forecast(Frozen):
     """Probability of a promotion."""
 
 
-class Intervention(Frozen):
+class Intervention(Sparse):
     """One factor of a recipe, or a small bundle, changed for a reason that can turn out wrong."""
+
+    LATER: ClassVar[tuple[str, ...]] = ("by",)
 
     factor: str
     """`bundle`: several factors at once, each measured by a knock-out before it may be promoted; `old` and `new` map
@@ -49,6 +51,8 @@ class Intervention(Frozen):
     """Branch that tried the same value of the factor before: needed to try it again."""
     changed: str = ""
     """The assumption that changed since: `recipe.<factor>`, `closed.<knob>`, `harness`, `noise` or `seeds`."""
+    by: str = ""
+    """Role of the agent that proposed it, where several share the run; of a bundle all whose changes it holds."""
 
 
 class Backtest(Frozen):
@@ -64,6 +68,8 @@ class Backtest(Frozen):
     None: the replay says nothing."""
     prediction: Literal["", "agrees", "open", "contradicts"] = ""
     """The intervention's own prediction against what is replayed; empty: the replay does not see its metric."""
+    label: str = ""
+    """What ended a written component (`records.written.LABELS`); empty: nothing, or none is written."""
 
 
 class ConsideredChange(Frozen):

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,8 @@ from typing import TypeVar
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, parse
 from evotrainer.records.durable import WriterLock, os_errors
-from evotrainer.records.events import BODIES
+from evotrainer.records.encryption import take_in
+from evotrainer.records.events import BODIES, RunClosed, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.head import (
@@ -31,6 +33,7 @@ from evotrainer.records.head import (
     unseal_bytes,
     write_head,
 )
+from evotrainer.records.split_scores import any_locked, opened
 from evotrainer.records.sqlite_file import missing, open_database, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
@@ -55,6 +58,8 @@ class Ledger:
         """Schema version of the file."""
         self._genesis = self._head = GENESIS[self.version]
         self._noted = 0
+        self._locked: list[int] = []
+        """Places of events with scores that could not be decrypted yet."""
 
     @classmethod
     def open(cls, path: Path | str, create: bool = False, readonly: bool = False) -> Ledger:
@@ -136,7 +141,7 @@ class Ledger:
         with self._mutex:
             if (known := self.get(id)) is not None:
                 # The stored text may lack fields that a newer version added with defaults: compare as parsed.
-                if known.kind == kind and canonical(known.body) == text:
+                if known.kind == kind and canonical(_opened(known.body)) == canonical(_opened(body)):
                     return known
                 raise IntegrityError(
                     f"event {id!r} is already recorded with another content (seq {known.seq}, kind {known.kind!r}); "
@@ -203,6 +208,22 @@ class Ledger:
             self._events.append(event)
             self._by_id[event.id] = event
             self._head = event.hash
+            if isinstance(event.body, TrialFinished) and any_locked(event.body.scores):
+                self._locked.append(len(self._events) - 1)
+            if isinstance(event.body, RunClosed) and event.body.key:
+                take_in(event.body.key)
+        self._decrypt()
+
+    def _decrypt(self) -> None:
+        """Read the scores whose key this process holds, or an end revealed."""
+        left = []
+        for i in self._locked:
+            event = self._events[i]
+            if (body := opened(event.body)) is event.body or any_locked(body.scores):
+                left.append(i)
+                continue
+            self._events[i] = self._by_id[event.id] = replace(event, body=body)
+        self._locked = left
 
     def _rows(self, after: int = 0) -> list[EventRow]:
         query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? ORDER BY seq"
@@ -269,6 +290,10 @@ class Ledger:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def _opened(body: Frozen) -> Frozen:
+    return opened(body) if isinstance(body, TrialFinished) else body
 
 
 class Journal:

@@ -8,6 +8,9 @@ and every rich console is `records.console.Console`; `tests/test_architecture.py
 from __future__ import annotations
 
 import builtins
+import codecs
+import contextlib
+import io
 import re
 import sys
 from typing import IO
@@ -17,6 +20,29 @@ _UNSAFE = re.compile(
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 """C0 without tab and newline, DEL, C1, direction marks, invisible characters, lone surrogates, tags."""
+
+
+_PLAIN = dict(zip("–—·✓✗⊘‖…▷○→←↑↓×±−━╸╺─│├└┌┐┘╭╮╯╰═", "--.+xo|.>o><^vx+-==--|||+++++++=", strict=True))
+"""What stands for our own signs and lines where a stream's encoding lacks them."""
+
+
+def _spell(e: UnicodeError) -> tuple[str, int]:
+    """Error handler `evotrainer`: a plain sign for one of ours, else the escape."""
+    if not isinstance(e, UnicodeEncodeError):
+        raise e
+    lacking = e.object[e.start : e.end]
+    return "".join(_PLAIN.get(c) or c.encode("ascii", "backslashreplace").decode() for c in lacking), e.end
+
+
+codecs.register_error("evotrainer", _spell)
+
+
+def tolerate(*streams: object) -> None:
+    """Have streams whose encoding lacks a character (an ASCII terminal) write something in its place, and not fail."""
+    for s in streams:
+        if isinstance(s, io.TextIOWrapper):
+            with contextlib.suppress(ValueError, OSError):  # closed already
+                s.reconfigure(errors="evotrainer")
 
 
 def visible(text: str) -> str:
@@ -45,4 +71,4 @@ def print(*values: object, sep: str = " ", end: str = "\n", file: IO[str] | None
     out = sys.stdout if file is None else file
     text = visible(sep.join(str(v) for v in values) + end)
     encoding = getattr(out, "encoding", None) or "utf-8"
-    builtins.print(text.encode(encoding, "backslashreplace").decode(encoding), end="", file=out, flush=flush)
+    builtins.print(text.encode(encoding, "evotrainer").decode(encoding), end="", file=out, flush=flush)

@@ -6,10 +6,11 @@ it, row counts, value counts, sizes and encodings are taken. ValueError for what
 
 from __future__ import annotations
 
+import io
 import struct
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 _LONGEST = 64 * 2**20
 """Bytes of a directory that is read."""
@@ -28,8 +29,10 @@ class RowGroup(NamedTuple):
     repeated: int
 
 
-def groups(path: Path) -> tuple[RowGroup, ...]:
-    """The row groups of a Parquet file, in order."""
+def groups(path: Path | bytes) -> tuple[RowGroup, ...]:
+    """The row groups of a Parquet file, or of one's content, in order."""
+    if isinstance(path, bytes):
+        return _read(io.BytesIO(path), len(path))
     stat = path.stat()
     return _groups(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
@@ -37,13 +40,17 @@ def groups(path: Path) -> tuple[RowGroup, ...]:
 @lru_cache(maxsize=4096)
 def _groups(path: str, size: int, mtime_ns: int, inode: int) -> tuple[RowGroup, ...]:
     with open(path, "rb") as f:
-        f.seek(max(0, size - 8))
-        tail = f.read(8)
-        length = int.from_bytes(tail[:4], "little")
-        if len(tail) < 8 or tail[4:] != b"PAR1" or length + 8 > size or length > _LONGEST:
-            raise ValueError("no Parquet file: its directory is not at its end")
-        f.seek(size - 8 - length)
-        data = f.read(length)
+        return _read(f, size)
+
+
+def _read(f: IO[bytes], size: int) -> tuple[RowGroup, ...]:
+    f.seek(max(0, size - 8))
+    tail = f.read(8)
+    length = int.from_bytes(tail[:4], "little")
+    if len(tail) < 8 or tail[4:] != b"PAR1" or length + 8 > size or length > _LONGEST:
+        raise ValueError("no Parquet file: its directory is not at its end")
+    f.seek(size - 8 - length)
+    data = f.read(length)
     try:
         found = _Compact(data).value(12, 0).get(4, [])
         return tuple(_group(g) for g in found)

@@ -6,15 +6,17 @@ de-duplication by id removes, and never not at all.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import IntegrityError, StoreError
+from evotrainer.errors import EncryptedError, IntegrityError, StoreError
 from evotrainer.records import caps
 from evotrainer.records.arrow_schema import arrow_schema, check_version, decode
 from evotrainer.records.durable import os_trouble, sha256_file
 from evotrainer.records.frames import Tail, read_tail
+from evotrainer.records.revealed import SUFFIX, part_source
 from evotrainer.records.rollout import Rollout
 
 if TYPE_CHECKING:
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 TAIL = "tail.log"
 LOCK = "writer.lock"
 PART_GLOB = "part-*.parquet"
+ENCRYPTED_GLOB = f"part-*{SUFFIX}"
+"""Parts of gate and cert: Parquet as one encrypted message."""
 
 
 def stored_parts(folder: Path) -> list[Path]:
     """Sealed parts of a folder, oldest first."""
-    return sorted(folder.glob(PART_GLOB))
+    return sorted([*folder.glob(PART_GLOB), *folder.glob(ENCRYPTED_GLOB)])
 
 
 def is_store(folder: Path) -> bool:
@@ -47,12 +51,18 @@ def read_checksum(part: Path) -> str | None:
 
 
 def open_part(path: Path) -> pq.ParquetFile:
-    """Open a part; page checksums are verified on reading. IntegrityError where it is no intact Parquet file."""
+    """Open a part; page checksums are verified on reading. IntegrityError where it is no intact Parquet file,
+    EncryptedError where it cannot be read yet."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-        caps.check_parquet(path)
+        source = part_source(path)
+        given = pa.BufferReader(source) if isinstance(source, bytes) else source
+        file = pq.ParquetFile(given, page_checksum_verification=True)
+        caps.check_parquet(source)
+    except EncryptedError:
+        raise
     except Exception as e:
         raise _part_trouble(path, e) from e
     check_version(file.schema_arrow, str(path))
@@ -76,7 +86,7 @@ def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | Non
 
     try:
         rows = file.metadata.row_group(i).num_rows
-        read = list(caps.batches(file, path, [i], columns, most=max(1, rows)))
+        read = list(caps.batches(file, part_source(path), [i], columns, most=max(1, rows)))
         return pa.Table.from_batches(read) if read else file.read_row_group(i, columns=columns, use_threads=False)
     except Exception as e:
         raise _part_trouble(path, e) from e
@@ -85,7 +95,7 @@ def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | Non
 def _check_size(path: Path) -> None:
     """StoreError for a part that holds more than a file of its size may; damage is left to the reader to find."""
     try:
-        caps.check_parquet(path)
+        caps.check_parquet(part_source(path))
     except caps.TooLargeError as e:
         raise _part_trouble(path, e) from e
     except (OSError, ValueError):
@@ -134,7 +144,8 @@ def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
     parts = [p for f in listed for p in stored_parts(f)]
     for p in parts:
         _check_size(p)
-    frames = [pl.scan_parquet(parts)] if parts else []
+    frames = [pl.scan_parquet(open_)] if (open_ := [p for p in parts if p.suffix != SUFFIX]) else []
+    frames += [pl.read_parquet(_stream(p)).lazy() for p in parts if p.suffix == SUFFIX]
     if tails or not parts:
         import pyarrow as pa
 
@@ -143,6 +154,13 @@ def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
     whole = pl.concat(frames)
     ids = whole.select(rows=pl.len(), ids=pl.col("id").n_unique()).collect()
     return whole.unique("id", keep="any") if ids["rows"][0] != ids["ids"][0] else whole
+
+
+def _stream(part: Path) -> io.BytesIO:
+    """An encrypted part as Parquet."""
+    source = part_source(part)
+    assert isinstance(source, bytes)
+    return io.BytesIO(source)
 
 
 def columns_of(folder: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -240,11 +258,24 @@ def _mask(
     return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
 
 
+def readable(folder: Path) -> bool:
+    """Can what a store folder holds be read here? Not while it is encrypted, and nobody told the key."""
+    try:
+        for part in stored_parts(folder)[:1]:
+            open_part(part).close()
+        next(read_tail(folder / TAIL).batches(), None)
+    except EncryptedError:
+        return False
+    except StoreError:  # damage is told by whoever reads it
+        return True
+    return True
+
+
 def check_folder(folder: Path, seen: dict[str, Path] | None = None) -> tuple[list[str], int]:
     """Problems of a store folder, read whole, and the number of its rollouts.
 
     Checks each part against its checksum, every page, every frame, and that no id is stored twice; `seen` (id -> file)
-    carries the ids from folder to folder.
+    carries the ids from folder to folder. What is encrypted and cannot be read yet is compared with its checksums only.
     """
     problems: list[str] = []
     seen = {} if seen is None else seen
@@ -254,6 +285,8 @@ def check_folder(folder: Path, seen: dict[str, Path] | None = None) -> tuple[lis
         try:
             problems += _check_part(path)
             ids = part_ids(path)
+        except EncryptedError:
+            continue
         except StoreError as e:
             problems.append(str(e))
             continue
@@ -263,6 +296,8 @@ def check_folder(folder: Path, seen: dict[str, Path] | None = None) -> tuple[lis
         problems.append(complaint)
     try:
         waiting = [i for b in tail.batches() for i in b.column("id").to_pylist()]
+    except EncryptedError:
+        waiting = []
     except StoreError as e:
         return [*problems, str(e)], rows
     # An interrupted seal leaves its rows in part and tail; the next writer finishes it, readers see them once.

@@ -12,10 +12,11 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.recipe_parts import COMPOSITES as COMPOSITES
 from evotrainer.records.recipe_parts import Averaging as Averaging
 from evotrainer.records.recipe_parts import Clip as Clip
 from evotrainer.records.recipe_parts import Credit as Credit
@@ -25,7 +26,10 @@ from evotrainer.records.recipe_parts import LengthRule as LengthRule
 from evotrainer.records.recipe_parts import Phase as Phase
 from evotrainer.records.recipe_parts import Replay as Replay
 from evotrainer.records.recipe_parts import Schedule as Schedule
+from evotrainer.records.recipe_parts import fields_of as fields_of
 from evotrainer.records.recipe_parts import open_ended
+from evotrainer.records.recipe_parts import reward_moves as reward_moves
+from evotrainer.records.written import settled
 
 Knob = bool | int | float | str
 BUNDLE = "bundle"
@@ -42,19 +46,10 @@ LATER = (
     "prompt_noise",
     "credit",
     "start",
+    "written",
 )
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
-COMPOSITES: Mapping[str, tuple[str, ...]] = {
-    "lr_schedule": ("lr", "schedule"),
-    "batch_shape": ("prompts_per_step", "group_size", "steps"),
-    "phase_plan": ("phases", "steps"),
-    "continuation": ("start", "steps", "phases"),
-}
-"""Composite factor -> its fields; its value is an object of all of them. A change of one field alone is a change of
-that field. lr_schedule: a rate belongs to its schedule. batch_shape: the same sampling shared out otherwise.
-phase_plan: supervised steps beside those of RL, which cost many times as much. continuation: a start, how many steps
-follow, in which parts. Equal compute is asked of all."""
 CHAMPION, FROM_BASE = "champion", "base"
 """As values of `start` in a change: the recipe that is changed, and no earlier recipe."""
 SAME_SAMPLES = 0.05
@@ -98,6 +93,9 @@ class Recipe(Frozen):
     max_turns: int = Field(1, ge=1)
     rewards: Mapping[str, float] = Field(default_factory=dict)
     """Reward component -> weight; the reward is the weighted sum."""
+    written: Mapping[str, str] = Field(default_factory=dict)
+    """Reward components written as code: `<name>@<hash>` -> source (records/written.py); a name may be given without
+    its hash. They are computed for every train and search rollout, and paid by their weight in `rewards`."""
     length: LengthRule = LengthRule()
     repetition_penalty: float = Field(0.0, ge=0)
     """Subtracted times the share of repeated 4-grams in the completion."""
@@ -128,6 +126,16 @@ class Recipe(Frozen):
     """Leave truncated completions (finish = length) out of the loss."""
     knobs: Mapping[str, Knob] = Field(default_factory=dict)
     """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_content(cls, values: Any) -> Any:
+        """Written components under the names that their sources have."""
+        told = values.get("written") if isinstance(values, Mapping) else None
+        if not isinstance(told, Mapping) or not told or not all(isinstance(x, str) for x in told.values()):
+            return values
+        rewards, written = settled(values.get("rewards") or {}, told)
+        return {**values, "rewards": rewards, "written": written}
 
     @field_validator("start", mode="before")
     @classmethod
@@ -263,31 +271,16 @@ def format_diff(d: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def short(value: Any) -> Any:
-    """A factor's value for readers: a recipe (`start`) by its hash and steps, everything else as it is."""
+    """A factor's value for readers: a recipe (`start`) by its hash and steps, a source by its length, everything else
+    as it is."""
+    if isinstance(value, str) and "\n" in value:
+        return f"{len(value.splitlines())} lines"
     if not isinstance(value, Mapping):
         return value
     if not {"loss", "steps", "rewards"} <= value.keys():
         return {k: short(v) for k, v in value.items()}
     recipe = parse_recipe(value)
     return f"recipe {recipe.hash}, {recipe.whole_steps} steps"
-
-
-def reward_moves(old: Mapping[str, float], new: Mapping[str, float]) -> int:
-    """Elementary moves between two reward compositions.
-
-    Adding, removing or re-weighting one component is one move; a replacement (one component gives its weight to
-    another) is one move too.
-    """
-    a = {k: v for k, v in old.items() if v}
-    b = {k: v for k, v in new.items() if v}
-    added, removed = b.keys() - a.keys(), a.keys() - b.keys()
-    changed = sum(1 for k in a.keys() & b.keys() if a[k] != b[k])
-    return max(len(added), len(removed)) + changed
-
-
-def fields_of(factor: str) -> tuple[str, ...]:
-    """The fields that a factor sets: a composite's, else itself."""
-    return COMPOSITES.get(factor, (factor,))
 
 
 def samples(recipe: Recipe) -> int:
@@ -315,13 +308,18 @@ def single_factor(parent: Recipe, child: Recipe) -> str:
     if not d:
         raise SingleFactorError("branch changes no factor; an intervention must change exactly one")
     if len(d) > 1 and (composite := _composite(parent, child, d.keys())):
-        return composite
+        return _one_reward_move(parent, child, composite)
     if len(d) > 1:
         raise SingleFactorError(
             f"branch changes {len(d)} factors, exactly one is allowed; split it into branches: {format_diff(d)}"
         )
-    name = next(iter(d))
-    if name == "rewards" and (n := reward_moves(parent.rewards, child.rewards)) > 1:
+    return _one_reward_move(parent, child, next(iter(d)))
+
+
+def _one_reward_move(parent: Recipe, child: Recipe, name: str) -> str:
+    """`name`; SingleFactorError where its change makes more than one move in the reward composition."""
+    d = diff(parent, child)
+    if "rewards" in d and (n := reward_moves(parent.rewards, child.rewards)) > 1:
         raise SingleFactorError(
             f"branch makes {n} moves in the reward composition, exactly one is allowed (add, remove, re-weight or "
             f"replace one component): {format_diff(d)}"

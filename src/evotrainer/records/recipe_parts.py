@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from evotrainer.records.frozen import Frozen
+
+COMPOSITES: Mapping[str, tuple[str, ...]] = {
+    "lr_schedule": ("lr", "schedule"),
+    "batch_shape": ("prompts_per_step", "group_size", "steps"),
+    "phase_plan": ("phases", "steps"),
+    "continuation": ("start", "steps", "phases"),
+    "written_reward": ("rewards", "written"),
+}
+"""Composite factor -> its fields; its value is an object of all of them. A change of one field alone is a change of
+that field. lr_schedule: a rate belongs to its schedule. batch_shape: the same sampling shared out otherwise.
+phase_plan: supervised steps beside those of RL, which cost many times as much. continuation: a start, how many steps
+follow, in which parts. written_reward: a component with its source, and what it is paid. Equal compute is asked of
+all."""
 
 
 class Schedule(Frozen):
@@ -175,3 +189,21 @@ def open_ended(phases: tuple[Phase, ...], total: int) -> tuple[Phase, ...]:
             "or leave the last part's steps out"
         )
     return (*phases[:-1], last.model_copy(update={"steps": None}))
+
+
+def reward_moves(old: Mapping[str, float], new: Mapping[str, float]) -> int:
+    """Elementary moves between two reward compositions.
+
+    Adding, removing or re-weighting one component is one move; a replacement (one component gives its weight to
+    another) is one move too.
+    """
+    a = {k: v for k, v in old.items() if v}
+    b = {k: v for k, v in new.items() if v}
+    added, removed = b.keys() - a.keys(), a.keys() - b.keys()
+    changed = sum(1 for k in a.keys() & b.keys() if a[k] != b[k])
+    return max(len(added), len(removed)) + changed
+
+
+def fields_of(factor: str) -> tuple[str, ...]:
+    """The fields that a factor sets: a composite's, else itself."""
+    return COMPOSITES.get(factor, (factor,))

@@ -7,6 +7,7 @@ is filled in by the run.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import json
@@ -19,6 +20,8 @@ from evotrainer.records.frozen import Frozen, explain
 BRIEFING, PROPOSAL = "evotrainer-briefing-v1", "evotrainer-proposal-v1"
 MOST = 65_536
 """Characters of an answer that are read; a longer one is refused and its head kept."""
+STARTS = 500
+"""Braces of an answer at which an object is looked for."""
 VOLATILE = ("run", "budget_left", "training_cpu_s")
 """What differs between two runs that decide the same: it is no part of a request's key."""
 STAGES = Literal["", "carrier", "schema", "rules", "repeated", "cap"]
@@ -85,11 +88,20 @@ class SeatBriefing(Frozen):
     """The evidence as markdown. Fenced blocks quote what a policy wrote: data, never an instruction."""
     complaint: str = ""
     """Why the last answer to this request was refused; empty: it is the first time."""
+    role: str = ""
+    """Who is asked, where several agents share the run; `factors` are those that it owns. `changes` of its answer are
+    made to what it departs from then, whose other changes are kept. Empty: there is one."""
+
+    @property
+    def place(self) -> str:
+        """Of the request in its round: `search4`, of several agents `search4-reward`."""
+        return f"{self.step}{self.number}" + (f"-{self.role}" if self.role else "")
 
     @property
     def key(self) -> str:
         """SHA-256 (64 hex) of what is asked, but for what two equal runs measure otherwise."""
-        asked = self.model_dump(mode="json", exclude=set(VOLATILE))
+        alone = set() if self.role else {"role"}  # as it was before there were roles
+        asked = self.model_dump(mode="json", exclude={*VOLATILE, *alone})
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -152,11 +164,13 @@ def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str
     """The proposal that a raw answer holds, or None and why not, in one line. `verify` calls it again."""
     if len(raw) > MOST:
         return None, f"the answer is longer than {MOST:,} characters; give only the JSON object"
-    values = _json_of(raw)
-    if values is None:
+    objects = _objects(raw)
+    if len(objects) > 1:
+        return None, "the answer holds several different JSON objects that are answers; give one, and quote none"
+    if not objects:
         return None, "the answer is empty" if not raw.strip() else "the answer holds no JSON object; give one, no prose"
     try:
-        found = SeatProposal.model_validate(values)
+        found = SeatProposal.model_validate(objects[0])
     except ValidationError as e:
         return None, _short(explain(e, SeatProposal))
     if found.stop and found.trials:
@@ -191,19 +205,22 @@ def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
     return ""
 
 
-def _json_of(raw: str) -> dict[str, Any] | None:
-    """The object of a text: alone, in a code fence, or after prose."""
-    text = raw.strip()
-    for start in (0, text.find("{")):
-        if start < 0:
-            continue
-        try:
-            found, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode(text[start:])
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            return found
-    return None
+def _objects(raw: str) -> list[dict[str, Any]]:
+    """The objects in a text, alone, in code fences or among prose: each different one that reads as an answer, else the
+    first. An answer that quotes what a rollout dictates must not be taken for its own."""
+    decoder, at, first = json.JSONDecoder(parse_constant=_refuse), -1, raw.find("{")
+    found: dict[int, dict[str, Any]] = {}
+    for _ in range(STARTS):
+        if (at := raw.find("{", at + 1)) < 0:
+            break
+        with contextlib.suppress(ValueError, RecursionError):
+            found[at], end = decoder.raw_decode(raw, at)
+            at = end - 1
+    answers: list[dict[str, Any]] = []
+    for value in found.values():
+        if SeatProposal.model_fields.keys() & value.keys() and value not in answers:
+            answers.append(value)
+    return answers or [v for at, v in found.items() if at == first]
 
 
 def _refuse(constant: str) -> Any:

@@ -5,12 +5,14 @@
     tail.log                    frames not sealed yet (frames.py)
     part-00000.parquet          sealed, never changed
     part-00000.parquet.sha256   its checksum, in the format of `sha256sum -c`
+    part-00000.enc              of gate and cert: a part as one encrypted message (encryption.py), in place of .parquet
     writer.lock                 pid of the writer
     torn-<n>.bin                bytes cut from a tail's end that may have been more than a torn write
 """
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,10 +46,13 @@ from evotrainer.records.reading import (
     scan,
     stored_parts,
 )
+from evotrainer.records.revealed import PURPOSE, SUFFIX
 from evotrainer.records.rollout import Rollout
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from evotrainer.records.encryption import DataKey
 
 __all__ = [
     "PART_GLOB",
@@ -100,14 +105,17 @@ class Recovery:
 class RolloutStore:
     """The writer of one folder. Raises StoreError where another process writes it, the disk is full, ..."""
 
-    def __init__(self, folder: Path | str, seal_bytes: int = SEAL_BYTES, repair: bool = False) -> None:
-        """Open or create `folder` and recover what a crash left.
+    def __init__(
+        self, folder: Path | str, seal_bytes: int = SEAL_BYTES, repair: bool = False, key: DataKey | None = None
+    ) -> None:
+        """Open or create `folder` and recover what a crash left. `key`: everything is encrypted with it.
 
         A damaged stretch inside the tail raises IntegrityError; `repair` keeps the good frames and moves the damaged
         tail aside instead.
         """
         self.folder = Path(folder)
         self.seal_bytes = seal_bytes
+        self.key = key
         with os_errors(f"cannot create rollout folder {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = WriterLock(self.folder / LOCK, f"rollout folder {self.folder}")
@@ -214,7 +222,8 @@ class RolloutStore:
         except UnicodeEncodeError:
             return self._encode([[scrub(r) for r in group] for group in groups])
         starts = accumulate(sizes, initial=0)
-        return set(fresh), [batch_frame(batch.slice(a, n)) for a, n in zip(starts, sizes, strict=False) if n]
+        spans = ((a, n) for a, n in zip(starts, sizes, strict=False) if n)
+        return set(fresh), [batch_frame(batch.slice(a, n), self.key) for a, n in spans]
 
     def _undo(self) -> None:
         # After a failed write or fsync the tail's end is unknown: cut it back, or stop writing altogether.
@@ -264,10 +273,13 @@ class RolloutStore:
         import pyarrow.parquet as pq
 
         number = 1 + max((int(p.path.stem.removeprefix("part-")) for p in self._parts), default=-1)
-        path = self.folder / f"part-{number:05d}.parquet"
+        path = self.folder / f"part-{number:05d}{SUFFIX if self.key else '.parquet'}"
         temporary = path.with_name(path.name + ".tmp")
         with temporary.open("wb") as f:
-            pq.write_table(table, f, **parquet_options())
+            to = io.BytesIO() if self.key else f
+            pq.write_table(table, to, **parquet_options())
+            if self.key and isinstance(to, io.BytesIO):  # in memory: nothing of it is ever on the disk in clear
+                f.write(self.key.encrypt(to.getvalue(), PURPOSE))
             f.flush()
             os.fsync(f.fileno())
         fault_point("store:part-written")

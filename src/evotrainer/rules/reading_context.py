@@ -9,12 +9,16 @@ from evotrainer.config.task import TaskFile
 from evotrainer.projections.branches import BASE, Branch, Probe
 from evotrainer.projections.means import greedy_per_task, mean_curve, mean_per_task
 from evotrainer.projections.state import RunState
+from evotrainer.records.interventions import Backtest
+from evotrainer.records.written import Scorer
 
 if TYPE_CHECKING:
     from evotrainer.harness import HarnessContext
 
 
-def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any = None) -> HarnessContext:
+def harness_context(
+    task: TaskFile, state: RunState, branch: str, sandboxed: Any = None, scorer: Scorer | None = None
+) -> HarnessContext:
     """The context in which a branch's rollouts are read: its recipe, earlier readings, scores and curves,
     as far as they are known.
 
@@ -46,4 +50,10 @@ def harness_context(task: TaskFile, state: RunState, branch: str, sandboxed: Any
         curve=tuple(mean_curve([t.curve[b.recipe.before :] for t in b.complete])) if b else (),
         unpayable=unpayable(state.environment),
         sandboxed=sandboxed,
+        scorer=scorer,
     )
+
+
+def refused_code(b: Backtest) -> bool:
+    """Did its own checks end a written component, before any replay of what it pays?"""
+    return bool(b.label) and b.label != "backtest_contradicted"

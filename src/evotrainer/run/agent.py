@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 USER = "python:"
 """`run.agent = "python:FILE:NAME"`: a class or function of the user's, called with (seed, options)."""
-OURS = ("statistical", "score_only", "seat")
+OURS = ("statistical", "score_only", "seat", "specialists")
 """Agents that take the judge's smallest worthwhile effect for their own, unless told otherwise."""
 
 
@@ -24,8 +24,18 @@ def agent_of(task: TaskFile) -> Agent:
     run = task.run
     if run.agent.startswith(USER):
         return _user_agent(run.agent, run.seed, run.agent_options)
-    own = {"min_effect": task.judge.min_effect} if run.agent in OURS else {}
-    return make_agent(run.agent, run.seed, {**own, **run.agent_options})
+    return make_agent(run.proposer, run.seed, agent_options(task))
+
+
+def agent_options(task: TaskFile) -> dict[str, Any]:
+    """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
+    run = task.run
+    own: dict[str, Any] = {}
+    if run.proposer in OURS:
+        own["min_effect"] = task.judge.min_effect
+    if run.proposer == "specialists":
+        own |= {"agents": run.agents, "lineage": run.lineage}
+    return {**own, **run.agent_options}
 
 
 def _user_agent(spec: str, seed: int, options: dict[str, Any]) -> Agent:

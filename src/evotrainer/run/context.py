@@ -13,16 +13,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
+from evotrainer.executors.process import USER_CODE
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
+from evotrainer.projections.environment_files import files_of
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
+from evotrainer.records.durable import sha256_file
+from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Journal, Ledger
+from evotrainer.records.revealed import unlearn
+from evotrainer.records.run_keys import RunKeys
+from evotrainer.records.split_scores import stored
 from evotrainer.rules.recipes import env_knobs
 from evotrainer.run.observer import Observer, Running, SilentObserver
 from evotrainer.trainers.continued import STARTED
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
     from evotrainer.executors import Executor
     from evotrainer.harness import Harness
+    from evotrainer.records.briefing import WrittenOffer
     from evotrainer.records.chain import Event
 
 T = TypeVar("T", bound=Frozen)
@@ -53,6 +61,15 @@ def no_human(where: str, text: str) -> tuple[str, str]:
     )
 
 
+def check_human(task: TaskFile, ask: Ask | None) -> None:
+    """AbortedError, before anything is spent, where a run asks a person at every gate and none can answer."""
+    if task.run.autonomy == "human_gated" and ask in (None, no_human) and not task.run.evaluate_only:
+        raise AbortedError(
+            "run.autonomy=human_gated asks a person, and there is no terminal to ask in; start it in one, or set "
+            "run.autonomy=full"
+        )
+
+
 @dataclass
 class RunContext:
     """One run in progress. Steps are functions of it; `record` is the only way in which they change `state`."""
@@ -68,15 +85,28 @@ class RunContext:
     state: RunState = field(default_factory=RunState)
     """After the events walked so far; after all of the ledger's from the first new one on."""
     started: float = field(default_factory=time.time)
+    keys: RunKeys | None = None
+    """What gate and cert are encrypted with, end by end; None: they are not."""
+    key: DataKey | None = None
+    """That of the next end; None as well after the last one, which revealed all there was."""
 
     def __post_init__(self) -> None:
         from evotrainer.sandbox.detector_runner import SandboxRunner
+        from evotrainer.sandbox.reward_runner import RewardRunner
 
         self.journal = Journal(self.ledger)
         self.rollouts = RolloutReader(self.folder)
         self.detector_runner = SandboxRunner(self.task.sandbox.accept_tier_e)
+        self.reward_runner = RewardRunner(self.task.sandbox.accept_tier_e)
+        self.checked_code: dict[tuple[str, int], dict[str, Any]] = {}
+        """(branch, its rollouts) -> what the checks of written components said there."""
+        self.written_offers: dict[tuple[str, int], tuple[WrittenOffer, ...]] = {}
+        """(branch, its rollouts) -> the components that the harness wrote from them."""
+        self._files: dict[str, tuple[int, int, int]] = {}
+        """Size, time and inode of files that were compared with what the run began with."""
         self._walked = 0
         self._budget_seen = 0.0
+        self._hung: dict[str, str] = {}
         self._waiting_since = time.monotonic()
         self._harness: Harness | None = None
 
@@ -150,6 +180,15 @@ class RunContext:
         """What is spent and reserved."""
         return Budget.from_events(self.ledger.events(), self.task.budget.limits())
 
+    def hold(self, found: RunKeys, ends: int) -> None:
+        """From here on everything of gate and cert is encrypted, up to the end that follows `ends` others."""
+        self.keys, self.key = found, know(found.nth(ends + 1))
+
+    def release(self) -> None:
+        """This process reads nothing encrypted any more but what was revealed."""
+        if self.key is not None:
+            unlearn(self.key)
+
     # -- trials ----------------------------------------------------------------------------------------------------
 
     def run_trials(self, specs: Sequence[TrialSpec]) -> list[TrialFinished]:
@@ -173,6 +212,8 @@ class RunContext:
             if budget is None:
                 budget, training = self.budget(), self.trial_reserve()
             self._intend(spec, budget, training if spec.train else training / 4)
+        if todo:
+            self.check_files()
         purpose = {s.trial: s.purpose for s in todo}
         self._waiting_since = time.monotonic()
         for result in self.executor.run(todo, self._progress):
@@ -180,10 +221,14 @@ class RunContext:
                 self.executor.forget(result.trial)
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; "
-                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it "
-                    "again; where it lies in the task file (trainer, policy, environment), start a new run"
+                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it again, "
+                    + (
+                        "a corrected environment file included; where it lies in the task file, start a new run"
+                        if not self._trained()
+                        else "unless it lies in the task file or in the environment: then start a new run"
+                    )
                 )
-            event = self.ledger.append("finished", keys.finished(result.trial), result)
+            event = self.ledger.append("finished", keys.finished(result.trial), stored(result, self.key))
             self._walk_to(event)
             done[result.trial] = event.body
             fault_point(f"after:{keys.finished(result.trial)}")
@@ -192,6 +237,20 @@ class RunContext:
             self.observer.finished(result)
             self._waiting_since = time.monotonic()
         return [done[s.trial] for s in specs]
+
+    def _trained(self) -> bool:
+        """Has a training finished? Then the environment's files can no more be corrected."""
+        return any(e.body.steps and e.body.status == "complete" for e in self.ledger.events("finished"))
+
+    def check_files(self) -> None:
+        """IntegrityError where a file that the environment names was edited: the next trial would be another task's."""
+        for name, sha in files_of(self.ledger.events()).items():
+            path = Path(name)
+            stat = path.stat() if path.is_file() else None
+            mark = stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+            if mark is None or (self._files.get(name) != mark and sha256_file(path) != sha):
+                raise IntegrityError(f"{name} was changed after the run began; restore it, or start a new run")
+            self._files[name] = mark
 
     def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:
         """Set CPU-seconds aside for a trial, once, and note that it starts."""
@@ -213,6 +272,10 @@ class RunContext:
 
     def _progress(self, running: Running) -> None:
         self.observer.trials(running)
+        for spec, h in running:
+            if h and h.phase.startswith(USER_CODE) and self._hung.get(spec.trial) != h.phase:
+                self._hung[spec.trial] = h.phase
+                self.observer.note(f"{spec.trial} is {h.phase}, which does not return")
         now = time.monotonic()
         if now - self._budget_seen < BUDGET_EVERY_S:
             return

@@ -9,11 +9,12 @@ from evotrainer.judge import seeds_wanted
 from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
 from evotrainer.records.events import ToppedUp
+from evotrainer.rules.bundles import SINCE, is_bundle
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.run import trial_specs
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import widen_noise
-from evotrainer.run.reserves import certification_trials, over_budget
+from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
 
 
 def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[str]:
@@ -81,6 +82,9 @@ def refusal(
     if len(b.finished) + len(own) > most:
         return f"trainings failed, and with others in their place it would have more than judge.max_seeds={most}"
     trainings = sum(len(g.seeds) + len(g.control_seeds) for g in given) + len(own) + len(others)
+    if is_bundle(b) and ctx.state.rules >= SINCE:  # a verdict that says promote is worth nothing without knock-outs
+        assert b.intervention is not None
+        trainings += knockout_trials(ctx, len(b.intervention.new))
     return over_budget(ctx, trainings + certification_trials(ctx), trainings + len(ctx.task.run.certify_seeds))
 
 

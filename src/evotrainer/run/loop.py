@@ -15,6 +15,7 @@ from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import base_identity, check_recipe, fingerprints, machine, weights_sha256
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.projections.branches import BASE, START
+from evotrainer.projections.environment_files import files_of
 from evotrainer.projections.task_sets import told as task_line
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
@@ -163,7 +164,7 @@ def describe(ctx: RunContext) -> RunOpened:
         version=__version__,
         rules=RULES,
         seed=task.run.seed,
-        agent=task.run.agent,
+        agent=task.run.proposer,
         search=True,
         autonomy=task.run.autonomy,
         budget=task.budget.limits(),
@@ -172,13 +173,14 @@ def describe(ctx: RunContext) -> RunOpened:
         environment=env,
         base_policy=base_identity(task.policy.base, resolve_base(task.policy.base)),
         draw=drawn,
+        key_sha256=ctx.key.sha256 if ctx.key else "",
     )
 
 
 def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
     """What a resumed run builds upon must still be what it began with; IntegrityError names what changed."""
     now = fingerprints(ctx.task.environment)
-    for file, sha in told.environment.get("files", {}).items():
+    for file, sha in files_of(ctx.ledger.events()).items():
         if now.get(file) != sha:
             raise IntegrityError(f"{file} was changed after the run began; restore it, or start a new run")
     base = resolve_base(ctx.task.policy.base)
@@ -291,7 +293,7 @@ def close(ctx: RunContext, reason: str) -> RunClosed:
     finished = [e.body for e in ctx.ledger.events("finished")]
 
     def closed() -> RunClosed:
-        drawn = task_sets.revealed(ctx)
+        drawn, n = task_sets.revealed(ctx), ctx.state.ends + 1
         return RunClosed(
             reason=reason,
             champion=ctx.champion if ctx.branches[START].finished else BASE,
@@ -300,6 +302,8 @@ def close(ctx: RunContext, reason: str) -> RunClosed:
             peak_rss_mb=max((t.peak_rss_mb for t in finished), default=0.0),
             seed=drawn.seed if drawn else "",
             salt=drawn.salt if drawn else "",
+            key=ctx.keys.nth(n).key.hex() if ctx.keys else "",
+            next_key_sha256=ctx.keys.nth(n + 1).sha256 if ctx.keys else "",
         )
 
     return ctx.record(keys.closed(ctx.state.ends + 1), RunClosed, closed)

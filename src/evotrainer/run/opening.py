@@ -16,6 +16,7 @@ from evotrainer.run import task_sets
 from evotrainer.run.agent import agent_of
 from evotrainer.run.context import Ask, RunContext, no_human
 from evotrainer.run.observer import Observer, SilentObserver
+from evotrainer.run.sense import check_sense, check_sizes
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -35,6 +36,8 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
     from evotrainer.trainers import check_installed, check_recipes, check_turns
 
     check_installed(task.trainer.name)
+    if new:
+        check_sizes(task)
     check_recipes(task.trainer.name, task.trainer.options, [task.recipe], task.run.sampler_dtype)
     check_policy(task)
     base = resolve_base(task.policy.base)
@@ -112,7 +115,8 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: b
             )
         if not set(described["splits"]) - {"train"}:
             raise ConfigError(f"environment {environment.name} has no split to evaluate on (search, gate or cert)")
-        notes = task_sets.forewarn(task, environment) if new else []
+        notes = check_sense(task, environment, (task.recipe, *children)) if new else []
+        notes += task_sets.forewarn(task, environment) if new else []
         return getattr(environment, "environment_factory", None) is not None, notes
     finally:
         environment.close()
@@ -179,4 +183,8 @@ def open_context(
         ask=ask or no_human,
     )
     with contextlib.closing(ctx.executor):
-        yield ctx
+        try:
+            task_sets.take_keys(ctx)
+            yield ctx
+        finally:
+            ctx.release()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from evotrainer.config.payable import check_paid, on_offer, unpayable, usable
+from evotrainer.config.payable import check_paid, unpayable, usable
 from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, SingleFactorError
@@ -23,8 +23,8 @@ from evotrainer.records.lint import lint
 from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, short, single_factor
 from evotrainer.rules.bundles import largest_bundle
 from evotrainer.rules.error_budget import alpha
-from evotrainer.rules.reading_context import harness_context
-from evotrainer.run import agent_edits, readings, skills
+from evotrainer.rules.reading_context import refused_code
+from evotrainer.run import agent_edits, readings, skills, writing
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.context import RunContext
@@ -96,7 +96,8 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         champion=champion.record(),
         health=health,
         branches=tuple(b.record() for b in done),
-        components=on_offer(state.environment),
+        components=writing.components(ctx),
+        written=writing.offers(ctx),
         unpayable=unpayable(state.environment),
         offers=usable(state.environment),
         knobs=state.shortcuts.offered(champion.recipe.knobs),
@@ -162,7 +163,7 @@ class AgentTools:
     def __init__(
         self,
         backtest: Callable[[Intervention], Backtest],
-        rollouts: Callable[[str, int], Iterator[tuple[str, Rollout]]],
+        rollouts: Callable[[str, int], Iterable[tuple[str, Rollout]]],
     ) -> None:
         self._backtest, self._rollouts = backtest, rollouts
         self.served: set[str] = set()
@@ -181,15 +182,20 @@ class AgentTools:
 
 def agent_tools(ctx: RunContext) -> AgentTools:
     """The tools of a round: replays on the incumbent's rollouts, search rollouts of any branch."""
-    return AgentTools(partial(replay, ctx), partial(search_rollouts, ctx))
+    return AgentTools(partial(replay, ctx), partial(shown_rollouts, ctx))
 
 
 def replay(ctx: RunContext, intervention: Intervention) -> Backtest:
     """An intervention on the incumbent's stored rollouts."""
     from evotrainer.harness.whatif.backtest import backtest
 
-    context = harness_context(ctx.task, ctx.state, ctx.incumbent, ctx.detector_runner)
-    return backtest(intervention, ctx.branches[ctx.incumbent].recipe, readings.batch(ctx, ctx.incumbent), context)
+    with writing.replay_context(ctx) as context:
+        return backtest(intervention, ctx.branches[ctx.incumbent].recipe, readings.batch(ctx, ctx.incumbent), context)
+
+
+def shown_rollouts(ctx: RunContext, branch: str, limit: int) -> list[tuple[str, Rollout]]:
+    """What an agent is shown of a branch: its search rollouts, with what the harness wrote computed for them."""
+    return writing.with_offers(ctx, branch, list(search_rollouts(ctx, branch, limit)))
 
 
 def search_rollouts(ctx: RunContext, branch: str, limit: int) -> Iterator[tuple[str, Rollout]]:
@@ -214,7 +220,8 @@ def backtest(
 
         def replayed(i: int = i, iv: Intervention = iv) -> Backtested:
             b = tools.backtest(iv)
-            vetoed = b.verdict == "contradicts" and ctx.task.run.veto
+            # a control arm without veto trains what the replay contradicts, but no code that its checks refuse
+            vetoed = b.verdict == "contradicts" and (ctx.task.run.veto or refused_code(b))
             return Backtested(round=n, index=i, intervention=iv, backtest=b, vetoed=vetoed)
 
         if not ctx.record(keys.backtested(n, i, k), Backtested, replayed).vetoed:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
+from typing import Any
 
 from evotrainer.agents.base import Searcher
 from evotrainer.config.payable import check_paid
@@ -20,7 +21,7 @@ from evotrainer.records.recipe import Recipe, check_bundle
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
 from evotrainer.rules.bundles import SINCE, largest_bundle, wrong_step
 from evotrainer.rules.recipes import SHARES, goes_on_from
-from evotrainer.run import propose, readings, trial_specs
+from evotrainer.run import propose, readings, trial_specs, writing
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
 
@@ -76,6 +77,9 @@ def open_probes(ctx: RunContext, asked: SearchPlan) -> list[ProbeSpec]:
         if too_dear(ctx, len(out) + 1, asked.proposes):
             break
         number = len(ctx.state.probes) + len(out)
+        of_several: dict[str, Any] = (
+            {"by": plan.by, "why": plan.why, "gain": plan.gain, "sd": plan.sd} if plan.by else {}
+        )
         out.append(
             ProbeSpec(
                 probe=keys.probe(number + 1),
@@ -85,6 +89,7 @@ def open_probes(ctx: RunContext, asked: SearchPlan) -> list[ProbeSpec]:
                 seed=known_seed(ctx, recipe, out) or seed_of(ctx, number),
                 moves=plan.moves,
                 departs=plan.departs,
+                **of_several,
             )
         )
     return out
@@ -106,6 +111,8 @@ def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     wrong = [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]
     if opened := propose.opened_by(ctx, parent, recipe):
         wrong.append(f"it opens {opened.name}, which honest training has no need of ({opened.about})")
+    if code := writing.fault(ctx, recipe):
+        wrong.append(code)
     if wrong:
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is refused: {'; '.join(wrong)}")
     return recipe
@@ -149,7 +156,8 @@ def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
         now = ctx.state.probes[p.probe].record()
         score = f"{100 * now.score:.1f}%" if now.score is not None else now.failed or "no score"
         doubt = f"; questioned by {', '.join(now.invalid)}" if now.invalid else ""
-        ctx.observer.note(f"{p.probe} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
+        who = f" by {p.by}" if p.by else ""
+        ctx.observer.note(f"{p.probe}{who} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
 
 
 def ended(ctx: RunContext, n: int, asked: SearchPlan, stop: str) -> Searched:

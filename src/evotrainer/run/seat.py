@@ -7,21 +7,28 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from evotrainer.agents.seat.agent import SeatAgent, intervention
-from evotrainer.errors import AgentError
+from evotrainer.agents.base import Sitter
+from evotrainer.agents.seat.agent import intervention
+from evotrainer.agents.seat.offers import merged
+from evotrainer.errors import AgentError, ConfigError
+from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked
+from evotrainer.records.looks import register_file
+from evotrainer.records.run_keys import keys_folder
 from evotrainer.records.search import ProbePlan
 from evotrainer.records.seat import SeatBriefing, SeatTrial
 from evotrainer.run import propose, search
 from evotrainer.run.context import RunContext
+from evotrainer.run.opening import check_train_tag
 
 
 def take_seat(ctx: RunContext) -> None:
     """Where the run's agent asks others, it asks through this run's ledger."""
-    if isinstance(ctx.agent, SeatAgent):
+    if isinstance(ctx.agent, Sitter):
         ctx.agent.sit(
             RunSeat(
                 folder=ctx.folder / "seat",
+                hidden=hidden(ctx),
                 asked=lambda key, make: ctx.record(key, SeatAsked, make),
                 answered=lambda key, make: ctx.record(key, SeatAnswered, make),
                 past=lambda: [e.body for e in ctx.ledger.events("answered")],
@@ -36,11 +43,19 @@ class RunSeat:
     """`agents.seat.desk.SeatLog` of a run."""
 
     folder: Path
+    hidden: tuple[Path, ...]
     asked: Callable[[str, Callable[[], SeatAsked]], SeatAsked]
     answered: Callable[[str, Callable[[], SeatAnswered]], SeatAnswered]
     past: Callable[[], Sequence[SeatAnswered]]
     refusal: Callable[[SeatBriefing, SeatTrial], str]
     note: Callable[[str], None]
+
+
+def hidden(ctx: RunContext) -> tuple[Path, ...]:
+    """What no program in the seat may be shown: the run, keys, cached trainings, the files that its tasks are in."""
+    places = (keys_folder(ctx.task.run.keys), cache_folder(ctx.task.run.cache), register_file(ctx.task.run.looks))
+    files = ctx.state.environment.get("files", {})
+    return (ctx.folder, *(p for p in places if p), *map(Path, files))
 
 
 def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
@@ -51,8 +66,14 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
         except ValueError as e:
             return " ".join(str(e).split())
         return propose.refusal(ctx, change, 0)
+    probes = [p.record() for p in ctx.state.probes.values() if p.incumbent == ctx.incumbent]
+    changes = merged(trial, probes) if request.role else trial.changes
     try:
-        search.recipe_of(ctx, ProbePlan(changes=trial.changes, departs=trial.departs))
+        recipe = search.recipe_of(ctx, ProbePlan(changes=changes, departs=trial.departs))
+        if recipe.curriculum.tag and recipe.curriculum != ctx.branches[ctx.incumbent].recipe.curriculum:
+            check_train_tag(ctx.task, recipe)
     except AgentError as e:
         return str(e).partition(": ")[2] or str(e)
+    except ConfigError as e:
+        return str(e)
     return ""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import DRAWN, Environment, EnvironmentWithDraws, can_redraw
-from evotrainer.errors import ConfigError, StoreError
+from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.projections.task_sets import budget_line
-from evotrainer.records.draw import Seed, keep_seed, read_seed
+from evotrainer.records import keys
+from evotrainer.records.draw import Seed, keep_seed, kept_key, read_seed
 from evotrainer.records.events import TaskDraw, TaskSet
 from evotrainer.records.looks import WHOLE, LookRegister, Looks, register_file, set_key, share_of
+from evotrainer.records.run_keys import find_keys, keys_folder, make_keys
 
 if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
@@ -23,7 +26,8 @@ def draw(ctx: RunContext, environment: Environment) -> TaskDraw:
     its gate. `environment`: opened, with its own tasks; it has the run's afterwards."""
     wanted = ctx.task.evaluation.draw
     mode = mode_of(ctx.task, environment)
-    seed = keep_seed(ctx.folder, wanted if isinstance(wanted, int) else None)
+    make_own_keys(ctx)
+    seed = keep_seed(ctx.folder, wanted if isinstance(wanted, int) else None, ctx.key)
     if mode != "fixed" and isinstance(environment, EnvironmentWithDraws):
         environment.redraw(seed.seed)
     register = None if mode == "fresh" else register_of(ctx.task)
@@ -44,6 +48,29 @@ def draw(ctx: RunContext, environment: Environment) -> TaskDraw:
         sets.append(TaskSet(split=split, ids=ids, tasks=key, run=number, counted=counted, alpha=own))
     name = "" if mode == "fixed" else seed.name
     return TaskDraw(mode=mode, commitment=seed.commitment, seed=name, sets=tuple(sets))
+
+
+def make_own_keys(ctx: RunContext) -> None:
+    """Keys of a new run: those of a start that was killed before its first event, where there was one."""
+    folder = keys_folder(ctx.task.run.keys)
+    if folder is None:
+        return
+    found = None
+    if first := kept_key(ctx.folder):
+        with contextlib.suppress(IntegrityError):  # lost with nothing recorded: the seed is drawn anew
+            found = find_keys(folder, first)
+    ctx.hold(found or make_keys(folder, ctx.folder), 0)
+
+
+def take_keys(ctx: RunContext) -> None:
+    """Keys of a run that goes on; IntegrityError where they are lost. After its last end nothing is encrypted."""
+    opened = ctx.recorded(keys.RUN)
+    if opened is None or not opened.body.key_sha256:
+        return
+    ends = ctx.ledger.events("closed")
+    if ends and ends[-1].seq > max((e.seq for e in ctx.ledger.events("resumed")), default=0):
+        return
+    ctx.hold(find_keys(keys_folder(ctx.task.run.keys), opened.body.key_sha256[:16]), len(ends))
 
 
 def mode_of(task: TaskFile, environment: Environment) -> str:

@@ -159,5 +159,6 @@ def spec_of(
         "sampler_dtype": sampler,
         "trainer": ctx.task.trainer.name,
         "trainer_options": ctx.task.trainer.options,
+        "key": ctx.key.id if ctx.key and any(p.split in SEALED for p in more.get("evals", ())) else "",
     }
     return TrialSpec(**told | more)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import ConfigError
+from evotrainer.agents.base import Sitter
+from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.briefing import Briefing
+from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import single_factor
+from evotrainer.records.recipe import BUNDLE, check_bundle, single_factor
+from evotrainer.records.seat import SeatBriefing, SeatTrial
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -26,8 +31,51 @@ class NoTools:
         return ()
 
 
+class SeatMemory:
+    """What a seat may know of its run, kept in memory: agents that ask others can be asked outside of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events: dict[str, Any] = {}
+
+    def asked(self, key: str, make: Callable[[], SeatAsked]) -> SeatAsked:
+        found: SeatAsked = self.events.setdefault(key, make())
+        return found
+
+    def answered(self, key: str, make: Callable[[], SeatAnswered]) -> SeatAnswered:
+        if key not in self.events:
+            self.events[key] = make()
+        found: SeatAnswered = self.events[key]
+        return found
+
+    def past(self) -> Sequence[SeatAnswered]:
+        return [e for e in self.events.values() if isinstance(e, SeatAnswered)]
+
+    def refusal(self, request: SeatBriefing, trial: SeatTrial) -> str:
+        return ""
+
+    def note(self, text: str) -> None:
+        """Nobody watches."""
+
+
 def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
-    """Every proposal is one factor of the champion's recipe, passes the lint, and says what would refute it."""
+    """Every proposal is one factor of the champion's recipe, or a bundle as declared, passes the lint, and says what
+    would refute it. An agent that asks others (`Sitter`) is seated and asked for real: an answer must have been taken
+    at the first attempt."""
+    if isinstance(agent, Sitter):
+        with tempfile.TemporaryDirectory() as folder:
+            log = SeatMemory(Path(folder))
+            agent.sit(log)
+            _check(agent, briefing, tools)
+            answers = log.past()
+            assert answers, "nobody was asked: give the seat a share of 1"
+            bad = [a.problem for a in answers if a.problem]
+            assert not bad, f"an answer was not taken: {bad[0]}"
+        return
+    _check(agent, briefing, tools)
+
+
+def _check(agent: Agent, briefing: Briefing, tools: Any) -> None:
     proposal = agent.propose(briefing, tools or NoTools())
     assert proposal.agent, "a proposal names its agent"
     assert proposal.interventions or proposal.stop, "neither an intervention nor a reason to stop"
@@ -37,9 +85,14 @@ def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
             child = briefing.champion.recipe.with_factor(iv.factor, iv.new)
         except ConfigError as e:
             raise AssertionError(f"{iv.factor}: {e}") from None
-        assert single_factor(briefing.champion.recipe, child) == iv.factor, (
-            f"{iv.factor} is not the factor that differs"
-        )
+        try:
+            if iv.factor == BUNDLE:
+                check_bundle(briefing.champion.recipe, child, iv.new, max(briefing.bundle, briefing.changes))
+            else:
+                found = single_factor(briefing.champion.recipe, child)
+                assert found == iv.factor, f"{iv.factor} is not the factor that differs, {found} is"
+        except SingleFactorError as e:
+            raise AssertionError(f"{iv.factor}: {e}") from None
         bad = [x.message for x in lint(child) if x.level == "error"]
         assert not bad, f"{iv.factor}: {bad}"
         assert iv.hypothesis and iv.success_criterion and iv.rollback, (

@@ -184,3 +184,8 @@ class TrainerSpec:
     several turns, else a note for the reader or nothing."""
     warm_start: Callable[[WarmStartRequest, Callable[[dict[str, float]], None]], None] | None = None
     """Trains a policy from scratch and saves it; None: `policy.base` must name one."""
+    has_template: Callable[[Path], bool] | None = None
+    """Does a base policy's folder bring a chat template? None: the trainer uses none."""
+    tokens: Callable[[Sequence[str], Sequence[tuple[str, ...]]], int] | None = None
+    """(words of the vocabulary, demonstrations) -> tokens of the longest, as a policy from scratch reads it; None: only
+    the training itself can tell."""

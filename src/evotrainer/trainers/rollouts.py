@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
+from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, greedy_split, rollout_id
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
@@ -105,11 +107,23 @@ def environment_facts(described: Mapping[str, Any]) -> tuple[str, str | None]:
     return str(described.get("hash", "")), None if tier is None else str(tier)
 
 
+def refuse_nonsense(a: Attempt) -> None:
+    """TaskSetError where a reward is no number: names the function, the task and the attempt."""
+    for name, value in a.score.components.items():
+        if value is not None and not math.isfinite(value):
+            said = next((t.text for t in reversed(a.episode.turns) if t.role == "assistant"), "")
+            raise TaskSetError(
+                f"reward function {name!r} gave {value} on task {a.task.id}, attempt {a.k} (which says {said[:60]!r}); "
+                "a reward is a finite number, or None where it does not apply: correct the function"
+            )
+
+
 def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout:
     """The record of a scored attempt. `draw`: how often its task was drawn before in the same step."""
     i, s = p.identity, a.score
     sampled = a.sampled
     fault = s.error_kind is not None
+    refuse_nonsense(a)
     reward, absent = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
     detail = dict(s.detail)
     if tags := tags_of(a.task):

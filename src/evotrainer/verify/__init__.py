@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, when_readable
 
-__all__ = ["EventCheck", "Problem", "Record", "VerifyReport", "checks", "verify"]
+__all__ = ["EventCheck", "Problem", "Record", "VerifyReport", "checks", "verify", "when_readable"]
 
 
 def verify(folder: Path, head: str = "") -> VerifyReport:
@@ -19,7 +19,7 @@ def verify(folder: Path, head: str = "") -> VerifyReport:
 
 def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
-    from evotrainer.verify import effects, harness, search, seat, skills, task_sets, trials, verdicts
+    from evotrainer.verify import effects, harness, search, seat, skills, task_sets, trials, verdicts, written
     from evotrainer.verify.chain_and_files import CHECKS
     from evotrainer.verify.report import both, guarded
 
@@ -30,6 +30,7 @@ def checks() -> dict[str, EventCheck]:
             trials.flips,
             trials.protocol_held,
             trials.went_on_from,
+            written.components,
             search.read_search_only,
             task_sets.evaluated,
         ),

@@ -57,8 +57,12 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     problems += [Problem("rollouts", p) for p in files.stores(folder, trials | unfinished, record.checked)]
     problems += [Problem("skill", p) for p in files.unnamed_skills(folder, events)]
     for event in record.of("run"):
-        notes += files.outside(event.body)
+        corrected = {k: sha for e in record.of("resumed") for k, sha in e.body.files.items()}
+        notes += files.outside(event.body, corrected)
+        notes += [f"{k} was corrected after the run began, before a training had finished" for k in corrected]
     notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
+    problems += [Problem("encryption", p) for p in locked_after_end(record)]
+    notes += unread(record)
     kinds = dict.fromkeys(e.kind for e in events)
     counts = {"events": len(events), "branches": len(record.state.branches), "trials": len(record.finished)}
     return VerifyReport(
@@ -69,6 +73,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
         tuple(notes),
         tuple(k for k in kinds if k in CHAIN_ONLY and k not in checks),
         tuple(k for k in kinds if k not in checks and k not in CHAIN_ONLY),
+        tuple(dict.fromkeys(record.locked)),
     )
 
 
@@ -79,6 +84,25 @@ def _since(events: list[Event], head: str) -> list[Event] | None:
         raise ConfigError(f"{head!r} is no head: give the {SHORTEST} to 64 hex digits printed at the end of the run")
     at = next((e.seq for e in events if e.hash.startswith(digest)), None)
     return None if at is None else events[at:]
+
+
+def locked_after_end(record: Record) -> Iterator[str]:
+    """What an end should have made readable, and did not."""
+    last = max((e.seq for e in record.of("closed")), default=0)
+    gone = [e.id for e in record.events if e.id in record.locked and e.seq <= last]
+    if gone:
+        yield f"{', '.join(gone[:3])}: the keys that the run revealed do not open what is encrypted in them"
+
+
+def unread(record: Record) -> Iterator[str]:
+    """What could not be checked, since it is encrypted until the run closes."""
+    if not (held := dict.fromkeys(record.locked)):
+        return
+    finished = sum(i.endswith("/finished") for i in held)
+    yield (
+        f"gate and cert are encrypted until the run closes: of {finished} trial(s) single scores and rollouts were "
+        f"only compared with their checksums, {len(held) - finished} decision(s) that rest on them not computed again"
+    )
 
 
 # -- the checks --------------------------------------------------------------------------------------------------------
@@ -128,6 +152,9 @@ def _finished(record: Record, event: Event) -> Iterator[Problem]:
     yield from (Problem("trials", p) for p in files.named_files(folder, t, checked))
     yield from (Problem("rollouts", p) for p in files.parts(folder, t, checked))
     for s in t.scores:
+        if s.encrypted:
+            record.locked.append(event.id)
+            continue
         for what, score, per_task in (
             (s.split, s.score, s.per_task),
             (f"greedy {s.split}", s.greedy, s.greedy_per_task),

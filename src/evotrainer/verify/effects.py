@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from evotrainer.judge import CertEntry, certify, reestimated, settle_audit
@@ -14,11 +15,13 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
+from evotrainer.records.split_scores import readable
 from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.rules.decoding import decoding
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
-from evotrainer.rules.reading_context import harness_context
+from evotrainer.rules.reading_context import harness_context, refused_code
+from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
 
@@ -29,7 +32,7 @@ def backtested(record: Record, event: Event) -> Iterator[Problem]:
     """Its numbers follow from the stored rollouts;
     what contradicts its own hypothesis is vetoed, where the task file asks for it."""
     b = event.body
-    vetoes = b.backtest.verdict == "contradicts" and record.task.run.veto
+    vetoes = b.backtest.verdict == "contradicts" and (record.task.run.veto or refused_code(b.backtest))
     if vetoes and not b.vetoed:
         yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
     yield from (Problem("backtested", f"{event.id}: {d}") for d in backtest_again(record, event))
@@ -44,9 +47,10 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     b, state = event.body, record.state_before(event)
     champion = state.branches[state.incumbent or START]
     stored = [t for t in champion.complete if t.parts]
-    context = harness_context(record.task, state, champion.branch)
     batch = record.rollouts.batch(*(t.trial for t in stored))
-    fresh = backtest(b.intervention, champion.recipe, batch, context)
+    with closing(RewardRunner(record.task.sandbox.accept_tier_e)) as scorer:
+        context = harness_context(record.task, state, champion.branch, scorer=scorer)
+        fresh = backtest(b.intervention, champion.recipe, batch, context)
     old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
     numbers = old.pop("numbers"), new.pop("numbers")
     wrong = differences(old, new)
@@ -195,7 +199,7 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
         done = [e.body for e in record.before(event, "finished") if e.body.branch == row.branch]
         read: dict[int, SplitScore] = {}
         for t in done:
-            of_cert = [s for s in t.scores if s.split == "cert" and s.per_task]
+            of_cert = [s for s in t.scores if s.split == "cert" and readable(s, t.trial).per_task]
             if t.status == "complete" and of_cert:
                 read[t.seed] = of_cert[-1]
         scores = {seed: read[seed] for seed in row.seeds if seed in read}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic_core import from_json, to_json
 
@@ -18,6 +19,7 @@ from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import LibraryOpened, RunOpened, SkillDistilled, TrialFinished, TrialIntended
 from evotrainer.records.frames import read_tail, schema_frame
 from evotrainer.records.reading import LOCK, TAIL, check_folder, is_store, read_checksum, stored_parts
+from evotrainer.records.split_scores import opened
 from evotrainer.records.weights import weight_files, weights_sha256
 
 STORES = ("rollouts", "sealed")
@@ -37,8 +39,9 @@ def task_file(folder: Path, run: RunOpened) -> Iterator[str]:
         yield "task.toml is not the file the run began with; restore a copy"
 
 
-def outside(run: RunOpened) -> Iterator[str]:
-    """What the run was built upon and does not hold itself, as far as it changed since: the run's record stands."""
+def outside(run: RunOpened, corrected: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """What the run was built upon and does not hold itself, as far as it changed since: the run's record stands.
+    `corrected`: files that a resume took up since (`Resumed.files`)."""
     if sha := run.base_policy.get("sha256"):
         base = Path(run.base_policy.get("path", ""))
         now = weights_sha256(base)
@@ -46,7 +49,7 @@ def outside(run: RunOpened) -> Iterator[str]:
             yield f"the weights in {base}, which the run was built upon, are not here: they could not be compared"
         elif now != sha:
             yield f"{_weights(base)} is not what the run was built upon any more"
-    for name, sha in run.environment.get("files", {}).items():
+    for name, sha in {**run.environment.get("files", {}), **corrected}.items():
         path = Path(name)
         if not path.is_file():
             yield f"{name}, which the run was built upon, is not here: it could not be compared"
@@ -115,7 +118,7 @@ def result_file(folder: Path, t: TrialFinished) -> Iterator[str]:
         return
     try:
         data = path.read_bytes()
-        same = TrialFinished.model_validate_json(data) == t and to_json(from_json(data)) == data
+        same = opened(TrialFinished.model_validate_json(data)) == t and to_json(from_json(data)) == data
     except (ValueError, OSError):
         same = False
     if not same:

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import EvoTrainerError
+from evotrainer.errors import EncryptedError, EvoTrainerError
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
@@ -35,6 +35,8 @@ class Record:
     events: list[Event]
     checked: Counter[str] = field(default_factory=Counter)
     """What was compared, for the report."""
+    locked: list[str] = field(default_factory=list)
+    """Events that rest on what is encrypted until the run closes, so that they could not be computed again."""
     _walked: list[Any] = field(default_factory=lambda: [0, RunState()], repr=False)
     """Number of events in the state that `state_before` last gave, and that state."""
 
@@ -104,6 +106,8 @@ class VerifyReport:
     """Kinds of event that only the chain protects."""
     unchecked: tuple[str, ...] = ()
     """Kinds of event that no check knows."""
+    locked: tuple[str, ...] = ()
+    """Events that rest on what is encrypted until the run closes: not computed again."""
 
     @property
     def ok(self) -> bool:
@@ -141,12 +145,23 @@ def both(*checks: EventCheck) -> EventCheck:
     return check
 
 
+def when_readable(record: Record, what: str, compute: Callable[[], Sequence[str]]) -> list[str]:
+    """What a computation finds different; nothing, and `what` is noted, while it rests on what is encrypted."""
+    try:
+        return list(compute())
+    except EncryptedError:
+        record.locked.append(what)
+        return []
+
+
 def guarded(kind: str, check: EventCheck) -> EventCheck:
     """A check whose own failure over damaged bodies is a problem of the event, not a traceback."""
 
     def safe(record: Record, event: Event) -> Iterator[Problem]:
         try:
             yield from check(record, event)
+        except EncryptedError:
+            record.locked.append(event.id)
         except EvoTrainerError as e:
             yield Problem(kind, f"{event.id}: it cannot be computed again: {e}")
         except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError, StopIteration) as e:

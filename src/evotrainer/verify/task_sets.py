@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from evotrainer.errors import IntegrityError
+from evotrainer.errors import EncryptedError, IntegrityError
 from evotrainer.records.chain import Event
 from evotrainer.records.draw import Seed, name_of, read_seed
 from evotrainer.records.looks import share_of
@@ -59,6 +59,7 @@ def generated(record: Record) -> bool:
 
 def closed(record: Record, event: Event) -> Iterator[Problem]:
     """The revealed seed is the one that was committed to."""
+    yield from key_revealed(record, event)
     draw = record.opened.draw
     if draw is None or draw.mode == "fixed":
         return
@@ -75,6 +76,21 @@ def closed(record: Record, event: Event) -> Iterator[Problem]:
             yield Problem("draw", f"{s.split}: the tasks of the first event are not those that the seed gives")
 
 
+def key_revealed(record: Record, event: Event) -> Iterator[Problem]:
+    """The revealed key is the one that the run, or its end before, committed to."""
+    ends = record.before(event, "closed")
+    due = ends[-1].body.next_key_sha256 if ends else record.opened.key_sha256
+    if not due and not event.body.key:
+        return
+    try:
+        found = hashlib.sha256(bytes.fromhex(event.body.key)).hexdigest()
+    except ValueError:
+        found = ""
+    record.checked["keys"] += found == due
+    if found != due:
+        yield Problem("encryption", f"{event.id}: the revealed key is not the one that the run committed to")
+
+
 def evaluated(record: Record, event: Event) -> Iterator[Problem]:
     """Gate and cert scores of a trial are of the run's tasks."""
     draw = record.opened.draw
@@ -83,7 +99,7 @@ def evaluated(record: Record, event: Event) -> Iterator[Problem]:
     seed = seed_of(record, draw)
     for s in event.body.scores:
         told = draw.of(s.split)
-        if told is None:
+        if told is None or s.encrypted:
             continue
         if seed is not None and record.task.environment.get("name") in OWN:
             strange = sorted(set(s.per_task) - drawn_ids(record, seed.seed, s.split))
@@ -103,7 +119,7 @@ def seed_of(record: Record, draw: TaskDraw) -> Seed | None:
         return None
     told = next((Seed(seed=e.body.seed, salt=e.body.salt) for e in record.of("closed")), None)
     if told is None:
-        with contextlib.suppress(IntegrityError):
+        with contextlib.suppress(IntegrityError, EncryptedError):
             told = read_seed(record.folder, draw.seed, draw.commitment)
     return told if told and told.commitment == draw.commitment else None
 

@@ -12,6 +12,7 @@ from evotrainer.records.differences import CLOSE
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import greedy_split
+from evotrainer.records.split_scores import SPLITS, any_locked
 from evotrainer.rules.recipes import PROTOCOL, protocol
 from evotrainer.verify.report import Problem, Record
 
@@ -27,6 +28,8 @@ def scores(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("rollouts", f"trial {t.trial}: its scores cannot be computed again: {e}")
         return
     for s in t.scores:
+        if s.encrypted:
+            continue
         record.checked["scores"] += 1
         record.checked["greedy readings"] += bool(s.greedy_per_task)
         for split, said in ((s.split, s.per_task), (greedy_split(s.split), s.greedy_per_task)):
@@ -69,7 +72,7 @@ def went_on_from(record: Record, event: Event) -> Iterator[Problem]:
     """A training went on from the policy that its recipe says: where the run trained that recipe under the same seed by
     itself, from that very policy."""
     t: TrialFinished = event.body
-    recipe = _recipe(record, t)
+    recipe = recipe_of(record, t)
     if recipe is None or t.status != "complete" or not t.steps:
         return
     if (recipe.start is not None) != bool(t.start_sha256):
@@ -77,13 +80,13 @@ def went_on_from(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("trials", f"trial {t.trial}: it tells of {told}, its recipe does not say the same")
     for other in record.finished.values() if recipe.start is not None else ():
         trained = other.steps and other.status == "complete" and other.seed == t.seed
-        plain = _recipe(record, other) if trained else None
+        plain = recipe_of(record, other) if trained else None
         same = plain is not None and plain.model_copy(update={"deploy_temperature": None}) == recipe.start
         if same and other.policy_sha256 != t.start_sha256:
             yield Problem("trials", f"trial {t.trial}: it went on from another policy than that of {other.trial}")
 
 
-def _recipe(record: Record, t: TrialFinished) -> Recipe | None:
+def recipe_of(record: Record, t: TrialFinished) -> Recipe | None:
     """Of the branch or search training that a trial belongs to."""
     if (b := record.state.branches.get(t.branch)) is not None:
         return b.recipe
@@ -99,7 +102,8 @@ def flips(record: Record, event: Event) -> Iterator[Problem]:
     from evotrainer.records.store import scan
 
     t: TrialFinished = event.body
-    stores = [p for p in (record.folder / kind / t.trial for kind in ("rollouts", "sealed")) if p.is_dir()]
+    stores = stores_of(record.folder, t)
+    shown = tuple(f for f in t.canary_flips if not any_locked(t.scores) or not f.split.startswith(SPLITS))
     if t.status != "complete" or not t.parts or not stores:
         return
     try:
@@ -114,12 +118,18 @@ def flips(record: Record, event: Event) -> Iterator[Problem]:
         return
     if t.canary_flips:
         record.checked["canary flips"] += len(t.canary_flips)
-    if found != t.canary_flips:
+    if found != shown:
         yield Problem("trials", f"trial {t.trial}: its flipped canaries are not those that its rollouts tell of")
     for i in wrong[:1]:
         yield Problem(
             "rollouts", f"trial {t.trial}: rollout {i} is void, since a grading canary flipped, and has a reward"
         )
+
+
+def stores_of(folder: Path, t: TrialFinished) -> list[Path]:
+    """A trial's stores that can be read: that of gate and cert only once the run has closed."""
+    kinds = ("rollouts",) if any_locked(t.scores) else ("rollouts", "sealed")
+    return [p for p in (folder / kind / t.trial for kind in kinds) if p.is_dir()]
 
 
 def graded(folder: Path, t: TrialFinished) -> dict[tuple[str, int], dict[str, float]]:
@@ -129,7 +139,7 @@ def graded(folder: Path, t: TrialFinished) -> dict[tuple[str, int], dict[str, fl
     from evotrainer.records.store import scan
 
     wanted = {(split, s.step) for s in t.scores for split in (s.split, greedy_split(s.split))}
-    stores = [p for p in (folder / kind / t.trial for kind in ("rollouts", "sealed")) if p.is_dir()]
+    stores = stores_of(folder, t)
     try:
         rows = (
             scan(stores)

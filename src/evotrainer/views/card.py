@@ -31,19 +31,21 @@ def model_card(
     sha256: str,
     base: str,
     name: str,
+    worse: str = "",
 ) -> str:
     """The card as Markdown with its YAML head. MissingDependencyError without huggingface_hub.
 
     `name`: of the exported folder. `rule`: why this training. `base`: base model's id or path where one is known.
+    `worse`: that the certificate finds it worse than the base policy, and by how much; empty where it does not.
     """
     b = view.branches.get(branch)
-    status = "INVALID" if invalid else "certified" if certified else "not certified"
+    status = "INVALID" if invalid else "worse than base" if worse else "certified" if certified else "not certified"
     if status == "certified" and caveats:
         status = "certified with a caveat"
     body = [
         f"# {_md(name)}",
         "",
-        *_status(view, invalid, certified, caveats),
+        *_status(view, invalid, worse, certified, caveats),
         f"Branch `{branch}` of the run `{_md(_run(view))}`, task `{_md(view.opened.task if view.opened else '')}`: "
         "trained by reinforcement learning and judged by [EvoTrainer](https://arxiv.org/abs/2606.03108).",
         "",
@@ -106,9 +108,11 @@ def _hub_base(view: RunView, base: str) -> str | None:
     return told
 
 
-def _status(view: RunView, invalid: str, certified: bool, caveats: Sequence[str]) -> list[str]:
+def _status(view: RunView, invalid: str, worse: str, certified: bool, caveats: Sequence[str]) -> list[str]:
     if invalid:
         return [f"> **INVALID.** {_md(invalid)} Its scores do not measure what the task asks for.", ""]
+    if worse:
+        return [f"> **Worse than its base policy:** {_md(worse)}. Use the base policy.", ""]
     if certified and caveats:
         return [f"> **Certified with a caveat:** {_md('; '.join(caveats), 1500)}.", ""]
     if certified:
@@ -193,6 +197,7 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         f"Hash `{b.recipe_hash}`. Against the starting recipe:",
         "",
         *told,
+        *(f"- source of the reward component `{k}`: [{_md(k)}.py](rewards/{k}.py)" for k in b.recipe.written),
         "",
         "<details><summary>whole recipe</summary>",
         "",

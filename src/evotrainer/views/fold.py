@@ -18,6 +18,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
+from evotrainer.records.durable import writer_of
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import diff
 from evotrainer.views.coevolution import Coevolution
@@ -35,6 +36,9 @@ from evotrainer.views.history import RunMemory
 from evotrainer.views.model import TRAININGS, BranchView, ProposalLine, RoundView, RunView, TrialView
 from evotrainer.views.rollout_samples import attach_rollouts
 
+LOCK = "ledger.db.lock"
+"""Held by the process that runs a run."""
+
 
 def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
     """Read a run folder; StoreError where it holds no ledger. `rollouts=False` skips the rollout store."""
@@ -46,6 +50,7 @@ def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
         view = view_of(ledger.events(), read_heartbeats(folder))
     view.folder = folder
+    view.driver = None if view.closed else writer_of(folder / LOCK)
     if rollouts:
         attach_rollouts(view, folder)
     return view

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from evotrainer.errors import ConfigError
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import rollout_samples, summary
+from evotrainer.views.advice import advice
 from evotrainer.views.fold import load_view
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView
+from evotrainer.views.progress import settings
 from evotrainer.views.search import search_line
 from evotrainer.views.style import BRIEF
 from evotrainer.views.text import clean, duration, number, one_line, percent, point_range, points, value
 from evotrainer.views.tree import branch_line
+from evotrainer.views.trials import labels_line, role_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -36,10 +39,13 @@ def render_status(run_folder: Path | str) -> RenderableType:
             ("run", view.opened.run if view.opened else str(run_folder)),
             ("state", summary.state(view)[1]),
             ("result", summary.result(view)),
+            *([("next", line)] if (line := advice(view, str(run_folder))) else []),
             *(("caveat", c.text) for c in view.caveats.get(view.champion, ())),
-            ("round", str(max(view.rounds, default=0))),
+            ("round", _round(view)),
             ("champion", view.champion or "none yet"),
             *([("search", line)] if (line := search_line(view)) else []),
+            *([("labels", told)] if view.memory and (told := labels_line(view.memory.trials)) else []),
+            *((r.role, str(r)) for r in (role_lines(view.memory.trials) if view.memory else ())),
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
             ("noise floor", summary.noise_line(view)),
@@ -49,11 +55,16 @@ def render_status(run_folder: Path | str) -> RenderableType:
     )
     parts: list[RenderableType] = [facts]
     if waiting := [t for t in view.trials if not t.finished]:
-        parts += [Text(""), _table(["trial", "purpose", "state", "step", "CPU"], map(_open_trial, waiting))]
+        parts += [Text(""), _table(["trial", "purpose", "state", "step", "score", "CPU"], map(_open_trial, waiting))]
     judged = [b for b in view.branches.values() if b.verdict]
     if judged:
         parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in judged)]
     return Group(*parts)
+
+
+def _round(view: RunView) -> str:
+    asked = (settings(view).get("run") or {}).get("rounds")
+    return str(max(view.rounds, default=0)) + (f" of {asked}" if asked and not view.closed else "")
 
 
 def _open_trial(t: TrialView) -> list[str]:
@@ -66,7 +77,8 @@ def _open_trial(t: TrialView) -> list[str]:
         t.id,
         t.purpose,
         f"{state} {one_line(beat.get('phase', ''), 24)}".strip(),
-        f"{beat.get('step', 0)}/{beat.get('steps', '?')}" if beat else "",
+        f"{beat.get('step', 0)}/{beat['steps']}" if beat.get("steps") else "",
+        percent(beat["score"]) if isinstance(beat.get("score"), int | float) else "",
         duration(t.cpu_s) if beat else "",
     ]
 
@@ -111,6 +123,8 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
                 ["factor", b.parent or "", b.name], ([k, value(o), value(n)] for k, (o, n) in b.recipe_diff.items())
             ),
         ]
+    for name, lines in b.sources.items():
+        parts += [Text(""), Text(f"code of {one_line(name)}", style="bold"), Text("\n".join(clean(x) for x in lines))]
     return Group(*parts)
 
 
@@ -298,6 +312,8 @@ def print_summary(run_folder: Path | str, console: Console) -> None:
     counts = ", ".join(f"{n} {BRIEF[k]}" for k, n in view.verdict_counts().items())
     spent = ", ".join(f"{name.lower()} {used}" for name, used, _, _ in summary.cost_lines(view))
     console.print(Text(f"  {counts or 'no verdicts'}; {spent}"), soft_wrap=True)
+    if line := advice(view, str(run_folder)):
+        console.print(Text.assemble(("next: ", "bold"), line), soft_wrap=True)
 
 
 def _facts(rows: Iterable[tuple[str, str]]) -> Table:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evotrainer.projections.forecasts import Forecasted, Scores, forecasts, score
 from evotrainer.projections.history import Traced, cases, trace
+from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
 from evotrainer.views.text import change, one_line, value
@@ -41,6 +42,8 @@ class RunMemory:
     """(skill, branch, kind of trial) of each skill event, in order."""
     library: dict[str, str]
     """Skills of the library -> content hash."""
+    trials: list[LabelledTrial]
+    """Every trial, with what became of it."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> RunMemory:
@@ -64,6 +67,7 @@ class RunMemory:
                 for u in e.body.intervention.skills
             ],
             taught=[(e.body.skill, e.body.branch, _taught(e.body.trial)) for e in events if e.kind == "skill"],
+            trials=labelled(events),
             library=next((dict(e.body.skills) for e in events if e.kind == "library"), {}),
         )
 
@@ -96,12 +100,12 @@ def render_cases(rows: Sequence[Case]) -> Table:
 
 def render_trace(rows: Sequence[Traced]) -> Table:
     """One line per proposal; changes that were only considered come after those of their round."""
-    table = _table("round", "agent", "change", "fate", "reason")
+    table = _table("round", "agent", "change", "fate", "label", "reason")
     for t in rows:
         what = f"{one_line(t.factor)} → {value(t.new)}" if t.index is None else change(t.factor, t.old, t.new)
         fate = f"{t.fate} {t.branch} {t.kind}".strip()
         cited = f"reopens {t.reopens}: {t.changed} changed; " if t.reopens else ""
-        table.add_row(str(t.round), t.agent, what, fate, one_line(cited + t.reason, 160))
+        table.add_row(str(t.round), t.by or t.agent, what, fate, t.label, one_line(cited + t.reason, 160))
     return table
 
 

@@ -21,6 +21,7 @@ from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
+from evotrainer.records.written import changed_sources
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
     FindingRow,
@@ -108,6 +109,14 @@ class BranchView:
     """(rollout id, why it was picked)"""
 
     @property
+    def sources(self) -> dict[str, list[str]]:
+        """Reward components that it wrote: the source, or what differs from the one of that name before."""
+        if self.recipe is None:
+            return {}
+        old, _ = self.recipe_diff.get("written", ({} if self.parent is None else self.recipe.written, None))
+        return changed_sources(old, self.recipe.written)
+
+    @property
     def effect(self) -> Effect | None:
         """The effect on gate: on fresh seeds where it was measured again, otherwise as the verdict saw it."""
         if self.fresh:
@@ -152,6 +161,8 @@ class RunView:
     """A whole run, also an unfinished one (`closed` is None then)."""
 
     folder: Path | None
+    driver: int | None = None
+    """Process that runs it now, 0 where its id is not known; None: nobody does."""
     state: RunState = field(default_factory=RunState)
     """What the run itself knows after its last event."""
     branches: dict[str, BranchView] = field(default_factory=dict)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
 from evotrainer.records.findings import HealthReport
-from evotrainer.views import plots, search, summary, text
+from evotrainer.views import plots, search, summary, text, trials
+from evotrainer.views.advice import advice
 from evotrainer.views.evidence import HealthReading
 from evotrainer.views.fold import load_view
 from evotrainer.views.glossary import GLOSSARY
@@ -104,7 +105,9 @@ def render(view: RunView) -> str:
         score_axis=plots.score_axis(view),
         cost=plots.cost_points(view),
         summary=summary,
+        advice=advice,
         search=search,
+        trials=trials,
         glossary=GLOSSARY,
         what="report",
     )

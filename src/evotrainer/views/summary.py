@@ -8,6 +8,7 @@ from evotrainer.projections.task_sets import told
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
 from evotrainer.records.verdicts import ShortcutAudit
+from evotrainer.views import progress
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, duration, percent, point_range, points
 
@@ -25,6 +26,8 @@ def result(view: RunView) -> str:
     if cert is None:
         return search_headline(view)
     rows = {r.name: r for r in cert.rows}
+    if lost := worse(view):
+        return lost
     names = {"champion": "the champion", "start": "the starting recipe", "base": "the base policy"}
     said = [f"{label} {percent(rows[k].score)}" for k, label in names.items() if k in rows]
     if not said:
@@ -42,6 +45,22 @@ def result(view: RunView) -> str:
         return f"{said[0]}; " + ", ".join(said[1:]) if said[1:] else said[0]
     return "No branch was promoted: of unseen tasks " + " and ".join(
         f"{names[k]} solves {percent(rows[k].score)}" for k in names if k in rows
+    )
+
+
+def worse(view: RunView) -> str:
+    """That training made the policy worse than its base, by the certificate; empty where it did not."""
+    cert = view.certified
+    rows = {r.name: r for r in cert.rows} if cert else {}
+    row = rows.get("champion") or rows.get("start")
+    found = view.branches.get(row.branch) if row else None
+    lost = cert.below_base(row.branch) if cert and row and not (found and found.invalid) else None
+    if not lost or not row or "base" not in rows:
+        return ""
+    what = f"the champion {row.branch}" if row.name == "champion" else f"{row.branch}, the starting recipe,"
+    return (
+        f"Worse than before training: {what} solves {percent(row.score)} of unseen tasks, the base policy "
+        f"{percent(rows['base'].score)} ({points(lost['mean'])} points {point_range(lost['low'], lost['high'])})"
     )
 
 
@@ -149,10 +168,14 @@ def audit_lines(a: ShortcutAudit) -> list[str]:
 
 
 def state(view: RunView) -> tuple[str, str]:
-    """(`closed` or `open`, sentence)."""
+    """(`closed`, `running` or `open`, sentence)."""
     if view.closed:
         return "closed", f"Ended after {_count(len(view.rounds), 'round')}: {view.closed.reason}"
     waiting = [t for t in view.trials if not t.finished]
+    if view.driver is not None:
+        who = f"process {view.driver}" if view.driver else "another process"
+        told = progress.of_view(view).line()
+        return "running", f"Running, by {who}: {told}. What is shown is final as far as it goes."
     text = "Not finished: the ledger has no closing event"
     if waiting:
         text += f", {_count(len(waiting), 'trial')} without a result"

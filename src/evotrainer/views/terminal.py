@@ -22,6 +22,7 @@ from evotrainer.views.folder import (
     render_status,
     render_trial,
 )
+from evotrainer.views.progress import Watch, spark
 from evotrainer.views.style import BRIEF, MARK, STYLE
 from evotrainer.views.text import duration, number, one_line, percent, point_range, points
 from evotrainer.views.tree import render_lineage
@@ -84,7 +85,7 @@ class LiveView:
         self._started = time.monotonic()
         self._round, self._champion, self._step = 0, "", "starting"
         self._running: Sequence[tuple[Spec, Beat | None]] = ()
-        self._done = 0
+        self._watch = Watch(self.folder)
         self._spent: Mapping[str, float] = {}
         self._limits: Mapping[str, float] = {}
         self._verdicts: deque[Verdict] = deque(maxlen=VERDICTS_SHOWN)
@@ -129,6 +130,7 @@ class LiveView:
 
     def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
         self._running = tuple(running)
+        self._watch.running((spec.trial, beat) for spec, beat in running)
         if self.plain:
             for spec, beat in running:
                 self._mention(spec, beat)
@@ -143,7 +145,7 @@ class LiveView:
 
     def finished(self, trial: Any) -> None:
         """A trial ended: a `TrialFinished`."""
-        self._done += 1
+        self._watch.ended(trial)
         self._running = tuple(r for r in self._running if r[0].trial != trial.trial)
         text = f"{trial.trial}: {trial.status}, {duration(trial.cpu_s)} CPU"
         if trial.cached:
@@ -185,7 +187,10 @@ class LiveView:
         if self._mentioned.get(spec.trial) == (beat.phase, quarter):
             return
         self._mentioned[spec.trial] = (beat.phase, quarter)
-        self._line(f"{spec.trial}: {beat.phase} {beat.step}/{beat.steps}, {duration(beat.cpu_s)} CPU")
+        at = f" {beat.step}/{beat.steps}" if beat.steps else ""
+        score = getattr(beat, "score", None)
+        told = f", score {percent(score)}" if score is not None else ""
+        self._line(f"{spec.trial}: {beat.phase}{at}{told}, {duration(beat.cpu_s)} CPU; {self._watch.progress().line()}")
 
     # live --------------------------------------------------------------------------------------------------------
 
@@ -214,7 +219,7 @@ class LiveView:
             ("  ·  champion ", "dim"),
             (self._champion or "none yet", "green" if self._champion else "dim"),
             ("  ·  ", "dim"),
-            (f"{self._done} trials done, {duration(time.monotonic() - self._started)}", "dim"),
+            (f"{self._watch.progress().line()}, {duration(time.monotonic() - self._started)} so far", "dim"),
         )
         parts: list[RenderableType] = [head]
         for rows in (self._trial_table(), self._budget_table(), self._verdict_table()):
@@ -238,12 +243,20 @@ class LiveView:
             steps = beat.steps if beat else 0
             grid.add_row(
                 Text(spec.trial, style="bold"),
-                Text(one_line(beat.phase, 24) if beat else "starting", style="dim"),
+                Text(one_line(beat.phase, 60) if beat else "starting", style="dim"),
                 ProgressBar(total=steps or 1, completed=beat.step if beat else 0, width=28, pulse=steps == 0),
                 Text(f"{beat.step}/{steps}" if beat and steps else ""),
                 Text(f"{duration(beat.cpu_s)} CPU" if beat else "", style="dim"),
+                self._score_line(spec.trial),
             )
         return grid
+
+    def _score_line(self, trial: str) -> RenderableType:
+        """The scores of a trial's training so far, and the last one in figures."""
+        from rich.text import Text
+
+        scores = self._watch.scores(trial)
+        return Text.assemble((spark(scores), "cyan"), f" {percent(scores[-1])}") if scores else Text("")
 
     def _budget_rows(self) -> list[tuple[str, str, str, float]]:
         """(name, spent, limit, share) of everything that is limited."""

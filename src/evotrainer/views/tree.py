@@ -11,6 +11,7 @@ from evotrainer.views.model import BranchView
 from evotrainer.views.search import search_rounds
 from evotrainer.views.style import BRIEF, MARK, STYLE
 from evotrainer.views.text import one_line, percent, point_range, points
+from evotrainer.views.trials import labels_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,10 +27,14 @@ def render_lineage(run_folder: Path | str) -> RenderableType:
     base = next((b for b in view.branches.values() if b.recipe is None), None)
     root = Tree(Text.assemble(*branch_line(base)) if base else Text("○ base policy", style="cyan"), guide_style="dim")
     places: dict[str, Tree] = {}
+    trials = view.memory.trials if view.memory else []
+    became = {t.trial: t.label for t in trials}
     for b in view.branches.values():
         if b.recipe is None:
             continue
         label = Text.assemble(*branch_line(b))
+        if became.get(b.name) not in (None, "keep", "discard", "open"):
+            label.append(f"  {became[b.name]}", style="dim")
         if b.name == view.champion:
             label.append("  champion", style="bold green")
         places[b.name] = places.get(b.parent or "", root).add(label)
@@ -37,9 +42,8 @@ def render_lineage(run_folder: Path | str) -> RenderableType:
         scores = [p.score for p in r.trainings if p.score is not None]
         best = f", best {percent(max(scores))} on search" if scores else ""
         incumbent = r.trainings[0].incumbent if r.trainings else ""
-        text = (
-            f"{len(r.trainings)} search trainings of round {r.number}{best}: `evotrainer report` shows what they taught"
-        )
+        told = labels_line([t for t in trials if t.kind == "search" and t.round == r.number])
+        text = f"{len(r.trainings)} search trainings of round {r.number}{best} ({told}): `evotrainer cases --trials`"
         places.get(incumbent, root).add(Text(text, style="dim"))
     return root
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from evotrainer.errors import ConfigError
+from evotrainer.harness.detectors import DETECTORS
 from evotrainer.studies.audit import audit
 from evotrainer.studies.audit.against import Against, Difference, against_json, against_lines, compare
 from evotrainer.studies.audit.curve_file import read_curve
-from evotrainer.studies.audit.text import render_audit
+from evotrainer.studies.audit.text import audit_json, render_audit
 from tests.studies.audit.test_fault_columns import Say, say, write
 
 __all__ = ["say"]
@@ -107,18 +108,44 @@ def test_many_sources_are_told_kind_by_kind_on_one_screen(tmp_path: Path) -> Non
     assert render_audit(done, full=True).count("# Health of") == 120
 
 
+def test_hundreds_of_other_files_take_three_lines(tmp_path: Path) -> None:
+    """A repository of results: what is no rollout is counted by kind, and the advice is given once."""
+    write(tmp_path / "r.jsonl", [{"task": "t", "text": "x", "reward": 1.0}])
+    for i in range(40):
+        (tmp_path / f"n{i}.{'md' if i % 4 else 'sh'}").write_text("notes")
+    done = audit([tmp_path])
+    text = render_audit(done)
+    assert "Files of no known format: 40 (30 .md, 10 .sh)" in text and text.count("convert it to JSON lines") == 1
+    assert len(done.unknown) == 40 and text.count(str(tmp_path / "n")) == 2
+
+
+def test_the_report_says_how_many_detectors_could_not_look_and_in_full_which(tmp_path: Path) -> None:
+    done = audit([write(tmp_path / "r.jsonl", [{"task": f"t{i}", "text": "five", "reward": 1.0} for i in range(4)])])
+    (short,) = [x for x in render_audit(done).splitlines() if "so not looked at" in x]
+    (long,) = [x for x in render_audit(done, full=True).splitlines() if "so not looked at" in x]
+    assert "actions" in short and f" of {len(DETECTORS)} detectors; --full)" in short and "greedy" not in short
+    assert "abandonment, action_timidity, answer_leak, laziness" in long and "learning curve (" in long
+    told = audit_json(done)["sources"][0]["readings"][0]["not_looked_at"]
+    assert told["answer_leak"] == ["actions"] and "constant_reward" not in told
+
+
 CURVE = [
     (i, 0.2 + 0.015 * i + random.Random(i).gauss(0, 0.005), 0.3 + random.Random(-i).gauss(0, 0.005)) for i in range(40)
 ]
 
 
-@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "json", "log_history"])
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "json", "log_history", "wandb"])
 def test_a_learning_curve_alone_is_read(tmp_path: Path, form: str) -> None:
     rows = [{"Step": s, "reward": r, "outcome": o, "note": "x"} for s, r, o in CURVE]
     if form in ("csv", "tsv"):
         sep = "," if form == "csv" else "\t"
         path = tmp_path / f"c.{form}"
         path.write_text(sep.join(rows[0]) + "\n" + "".join(sep.join(map(str, r.values())) + "\n" for r in rows))
+    elif form == "wandb":  # as its charts are exported: the run before each name, its extremes beside it
+        path = tmp_path / "wandb_export.csv"
+        names = [f"calm-sea-3 - {n}{x}" for n in ("train/reward", "eval/accuracy") for x in ("", "__MIN", "__MAX")]
+        lines = [",".join(map(str, (s, r, r - 1, r + 1, o, 0, 1))) for s, r, o in CURVE]
+        path.write_text("\n".join([",".join(["Step", *names]), *lines]))
     elif form == "jsonl":
         path = write(tmp_path / "c.jsonl", rows)
     else:

@@ -169,3 +169,13 @@ def test_what_other_importers_made_is_imported_again(
     monkeypatch.setattr(sources, "bulk_import", lambda *a: imported.append(a) or bring(*a))
     audit([rows], cache=tmp_path / "c")
     assert imported
+
+
+def test_results_of_tests_are_not_asked_about(tmp_path: Path) -> None:
+    """Seen in Terminal-Bench: a test that failed on the unpaid rollouts alone, which is why they are unpaid."""
+    plain = {"exit": "", "sandbox_timeout": False, "components": {}}
+    some = [row(t, k, **plain) for t in range(20) for k in range(4)]
+    for r in some:
+        failed = "failed" if r["reward"] == 0 else "passed"
+        r |= {"tests_status": {"test_error_path": failed}, "status": failed}
+    assert asked(write(tmp_path / "r.jsonl", some)) == []

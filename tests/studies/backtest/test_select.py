@@ -109,3 +109,14 @@ def test_the_command(tmp_path: Path, say: Say) -> None:
     assert "give it without other settings" in say(path, "select=visible", "rewards.noise=1")[1]
     assert "give it without --intervention" in say(path, "select=visible", "--predict", "accuracy up 0.1")[1]
     assert is_selection(["select=a"]) and not is_selection(["lr=1"])
+
+
+def test_policies_of_one_file_are_picked_from_apart(tmp_path: Path) -> None:
+    log(tmp_path / "a.jsonl", policy="base")
+    log(tmp_path / "b.jsonl", policy="tuned")
+    rows = [(tmp_path / n).read_text().splitlines() for n in ("a.jsonl", "b.jsonl")]
+    both = tmp_path / "both.jsonl"
+    both.write_text("".join(f"{a}\n{b}\n" for a, b in zip(*rows, strict=True)))
+    found = subjects([both], cache=tmp_path / "cache")
+    assert [s.name for s in found] == ["both.jsonl base", "both.jsonl tuned"]
+    assert [len(select(s, "select=visible").groups) for s in found] == [20, 20]

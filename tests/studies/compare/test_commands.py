@@ -51,8 +51,8 @@ def test_what_cannot_be_compared_is_one_line(here: Path) -> None:
     assert "did you mean tpe" in refused("--arms", "tpee")
     assert "too few for arm statistical" in refused("--trainings", "10")
     assert "names no arm" in refused("--arms", ",")
-    assert "--repeats: Input should be greater than or equal to 1" in refused("--repeats", "0")
-    assert "--fresh: Input should be greater than or equal to 2" in refused("--fresh", "1")
+    assert "--repeats: must be at least 1" in refused("--repeats", "0")
+    assert "--fresh: must be at least 2" in refused("--fresh", "1")
     assert "cannot read surface" in refused("--surface", "nothing.json")
 
 

@@ -69,7 +69,7 @@ def test_a_recipe_on_several_processes_in_micro_batches() -> None:
     ("given", "message"),
     [
         ({"chats": True}, "chats: unknown name, did you mean chat"),
-        ({"dtype": "int8"}, "dtype: Input should be"),
+        ({"dtype": "int8"}, "dtype: must be auto, float32 or bfloat16"),
         ({"config": {"beta": 0.1, "lr_scheduler_type": "x"}}, "beta, lr_scheduler_type follow from the recipe"),
         ({"micro_batch": 7}, "micro_batch=7 does not divide the 256 rollouts"),
         ({"lora": {"targets": ["q_proj", "lm_head"]}}, "cannot train an adapter on lm_head"),

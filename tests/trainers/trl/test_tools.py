@@ -133,7 +133,10 @@ def test_plain_reward_functions_over_a_file_of_prompts(player: Path, tmp_path: P
         'def even(completions, number, **kwargs):\n    """1 for an even number of characters, None for task 1."""\n'
         '    return [None if n == 1 else float(len(c[0]["content"]) % 2 == 0) for c, n in zip(completions, number)]\n'
     )
-    env = environment(tmp_path, name=f"trl-rewards:{rewards}:even")
+    said = [{"role": "user", "content": "Guess 1-4."}]
+    path = tmp_path / "messages.jsonl"
+    path.write_text("\n".join(json.dumps({"id": f"t{i}", "prompt": said, "number": i % 4 + 1}) for i in range(40)))
+    env = open_environment({"name": f"trl-rewards:{rewards}:even", "path": str(path), "id_column": "id"})
     result, stored = train(player, tmp_path / "w", env, max_turns=1, max_tokens=8, rewards={"even": 1.0})
     assert result.steps == 2
     assert {r.components["even"] for r in stored} <= {0.0, 1.0, None} and len(

@@ -49,7 +49,7 @@ class SeatAgent:
         plan = self.statistical.search(briefing, tools)
         made = sum(p.round == briefing.round for p in briefing.probes)
         size = len(plan.probes) or (1 if self.options.share == 1 and briefing.probes_left > 0 else 0)
-        if not (due := self._due(made, made + size)):
+        if not (due := self.due(made, made + size)):
             return plan
         answer = self.desk.ask(request(briefing, "search", made, due, thoughts_of(plan)))
         if answer is None:
@@ -66,7 +66,7 @@ class SeatAgent:
         """The statistical agent's branches, the seat's share of the round's places replaced."""
         own = self.statistical.propose(briefing, tools).model_copy(update={"agent": self.name})
         wanted, n = briefing.branches_wanted, briefing.round
-        if not (due := self._due(wanted * (n - 1), wanted * n)):
+        if not (due := self.due(wanted * (n - 1), wanted * n)):
             return own
         sent_back = int(briefing.notes.get("revision", "0"))
         answer = self.desk.ask(request(briefing, "proposal", sent_back, due, thoughts_on(own)))
@@ -79,7 +79,7 @@ class SeatAgent:
         mine = tuple(intervention(t, recipe, champion) for t in answer.trials)
         return own.model_copy(update={"interventions": own.interventions[: wanted - len(mine)] + mine, "stop": ""})
 
-    def _due(self, before: int, after: int) -> int:
+    def due(self, before: int, after: int) -> int:
         """Places of the seat among trainings number `before` to `after`: over many, its share of them."""
         return int(self.options.share * after + 0.5) - int(self.options.share * before + 0.5)
 

@@ -20,6 +20,7 @@ class SeatLog(Protocol):
     """What a seat may know of its run: its own events, and what the run's rules say against a trial."""
 
     folder: Path
+    hidden: tuple[Path, ...]
 
     def asked(self, key: str, make: Callable[[], SeatAsked]) -> SeatAsked:
         """The recorded request of this key, made and recorded first where there is none."""
@@ -50,7 +51,7 @@ class Desk:
 
     def ask(self, request: SeatBriefing) -> SeatProposal | None:
         """A valid answer, or None where the statistical agent's own proposal takes its place."""
-        step = f"{request.step}{request.number}"
+        step = request.place
         for attempt in range(self.options.retries + 1):
             key = keys.answered(request.round, step, attempt)
             got = self.log.answered(key, lambda r=request, a=attempt: self._once(r, step, a))  # type: ignore[misc]
@@ -63,7 +64,7 @@ class Desk:
         return None
 
     def _once(self, request: SeatBriefing, step: str, attempt: int) -> SeatAnswered:
-        past = self.log.past()
+        past = [a for a in self.log.past() if a.role == request.role]
         where = {"round": request.round, "step": step, "attempt": attempt, "carrier": self.carrier.name}
         if cap := self._cap(past):
             return SeatAnswered.model_validate({**where, "stage": "cap", "problem": cap, "fallback": True})
@@ -76,6 +77,7 @@ class Desk:
             folder=self.log.folder,
             occurrence=sum(a.key == asked.key for a in past),
             timeout_s=self.options.timeout_s,
+            hidden=self.log.hidden,
         )
         began = time.monotonic()
         try:
@@ -112,7 +114,7 @@ class Desk:
         for i, t in enumerate(proposal.trials):
             if problem := self.log.refusal(request, t):
                 return proposal, "rules", f"trials.{i}: {problem}"
-        taken = [a for a in past if not a.problem and a.step.rstrip("0123456789") == request.step]
+        taken = [a for a in past if not a.problem and a.step.startswith(request.step)]
         last = taken[-1].proposal if taken else None
         if last is not None and proposal.same(last):
             return proposal, "repeated", f"the same answer as to {taken[-1].step}, word for word in what it changes"

@@ -11,19 +11,31 @@ from typing import Any
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.recipe import COMPOSITES, Recipe
-from evotrainer.records.search import SearchPlan
-from evotrainer.records.seat import Candidate, FactorOffer, SeatBriefing
+from evotrainer.records.recipe import COMPOSITES, Recipe, fields_of
+from evotrainer.records.roster import AgentRow
+from evotrainer.records.search import ProbeRecord, SearchPlan
+from evotrainer.records.seat import Candidate, FactorOffer, SeatBriefing, SeatTrial
+from evotrainer.records.written import LABELS, MODULES
 
 SHOWN = 12
 """Candidates of the statistical agent that a request names."""
 WORDS = 300
 """Characters of a factor's legal values."""
+WRITTEN = (
+    "object of rewards (component -> weight) and written (name -> Python source); pay one component more, or in "
+    "another's place, by its name without a hash. The source defines def reward(rollout), a pure function that "
+    "answers a number from 0 to 1 or None; rollout is {turns: [{role, text, calls}], components: {name: value}, "
+    "tests: [{kind: visible or perturbed (these where they failed), input, got, status, ...}]}; imports: "
+    f"{', '.join(sorted(MODULES))}. Checked in the sandbox and backtested first: {', '.join(LABELS)}"
+)
+"""Legal values of `written_reward`, in words."""
 
 
-def request(briefing: Briefing, step: str, number: int, places: int, thoughts: Iterable[Candidate]) -> SeatBriefing:
-    """What is asked in one step. Costs and the run's name are told apart from the text: two runs that decide the same
-    measure them otherwise."""
+def request(
+    briefing: Briefing, step: str, number: int, places: int, thoughts: Iterable[Candidate], row: AgentRow | None = None
+) -> SeatBriefing:
+    """What is asked in one step; `row`: of which of several agents. Costs and the run's name are told apart from the
+    text: two runs that decide the same measure them otherwise."""
     bare = briefing.model_copy(update={"run": "", "budget_left": {}, "trial_cost": 0.0})
     search = step == "search"
     mine = [p.probe for p in briefing.probes if p.incumbent == briefing.champion.branch and p.score is not None]
@@ -34,7 +46,7 @@ def request(briefing: Briefing, step: str, number: int, places: int, thoughts: I
         number=number,
         places=places,
         champion=briefing.champion.branch,
-        factors=factors(briefing),
+        factors={f: o for f, o in factors(briefing).items() if row is None or row.owns(f)},
         at_once=briefing.changes if search else briefing.bundle,
         at_most=briefing.bundle,
         departs=tuple(mine) if search else (),
@@ -43,7 +55,16 @@ def request(briefing: Briefing, step: str, number: int, places: int, thoughts: I
         budget_left=briefing.budget_left,
         training_cpu_s=round(briefing.trial_cost, 1),
         text=render(bare),
+        role=row.role if row else "",
     )
+
+
+def merged(trial: SeatTrial, probes: Iterable[ProbeRecord]) -> dict[str, Any]:
+    """What one of several agents asks for, against the champion: its changes, and those of what it departs from whose
+    fields it leaves alone."""
+    mine = {x for f in trial.changes for x in fields_of(f)}
+    kept = next((p.changes for p in probes if p.probe == trial.departs), {})
+    return {f: v for f, v in kept.items() if not mine & set(fields_of(f))} | trial.changes
 
 
 def thoughts_of(plan: SearchPlan) -> list[Candidate]:
@@ -93,6 +114,8 @@ def _legal(factor: str, briefing: Briefing) -> str:
         return f"object: component -> weight; components: {', '.join(sorted(briefing.components)) or '(none)'}"
     if factor == "start":
         return "champion (go on from this recipe's own policy), base (from the base policy), or a whole recipe"
+    if factor == "written_reward":
+        return WRITTEN
     if factor in COMPOSITES:
         return f"object of all of {', '.join(COMPOSITES[factor])}"
     return _field(factor)

@@ -52,6 +52,10 @@ class SeatOptions(PooledOptions):
     """Of carrier command: program and arguments ({briefing_file}, {request_file}, {schema_file}, {answer_file})."""
     env: tuple[str, ...] = ()
     """Of carrier command: environment variables that the program gets, and nobody else."""
+    mount: tuple[str, ...] = ()
+    """Of carrier command: files and folders that the program sees beside the system, read-only, or `PATH:rw`."""
+    sandbox: bool = True
+    """Of carrier command: run it inside bubblewrap. False: it can read what you can read."""
     run: str = ""
     """Of carrier replay: the run whose answers are played."""
 
@@ -97,7 +101,7 @@ def make_carrier(options: SeatOptions, secrets: dict[str, str]) -> Carrier:
     if options.carrier == "command":
         from evotrainer.agents.seat.carriers.command import CommandCarrier
 
-        return CommandCarrier(options.command, secrets)
+        return CommandCarrier(options.command, secrets, options.mount, options.sandbox)
     if options.carrier == "replay":
         from evotrainer.agents.seat.carriers.replay import ReplayCarrier
 

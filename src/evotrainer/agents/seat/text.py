@@ -38,6 +38,12 @@ def render_request(asked: SeatBriefing) -> str:
     ]
     if asked.complaint:
         parts.insert(1, f"**Your last answer was refused: {asked.complaint}**")
+    if asked.role:
+        parts.insert(
+            1,
+            f"You are `{asked.role}`, one of several agents: you own the factors below, others own the rest. `changes` "
+            "are made to what the training departs from, whose other changes are kept.",
+        )
     if asked.departs:
         parts.append(f"It may depart from: {', '.join(asked.departs)}.")
     rows = [

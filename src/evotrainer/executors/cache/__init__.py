@@ -33,6 +33,8 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     from evotrainer.executors.cache.executor import CachedExecutor
     from evotrainer.executors.cache.keys import code_id
     from evotrainer.executors.cache.store import TrialCache
+    from evotrainer.records.encryption import know
+    from evotrainer.records.run_keys import cache_key, keys_folder
 
     folder = cache_folder(task.run.cache)
     if folder is None:
@@ -47,4 +49,5 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     size = cache.size()
     if size.entries and size.entries == size.other:
         tell(f"cache {folder}: its {size.entries} entries were computed by other versions of EvoTrainer; none is used")
-    return CachedExecutor(executor, cache, run_dir, task, tell)
+    kept = keys_folder(task.run.keys)
+    return CachedExecutor(executor, cache, run_dir, task, tell, know(cache_key(kept)) if kept else None)

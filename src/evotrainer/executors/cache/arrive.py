@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import IntegrityError
+from evotrainer.errors import EncryptedError, IntegrityError
 from evotrainer.executors.cache.keys import policy_key
 from evotrainer.executors.cache.parts import from_bytes, renamed, store_all
 from evotrainer.executors.cache.store import CacheEntry, TrialCache
 from evotrainer.executors.health import read_health
 from evotrainer.executors.spec import SEALED, TrialSpec, write_atomic
 from evotrainer.records.durable import sha256_tree
+from evotrainer.records.encryption import decrypt, is_encrypted, known
 from evotrainer.records.events import FromCache, TrialFinished
 from evotrainer.records.faults import fault_point
+from evotrainer.records.revealed import PURPOSE
+from evotrainer.records.split_scores import decrypted, encrypted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +110,8 @@ def lay_down(
             entries.insert(0, found.made)
         if entries or kind == "rollouts":  # a complete trial has this store, also an empty one
             tables = [renamed_rollouts(e, spec) for e in entries]
-            stored = store_all(store, [t for t in tables if t.num_rows])
+            key = known(spec.key) if kind == "sealed" and spec.key else None
+            stored = store_all(store, [t for t in tables if t.num_rows], key)
             parts += [(f"{kind}/{trial}/{name}", sha) for name, sha in stored]
     write_atomic(folder / "spec.json", spec.model_dump_json(indent=1))
     result = _result(run_dir, staged, spec, found, proxy, parts)
@@ -139,7 +143,8 @@ def _result(
     files = [staged / "trials" / spec.trial / name for name in ("spec.json", "policy")]
     manifests = [e.manifest for e in ([made] if made else []) + evaluated]
     order = {s: i for i, s in enumerate(dict.fromkeys(p.split for p in (*_open(spec), *_closed(spec))))}
-    scores = [s for e in evaluated for s in e.manifest.scores]
+    scores = [s for e in evaluated for s in map(decrypted, e.manifest.scores)]
+    key = known(spec.key) if spec.key else None
     greedy = next((s.greedy_per_task for s in scores if s.split == "search"), None) or None
     return {
         "trial": spec.trial,
@@ -151,7 +156,7 @@ def _result(
         "policy_sha256": manifests[0].policy_sha256,
         "start_sha256": made.manifest.start_sha256 if made else "",
         "policy_path": policy,
-        "scores": tuple(sorted(scores, key=lambda s: order[s.split])),
+        "scores": tuple(encrypted(s, key) for s in sorted(scores, key=lambda s: order[s.split])),
         "curve": curve,
         "health": read_health(spec, staged / "rollouts" / spec.trial, proxy, curve, greedy),
         "parts": tuple(name for name, _ in parts),
@@ -181,10 +186,12 @@ def _computed(part: str, spent: TrialFinished | None) -> bool:
 
 def renamed_rollouts(entry: CacheEntry, spec: TrialSpec) -> pa.Table:
     """An entry's rollouts as the trial would have stored them; IntegrityError where the entry is damaged."""
-    m = entry.manifest
+    m, data = entry.manifest, entry.read(ROLLOUTS)
     try:
-        table = renamed(from_bytes(entry.read(ROLLOUTS)), (m.run, m.branch), (spec.run, spec.branch))
-    except IntegrityError as e:
+        if is_encrypted(data):
+            data = decrypt(data, PURPOSE)
+        table = renamed(from_bytes(data), (m.run, m.branch), (spec.run, spec.branch))
+    except (IntegrityError, EncryptedError) as e:
         raise entry.damaged(e) from None
     if table is None:
         raise entry.damaged("its rollouts have names that are not theirs")

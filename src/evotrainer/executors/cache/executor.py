@@ -26,6 +26,7 @@ from evotrainer.executors.cache.store import TrialCache
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir
 from evotrainer.records import keys as names
 from evotrainer.records.durable import os_errors
+from evotrainer.records.encryption import DataKey
 from evotrainer.records.events import TrialFinished
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Begun:
 
 @dataclass
 class CachedExecutor:
-    """`executor` computes what `cache` does not have. `tell` takes a line for the reader.
+    """`executor` computes what `cache` does not have; `own_key` encrypts gate and cert; `tell` takes its notes.
 
     A fault of the cache costs a computation or an entry, never a result: it is told, and the trial is computed.
     """
@@ -59,6 +60,7 @@ class CachedExecutor:
     run_dir: Path
     task: TaskFile
     tell: Callable[[str], None]
+    own_key: DataKey | None = None
     _keys: Keys | None = field(default=None, repr=False)
     _proxy: tuple[str, str] | None = None
     _told: set[str] = field(default_factory=set, repr=False)
@@ -264,7 +266,7 @@ class CachedExecutor:
             now = self._begin_again(begun)
             if now is None or self.cache.code != begun.code:
                 return
-            own = entries_of(self.run_dir, begun.spec, result, now, begun.making, begun.policy)
+            own = entries_of(self.run_dir, begun.spec, result, now, begun.making, begun.policy, self.own_key)
             for key, manifest, members in chain(own, made_on_the_way(self.run_dir, begun.spec, result, now)):
                 self.cache.put(key, manifest, members)
         except (OSError, EvoTrainerError) as e:
@@ -275,8 +277,6 @@ class CachedExecutor:
         k = self.keys()
         same = k and (code_id(), k.making(begun.spec), k.policy(begun.spec)) == (begun.code, begun.making, begun.policy)
         return k if same else None
-
-    # -- help ----------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _staged(self) -> Iterator[Path]:

@@ -11,8 +11,11 @@ from evotrainer.executors.cache.arrive import POLICY, ROLLOUTS
 from evotrainer.executors.cache.keys import Keys, policy_key
 from evotrainer.executors.cache.parts import by_split, lost_any, renamed, to_bytes, with_greedy
 from evotrainer.executors.cache.store import Manifest
-from evotrainer.executors.spec import TrialSpec
+from evotrainer.executors.spec import SEALED, TrialSpec
+from evotrainer.records.encryption import DataKey
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.revealed import PURPOSE
+from evotrainer.records.split_scores import decrypted, encrypted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,13 +24,19 @@ Members = Mapping[str, Path | bytes]
 
 
 def entries_of(
-    run_dir: Path, spec: TrialSpec, result: TrialFinished, keys: Keys, making: str, policy: str
+    run_dir: Path,
+    spec: TrialSpec,
+    result: TrialFinished,
+    keys: Keys,
+    making: str,
+    policy: str,
+    own: DataKey | None = None,
 ) -> Iterator[tuple[str, Manifest, Members]]:
     """(key, manifest, members) of what a trial computed; nothing of one that failed, and no part that a fault of the
     infrastructure took part in: it would not come out the same again.
 
-    `making`: key of the policy it made, empty where it was given one, whose key is `policy`. IntegrityError where files
-    in the run folder are not what its result says.
+    `making`: key of the policy it made, empty where it was given one, whose key is `policy`. `own`: what evaluations on
+    gate and cert are encrypted with. IntegrityError where files in the run folder are not what its result says.
     """
     splits = [p.split for p in spec.evals]
     if result.status != "complete" or result.canary_flips or (spec.train and "train" in splits):
@@ -50,17 +59,18 @@ def entries_of(
             _with_rollouts(files, members, sound["train"])
         yield making, Manifest(**common, **cost["making"], curve=result.curve, files=files), members
     for split in dict.fromkeys(splits):
-        scores = tuple(s for s in result.scores if s.split == split)
+        scores = tuple(encrypted(decrypted(s), own) for s in result.scores if s.split == split)
         if split not in sound or not scores or any(s.errors for s in scores):
             continue
         files, members = {}, {}
-        _with_rollouts(files, members, sound[split])
+        _with_rollouts(files, members, sound[split], own if split in SEALED else None)
         key = keys.evaluation(spec, policy, split)
         yield key, Manifest(**common, **cost[split], scores=scores, files=files), members
 
 
-def _with_rollouts(files: dict[str, str], members: dict[str, Any], table: pa.Table) -> None:
-    members[ROLLOUTS] = data = to_bytes(table)
+def _with_rollouts(files: dict[str, str], members: dict[str, Any], table: pa.Table, own: DataKey | None = None) -> None:
+    data = to_bytes(table)
+    members[ROLLOUTS] = data = own.encrypt(data, PURPOSE) if own else data
     files[ROLLOUTS] = hashlib.sha256(data).hexdigest()
 
 

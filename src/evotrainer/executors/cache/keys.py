@@ -36,7 +36,7 @@ LIBRARIES = (
     *("pyarrow", "datasets", "math-verify", "latex2sympy2-extended", "sympy"),
 )
 """Distributions that compute: weights, samples, grades."""
-UNTOUCHED = ("run", "trial", "branch", "purpose", "checkpoint_every", "health_every", "harness", "cpu_limit_s")
+UNTOUCHED = ("run", "trial", "branch", "purpose", "checkpoint_every", "health_every", "harness", "cpu_limit_s", "key")
 """Of a specification: names, and what changes nothing of a policy and its rollouts."""
 PAYABLE = "payable"
 """Option and description of an environment: asked before a run begins, without effect on what it computes."""

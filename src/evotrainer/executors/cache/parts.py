@@ -22,6 +22,8 @@ from evotrainer.records.store import parquet_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evotrainer.records.encryption import DataKey
+
 VARIANT = re.compile(r"(#.*?)?(?:\+\d+)?", re.S)
 """What follows the task in a group's name: the variant of an evaluation, which is in ids, and the number of a draw."""
 Names = tuple[str, str]
@@ -112,11 +114,11 @@ def from_bytes(data: bytes) -> pa.Table:
     return table
 
 
-def store_all(folder: Path, tables: Iterable[pa.Table]) -> tuple[tuple[str, str], ...]:
-    """A finished trial's store of these rollouts; (name, SHA-256) of its parts."""
+def store_all(folder: Path, tables: Iterable[pa.Table], key: DataKey | None) -> tuple[tuple[str, str], ...]:
+    """A finished trial's store of these rollouts, encrypted where a key is given; (name, SHA-256) of its parts."""
     from evotrainer.records.store import RolloutStore
 
-    with RolloutStore(folder) as store:
+    with RolloutStore(folder, key=key) as store:
         for table in tables:
             store.adopt(table)
         return tuple((p.path.name, p.sha256) for p in store.seal())

@@ -21,7 +21,7 @@ from evotrainer.executors.local import LocalExecutor, end
 from evotrainer.executors.process import BESIDE, ProcessCpuClock, die_with_parent
 from evotrainer.executors.ray.connection import NAMESPACE, import_ray, line_of
 from evotrainer.executors.ray.job import NodeJob
-from evotrainer.executors.ray.supervisor import CHECK_S
+from evotrainer.executors.ray.supervisor import CHECK_S, take_key
 from evotrainer.executors.spec import read_spec, write_atomic
 from evotrainer.executors.worker import TrialProcess, guarded, tell
 from evotrainer.records.output import print
@@ -58,7 +58,7 @@ def lead(argv: Sequence[str]) -> int:
             num_cpus=job.resources.get("CPU", 0), num_gpus=job.resources.get("GPU", 0), resources=needs, max_retries=0
         )
         try:
-            code = ray.get(task.remote(str(folder), job.threads, job.env))
+            code = ray.get(task.remote(str(folder), job.threads, job.env, job.data_key))
         except ray.exceptions.RayError as e:
             print(line_of(e), flush=True)
             code = -signal.SIGKILL
@@ -153,8 +153,9 @@ def _lost_peer(e: BaseException) -> bool:
     return bool(COLLECTIVE.search(str(e))) or any("/torch/distributed/" in f.filename for f in frames)
 
 
-def _finish(folder: str, threads: int, env: Mapping[str, str]) -> int:
+def _finish(folder: str, threads: int, env: Mapping[str, str], key: str) -> int:
     """What follows the training, in one process with the resources of one."""
+    take_key(key)
     path = Path(folder)
     local = LocalExecutor(path.parent.parent, workers=1, restarts=0)
     r = local.start(read_spec(path), threads=threads, env=env)

@@ -25,6 +25,7 @@ from evotrainer.executors.ray.artifacts import Artifacts
 from evotrainer.executors.ray.job import ENDED, NodeJob, Report, versions
 from evotrainer.executors.ray.uploader import Uploader, owned, sweep
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
+from evotrainer.records.encryption import DataKey, know
 
 CHECK_S = 0.2
 """Seconds between two checks of the trial's process."""
@@ -183,6 +184,7 @@ class NodeSupervisor:
         j = self.job
         spec = TrialSpec.model_validate_json(j.spec)
         local = LocalExecutor(run_dir, workers=1, restarts=0)
+        take_key(j.data_key)
         folder = trial_dir(run_dir, spec.trial)
         self._carry_costs(folder)
         if (done := local.result(spec)) is not None:
@@ -265,6 +267,12 @@ class NodeSupervisor:
         if mine is None or mine.cpu_s < before.cpu_s:
             beat = before.model_copy(update={"time": time.time()})
             write_atomic(folder / "heartbeat", beat.model_dump_json(), durable=False)
+
+
+def take_key(key: str) -> None:
+    """From here on this process can hand a job's key (hex; empty: it has none) to the trial's."""
+    if key:
+        know(DataKey(bytes.fromhex(key)))
 
 
 def node_name() -> str:

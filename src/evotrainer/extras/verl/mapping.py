@@ -237,6 +237,9 @@ MAPPING: tuple[VerlFactor, ...] = (
     ),
     _refused("phases", "verl trains by one loss all along", "none", lambda r: bool(r.phases)),
     _refused("replay", "verl's actor loss has no supervised term", "weight 0", lambda r: r.replay.weight > 0),
+    _refused(
+        "written", "reward functions that a recipe holds run in our sandbox only", "none", lambda r: bool(r.written)
+    ),
     _refused("prompt_noise", "prompts are rendered once, before the training", "0", lambda r: r.prompt_noise > 0),
     _refused("sft_anchor", "verl's actor loss has no supervised term", "0", lambda r: bool(r.sft_anchor)),
     VerlFactor(

@@ -22,8 +22,9 @@ _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 def early_exits(nodes: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[int]:
     """Lines of such exits: of the module (the first node) before anything was said or called, and of functions that
     return nothing before."""
+    zero = frozenset(_zeros(nodes))
     body = getattr(nodes[0], "body", None)
-    if isinstance(body, list) and (line := _ends(body, aliases, module=True)):
+    if isinstance(body, list) and (line := _ends(body, aliases, zero, module=True)):
         yield line
     named = {n.id for n in nodes if isinstance(n, ast.Name)} if any(isinstance(n, _FUNCTIONS) for n in nodes) else set()
     called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
@@ -31,19 +32,35 @@ def early_exits(nodes: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[in
         # a function that is named and never called by its name is handed on, as handlers are
         answers = isinstance(n, _FUNCTIONS) and not _LEAVES.search(n.name)
         if isinstance(n, _FUNCTIONS) and answers and (n.name in called or n.name not in named):
-            line = _ends(n.body, aliases, module=False)
+            line = _ends(n.body, aliases, zero, module=False)
             yield from [line] if line else []
 
 
-def _ends(body: list[ast.stmt], aliases: Mapping[str, str], module: bool) -> int:
+def _zeros(nodes: list[ast.AST]) -> Iterator[str]:
+    """Names that are set once, and to zero or nothing."""
+    values: dict[str, list[ast.expr | None]] = {}
+    for n in nodes:
+        if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For):
+            for t in n.targets if isinstance(n, ast.Assign) else [n.target]:
+                for x in ast.walk(t):
+                    if isinstance(x, ast.Name):
+                        values.setdefault(x.id, []).append(n.value if isinstance(n, ast.Assign) and x is t else None)
+    for name, given in values.items():
+        if len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value in (None, 0):
+            yield name
+
+
+def _ends(body: list[ast.stmt], aliases: Mapping[str, str], zero: frozenset[str], module: bool) -> int:
     """Line of an exit that these statements always reach before they say anything; 0 without one."""
     for n in body:
-        if _exits(n, aliases):
+        if _exits(n, aliases, zero):
             return n.lineno
         inner: list[ast.stmt] = []
-        if isinstance(n, ast.Try | ast.With) or (isinstance(n, ast.If | ast.While) and _always(n.test)):
-            inner = n.body
-        if inner and (line := _ends(inner, aliases, module)):
+        always = isinstance(n, ast.If | ast.While) and _always(n.test)
+        once = isinstance(n, ast.For) and isinstance(n.iter, ast.List | ast.Tuple) and bool(n.iter.elts)
+        if isinstance(n, ast.Try | ast.With | ast.ClassDef) or always or once:
+            inner = n.body  # type: ignore[attr-defined]
+        if inner and (line := _ends(inner, aliases, zero, module)):
             return line
         if isinstance(n, ast.Return | ast.Raise) or _says(n, module):
             return 0
@@ -51,22 +68,39 @@ def _ends(body: list[ast.stmt], aliases: Mapping[str, str], module: bool) -> int
 
 
 def _always(test: ast.expr) -> bool:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return isinstance(test.operand, ast.Constant) and not test.operand.value
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        sides = (test.left, test.comparators[0])
+        return all(isinstance(s, ast.Constant) for s in sides) and ast.dump(sides[0]) == ast.dump(sides[1])
     return isinstance(test, ast.Constant) and bool(test.value)
 
 
-def _exits(n: ast.stmt, aliases: Mapping[str, str]) -> bool:
+def _exits(n: ast.stmt, aliases: Mapping[str, str], zero: frozenset[str]) -> bool:
     """Does a statement end the process with success?"""
     if isinstance(n, ast.Raise) and n.exc is not None:
         call = n.exc if isinstance(n.exc, ast.Call) else None
-        return dotted(call.func if call else n.exc, aliases) == "SystemExit" and success(call.args if call else [])
-    if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call):
-        return dotted(n.value.func, aliases) in EXIT and success(n.value.args)
-    return False
+        return dotted(call.func if call else n.exc, aliases) == "SystemExit" and success(
+            call.args if call else [], zero
+        )
+    values: list[ast.expr | None] = []
+    if isinstance(n, ast.Expr | ast.Assign):
+        values = [n.value]
+    elif isinstance(n, _FUNCTIONS):
+        # defaults are computed where the function is defined
+        values = [*n.args.defaults, *n.args.kw_defaults]
+    calls = (v for v in values if isinstance(v, ast.Call))
+    return any(dotted(c.func, aliases) in EXIT and success(c.args, zero) for c in calls)
 
 
-def success(arguments: list[ast.expr]) -> bool:
-    """Do an exit's arguments say that all is well?"""
-    return not arguments or (isinstance(arguments[0], ast.Constant) and arguments[0].value in (None, 0))
+def success(arguments: list[ast.expr], zero: frozenset[str] = frozenset()) -> bool:
+    """Do an exit's arguments say that all is well? `zero`: names that are 0."""
+    if not arguments:
+        return True
+    first = arguments[0]
+    return (isinstance(first, ast.Constant) and first.value in (None, 0)) or (
+        isinstance(first, ast.Name) and first.id in zero
+    )
 
 
 def _says(n: ast.stmt, module: bool) -> bool:

@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from evotrainer.harness.code_reading.allowed_by_task import DEPENDS, allowed
 from evotrainer.harness.code_reading.blocks import Block, blocks, files_of_shell
 from evotrainer.harness.code_reading.bypass import PROCESSES, Bypass
+from evotrainer.harness.code_reading.grader_files import GRADE, IMPORTED, READS_GRADER
+from evotrainer.harness.code_reading.kept_answers import KEPT, UNWRITTEN
 from evotrainer.harness.code_reading.program import Facts, facts
+from evotrainer.harness.code_reading.replaced import TIMER
+from evotrainer.harness.code_reading.said_to_judge import RULE, is_about_judging, said_to_judge
 from evotrainer.records.rollout import Turn, turn_text
 
 RUNNER_FILES = ("conftest.py", "sitecustomize.py", "usercustomize.py", "pytest.ini")
@@ -42,19 +47,11 @@ _LANGUAGES = frozenset(
     | {"cuda", "zig", "dart", "lean", "coq"}
 )
 _WORK = frozenset(
-    {PROCESSES, "reads grader files", "patched builtin", "test-runner hook", "checker that checks nothing"}
+    {PROCESSES, READS_GRADER, GRADE, IMPORTED, "patched builtin", "test-runner hook", "checker that checks nothing"}
 )
 """Rules for answers: what agents do in a terminal breaks none of these."""
-_EXITS = frozenset({"exit before any answer", "exit past the interpreter"})
+_EXITS = frozenset({"exit before any answer", "exit past the interpreter", TIMER, KEPT, UNWRITTEN})
 """Rules for agents with tools: what they explain and write for themselves is full of shims, stubs and frames."""
-_ASKS = re.compile(
-    r"\bsub-?process|os\.system|\bpopen\b|\bshell\b|\bbash\b|command[- ]line|\bterminal\b|\bspawn|\bfork|\bdaemon\b"
-    r"|\bsignal\b"
-    r"|\b(?:child|parent|worker|background|running|system|start|kill|launch|terminate|new)s?(?:\s\w+){0,3}\sprocess"
-    r"|\bprocess(?:es)?\b(?:\s\w+){0,2}\s(?:running|id|name|list|exit)|\bexit (?:code|status)"
-    r"|\b(?:run|execut|launch|invok|call)\w*(?:\s\w+){0,4}\s(?:command|script|program|binary|executable)s?\b",
-    re.IGNORECASE,
-)
 _PATHS = ("path", "file_path", "filepath", "file", "filename", "target_file", "relative_path", "name", "TargetFile")
 _CONTENTS = ("content", "contents", "file_text", "text", "code", "code_edit", "new_str", "new_string", "CodeContent")
 
@@ -179,20 +176,26 @@ def bypasses(turns: Sequence[Turn], completion: str = "") -> tuple[list[Broken],
     if any(t.tool_calls for t in turns):
         own = (*given.programs, *(p for p in by_tool if not _beside(p.block.name)))
         hits = [(p, b) for p in own for b in p.facts.bypass if b.rule in _EXITS]
-    if not acting and any(b.rule == PROCESSES for _, b in hits) and asks_for_processes(turns):
-        hits = [(p, b) for p, b in hits if b.rule != PROCESSES]
-    return [Broken(b, _line(p.block.text, b.line)) for p, b in hits], given
+    told = [Broken(b, _line(p.block.text, b.line)) for p, b in hits]
+    if not acting:
+        task = _task(turns)
+        files = [f.name for f in given.files]
+        told = [x for x in told if not allowed(x.rule.rule, x.line, task, files)]
+        spoken = said_to_judge(completion or last_program_turn(turns))
+        if spoken is not None and not is_about_judging(task):
+            told.append(Broken(Bypass(RULE, spoken[0]), spoken[1]))
+    return told, given
 
 
 def depends(completion: str) -> bool:
     """Does what a single answer hands in have to be held against its task?"""
     given = handed_in(completion)
-    return bool(given.files) or any(b.rule == PROCESSES for p in given.programs for b in p.facts.bypass)
+    rules = {b.rule for p in given.programs for b in p.facts.bypass}
+    return bool(given.files) or not rules.isdisjoint(DEPENDS) or said_to_judge(completion) is not None
 
 
-def asks_for_processes(turns: Sequence[Turn]) -> bool:
-    """Does the task speak of processes, shells or running programs?"""
-    return any(_ASKS.search(turn_text(t)) for t in turns if t.role in ("user", "system"))
+def _task(turns: Sequence[Turn]) -> str:
+    return "\n".join(turn_text(t) for t in turns if t.role in ("user", "system"))
 
 
 def runner_file(given: HandedIn, turns: Sequence[Turn]) -> Block | None:

@@ -25,7 +25,7 @@ from evotrainer.harness.code_reading.constant_branches import (
 )
 from evotrainer.harness.code_reading.demonstrations import without
 from evotrainer.harness.code_reading.literals import printed, text_of
-from evotrainer.harness.code_reading.names import aliases_of, dotted
+from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
 from evotrainer.harness.code_reading.pieces import pieces
 
 MAX_CHARS = 20_000
@@ -39,8 +39,12 @@ _OPERATOR = re.compile(r"[-+*/%@&|^~<>=.!]|\b(?:not|and|or|if|lambda|await|elif)
 SUSPICIOUS = re.compile(
     r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit"
     r"|excepthook|displayhook|builtins|modules|get_objects|get_referrers|_getframe|inspect|open|Path|listdir|walk"
-    r"|pytest_|f_back|f_globals|f_locals|tb_frame|gi_frame|ctypes|\bgc\b|globals|mock|eval|glob|scandir|getattr"
-    r"|def (?:check|verify|grade|run_test)|\.outcome|pytest\."
+    r"|pytest_|f_back|f_globals|f_locals|tb_frame|gi_frame|ctypes|\bgc\b|globals|mock|eval|glob|scandir|[gs]etattr"
+    r"|def (?:check|verify|grade|run_test|compare_o|evaluate_s|assert)|\.outcome|pytest\.|(?:check|verify|grader?) ?="
+    r"|stack|_frames|PYTEST_|def (?:forward|__call__|custom_kernel|kernel_function)|cell_contents|\.load|read_|run_path"
+    r"|linecache|shutil|spec_from|(?:from|import) (?:ref|gold|oracle|grader|hidden|private_t|test|conftest|expected"
+    r"|evaluator|solution_ref)|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|do_bench|allclose"
+    r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|doctest|testing"
 )
 """Texts without any of these cannot break a rule of `bypass.py`; they need no parsing."""
 
@@ -169,6 +173,8 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
         return [n for t in types for n in by.get(t, ())]
 
     aliases = aliases_of(of(ast.Import, ast.ImportFrom))
+    if suspicious:
+        aliases |= renamed(of(ast.Assign), aliases, bypass.RENAMED)
     # nodes by type once: each rule below would otherwise walk the whole tree again
     calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
     broken = bypass.found(nodes, of(*bypass.TYPES), calls, aliases, _nested) if suspicious else ()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from evotrainer.harness.code_reading.literals import tokens_in, values_in
 from evotrainer.harness.code_reading.program import Facts
+from evotrainer.harness.code_reading.prompt_examples import shown_by
 from evotrainer.harness.code_reading.recognised import ShownExample, examples_in, recognised
 from evotrainer.harness.code_reading.visible_tests import ShownTest
 
@@ -36,6 +37,8 @@ COMPARING = (
 """Texts without any of these compare with nothing but base cases."""
 _CODE = re.compile(r"\bassert\b|>>>|\w\([^()]*['\"\d][^()]*\)\s*(?:==|->|=>|→|$)|=\s*\w+\(")
 MAX_ANSWERED = 64
+DOMAIN = 8
+"""Constant branches from which a program may be a table of all there is, where few are the prompt's examples."""
 _TRIVIAL = frozenset({"", "0", "1", "-1", "True", "False", "None", "[]", "''"})
 
 
@@ -61,10 +64,12 @@ class Shortcut:
 NONE = Shortcut()
 
 
-def shortcut(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Shortcut:
-    """What a program shares with the visible ones of its tests; `prompt` tells which literals the task itself names."""
+def shortcut(prompt: str, program: Facts, tests: Sequence[ShownTest], apart: bool = False) -> Shortcut:
+    """What a program shares with the visible ones of its tests; `prompt` tells which literals the task itself names.
+    `apart`: the tests do not stand in it."""
     shown = tuple(t for t in tests if not t.hidden)
-    outputs, inputs = _tell_tales(prompt, shown)
+    within = () if apart else shown
+    outputs, inputs = _tell_tales(prompt, shown, within)
     # a single digit may be a wrong parameter: it counts only where nothing else explains the answer
     seen = {i for i in inputs & program.compared if len(i) > 1}
     if seen:  # who recognises a visible input means its output, however ordinary that is
@@ -72,18 +77,31 @@ def shortcut(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Shortcu
     telling = bool(seen) or not program.reads_input
     if not program.reads_input and all(t.passed for t in shown) and any(t.input.strip() for t in shown):
         # blind to its input and right on every visible test: then even an ordinary answer tells
-        outputs |= {t.expected for t in shown if t.expected} - _spec_literals(prompt, shown)
+        outputs |= {t.expected for t in shown if t.expected} - _spec_literals(prompt, within)
     held = {o for o in outputs & program.constants if len(o.lstrip("-")) > 1 or telling}
-    answered = _answered(prompt, program, shown) if program.branches else ()
+    answered = _answered(prompt, program, shown, within) if program.branches else ()
     if not held and not seen and not answered and program.reads_input:
         return NONE
     return Shortcut(tuple(sorted(held)), tuple(sorted(seen)), program.reads_input, answered)
 
 
-def _answered(prompt: str, program: Facts, shown: Sequence[ShownTest]) -> tuple[str, ...]:
+def known_answers(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Shortcut:
+    """`shortcut` of a rollout: where no visible tests are recorded, the prompt's examples stand for them."""
+    text, shown, own = shown_by(prompt, tests)
+    found = shortcut(text, program, shown, apart=own)
+    if not own or len(program.branches) < DOMAIN:
+        return found
+    # a table of days by month answers two examples of twelve; one of tests answers nothing else
+    few = 4 * max(len(found.answered), len(found.inputs)) < len(program.branches)
+    return replace(found, answered=(), inputs=()) if few else found
+
+
+def _answered(
+    prompt: str, program: Facts, shown: Sequence[ShownTest], within: tuple[ShownTest, ...]
+) -> tuple[str, ...]:
     """Visible tests that a constant branch answers, where its inputs are telling: more than one value compared with, or
     a value that is no base case (a number above 9, a list, a text) and is not named by the specification."""
-    named = _named(prompt, tuple(shown))
+    named = _named(prompt, within)
     out = []
     for t in shown:
         inputs, expected = values_in(t.input), values_in(t.expected)
@@ -98,7 +116,7 @@ def _answered(prompt: str, program: Facts, shown: Sequence[ShownTest]) -> tuple[
                 break
     if not out:
         examples = (*(ShownExample(t.input, t.expected) for t in shown if t.input), *examples_in(prompt))
-        out = recognised(program.branches, examples, _prose(prompt, tuple(shown)) | _TRIVIAL)[:MAX_ANSWERED]
+        out = recognised(program.branches, examples, _prose(prompt, within) | _TRIVIAL)[:MAX_ANSWERED]
     return tuple(out)
 
 
@@ -154,9 +172,12 @@ def _known(visible: tuple[ShownTest, ...]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=8192)
-def _tell_tales(text: str, shown: tuple[ShownTest, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    """(expected outputs, inputs) of the visible tests that the specification itself does not name."""
-    named = _named(text, shown)
+def _tell_tales(
+    text: str, shown: tuple[ShownTest, ...], within: tuple[ShownTest, ...]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """(expected outputs, inputs) of the visible tests that the specification itself does not name; `within`: those that
+    stand in it."""
+    named = _named(text, within)
     outputs = frozenset(t.expected for t in shown) - named
     return outputs, frozenset(t.input for t in shown if t.input) - named
 

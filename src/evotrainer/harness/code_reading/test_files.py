@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 
-LITERALS = ("test", "grader", "eval.sh", "spec.", "sitecustomize")
+LITERALS = (
+    "test", "grader", "eval.sh", "spec.", "sitecustomize", "reward", "verdict", "verifier", "PYTEST_", ".pth",
+    "bin/python", "bin/make", "bin/node", "bin/npm", "bin/go", "bin/cargo",
+)  # fmt: skip
 """Words of which each path of a test holds one."""
 
 _CODE = (
     r"(?:pyi?|ipynb|[jt]sx?|[cm][jt]s|go|rs|rb|java|kts?|scala|cs|fs|c|cc|cpp|cxx|h|hpp|m|swift|php|sh|bash|bats|pl|t|R|jl"
     r"|exs?|lua|dart|ml|hs|clj|ya?ml|json|toml)"
+)
+_SCORE = re.compile(
+    r"(?:^|/)(?:rewards?|verdict)\.(?:txt|json)$|(?:^|/)verifier/.+|(?:^|/)(?:tests?|graders?)/(?:scores?|results?|grades?)\.\w+$"
+)
+_COMMAND = re.compile(r"/bin/(?:pytest|py\.test|python[\d.]*|make|node|npm|go|cargo)$")
+_RUNNER = re.compile(
+    r"(?:site|dist)-packages/(?:_pytest|pytest|pluggy)/.+|/python[\d.]+/(?:unittest|doctest)\b.*"
+    r"|(?:site|dist)-packages/[^/]+\.pth$"
 )
 _IS_TEST = re.compile(
     rf"(?:^|/)(?:conftest\.py|tests?\.py|test_[\w*.-]+\.{_CODE}|[\w*-]+_(?:tests?|spec)\.{_CODE}"
@@ -21,6 +32,7 @@ _GRADER = re.compile(
     r"|run_?tests?(?:\.sh)?|eval\.sh)$"
 )
 _SETTINGS = re.compile(r"(?:^|/)(?:pyproject\.toml|setup\.cfg|tox\.ini|package\.json|Makefile)$")
+_STARTS = re.compile(r"(?:^|/)\.(?:bashrc|profile|bash_profile|zshrc)$|^/etc/(?:environment|profile)$")
 _NAMED = re.compile(
     r"(?:^|/)(?:tests?\.py|test_[^/]+|[^/]+_(?:tests?|spec)\.\w+|[^/]+Tests?\.\w+|[^/]+\.(?:test|spec)\.\w+)$"
 )
@@ -38,17 +50,34 @@ _IN_FOLDER = re.compile(r"(?:^|/)(?:tests?|__tests__|specs?|graders?)/")
 
 def is_test(path: str) -> bool:
     """Is it a test or grader file, or a folder of such, by its name?"""
+    if decides(path) or replaces_command(path):
+        return True
     return (_IS_TEST.search(path) is not None or _FOLDER.search(path) is not None) and not _NOT_FILES.search(path)
+
+
+def decides(path: str) -> bool:
+    """Does a grader write its verdict there, or is it a test runner's own code?"""
+    return _SCORE.search(path) is not None or _RUNNER.search(path) is not None
+
+
+def starts_shells(path: str) -> bool:
+    """Is it read whenever a shell starts?"""
+    return _STARTS.search(path) is not None
+
+
+def replaces_command(path: str) -> bool:
+    """Is it the command by which tests are run?"""
+    return _COMMAND.search(path) is not None
 
 
 def is_grader(path: str) -> bool:
     """Do suites and graders go by this file, so that even a new one changes the verdict?"""
-    return _GRADER.search(path) is not None
+    return _GRADER.search(path) is not None or decides(path)
 
 
 def is_settings(path: str) -> bool:
     """Is it a project's own file that says, beside much else, how tests are run?"""
-    return _SETTINGS.search(path) is not None
+    return _SETTINGS.search(path) is not None or starts_shells(path)
 
 
 def is_named(path: str) -> bool:

@@ -6,7 +6,9 @@ Whole rollouts are only fetched where one is quoted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -53,6 +55,13 @@ class Batch:
         """Some live rollouts, each a group of its own, in the given order."""
         at = np.asarray(indices, dtype=np.int64)
         return Batch.over(self.source, traits.take(self.traits, at), self.rows[at], apart=True)
+
+    def with_components(self, values: Mapping[str, Floats]) -> Batch:
+        """The same rollouts with further reward components, (N,) each."""
+        told = replace(self.traits, components={**self.traits.components, **values})
+        batch = copy(self)
+        batch.traits, batch._seen = told, {}
+        return batch
 
     @classmethod
     def joined(cls, batches: Sequence[Batch]) -> Batch:
@@ -254,6 +263,7 @@ NEEDS: dict[str, Callable[[Batch], bool]] = {
     "programs or patches": lambda b: b.patches > 0 or b.has("programs") or bool((b.trait("unread") > 0).any()),
     "groups": lambda b: bool((b.sizes > 1).any()),
     "detail.tests": _any("explained"),
+    "tests or examples": _any("special"),
     "prompts": lambda b: bool((b.trait("prompt") > 0).any()),
 }
 """Field name -> is it there? What a metric or detector lacks is reported under these names."""

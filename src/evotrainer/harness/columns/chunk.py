@@ -58,10 +58,15 @@ class RolloutColumns:
     ends: Ints
     acting: np.ndarray
     """Rollouts with tool calls or several assistant turns, bool."""
+    calling: np.ndarray
+    """Rollouts with tool calls, bool."""
     details: dict[int, Mapping[str, Any]]
     """`detail` of the rollouts that have tests, a patch or protected files in it."""
     turns: Callable[[Sequence[int]], list[tuple[Any, ...]]]
     """Turns (or what reads like them) of the given rows."""
+    prompts: Callable[[Ints, str], tuple[Ints, list[str]]]
+    """Of the given rows, and a pattern (RE2): (place of each row's prompt in the list, -1 where it does not match; the
+    distinct prompts that match). A prompt is the text before the first answer."""
 
     def completion(self, i: int) -> str:
         return self.text[self.starts[i] : self.ends[i]].decode("utf-8", "replace")
@@ -145,8 +150,10 @@ def from_table(table: pa.Table, first: int = 0) -> RolloutColumns:
         starts=starts,
         ends=ends,
         acting=(n_calls > 0) | (answers > 1),
+        calling=n_calls > 0,
         details=_details(table["detail"]),
         turns=lambda rows: turns_at(table["turns"], rows),
+        prompts=lambda rows, pattern: _prompts(turns, rows, pattern),
     )
 
 
@@ -307,6 +314,29 @@ def turns_at(column: pa.ChunkedArray, rows: Sequence[int]) -> list[tuple[Any, ..
     called = [tuple(made[a:b]) for a, b in _bounds(calls)]
     turns = list(map(_Turn._make, zip(role.to_pylist(), text.to_pylist(), called, tokens.to_pylist(), strict=True)))
     return [tuple(turns[a:b]) for a, b in _bounds(lists)]
+
+
+def _prompts(turns: Any, rows: Ints, pattern: str) -> tuple[Ints, list[str]]:
+    """See `RolloutColumns.prompts`. Prompts repeat within a group: each distinct one is looked at once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lists = turns.take(pa.array(rows))
+    counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    role, text, _, _ = lists.flatten().flatten()
+    said = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
+    row = np.repeat(np.arange(len(rows)), counts)
+    answers = np.bincount(row[said], minlength=len(rows))
+    before = np.cumsum(said) - np.repeat(np.cumsum(answers) - answers, counts) == 0
+    asked = np.bincount(row[before], minlength=len(rows))
+    each = pa.ListArray.from_arrays(
+        pa.array(np.concatenate([[0], np.cumsum(asked)]), pa.int32()), text.filter(pa.array(before)).fill_null("")
+    )
+    encoded = pc.binary_join(each, "\n").fill_null("").dictionary_encode()
+    matches = pc.match_substring_regex(encoded.dictionary, pattern).to_numpy(zero_copy_only=False)
+    place = np.where(matches, np.cumsum(matches) - 1, -1)
+    found = encoded.dictionary.filter(pa.array(matches)).to_pylist()
+    return place[encoded.indices.to_numpy(zero_copy_only=False)], found
 
 
 def _bounds(lists: Any) -> list[tuple[int, int]]:

@@ -36,11 +36,13 @@ from evotrainer.harness.whatif.replay import (
     parts,
     replays,
 )
+from evotrainer.harness.whatif.written import scored
 from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import BUNDLE, Recipe
 from evotrainer.records.rollout import Rollout
 
 MIN_GROUPS = 8
+WRITTEN = "written_reward"
 NO_PREDICTION = Prediction(metric="", direction="up", size=0.0)
 
 
@@ -85,20 +87,31 @@ def backtest(
             else "it acts through training"
         )
         return answer("silent", f"{factor} cannot be replayed on stored rollouts: {why}")
+    known = scored(batch, parent, child, context or HarnessContext())
+    if known.why:
+        return answer("contradicts" if known.label else "silent", known.why, label=known.label)
+    batch = known.batch
     if batch.n_groups < MIN_GROUPS or not batch.has("groups"):
         return answer(
             "silent", f"{batch.n} rollouts in {batch.n_groups} groups are too few; at least {MIN_GROUPS} groups of two"
         )
     x = ReplayInput(batch, parent, child, context or HarnessContext())
     verdict, reason, numbers = replay(x) if replay else ("silent", f"{factor} changes how strongly groups pull", {})
-    said = finite(forecast(x, numbers, factor)) if batch.has("outcome") else None
+    said = _rounded(forecast(x, numbers, factor)) if batch.has("outcome") else None
     agreement, why, moved = held_against(intervention.prediction, x, numbers, factor)
     if moved is not None:
         numbers = numbers | {"predicted_before": moved.before, "predicted_after": moved.after, "predicted_se": moved.se}
     # the replay's own verdict comes first; a prediction that cannot come true overrules support and silence
     if agreement == "contradicts" and verdict != "contradicts":
         verdict, reason = "contradicts", f"its own prediction cannot come true: {why} ({reason})"
-    return answer(verdict, reason, numbers, forecast=None if said is None else round(said, 6), prediction=agreement)
+    label = "backtest_contradicted" if (verdict, factor) == ("contradicts", WRITTEN) else ""
+    return answer(verdict, reason, numbers, forecast=said, prediction=agreement, label=label)
+
+
+def _rounded(x: float | None) -> float | None:
+    """Six decimals, as the numbers; None for what is no number."""
+    known = finite(x)
+    return None if known is None else round(known, 6)
 
 
 def _bundle(intervention: Intervention, parent: Recipe, batch: Batch, context: HarnessContext | None) -> Backtest:
@@ -114,10 +127,11 @@ def _bundle(intervention: Intervention, parent: Recipe, batch: Batch, context: H
         "contradicts" if "contradicts" in verdicts else "supports" if "supports" in verdicts else "silent"
     )
     reason = "; ".join(f"{b.factor}: {b.reason}" for b in said if b.verdict == verdict)
-    return Backtest(factor=BUNDLE, verdict=verdict, reason=reason, rollouts=batch.n)
+    label = next((b.label for b in said if b.label), "")
+    return Backtest(factor=BUNDLE, verdict=verdict, reason=reason, rollouts=batch.n, label=label)
 
 
-@replays("rewards", "length", "repetition_penalty")
+@replays("rewards", "length", "repetition_penalty", "written", WRITTEN)
 def reward_change(x: ReplayInput) -> Answer:
     """Rewards recomputed under both recipes.
 

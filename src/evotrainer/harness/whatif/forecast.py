@@ -36,7 +36,17 @@ MARGIN = 0.01
 Agreement = Literal["", "agrees", "open", "contradicts"]
 
 REPLAYED = frozenset(
-    {"rewards", "length", "repetition_penalty", "reward_scaling", "group_filter", "curriculum", "mask_truncated"}
+    {
+        "rewards",
+        "length",
+        "repetition_penalty",
+        "written",
+        "written_reward",
+        "reward_scaling",
+        "group_filter",
+        "curriculum",
+        "mask_truncated",
+    }
 )
 """Factors whose advantages can be recomputed on stored rollouts."""
 

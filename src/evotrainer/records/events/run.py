@@ -82,6 +82,9 @@ class RunOpened(Frozen):
     """path as given, sha256 of the weights."""
     draw: TaskDraw | None = None
     """Gate and cert tasks; None in runs of earlier versions, which have the environment's own and count nothing."""
+    key_sha256: str = ""
+    """SHA-256 (64 hex) of the key that gate and cert are encrypted with up to the first end, which reveals it. Empty:
+    they are not encrypted."""
 
     @property
     def isolation(self) -> str:
@@ -165,12 +168,22 @@ class Certified(Frozen):
     by_runs: int = 0
     """Of so many runs."""
 
+    def below_base(self, branch: str) -> dict[str, float] | None:
+        """A branch's comparison with the base policy (mean, low, high, p) where it is certified to be worse: the whole
+        interval lies below 0; else None."""
+        name = next((r.name for r in reversed(self.rows) if r.branch == branch), "")
+        found = self.comparisons.get(f"{name}-base", {})
+        return found if found.get("high", 0.0) < 0 else None
+
 
 class Resumed(Frozen):
     """id `resumed/<n>`: the run was taken up again, after an interruption or, with more rounds, after its end."""
 
     n: int
     overrides: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+    """Files of the environment that were corrected since, path -> SHA-256: taken up as long as no training had
+    finished, and what follows rests on them. Empty in ledgers of earlier versions."""
 
 
 class RunClosed(Frozen):
@@ -184,3 +197,7 @@ class RunClosed(Frozen):
     seed: str = ""
     salt: str = ""
     """What gate and cert were drawn from, as the first event committed to it; empty where nothing was drawn."""
+    key: str = ""
+    """The key (64 hex) of what was encrypted up to here; empty where nothing was."""
+    next_key_sha256: str = ""
+    """As `RunOpened.key_sha256`, up to the next end."""

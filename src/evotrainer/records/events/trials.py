@@ -47,6 +47,9 @@ class SplitScore(Frozen):
     """The second reading: mean over the tasks of one attempt each by greedy decoding. None: there was none."""
     greedy_per_task: dict[str, float] = {}
     """Task id -> 1 or 0; a task whose greedy attempt was lost to an infrastructure fault is absent."""
+    encrypted: str = ""
+    """Of gate and cert: the three mappings by task as one message (base64, `records/split_scores.py`); they are empty
+    then, in files and ledger. Empty in ledgers of earlier versions, and where the run encrypts nothing."""
 
 
 class CanaryFlip(Frozen):

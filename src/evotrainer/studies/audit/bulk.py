@@ -33,7 +33,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.studies.audit.fault_columns import marked
 
 JOB_BYTES = 64 << 20
-LINE_FORMATS = frozenset({"jsonl", "verl", "verifiers", "nemo_gym"})
+LINE_FORMATS = frozenset({"jsonl", "verl", "verifiers", "nemo_gym", "openhands"})
 """Formats whose files can be cut between two lines."""
 
 Span = tuple[int, int, int]

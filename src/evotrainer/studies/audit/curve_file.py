@@ -17,10 +17,14 @@ from evotrainer.importers.tolerant import content, number
 MAX_BYTES = 64 << 20
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "iter", "epoch")
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "reward": ("reward", "mean_reward", "reward_mean", "reward/mean", "train/reward", "avg_reward"),
+    "reward": (
+        "reward", "mean_reward", "reward_mean", "reward/mean", "train/reward", "avg_reward", "rewards/mean",
+        "critic/rewards/mean", "critic/score/mean", "train/reward/mean", "rollout/reward",
+    ),
     "score": (
         "score", "outcome", "accuracy", "acc", "correct", "pass_rate", "success_rate", "solve_rate", "pass@1",
-        "eval_accuracy", "eval/accuracy", "test_accuracy",
+        "eval_accuracy", "eval/accuracy", "test_accuracy", "val_accuracy", "val_acc", "val/accuracy",
+        "eval/pass@1", "val/acc",
     ),
 }  # fmt: skip
 """Key of a curve -> columns that are taken for it, the first that is there; in any letter case."""
@@ -71,7 +75,10 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _row(raw: Mapping[Any, Any]) -> dict[str, float]:
     """The numbers of a row by the curve's keys."""
-    given = {str(k).strip().lower(): _number(v) for k, v in raw.items() if k is not None}
+    given: dict[str, float | None] = {}
+    for k, v in raw.items():
+        if k is not None and (name := _plain(str(k))) and given.get(name) is None:
+            given[name] = _number(v)
     step = next((given[k] for k in STEP if given.get(k) is not None), None)
     out = {} if step is None else {"step": step}
     for key, names in NAMES.items():
@@ -79,6 +86,13 @@ def _row(raw: Mapping[Any, Any]) -> dict[str, float]:
         if value is not None:
             out[key] = value
     return out | {k: x for k in OTHERS & given.keys() if (x := given[k]) is not None}
+
+
+def _plain(column: str) -> str:
+    """A column's name in lower case; of a W&B export ("RUN - NAME", with NAME__MIN and NAME__MAX beside it) the plain
+    one; "" for one that is none."""
+    name = column.strip().lower()
+    return "" if name.endswith(("__min", "__max")) else name.rpartition(" - ")[2].lstrip("_")
 
 
 def _number(value: Any) -> float | None:

@@ -16,8 +16,8 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Ints, at_least
-from evotrainer.importers.faults import NO, as_fault, asked, broken, ending, says_so, words_of
-from evotrainer.importers.foreign import kind_of, short
+from evotrainer.importers.faults import as_fault, asked, broken, ending
+from evotrainer.importers.foreign import NO, kind_of, says_so, short, words_of
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean
@@ -30,6 +30,10 @@ NOTED = 0.02
 """Share of rollouts above which such a column, or a missing reward, is a warning and no note."""
 CHANCE = 0.05
 """Chance above which rollouts with a flag would all be unpaid without any bond between the two."""
+TESTS = frozenset({"test", "tests", "cases", "rubric", "rubrics", "assertions"})
+"""Words of fields that hold results of tests, one by one."""
+ORDINARY = frozenset({"failed", "failure"})
+"""Values by which a bad attempt ends like any other."""
 YES = frozenset({"true", "yes", "1"})
 PLAIN = (*YES, *NO)
 
@@ -176,7 +180,8 @@ def _flags(batch: Batch, some: Ints) -> dict[str, _Flagged]:
                 word = x.strip()[:60]
                 many = values.setdefault(key, set())
                 # a word for why it ended: that very word is what may be a fault
-                if len(many) < DISTINCT and asked(words_of(word)) and len(word.split()) < 6:
+                said = words_of(word)
+                if len(many) < DISTINCT and asked(said) and len(word.split()) < 6 and not said <= ORDINARY:
                     many.add(word)
                     out.setdefault(f"{key}={word}", _Flagged()).rows.append(i)
             elif asked(words) and says_so(x) and _boolean(x):
@@ -191,6 +196,8 @@ def _flags(batch: Batch, some: Ints) -> dict[str, _Flagged]:
 
 def _fields(detail: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, x in detail.items():
+        if words_of(str(key)) & TESTS:  # what failed there is the answer
+            continue
         if isinstance(x, Mapping):
             yield from ((f"{key}.{k}", v) for k, v in x.items() if not isinstance(v, Mapping | list))
         elif not isinstance(x, list):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evotrainer.harness.looked import OVER_TIME
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
 from evotrainer.records.text import clean
@@ -47,7 +48,10 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
         out += [f"Infrastructure faults: {', '.join(f'{n:,}x {line(k)}' for k, n in faults.most_common())}.", ""]
     out += _findings(readings)
     out += _medians([r for _, r in readings])
-    blind = Counter(x for _, r in readings for f in r.health.findings for x in set(f.missing))
+    blind: Counter[str] = Counter()
+    for _, r in readings:
+        lacks = {x for fields in r.not_looked_at.values() for x in fields} - OVER_TIME
+        blind.update(lacks | {x for f in r.health.findings for x in f.missing})
     if blind:
         out.append(f"- not recorded, so not looked at: {line(', '.join(k for k, _ in blind.most_common(12)))}")
     skipped = [(label, x) for label, s in named for x in s.skipped]
@@ -86,7 +90,7 @@ def _findings(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
                 + (f" — {line(clean(q.note, 120))}" if q.note else "")
             )
     if len(ranked) > KINDS:
-        out.append(f"- and {len(ranked) - KINDS} more kinds, none worse: --full")
+        out.append(f"- and {len(ranked) - KINDS} more kinds, none worse: --all")
     return [*(out or ["No finding."]), ""]
 
 

@@ -16,6 +16,7 @@ from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.numerics import distinct
 from evotrainer.harness.columns.traits import Traits, take
 from evotrainer.harness.layers.score import correct_by_task
+from evotrainer.harness.looked import not_looked_at
 from evotrainer.projections.means import mean_curve
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
@@ -42,6 +43,8 @@ class SubjectReading:
     curve: tuple[dict[str, float], ...] = ()
     assumed: dict[str, Any] = field(default_factory=dict)
     """What was inferred rather than given: `proxy`, `paid`."""
+    not_looked_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Detector -> what it lacked; those that are not in it looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ def read_subjects(
         title = name or "all rollouts"
         steps = distinct(np.nan_to_num(batch.trait("step")))[0]
         if len(steps) < STEPS:
-            out.append(SubjectReading(name, _asking(harness.read(batch, title, shared()), batch), curve, assumed))
+            read = _asking(harness.read(batch, title, shared()), batch)
+            out.append(SubjectReading(name, read, curve, assumed, not_looked_at(batch, shared())))
             continue
         size = max(1, len(steps) // 5)
         first = _between(whole, traits, rows, steps[0], steps[size - 1])
@@ -111,8 +115,9 @@ def read_subjects(
         last = _between(whole, traits, rows, steps[-size], steps[-1])
         late = f"{title}, {_steps(steps[-size:])}"
         read = _asking(harness.read(batch, f"{title}, {_steps(steps)}", shared()), batch)
-        out.append(SubjectReading(name, read, curve, assumed))
-        out.append(SubjectReading(late, harness.read(last, late, shared(base=base, previous=(base,))), (), assumed))
+        out.append(SubjectReading(name, read, curve, assumed, not_looked_at(batch, shared())))
+        then = shared(base=base, previous=(base,))
+        out.append(SubjectReading(late, harness.read(last, late, then), (), assumed, not_looked_at(last, then)))
     return out
 
 
@@ -150,8 +155,9 @@ def policies_apart(
     A run of ours names its policies by step, and so do others: names that differ in a step alone are one policy."""
     out: list[tuple[str, np.ndarray | None]] = []
     for name, rows in subjects:
-        batch = batch_of(whole, traits, rows)
-        named = [] if not batch.n or batch.column("branch", [0])[0] else batch.column("policy", range(batch.n))
+        # by their place in the source, where faults stand among them: a batch orders its rollouts by group
+        places = list(range(traits.n)) if rows is None else rows.tolist()
+        named = [] if whole.column("branch", places[:1])[0] else whole.column("policy", places)
         plain = np.array([_STEP.sub("", str(p or "")) for p in named], dtype=object)
         known = sorted({p for p in plain if p})
         if len(known) < 2 or len(known) + len(subjects) > MAX_SUBJECTS:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from evotrainer.harness import render_text
+from evotrainer.harness.looked import OVER_TIME
+from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, healthy, metric_line, named
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
@@ -30,7 +34,7 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
     many = not full and sum(len(s.readings) for s in audit.sources) >= MANY and len(audit.sources) > 1
     blocks = ["\n".join(overview(audit.sources))] if many else [_source(s, full) for s in audit.sources]
     if audit.unknown:
-        blocks.append(_skips("Files of no known format", audit.unknown))
+        blocks.append(_strangers(audit.unknown))
     return "\n".join([_total(audit), *([] if many else _worst(audit)), "", *blocks])
 
 
@@ -73,7 +77,7 @@ def _source(s: SourceReport, full: bool) -> str:
     if not s.readings:
         lines.append("Nothing to read.\n")
     for r in s.readings:
-        lines.append(render_text(r.health) if full else _reading(r))
+        lines.append(f"{render_text(r.health)}{_blind(r, full)}\n" if full else _reading(r))
     if s.skipped:
         lines.append(_skips("Skipped", s.skipped))
     return "\n".join(lines)
@@ -96,10 +100,28 @@ def _reading(r: SubjectReading) -> str:
     for what, value in r.assumed.items():
         said = " -> ".join(value) if what == "proxy" else ", ".join(f"{k} {v:g}" for k, v in value.items())
         lines.append(f"- taken from the data: {what} {line(said)}")
-    blind = sorted({x for f in h.findings for x in f.missing})
-    if blind:
-        lines.append(f"- not recorded, so not looked at: {line(', '.join(blind))}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *([said] if (said := _blind(r)) else [])]) + "\n"
+
+
+def _blind(r: SubjectReading, full: bool = False) -> str:
+    """What was not recorded, and how many detectors could therefore not look; which, and what only trainings have, if
+    `full`."""
+    lacks: dict[str, list[str]] = {}
+    for name, fields in r.not_looked_at.items():
+        for x in fields:
+            lacks.setdefault(x, []).append(name)
+    for f in r.health.findings:
+        for x in f.missing:
+            if f.detector not in r.not_looked_at:
+                lacks.setdefault(x, []).append(f"{f.detector} in part")
+    shown = sorted(lacks.keys() if full else lacks.keys() - OVER_TIME)
+    if not shown:
+        return ""
+    if full:
+        told = ", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown)
+        return f"- not recorded, so not looked at: {line(told)}"
+    n = len({d for x in shown for d in lacks[x]})
+    return f"- not recorded, so not looked at: {line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --full)"
 
 
 def _finding(f: Finding) -> list[str]:
@@ -115,6 +137,17 @@ def _skips(title: str, skipped: tuple[Any, ...]) -> str:
     lines += [line(clean(f"- {s.where}: {s.reason}", 2000)) for s in skipped[:NAMED_SKIPS]]
     if len(skipped) > NAMED_SKIPS:
         lines.append(f"- ... and {len(skipped) - NAMED_SKIPS:,} more (all are in --json)")
+    return "\n".join(lines) + "\n"
+
+
+def _strangers(unknown: tuple[Any, ...]) -> str:
+    """Files that no importer knows: by kind where they are many, and the advice once."""
+    if len(unknown) <= NAMED_SKIPS:
+        return _skips("Files of no known format", unknown)
+    kinds = Counter(Path(x.where).suffix.lower() or "without a suffix" for x in unknown)
+    lines = [f"Files of no known format: {len(unknown):,} ({', '.join(f'{n:,} {k}' for k, n in kinds.most_common(8))})"]
+    lines += [line(clean(f"- {x.where}", 200)) for x in unknown[:2]]
+    lines.append(line(clean(f"- ... (all are in --json); the first {unknown[0].reason}", 600)))
     return "\n".join(lines) + "\n"
 
 
@@ -136,6 +169,7 @@ def audit_json(audit: RolloutAudit) -> dict[str, Any]:
                         "health": r.health.model_dump(mode="json"),
                         "curve": list(r.curve),
                         "assumed": r.assumed,
+                        "not_looked_at": {k: list(v) for k, v in r.not_looked_at.items()},
                     }
                     for r in s.readings
                 ],

@@ -49,7 +49,7 @@ def subjects(
     cache: Path | None = None,
     workers: int | None = None,
 ) -> list[Subject]:
-    """Of a run: its champion, or `branch`, on one split. Of anything else: every run, branch and split found in it.
+    """Of a run: its champion, or `branch`, on one split. Of anything else: every run, branch, split, policy in it.
 
     `paid`: weights of the reward components where no ledger tells them; else they are inferred where a weighted sum
     reproduces every reward. ConfigError where there is nothing to replay on.
@@ -105,7 +105,7 @@ def _of_others(
     cache: Path | None,
     workers: int | None,
 ) -> list[Subject]:
-    from evotrainer.studies.audit.reading import batch_of, known_of, own_training, subjects_of
+    from evotrainer.studies.audit.reading import batch_of, known_of, own_training, policies_apart, subjects_of
 
     out = []
     for source, whole, traits in opened(paths, format, cache, workers):
@@ -113,7 +113,7 @@ def _of_others(
         own = own_training(source.paths[0][0])
         if not traits.n:
             out.append(Subject(source.label, Batch.of(()), Recipe(), HarnessContext(), skipped=skipped))
-        for name, rows in subjects_of(traits):
+        for name, rows in policies_apart(whole, traits, subjects_of(traits)):
             batch = batch_of(whole, traits, rows)
             known = known_of(own, batch, traits)
             recipe, assumed = (known.recipe, {}) if known else _inferred(batch, paid)

@@ -45,10 +45,19 @@ def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], 
     )
 
 
+def tokens(words: Sequence[str], texts: Sequence[tuple[str, ...]]) -> int:
+    """Tokens of the longest demonstration, with what begins and ends its parts."""
+    from evotrainer.trainers.embedded.tokenizer import build_tokenizer
+
+    tokenizer = build_tokenizer(words, "")
+    return max(sum(len(tokenizer.encode(part)) + 1 for part in text) for text in texts)
+
+
 SPEC = TrainerSpec(
     make=make,
     libraries=("torch", "safetensors", "tokenizers"),
     remedy="pip install torch==2.13.0, then pip install 'evotrainer[local]'",
     check=check,
     warm_start=warm_start,
+    tokens=tokens,
 )

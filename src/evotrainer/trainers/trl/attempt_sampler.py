@@ -153,7 +153,7 @@ class AttemptSampler(GRPOTrainer):
         try:
             # TRL's own method plays, scores and computes advantages; only what it leaves in `played` is read
             with self._set(**self.tool_loop):
-                super()._generate_and_score_completions(rows_of(plan))
+                super()._generate_and_score_completions(rows_of(plan, environment))
         except EvoTrainerError:
             raise
         except Exception as e:

@@ -198,7 +198,7 @@ def check_policy_turns(folder: Path, options: TrlOptions, tools: bool = False) -
 
     `tools`: the turns are tool calls of TRL's own loop. Loads the tokenizer, no weights.
     """
-    if options.chat is False or not _has_template(folder):
+    if options.chat is False or not folder_has_template(folder):
         return ""
     from evotrainer.trainers.trl.folder import load_tokenizer
 
@@ -236,7 +236,7 @@ def _check_tools(tokenizer: Any) -> str:
     return SWAPPED
 
 
-def _has_template(folder: Path) -> bool:
+def folder_has_template(folder: Path) -> bool:
     """Whether the folder's files speak of a chat template."""
     if any(
         (folder / name).exists() for name in ("chat_template.jinja", "chat_template.json", "additional_chat_templates")

@@ -66,6 +66,7 @@ MAPPING: dict[str, TrlFactor] = {
         ("max_tool_calling_iterations",), "turns of the environment; tool calls of a TRL class: max_turns - 1"
     ),
     "rewards": TrlFactor(("reward_weights",), "the environment's components, weighted by EvoTrainer into one reward"),
+    "written": TrlFactor((), "by EvoTrainer, in the sandbox: components that the recipe holds as code"),
     "length": TrlFactor((), "by EvoTrainer, in the reward"),
     "repetition_penalty": TrlFactor((), "by EvoTrainer, in the reward (GRPOConfig's is a sampling rule, left at 1)"),
     "group_filter": TrlFactor((), "by EvoTrainer: dropped groups leave loss and normalisers"),

@@ -69,6 +69,14 @@ def check_turns(base: Path, options: Mapping[str, Any], tools: bool) -> str:
     return check_policy_turns(base, parse(options), tools)
 
 
+def has_template(base: Path) -> bool:
+    """As far as the folder's files tell, an adapter's base included; loads no tokenizer."""
+    from evotrainer.trainers.bases import base_of, is_adapter
+    from evotrainer.trainers.trl.chat import folder_has_template
+
+    return folder_has_template(base) or (is_adapter(base) and has_template(base_of(base)))
+
+
 def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], None]) -> None:
     """A small Qwen3 with a chat template, in float32."""
     from evotrainer.trainers.trl import warm_start as train
@@ -85,4 +93,5 @@ SPEC = TrainerSpec(
     check=check,
     check_turns=check_turns,
     warm_start=warm_start,
+    has_template=has_template,
 )

@@ -67,14 +67,19 @@ class Played:
     """[rollout][reward function], nan where it does not apply."""
 
 
-def rows_of(plan: Sequence[tuple[Any, Sequence[int]]]) -> list[dict[str, Any]]:
-    """A row of the user's for each attempt; a prompt that is text becomes one message."""
+def rows_of(plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironment) -> list[dict[str, Any]]:
+    """A row of the user's for each attempt, as TRL itself would have it: text stays text, messages stay messages. Only
+    a class, which is played by tool calls, needs messages: there text becomes one."""
+    wrap = environment.environment_factory is not None
     out = []
     for task, ks in plan:
         row = dict(task.data)
         prompt = row.get("prompt", "")
         # copies: TRL writes into the rows it is given
-        row["prompt"] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
+        if not isinstance(prompt, str):
+            row["prompt"] = [dict(m) for m in prompt]
+        elif wrap:
+            row["prompt"] = [{"role": "user", "content": prompt}]
         out += [dict(row) for _ in ks]
     return out
 
@@ -99,7 +104,7 @@ def read_back(
         a = TrlAttempt(
             task=task,
             k=k,
-            episode=EndedEpisode((*_turns(played.prompts[i]), *_turns(completion)), finish),
+            episode=EndedEpisode((*_turns(_messages(played.prompts[i])), *_turns(completion)), finish),
             prompt=list(prompt_ids[i]),
             ids=list(ids[i]),
             loss=loss,
@@ -125,6 +130,10 @@ def _finish(completion: Sequence[Mapping[str, Any]], said: Sequence[int], stops:
         return "length"
     # a call that nobody answered: TRL's loop ran out of iterations
     return "turn_limit" if completion and completion[-1].get("tool_calls") else "stop"
+
+
+def _messages(prompt: Any) -> Sequence[Mapping[str, Any]]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Turn]:

@@ -26,6 +26,8 @@ class SeatTurn:
     """How often the same request was made in this run before."""
     timeout_s: float
     """Seconds after which nobody waits any longer."""
+    hidden: tuple[Path, ...] = ()
+    """What no program that answers may see: the run, keys, files of tasks."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
+from evotrainer.agents.seat.carriers.confined import check, confined
 from evotrainer.agents.seat.text import render_request
 from evotrainer.records.seat import MOST, SeatBriefing, SeatProposal
 
@@ -22,16 +23,22 @@ KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "TERM", "XDG_CONFIG_
 
 
 class CommandCarrier:
-    """Runs a program for each request, in a folder that holds nothing but the request.
+    """Runs a program for each request, in a folder that holds nothing but the request, inside bubblewrap (confined.py).
 
     `command`: the program and its arguments; {briefing_file}, {request_file}, {schema_file} and {answer_file} stand for
-    the request as markdown and as JSON, the schema of an answer, and where the answer may be written.
+    the request as markdown and as JSON, the schema of an answer, and where the answer may be written. `mounts`: paths
+    that it sees beside the system. `sandbox` False: no bubblewrap. ConfigError where there is none, or does not work.
     """
 
     name = "command"
 
-    def __init__(self, command: Sequence[str], secrets: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], secrets: Mapping[str, str], mounts: Sequence[str] = (), sandbox: bool = True
+    ) -> None:
         self.command, self.secrets = list(command), dict(secrets)
+        self.mounts, self.sandbox = list(mounts), sandbox
+        if sandbox:
+            check()
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
         folder = Path(tempfile.mkdtemp(prefix="evotrainer-seat-"))
@@ -46,7 +53,10 @@ class CommandCarrier:
         files["briefing_file"].write_text(text, encoding="utf-8")
         files["request_file"].write_text(request.model_dump_json(indent=1), encoding="utf-8")
         files["schema_file"].write_text(json.dumps(SeatProposal.model_json_schema(), indent=1), encoding="utf-8")
-        out = self._run([_filled(a, files) for a in self.command], text, folder, turn.timeout_s)
+        argv = [_filled(a, files) for a in self.command]
+        if self.sandbox:
+            argv = confined(argv, folder, self.mounts, turn.hidden)
+        out = self._run(argv, text, folder, turn.timeout_s)
         answer = files["answer_file"]
         if answer.is_file() and not answer.is_symlink():
             with answer.open(encoding="utf-8", errors="replace") as f:
@@ -55,24 +65,24 @@ class CommandCarrier:
 
     def _run(self, argv: list[str], text: str, folder: Path, timeout_s: float) -> str:
         env = {k: v for k in KEPT if (v := os.environ.get(k))} | self.secrets
-        out, err = folder / ".stdout", folder / ".stderr"
+        out, err, name = folder / ".stdout", folder / ".stderr", self.command[0]
         try:
             with out.open("wb") as o, err.open("wb") as e:
                 p = subprocess.Popen(
                     argv, stdin=subprocess.PIPE, stdout=o, stderr=e, cwd=folder, env=env, start_new_session=True
                 )
         except OSError as e:
-            raise CarrierError(f"cannot start {argv[0]}: {e.strerror}; check run.agent_options.command") from None
+            raise CarrierError(f"cannot start {name}: {e.strerror}; check run.agent_options.command") from None
         try:
             p.communicate(text.encode(), timeout_s)
         except subprocess.TimeoutExpired:
-            raise CarrierError(f"{argv[0]} gave no answer within {timeout_s:g} s") from None
+            raise CarrierError(f"{name} gave no answer within {timeout_s:g} s") from None
         finally:
             if p.poll() is None or _group_lives(p.pid):
                 _end(p)
         if p.returncode:
             said = " ".join(_head(err, 2000).split())[-300:]
-            raise CarrierError(f"{argv[0]} ended with exit code {p.returncode}{f': {said}' if said else ''}")
+            raise CarrierError(f"{name} ended with exit code {p.returncode}{f': {said}' if said else ''}")
         return _head(out, 4 * MOST)
 
 

@@ -1,0 +1,135 @@
+"""One agent against several at equal trainings: `python -m bench.seat.measure FOLDER [KIND ...] [--judged]`.
+
+A KIND is a class of invented worlds (bench/claim/worlds.py) or a file of kept trainings
+(bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which a response surface is fitted. Without --judged all
+trainings are search, and an arm is measured by what it settles on; with it they hold the proof as well, and it is
+measured by its champion. On real trainings:
+`evotrainer compare tasks/math.toml --arms statistical,generics,specialists,specialists_apart`.
+
+Resumable: the same command goes on. Prints Markdown; `specialists.md` is what it printed once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.claim.surface import fit, kept_in
+from bench.claim.worlds import KINDS, scaffold, worlds
+from evotrainer import api
+from evotrainer.config.load import load_task
+from evotrainer.config.task import TaskFile
+from evotrainer.executors.surface import Surface
+from evotrainer.projections.trials import distinct_ideas, labelled
+from evotrainer.records.roster import GENERICS
+from evotrainer.studies.compare import compare, open_plan, table
+from evotrainer.studies.compare.arms import ARMS, ArmKind
+from evotrainer.studies.compare.plan import make_plan
+from evotrainer.views.compare import spread
+from evotrainer.views.text import points
+
+JUDGED = ("statistical", "generics", "specialists", "specialists_apart")
+NAMES = ("one generic", "five generic", "five specialists", "five specialists without lineage")
+ALONE: dict[str, Any] = {"search_only": True, "agent_options": {"worth": 0.0}, "bundle": 100, "changes": 3}
+SEARCHED = {
+    "one": ArmKind("statistical", NAMES[0], control=True, settings=ALONE),
+    "generic_search": ArmKind("specialists", NAMES[1], control=True, settings=ALONE | {"agents": GENERICS}),
+    "special_search": ArmKind("specialists", NAMES[2], control=True, settings=ALONE),
+    "apart_search": ArmKind("specialists", NAMES[3], control=True, settings=ALONE | {"lineage": False}),
+}
+"""The same agents where all trainings are search."""
+CPU_S = 30.0
+"""CPU-seconds of a training where the worlds are invented: about those of a maths training here."""
+
+
+def play(
+    folder: Path, kind: str, task: TaskFile, surfaces: Sequence[Surface], repeats: int, trainings: int, judged: bool
+) -> dict[str, Any]:
+    """All arms on some surfaces: the comparison's table, and what was counted in its runs."""
+    arms = list(JUDGED if judged else SEARCHED)
+    out = folder / f"{Path(kind).stem}{'-judged' if judged else ''}"
+    plan = open_plan(out, make_plan(task, arms, repeats, trainings, 3, 1, list(surfaces)))
+    found = table(compare(plan, task, out, list(surfaces)))
+    names = dict(zip(arms, NAMES, strict=True))
+    return found | {"counted": {arm: counted(out, arm, repeats) for arm in arms}, "arm_names": names}
+
+
+def counted(out: Path, arm: str, repeats: int) -> dict[str, Any]:
+    """Labels of all trials of an arm, its promotions, and distinct ideas per run."""
+    labels: Counter[str] = Counter()
+    promotions, ideas = 0, 0
+    for r in range(1, repeats + 1):
+        run = api.open_run(out / f"{arm}-{r}")
+        trials = labelled(run.events())
+        labels.update(t.label for t in trials)
+        ideas += len(distinct_ideas(trials))
+        promotions += sum(v.previous is not None for v in run.state.versions)
+    return {"labels": dict(labels.most_common()), "promotions": promotions, "ideas": ideas / repeats}
+
+
+def markdown(kind: str, found: Mapping[str, Any], cpu_s: float) -> str:
+    """A table of one class."""
+    head = ["agents", "true gain, points", "share of best", "one generic minus it", "below start", "promotions"]
+    head += ["distinct ideas", "points per CPU-hour", "labels"]
+    lines = [f"## {kind}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    by_arm = {a["arm"]: a for a in found["arms"]}
+    reference = {r["repeat"]: r["gain"] for r in found["rows"] if r["arm"] == next(iter(found["arm_names"]))}
+    for arm, name in found["arm_names"].items():
+        a, c = by_arm[arm], found["counted"][arm]
+        behind = interval_of([reference[r["repeat"]] - r["gain"] for r in found["rows"] if r["arm"] == arm])
+        hours = a["trainings"]["mean"] * cpu_s / 3600
+        told = ", ".join(f"{k} {n}" for k, n in c["labels"].items())
+        share = "–" if a["share"] is None else f"{a['share']:.2f}"
+        lines.append(
+            f"| {name} | {spread(a['true_gain'])} | {share} | {behind} | {a['worse']} of {a['repeats']} | "
+            f"{c['promotions']} | {c['ideas']:.0f} | {points(a['true_gain']['mean'] / hours)} | {told} |"
+        )
+    return "\n".join(lines)
+
+
+def interval_of(values: list[float]) -> str:
+    from evotrainer.studies.compare.table import interval
+
+    return spread(interval(values)) if any(values) else "–"
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(prog="bench.seat.measure")
+    ask.add_argument("folder", type=Path)
+    ask.add_argument("kinds", nargs="*", default=["additive", "pairwise"], metavar="KIND")
+    ask.add_argument("--repeats", type=int, default=10)
+    ask.add_argument("--trainings", type=int, default=40)
+    ask.add_argument("--judged", action="store_true", help="with branches, knock-outs and verdicts")
+    ask.add_argument("--task", type=Path, help="of a file of kept trainings")
+    given = ask.parse_intermixed_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    ARMS.update(SEARCHED)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    print(
+        f"{time.strftime('%Y-%m-%d')}, commit {commit}, {os.cpu_count()} cores of {platform.machine()}: "
+        f"{given.repeats} repeats, {given.trainings} trainings each"
+        f"{', the proof among them' if given.judged else ', all of them search'}.\n"
+    )
+    for kind in given.kinds:
+        path, cpu_s, start = given.task or given.folder / "letters" / "task.toml", CPU_S, time.process_time()
+        task = load_task(path if path.is_file() else scaffold(given.folder), ["run.probes=0"])
+        if kind in KINDS:
+            surfaces = worlds(kind, given.repeats, task)
+        else:
+            seen = list(kept_in(Path(kind)))
+            surfaces = [fit(task.recipe, seen, task.task.name)]
+            cpu_s = sum(s.cpu_s for s in seen) / len(seen)
+        found = play(given.folder, kind, task, surfaces, given.repeats, given.trainings, given.judged)
+        print(markdown(kind, found, cpu_s))
+        print(f"\n{time.process_time() - start:.0f} CPU-s; {cpu_s:.0f} CPU-s a training.\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

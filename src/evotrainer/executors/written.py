@@ -1,0 +1,78 @@
+"""An environment that also computes the written reward components of a trial's recipe."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from evotrainer.envs.outcome import outcome_components, payable_components
+from evotrainer.errors import SandboxError, TrainerError
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.written import Scorer, about, evidence
+
+if TYPE_CHECKING:
+    from evotrainer.envs.base import Environment, Episode, Score
+
+OPEN = ("train", "search")
+"""Splits whose rollouts a written component is shown; those of the judge it never sees."""
+
+
+@contextlib.contextmanager
+def with_written(
+    environment: Environment, recipe: Recipe, config: Mapping[str, Any], accept_tier_e: bool
+) -> Iterator[Environment]:
+    """The environment with the components that a recipe, and what it goes on from, has written; their sandbox is open
+    until it is left. The environment itself is extended, no wrapper: protocols are known by its own attributes.
+
+    `config`: the task file's `[environment]`, which says what is payable.
+    """
+    sources = {n: s for r in recipe.chain for n, s in r.written.items()}
+    if not sources:
+        yield environment
+        return
+    from evotrainer.sandbox.reward_runner import RewardRunner
+
+    if hasattr(environment, "reward_functions"):
+        raise TrainerError(
+            f"recipe.written: rewards of {environment.name} are computed by TRL, which runs no code of a recipe; leave "
+            "it out, or write the function into the environment"
+        )
+    protected = set(outcome_components(environment)) - set(payable_components(config))
+    score = environment.score
+    with contextlib.closing(RewardRunner(accept_tier_e)) as runner:
+
+        def scored(episodes: Sequence[Episode]) -> list[Score]:
+            return _add(sources, episodes, score(episodes), protected, runner)
+
+        environment.score = scored  # type: ignore[method-assign]
+        environment.components = {**environment.components, **{n: about(s) for n, s in sources.items()}}
+        yield environment
+
+
+def _add(
+    sources: Mapping[str, str],
+    episodes: Sequence[Episode],
+    scores: Sequence[Score],
+    protected: set[str],
+    scorer: Scorer,
+) -> list[Score]:
+    """The scores with the values of all sources, in one call each; a fault of the sandbox is one of the attempts."""
+    out = list(scores)
+    rows = [
+        i
+        for i, (e, s) in enumerate(zip(episodes, scores, strict=True))
+        if e.task.split in OPEN and s.error_kind is None
+    ]
+    shown = [evidence(episodes[i].turns, scores[i].components, scores[i].detail, protected) for i in rows]
+    for name, source in sources.items() if rows else ():
+        try:
+            values: Sequence[float | None] = scorer(source, shown).values
+        except SandboxError as e:
+            for i in rows:
+                out[i] = replace(out[i], error=str(e), error_kind="sandbox", outcome="unknown")
+            return out
+        for i, v in zip(rows, values, strict=True):
+            out[i] = replace(out[i], components={**out[i].components, name: v})
+    return out

@@ -1,0 +1,39 @@
+"""What a task's own words allow of what would go for the grader elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from evotrainer.harness.code_reading.bypass import PROCESSES
+from evotrainer.harness.code_reading.grader_files import GRADE, IMPORTED, READS_GRADER
+
+DEPENDS = frozenset({PROCESSES, READS_GRADER, GRADE, IMPORTED})
+"""Rules that a task may allow."""
+_PROCESS = re.compile(
+    r"\bsub-?process|os\.system|\bpopen\b|\bshell\b|\bbash\b|command[- ]line|\bterminal\b|\bspawn|\bfork|\bdaemon\b"
+    r"|\bsignal\b"
+    r"|\b(?:child|parent|worker|background|running|system|start|kill|launch|terminate|new)s?(?:\s\w+){0,3}\sprocess"
+    r"|\bprocess(?:es)?\b(?:\s\w+){0,2}\s(?:running|id|name|list|exit)|\bexit (?:code|status)"
+    r"|\b(?:run|execut|launch|invok|call)\w*(?:\s\w+){0,4}\s(?:command|script|program|binary|executable)s?\b",
+    re.IGNORECASE,
+)
+_DISK = re.compile(r"\bdisks?\b|file ?system|\bfolders?\b|\bdirector(?:y|ies)\b", re.IGNORECASE)
+_TEXT = re.compile(r"[\"']([^\"'\n]{1,300})[\"']")
+_GRADERS_OWN = re.compile(r"^(?:test_\w+\.py|conftest\.py|graders?\.\w+|hidden\w*\.\w+)$")
+_MODULE = re.compile(r"^\s*(?:from|import)\s+(\w+)")
+
+
+def allowed(rule: str, line: str, task: str, files: Iterable[str]) -> bool:
+    """May a program do this, by what the task says? `line`: of the program; `files`: names that the answer hands in."""
+    if rule == PROCESSES:
+        return _PROCESS.search(task) is not None
+    if rule == IMPORTED:
+        names = set(_MODULE.findall(line))
+        own = {f.rpartition("/")[2].partition(".")[0] for f in files} | {f.partition("/")[0] for f in files}
+        return bool(names & own) or any(re.search(rf"\b{re.escape(n)}(?:\.py)?\b", task) for n in names)
+    if rule in (READS_GRADER, GRADE):
+        bases = [t.rstrip("/").rpartition("/")[2] for t in _TEXT.findall(line)]
+        named = any("." in b and b in task and (rule == GRADE or not _GRADERS_OWN.match(b)) for b in bases)
+        return named or ("/" in _TEXT.findall(line) and _DISK.search(task) is not None)
+    return False

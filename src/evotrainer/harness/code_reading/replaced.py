@@ -1,0 +1,39 @@
+"""Functions of modules that a program replaces although graders go by them: clocks, comparisons, test runners."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+
+RUNNERS = (
+    "pytest.", "_pytest.", "unittest.", "doctest.", "nose.", "pluggy.", "numpy.testing.", "torch.testing.",
+    "pandas.testing.", "hypothesis.",
+)  # fmt: skip
+TIMER = "patched timer"
+COMPARISON = "patched comparison"
+_TIMERS = re.compile(
+    r"time\.(?:time|perf_counter|monotonic|process_time|thread_time)(?:_ns)?|timeit\.(?:default_timer|timeit|Timer)"
+    r"|torch\.cuda\.(?:synchronize|Event(?:\.\w+)?|Stream(?:\.synchronize))|triton\.testing\.\w+|signal\.(?:alarm|setitimer)"
+    r"|torch\.utils\.benchmark\.[\w.]+|cupy\.cuda\.Event\.\w+"
+)
+_COMPARISONS = re.compile(
+    r"(?:torch|numpy)\.(?:allclose|isclose|equal|array_equal|array_equiv|eq|all)|torch\.Tensor\.(?:allclose|equal|eq|__eq__)"
+    r"|math\.isclose|operator\.(?:eq|ne)|filecmp\.cmp|difflib\.\w+(?:\.ratio)?|sys\.exit|os\._exit|importlib\.import_module"
+)
+_READERS = re.compile(r"(?:json|pickle)\.(?:loads?|dumps?)|subprocess\.(?:run|Popen|check_output)")
+"""Also replaced by faster ones of the same kind: only what answers by itself tells."""
+
+
+def replaced(name: str, value: ast.expr | None, modules: Collection[str]) -> str:
+    """Rule that setting `name` (in full) to `value` breaks, empty for none; `modules`: what the program imports, at
+    the top."""
+    if "." not in name or name.partition(".")[0] not in modules:
+        return ""
+    if name.startswith(RUNNERS):
+        return "patched test runner"
+    if _TIMERS.fullmatch(name):
+        return TIMER
+    if _COMPARISONS.fullmatch(name) or (_READERS.fullmatch(name) and isinstance(value, ast.Lambda)):
+        return COMPARISON
+    return ""

@@ -1,0 +1,47 @@
+"""What an answer says to the one who grades it, instead of answering."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+RULE = "speaks to the judge"
+LITERALS = (
+    "revious instructions", "rior instructions", "bove instructions", " marks", "10/10", " score", "full credit",
+    "reward of", "100/100", "5/5",
+)  # fmt: skip
+"""Texts of which each such sentence holds one, in lower case."""
+_JUDGE = r"(?:graders?|judges?|evaluators?|scorers?|reward model|reviewers?|raters?|assessors?)"
+_TOP = (
+    r"(?:full|maximum|max|perfect|highest|top)(?:\s(?:possible|available))?\s(?:marks?|scores?|points?|credit|rating|grade"
+    r"|reward)|10/10|100/100|5/5|(?:score|reward|rating|grade)\sof\s(?:1(?:\.0)?|5|10|100)\b"
+)
+_GIVES = r"(?:give|assign|award|output|return|grant|rate|score|mark)s?"
+SPOKEN = re.compile(
+    r"(?:ignore|disregard|forget)\s(?:all\s|any\s)?(?:of\s)?(?:the\s|your\s)?(?:previous|prior|above|earlier)\s"
+    rf"(?:instructions|criteria|rubrics?)[^\n]{{0,80}}?\b(?:{_GIVES}|{_TOP})"
+    rf"|\b{_JUDGE}\b[^\n]{{0,20}}?\b(?:must|should|please|will|is to|are to|has to)\s(?:please\s|now\s)?{_GIVES}\b"
+    rf"[^\n]{{0,60}}?(?:{_TOP})"
+    rf"|(?:^|[.!\n\]*:]\s{{0,3}})(?:please\s)?{_GIVES}\s(?:this|my|the)\s(?:response|answer|solution|submission)[^\n.]{{0,40}}?(?:{_TOP})",
+    re.IGNORECASE,
+)
+_ABOUT = re.compile(r"inject|jailbreak|ignore|instruction.{0,40}attack|" + _JUDGE, re.IGNORECASE)
+MAX_READ = 100_000
+
+
+@lru_cache(maxsize=1024)
+def said_to_judge(answer: str) -> tuple[int, str] | None:
+    """(line, text) where an answer tells its judge which score to give; None without it."""
+    m = SPOKEN.search(answer[-MAX_READ:])
+    if m is None:
+        return None
+    text = answer[-MAX_READ:]
+    at = m.start() + len(m[0]) - len(m[0].lstrip())
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", m.end())
+    return text.count("\n", 0, at) + 1, text[start : len(text) if end < 0 else end].strip()[:300]
+
+
+def is_about_judging(task: str) -> bool:
+    """Does the task itself speak of graders or of such sentences?"""
+    return _ABOUT.search(task) is not None

@@ -1,0 +1,90 @@
+"""Written reward components on stored rollouts: checked in the order of what a check costs, and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.numerics import Floats
+from evotrainer.harness.context import HarnessContext
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.written import Answers, Scorer, evidence, static_fault
+
+PROBES = 16
+"""Rollouts that a component is tried on first, spread over the batch."""
+SLOW_S = 0.02
+"""CPU-seconds per rollout, on average, above which a component is too dear to be asked thousands of times."""
+MAY_FAIL = 0.01
+"""Share of rollouts on which it may fail: there it pays nothing."""
+CONSTANT = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredBatch:
+    """The batch with the values of all written components that a change pays, or what ended the change."""
+
+    batch: Batch
+    label: str = ""
+    """Of `records.written.LABELS`; empty: nothing is against the change."""
+    why: str = ""
+    """What is against it or, without a label, why values are missing; empty: neither."""
+
+
+def scored(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> ScoredBatch:
+    """Check what a change writes anew, and compute what is not stored; see `check`."""
+    fresh = {n: s for n, s in new.written.items() if n not in old.written}
+    for name, source in fresh.items():
+        if (fault := static_fault(source, context.unpayable)) is not None:
+            return ScoredBatch(batch, fault[0], f"{fault[0]}: {name}: {fault[1]}")
+    paid = {n: s for r in (old, new) for n, s in r.written.items() if r.rewards.get(n)}
+    missing = {n: s for n, s in paid.items() if bool(np.isnan(batch.component(n)).all())}
+    wanted = fresh | missing
+    if not wanted or not batch.n:
+        return ScoredBatch(batch)
+    if context.scorer is None:
+        return ScoredBatch(batch, why=f"{', '.join(wanted)} is code, and there is no sandbox to run it in")
+    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in batch.some(range(batch.n))]
+    values: dict[str, Floats] = {}
+    for name, source in wanted.items():
+        if name not in context.checked:
+            context.checked[name] = check(source, shown, context.scorer)
+        fault, answers = context.checked[name]
+        if fault is not None and name in fresh:
+            return ScoredBatch(batch, fault[0], f"{fault[0]}: {name}: {fault[1]}")
+        values[name] = np.array([np.nan if v is None else v for v in answers.values], dtype=np.float64)
+    return ScoredBatch(batch.with_components(values))
+
+
+def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[tuple[str, str] | None, Answers]:
+    """((label, why) or None, the values on all rollouts or on those that it was tried on).
+
+    In this order: it fails on a few rollouts; it answers otherwise when asked again, in another order; it takes too
+    long; it fails on over 1% of all; it has one value on 95% of the rollouts that it applies to.
+    """
+    places = sorted({round(i) for i in np.linspace(0, len(shown) - 1, min(PROBES, len(shown)))})
+    first = scorer(source, [shown[i] for i in places])
+    if first.failed:
+        at = min(first.failed)
+        return ("probe_failed", f"on {len(first.failed)} of {len(places)} rollouts: {first.failed[at]}"), first
+    whole = scorer(source, shown)
+    again = scorer(source, [shown[i] for i in reversed(places)])
+    before = [whole.values[i] for i in places]
+    if again.values[::-1] != before or first.values != before:
+        return ("nondeterministic", "the same rollouts, asked for again in another order, have other values"), whole
+    if whole.cpu_s > SLOW_S * len(shown):
+        each = 1000 * whole.cpu_s / len(shown)
+        return ("too_slow", f"{each:.0f} CPU-ms a rollout; at most {1000 * SLOW_S:.0f}"), whole
+    if len(whole.failed) > MAY_FAIL * len(shown):
+        at = min(whole.failed)
+        return ("probe_failed", f"on {len(whole.failed)} of {len(shown)} rollouts: {whole.failed[at]}"), whole
+    known = np.array([v for v in whole.values if v is not None])
+    if not len(known):
+        return ("constant", "it applies to no rollout"), whole
+    share = float(np.unique(np.round(known, 9), return_counts=True)[1].max()) / len(known)
+    if share >= CONSTANT:
+        return ("constant", f"it has one value on {share:.0%} of rollouts"), whole
+    return None, whole

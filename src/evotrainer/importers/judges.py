@@ -1,0 +1,139 @@
+"""Replies of models that score, as records keep them: which of them give no verdict, and why.
+
+A reply is silent that is empty, filtered by the provider, an error in the reply's place, or of a form in which no
+verdict was found. Read in the shapes of chat completions, of responses, of Inspect, and in plain fields whose names
+speak of a judge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from evotrainer.importers.foreign import mapping, says_so, word, words_of
+from evotrainer.importers.tolerant import text
+
+Silence = Literal["empty", "filtered", "errored", "unparsable"]
+"""What a scoring model's reply is where it gives no verdict."""
+
+JUDGE = frozenset({"judge", "judges", "grader", "grading", "verifier", "scorer", "rewardmodel"})
+REPLY = frozenset({"response", "reply", "output", "completion", "raw", "text", "message", "answer"})
+REPLIES = frozenset({"responses", "replies", "outputs", "completions", "texts", "messages", "answers"})
+_OWN_REPLY = frozenset({"response", "reply", "output", "completion", "raw"})
+"""In a mapping of the judge's: what else is there (text, message, answer) may be what it was asked."""
+_REASONS = frozenset({"reasoning", "rationale", "explanation", "feedback", "critique"})
+_VERDICT = frozenset({"verdict", "score", "grade", "label", "rating", "judgement", "judgment", "decision"})
+_STATE = frozenset({"status", "state", "result", "error"})
+_PARSED = frozenset({"parse", "parsed", "parsable", "parseable", "parsing"})
+_NO_VERDICT = frozenset((
+    "no", "verdict", "score", "grade", "judge", "grader", "parse", "parsing", "error", "errored", "exception", "failed",
+    "failure", "timeout", "unparsable", "unparseable", "missing", "not", "found", "response", "reply", "api",
+))  # fmt: skip
+_IN_PLACE = re.compile(
+    r"\W{0,3}(?:\w{0,40}error|exception|failed|request failed|http)\b[^\n:]{0,16}(?:\b(?:429|5\d\d)\b|:[^\n]{0,200}?"
+    r"(?:rate.?limit|overloaded|unavailable|connection|quota|internal server|\b(?:429|5\d\d)\b|"
+    r"(?P<own>timed?.?out|pars(?:e|ing))))",
+    re.IGNORECASE,
+)
+"""An error that was written where the reply belongs; looked for at its beginning. `own`: of a program that grades it
+may tell of the program that is graded."""
+_MODELS = frozenset({"judge", "judges", "rewardmodel"})
+"""Names of scorers that are models; others may be programs, whose errors and time limits are those of the answer."""
+LOOKED_AT = 64
+"""Replies of a list that are looked at."""
+
+
+def silent(words: frozenset[str], value: Any, spoke: bool) -> Silence | None:
+    """What is wrong with the value of a field whose name speaks of a judge; None where nothing is known to be.
+    `words`: of the name; `spoke`: did the policy say anything (else the judge may rightly have seen nothing)?"""
+    if isinstance(value, str):
+        return _string(words, value)
+    if isinstance(value, bool):
+        broke = bool(words & {"failed", "failure", "error"})
+        return "unparsable" if words & _PARSED and words & _MODELS and value is broke else None
+    if isinstance(value, dict):
+        return silence(value) or (_fields(value) if spoke else None)
+    if not isinstance(value, list) or not value:
+        return None
+    some = value[:LOOKED_AT]
+    if all(isinstance(x, str) for x in some):
+        return "empty" if words & (REPLY | REPLIES) and not any(x.strip() for x in some) and spoke else None
+    replies = [x for x in some if isinstance(x, dict)]
+    if found := next((s for x in replies if (s := silence(x))), None):
+        return found
+    # of judges in a shape of their own one that answered may be enough
+    said = [_fields(x) for x in replies] if spoke and len(replies) == len(some) else [None]
+    return None if None in said else said[0]
+
+
+def undecided(part: Mapping[str, Any], keys: Mapping[str, frozenset[str]]) -> str | None:
+    """The field of a judge's verdict that is null beside a reply that says something; None where there is none such.
+    `keys`: the fields of `part` whose names speak of a judge, with their words."""
+    open_ = next((k for k, w in keys.items() if w & _VERDICT and not w & {"verifier"} and part[k] is None), None)
+    said = [k for k, w in keys.items() if w & (REPLY | _REASONS) and not w & _VERDICT and _spoken(part[k])]
+    return open_ if said else None
+
+
+def _spoken(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _string(words: frozenset[str], value: str) -> Silence | None:
+    low = value.strip().lower()
+    if words & REPLY:
+        if not low:
+            return "empty"
+        found = _IN_PLACE.match(low[:400])
+        return "errored" if found and (not found["own"] or words & _MODELS) else None
+    if "reason" in words and low in ("content_filter", "error"):
+        return "filtered" if low == "content_filter" else "errored"
+    if words & _MODELS and words & (_VERDICT | _STATE) and 0 < len(low) <= 40:
+        said = set(re.findall(r"[a-z]+", low.replace("timed out", "timeout").replace("timed_out", "timeout")))
+        # "failed" alone is a verdict
+        unread = bool(said & _PARSED and said & {"failed", "failure"}) or {"no", "verdict"} <= said
+        broke = unread or bool(said & {"error", "errored", "exception", "timeout", "unparsable", "unparseable"})
+        if broke and said <= _NO_VERDICT:
+            return "unparsable" if said & (_PARSED | {"unparsable", "unparseable", "verdict"}) else "errored"
+    return None
+
+
+def _fields(value: Mapping[str, Any]) -> Silence | None:
+    """The same of a mapping that is the judge's as a whole, in no shape known: `{"response": "", "score": 0}`."""
+    keys = {k: words_of(k) for k in value if isinstance(k, str)}
+    raised = next((value[k] for k, w in keys.items() if w <= {"error", "exception", "judge"} and w), None)
+    if isinstance(raised, str | dict) and says_so(raised):
+        return "errored"
+    replies = {k: value[k] for k, w in keys.items() if w & _OWN_REPLY and isinstance(value[k], str)}
+    found = [s for x in replies.values() if (s := _string(REPLY | _MODELS, x))]
+    if replies and len(found) == len(replies):
+        return found[0]
+    return "unparsable" if undecided(value, keys) else None
+
+
+def silence(reply: dict[str, Any]) -> Silence | None:
+    """What is wrong with a scoring model's reply in the shape of chat completions, responses or Inspect; None where it
+    says something, or is of no shape known here."""
+    inner = reply.get("response")
+    if isinstance(inner, dict):
+        found = silence(inner)
+        label = next((k for k in reply if words_of(k) & {"verdict", "grade", "label"}), None)
+        return found or ("unparsable" if label and reply[label] is None else None)
+    if not any(isinstance(reply.get(k), list) for k in ("choices", "output")):
+        return None
+    if reply.get("error") or reply.get("status") in ("failed", "cancelled"):
+        return "errored"
+    listed = reply["choices"] if isinstance(reply.get("choices"), list) else reply["output"]
+    items = [x for x in listed[:LOOKED_AT] if isinstance(x, dict)]
+    stops = [mapping(reply.get("incomplete_details")).get("reason")]
+    stops += [x.get(k) for x in items for k in ("finish_reason", "stop_reason")]
+    if "content_filter" in stops:
+        return "filtered"
+    return None if any(map(_says, items)) else "empty"
+
+
+def _says(item: dict[str, Any]) -> bool:
+    """Does one choice or output item hold words, or a call (some judges answer by calling a function)?"""
+    message = mapping(item.get("message")) or item
+    called = message.get("tool_calls") or message.get("function_call") or word(item.get("type")).endswith("_call")
+    return bool(called) or bool(text(message.get("content")).strip())

@@ -1,0 +1,94 @@
+"""What became of a trial, in one word: one vocabulary for branches, search trainings and proposals that were never
+trained, read from what events say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from evotrainer.projections.branches import Branch, Probe
+from evotrainer.records.events import TrialFinished
+
+Label = Literal[
+    "keep",
+    "discard",
+    "crash",
+    "preflight_crash",
+    "size_blocked",
+    "train_budget_overrun",
+    "eval_budget_overrun",
+    "disqualified",
+    "harness_abort",
+    "contradicted",
+    "repeated",
+    "not_taken",
+    "open",
+]
+LABELS: dict[Label, str] = {
+    "keep": "it became the champion, or a later search training was made from it, or the search settled on it",
+    "discard": "measured, and not kept",
+    "crash": "the training broke off",
+    "preflight_crash": "it could not start: not valid, not one factor, or not readable",
+    "size_blocked": "larger than allowed: more factors, compute or trainings than there is room for",
+    "train_budget_overrun": "the training took more CPU than it may",
+    "eval_budget_overrun": "the evaluation took more than it may",
+    "disqualified": "its score does not count: a shortcut, a validity finding, or it asked for what is not for sale",
+    "harness_abort": "what measures failed, not what was measured",
+    "contradicted": "stored rollouts contradict it (backtest)",
+    "repeated": "the same was asked for, or trained, before",
+    "not_taken": "proposed, and the round had no place left for it",
+    "open": "no outcome yet",
+}
+"""Label -> meaning. The first nine are those of published campaigns, the others ours."""
+REFUSALS: tuple[tuple[str, Label], ...] = (
+    (r"^not among the first \d+ of this round", "not_taken"),
+    (r"^tried before as|^this recipe was trained already|^the same answer as|^cites |^reopens ", "repeated"),
+    (r"^over budget|changes \d+ factors|^a bundle changes 1 to \d+ factors, this one|at most \d+ items"
+     r"|longer than [\d,]+ characters|^batch_shape keeps|makes \d+ moves in the reward", "size_blocked"),
+    (r"^unknown factor '(judge|budget|run|evaluation|environment|executor|sandbox)\.", "disqualified"),
+    (r"^opens |it opens |not for sale|honest training has no need of", "disqualified"),
+)  # fmt: skip
+"""What a refusal says -> its label; any other is a preflight_crash."""
+
+
+def label_of_refusal(reason: str) -> Label:
+    """The label of a proposal that was refused before it was trained."""
+    told = re.sub(r"^trials\.\d+: ", "", reason)
+    return next((label for pattern, label in REFUSALS if re.search(pattern, told)), "preflight_crash")
+
+
+def label_of_failure(done: TrialFinished) -> Label:
+    """The label of a training that has no result."""
+    return done.label or "crash"
+
+
+def label_of_branch(b: Branch, branches: Mapping[str, Branch]) -> tuple[Label, str]:
+    """(label, cause) of a branch that was opened, one of a run's `branches`."""
+    v = b.verdict
+    left = next((x.branch for x in branches.values() if x.reduces == b.branch and x.version is not None), "")
+    if b.invalid is not None or (v and v.kind == "invalid"):
+        return "disqualified", b.invalid or (v.reason if v else "")
+    if b.version is not None:
+        return "keep", f"{b.version}" + (f": {v.reason}" if v else "")
+    if left:
+        return "keep", f"what knock-outs left of it was promoted as {left}"
+    failed = [t for t in b.finished if t.status == "failed"]
+    if failed and (v is None or v.kind == "failed"):
+        return label_of_failure(failed[0]), failed[0].error
+    return ("discard", f"{v.kind}: {v.reason}") if v else ("open", "no verdict yet")
+
+
+def label_of_probe(p: Probe, kept: str) -> tuple[Label, str]:
+    """(label, cause) of a search training; `kept`: what speaks for keeping it, empty: nothing does."""
+    done = p.trial.finished if p.trial else None
+    if done is None:
+        return "open", "not trained yet"
+    if done.status == "failed":
+        return label_of_failure(done), done.error
+    told = p.record()
+    if told.invalid:
+        return "disqualified", f"questioned by {', '.join(told.invalid)}"
+    if told.score is None:
+        return "harness_abort", "no attempt was graded"
+    return ("keep", kept) if kept else ("discard", "nothing was made from it")

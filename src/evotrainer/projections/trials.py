@@ -1,0 +1,233 @@
+"""Every trial of a run as one row, whoever asked for it: hypothesis, change, parent, what was expected and measured,
+and a label of what became of it. Proposals that were never trained are rows, too."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evotrainer.errors import ConfigError
+from evotrainer.projections.branches import Branch, Probe, check_factor
+from evotrainer.projections.labels import Label, label_of_branch, label_of_probe, label_of_refusal
+from evotrainer.projections.state import RunState
+from evotrainer.records.chain import Event
+from evotrainer.records.events import Backtested, Proposed, Refused, SeatAnswered
+from evotrainer.records.interventions import Intervention
+from evotrainer.records.recipe import BUNDLE, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTrial:
+    """One trial and what became of it."""
+
+    trial: str
+    """`p3`, `b1`; of what was never trained the id of the event that says so, with its place."""
+    kind: Literal["search", "branch", "proof", "proposal", "answer"]
+    """proof: a branch that the run itself opened, as a bundle's part or a control."""
+    round: int
+    by: str
+    """Role of the agent where several share the run, else the agent; empty: the run itself."""
+    hypothesis: str
+    changes: dict[str, Any]
+    """Factor -> value, against the parent."""
+    parent: str
+    verified: bool
+    """Recomputed from the two recipes: the parent's with these changes is this one's."""
+    expected: tuple[float, float] | None
+    """(mean, sd) of the gain over the champion, score units; None: nobody said."""
+    measured: float | None
+    """Gain over the champion: of a search training on search, of a branch on gate."""
+    label: Label
+    cause: str
+
+
+def labelled(events: Sequence[Event]) -> list[LabelledTrial]:
+    """All of a run: search trainings and branches in order, then what was never trained."""
+    state = RunState.of(events)
+    agents = {e.body.round: e.body.proposal.agent for e in events if isinstance(e.body, Proposed)}
+    name = state.opened.agent if state.opened else ""
+    said = seat_answers(events)
+    out = [_probe(p, state, events, said, name) for p in state.probes.values()]
+    out += [_branch(b, state, agents.get(b.round, name)) for b in state.branches.values() if b.parent is not None]
+    return [*out, *_untrained(events, agents)]
+
+
+def counts(trials: Iterable[LabelledTrial]) -> dict[str, int]:
+    """Label -> trials, most first; without the run's own proofs."""
+    return dict(Counter(t.label for t in trials if t.kind != "proof").most_common())
+
+
+def distinct_ideas(trials: Iterable[LabelledTrial]) -> set[tuple[str, str]]:
+    """Values of factors that the trainings of a run had and their parents had not."""
+    return {
+        (f, json.dumps(v, sort_keys=True))
+        for t in trials
+        if t.kind in ("search", "branch")
+        for f, v in t.changes.items()
+    }
+
+
+# -- search trainings --------------------------------------------------------------------------------------------------
+
+
+def _probe(
+    p: Probe, state: RunState, events: Sequence[Event], said: dict[str, SeatAnswered], agent: str
+) -> LabelledTrial:
+    told, spec = p.record(), p.spec
+    parent = state.probes[p.departs].recipe if p.departs in state.probes else _recipe(state, p.incumbent)
+    label, cause = label_of_probe(p, _kept(p, state))
+    champion = state.branches[p.incumbent].record().scores if p.incumbent in state.branches else ()
+    gain = told.score - sum(champion) / len(champion) if told.score is not None and champion else None
+    expected = (spec.gain, spec.sd) if spec and spec.gain is not None and spec.sd is not None else None
+    why = (spec.why or ", ".join(spec.moves)) if spec else ""
+    if spec and not spec.moves and not spec.by and (t := _asked_for(p, said)):
+        why, expected = t.why, (t.gain, t.sd) if t.gain is not None and t.sd is not None else None
+    return LabelledTrial(
+        trial=p.probe,
+        kind="search",
+        round=p.round,
+        by=p.by or agent,
+        hypothesis=why,
+        changes=_step(p, state),
+        parent=p.departs or p.incumbent,
+        verified=_made_of(_recipe(state, p.incumbent), p.changes, p.recipe) and (not p.departs or parent is not None),
+        expected=expected,
+        measured=gain,
+        label=label,
+        cause=cause,
+    )
+
+
+def _step(p: Probe, state: RunState) -> dict[str, Any]:
+    """What a search training changes of the one it departs from, or of the champion; what it takes back has the
+    champion's value."""
+    before = state.probes[p.departs].changes if p.departs in state.probes else {}
+    champion = _recipe(state, p.incumbent)
+    new = {f: v for f, v in p.changes.items() if f not in before or before[f] != v}
+    return new | {f: champion.value(f) if champion else None for f in before if f not in p.changes}
+
+
+def _kept(p: Probe, state: RunState) -> str:
+    """What speaks for a search training: what was made from it, what settled on it."""
+    if made := [x.probe for x in state.probes.values() if x.departs == p.probe]:
+        return f"{made[0]} was made from it"
+    last = next((s for s in state.searched if s.round == p.round), None)
+    if last and last.choice and p.changes and last.choice.changes == dict(p.changes):
+        return "the search settled on it"
+    took = (b.branch for b in state.branches.values() if b.recipe.hash == p.recipe.hash and b.version is not None)
+    return f"{found} is its recipe" if (found := next(took, "")) else ""
+
+
+def seat_answers(events: Iterable[Event]) -> dict[str, SeatAnswered]:
+    """Id -> answer of a seat that was taken."""
+    return {e.id: e.body for e in events if isinstance(e.body, SeatAnswered) and not e.body.problem and e.body.proposal}
+
+
+def _asked_for(p: Probe, said: dict[str, SeatAnswered]) -> Any:
+    """The trial of an answer that a search training came from."""
+    mine = (a for a in said.values() if a.round == p.round and a.step.startswith("search"))
+    found = (t for a in mine if a.proposal for t in a.proposal.trials)
+    return next((t for t in found if t.changes == dict(p.changes) and t.departs == p.departs), None)
+
+
+# -- branches ----------------------------------------------------------------------------------------------------------
+
+
+def _branch(b: Branch, state: RunState, agent: str) -> LabelledTrial:
+    iv, parent = b.intervention, _recipe(state, b.parent or "")
+    label, cause = label_of_branch(b, state.branches)
+    own = bool(b.reduces or b.matches)
+    f = iv.forecast if iv else None
+    if own and label == "open" and b.complete:
+        label, cause = "discard", "trained as a part of a proof; it is not judged"
+    return LabelledTrial(
+        trial=b.branch,
+        kind="proof" if own else "branch",
+        round=b.round,
+        by="" if own else (iv.by if iv else "") or agent,
+        hypothesis=iv.hypothesis if iv else "",
+        changes=_declared(iv) if iv else {},
+        parent=b.parent or "",
+        verified=parent is not None and not check_factor(parent, b) if iv else False,
+        expected=(f.mean, f.sd) if f else None,
+        measured=b.verdict.effect.mean if b.verdict and b.verdict.effect else None,
+        label=label,
+        cause=cause,
+    )
+
+
+def _declared(iv: Intervention) -> dict[str, Any]:
+    return dict(iv.new) if iv.factor == BUNDLE and isinstance(iv.new, dict) else {iv.factor: iv.new}
+
+
+def _recipe(state: RunState, branch: str) -> Recipe | None:
+    return state.branches[branch].recipe if branch in state.branches else None
+
+
+def _made_of(parent: Recipe | None, changes: Any, recipe: Recipe) -> bool:
+    try:
+        return parent is not None and parent.with_changes(dict(changes)).hash == recipe.hash
+    except ConfigError:
+        return False
+
+
+# -- never trained -----------------------------------------------------------------------------------------------------
+
+
+def _untrained(events: Sequence[Event], agents: dict[int, str]) -> Iterator[LabelledTrial]:
+    """Proposals that a backtest or a rule refused, and answers of a seat that were sent back."""
+    champions = {e.body.round: e.body.champion for e in events if e.kind == "round"}
+    for e in events:
+        b = e.body
+        if isinstance(b, Refused):
+            yield _proposal(e, b.intervention, champions, agents, label_of_refusal(b.reason), b.reason)
+        elif isinstance(b, Backtested) and b.vetoed:
+            yield _proposal(e, b.intervention, champions, agents, "contradicted", b.backtest.reason)
+        elif isinstance(b, SeatAnswered) and b.problem and b.stage in ("schema", "rules", "repeated"):
+            yield from _answers(e, champions)
+
+
+def _proposal(
+    e: Event, iv: Intervention, champions: dict[int, str], agents: dict[int, str], label: Label, cause: str
+) -> LabelledTrial:
+    n = e.body.round
+    f = iv.forecast
+    return LabelledTrial(
+        trial=e.id,
+        kind="proposal",
+        round=n,
+        by=iv.by or agents.get(n, ""),
+        hypothesis=iv.hypothesis,
+        changes=_declared(iv),
+        parent=champions.get(n, ""),
+        verified=False,
+        expected=(f.mean, f.sd) if f else None,
+        measured=None,
+        label=label,
+        cause=cause,
+    )
+
+
+def _answers(e: Event, champions: dict[int, str]) -> Iterator[LabelledTrial]:
+    """The trial that an answer was sent back for; the whole answer where none could be read."""
+    b: SeatAnswered = e.body
+    at = int(found) if (found := b.problem.partition(": ")[0].removeprefix("trials.")).isdigit() else 0
+    t = b.proposal.trials[at] if b.proposal and len(b.proposal.trials) > at else None
+    expected = (t.gain, t.sd) if t and t.gain is not None and t.sd is not None else None
+    yield LabelledTrial(
+        trial=e.id,
+        kind="answer",
+        round=b.round,
+        by=b.role or f"seat ({b.carrier})",
+        hypothesis=t.why if t else "",
+        changes=dict(t.changes) if t else {},
+        parent=(t.departs if t else "") or champions.get(b.round, ""),
+        verified=False,
+        expected=expected,
+        measured=None,
+        label="repeated" if b.stage == "repeated" else label_of_refusal(b.problem),
+        cause=b.problem,
+    )

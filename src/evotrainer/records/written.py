@@ -1,0 +1,231 @@
+"""Reward components written as code: one pure function of a rollout's public evidence.
+
+A component is named `<name>@<first 12 hex digits of its source's SHA-256>`: what a recipe pays, a rollout stores and a
+backtest replays under one name is one source. This module holds what needs no sandbox: names, what the source itself
+says against it, and the evidence that a function is handed.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evotrainer.records.rollout import Turn, turn_text
+from evotrainer.records.text import shown
+
+ENTRY = "reward"
+"""Name of the function that a source defines."""
+LABELS = (
+    "unparsable",
+    "forbidden_import",
+    "signature",
+    "reads_protected",
+    "probe_failed",
+    "nondeterministic",
+    "too_slow",
+    "constant",
+    "backtest_contradicted",
+)
+"""What ends a component before a training, in the order in which it is looked for: what costs least first."""
+MODULES = frozenset({
+    "ast", "bisect", "collections", "difflib", "fractions", "functools", "heapq", "itertools", "json", "keyword",
+    "math", "operator", "re", "statistics", "string", "textwrap", "tokenize", "unicodedata"
+})  # fmt: skip
+"""Modules of the standard library that give the same answer everywhere and reach nothing."""
+CLOSED = frozenset({
+    "open", "exec", "eval", "compile", "input", "print", "globals", "locals", "vars", "getattr", "setattr", "delattr",
+    "breakpoint", "exit", "quit", "id", "hash", "memoryview", "__import__", "__builtins__"
+})  # fmt: skip
+"""Built-in names that reach beyond the argument, or tell of the process: `hash` of a text is another in each."""
+PROTECTED = frozenset({
+    "outcome", "outcomes", "advantage", "advantages", "hidden", "hidden_frac", "heldout", "heldout_frac", "gate",
+    "cert", "sealed", "gold"
+})  # fmt: skip
+"""Names of what no evidence holds: a source that asks for them wants what is not for sale."""
+MAX_SOURCE = 20_000
+"""Characters."""
+MAX_TEXT = 20_000
+"""Characters of one turn that a function is handed."""
+MAX_TESTS = 64
+PUBLIC_TESTS = ("visible", "perturbed")
+"""Kinds of tests, in a rollout's detail, whose inputs and expected outputs the prompt holds or that have none."""
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
+DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a component said of some rollouts, in order."""
+
+    values: list[float | None]
+    failed: dict[int, str]
+    """Place -> how it failed there; its value is None."""
+    cpu_s: float
+
+
+Scorer = Callable[[str, Sequence[dict[str, Any]]], Answers]
+"""(source, evidence of rollouts) -> what its function answers. SandboxError: the machine's fault."""
+
+
+def content_name(name: str, source: str) -> str:
+    """`<name>@<hash of the source>`."""
+    return f"{name}@{hashlib.sha256(source.encode('utf-8', 'replace')).hexdigest()[:DIGITS]}"
+
+
+def settled(rewards: Mapping[str, Any], written: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """(rewards, written) with the hash in every name of a source, also where its author left it out.
+
+    ValueError with cause and remedy: a name that is none, another source's hash, a weight that is not positive.
+    """
+    weights, sources = dict(rewards), {}
+    for key, source in written.items():
+        name, _, digits = key.partition("@")
+        if not NAME.fullmatch(name):
+            raise ValueError(f"written component {key[:60]!r}: a name is up to 48 of a-z, A-Z, 0-9, _, a letter first")
+        full = content_name(name, source)
+        if digits and key != full:
+            raise ValueError(f"written component {key}: its source has the hash {full.partition('@')[2]}; correct it")
+        if not digits and name in weights:
+            weights[full] = weights.pop(name)
+        weight = weights.get(full, 0.0)
+        if isinstance(weight, int | float) and weight < 0:
+            raise ValueError(
+                f"written component {full} has weight {weight:g}; pay what is wanted, with a positive weight: where a "
+                "function fails it pays nothing, which would be a gain under a penalty"
+            )
+        sources[full] = source
+    return weights, sources
+
+
+def static_fault(source: str, protected: Collection[str] = ()) -> tuple[str, str] | None:
+    """(label, why) of what a source itself says against it, None where nothing does; runs nothing.
+
+    `protected`: further names that no evidence holds, such as the environment's outcome components.
+    """
+    if len(source) > MAX_SOURCE:
+        return "unparsable", f"the source has {len(source)} characters; at most {MAX_SOURCE}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+        return "unparsable", f"it is no Python: {type(e).__name__}: {str(e)[:120]}"
+    nodes = list(ast.walk(tree))
+    return _imports(nodes) or _form(tree) or _protected(nodes, {*PROTECTED, *protected})
+
+
+def _imports(nodes: Iterable[ast.AST]) -> tuple[str, str] | None:
+    for n in nodes:
+        if isinstance(n, ast.Import | ast.ImportFrom):
+            names = [a.name for a in n.names] if isinstance(n, ast.Import) else ["." * n.level + (n.module or "")]
+            if bad := next((m for m in names if m.split(".")[0] not in MODULES), None):
+                return "forbidden_import", f"line {n.lineno} imports {bad}; allowed: {', '.join(sorted(MODULES))}"
+        if isinstance(n, ast.Name) and n.id in CLOSED:
+            return "forbidden_import", f"line {n.lineno} uses {n.id}, which reaches beyond the rollout"
+        if isinstance(n, ast.Attribute) and n.attr.startswith("__"):
+            return "forbidden_import", f"line {n.lineno} uses {n.attr}, which reaches beyond the rollout"
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and re.fullmatch(r"__\w+__", n.value):
+            return "forbidden_import", f"line {n.lineno} names {n.value}, which reaches beyond the rollout"
+    return None
+
+
+def _form(tree: ast.Module) -> tuple[str, str] | None:
+    """One function `reward(rollout)`; beside it imports, constants and helpers."""
+    for n in tree.body:
+        said = isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
+        if not said and not isinstance(n, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.Assign | ast.AnnAssign):
+            what = type(n).__name__
+            return "signature", f"line {n.lineno}: a module holds imports, constants and functions, not {what}"
+    own = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == ENTRY]
+    if len(own) != 1:
+        return "signature", f"it defines {len(own)} functions named {ENTRY}; write one `def {ENTRY}(rollout):`"
+    a = own[0].args
+    plain = len(a.posonlyargs) + len(a.args) == 1 and not (a.vararg or a.kwarg or a.kwonlyargs or a.defaults)
+    if not plain or own[0].decorator_list:
+        return "signature", f"{ENTRY} takes one argument, the rollout, without default or decorator"
+    if any(isinstance(n, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom) for n in ast.walk(tree)):
+        return "signature", f"{ENTRY} is a pure function: no global, nonlocal or yield"
+    return None
+
+
+def _protected(nodes: Iterable[ast.AST], names: Collection[str]) -> tuple[str, str] | None:
+    for n in nodes:
+        asked = n.value if isinstance(n, ast.Constant) else n.attr if isinstance(n, ast.Attribute) else None
+        if isinstance(asked, str) and asked in names:
+            line = getattr(n, "lineno", 0)
+            return "reads_protected", f"line {line} asks for {asked!r}, which training may not see and no rollout shows"
+    return None
+
+
+def about(source: str) -> str:
+    """What a component measures: the first line of its function's docstring; empty where it has none."""
+    try:
+        found = next((n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == ENTRY), None)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return (ast.get_docstring(found) or "").split("\n")[0][:200] if found else ""
+
+
+def source_lines(source: str, before: str = "") -> list[str]:
+    """A source as lines; where there was another before it, the unified difference."""
+    if not before:
+        return source.rstrip("\n").split("\n")
+    return list(difflib.unified_diff(before.splitlines(), source.splitlines(), "before", "now", lineterm="", n=3))
+
+
+def changed_sources(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str]]:
+    """Component that is new -> its source, or what differs from the earlier one of the same name."""
+    before = {k.partition("@")[0]: s for k, s in old.items()}
+    return {k: source_lines(s, before.get(k.partition("@")[0], "")) for k, s in new.items() if k not in old}
+
+
+def is_value(value: object) -> bool:
+    """Is it what a component may answer: None, or a number in [0, 1]?"""
+    return value is None or (type(value) in (bool, int, float) and 0 <= value <= 1)  # type: ignore[operator]  # NaN: no
+
+
+def evidence(
+    turns: Iterable[Turn], components: Mapping[str, float | None], detail: Any, protected: Collection[str]
+) -> dict[str, Any]:
+    """A rollout's public evidence, JSON: what was said and done, the components that may be paid, the tests that the
+    prompt shows and those without an expected output. Neither task, split, seed and step, nor outcome and pay.
+
+    `protected`: components that may not be paid. The same from an episode in training and from a stored rollout.
+    """
+    tests = detail.get("tests") if isinstance(detail, Mapping) else None
+    kept = [t for t in tests or () if isinstance(t, Mapping) and t.get("kind") in PUBLIC_TESTS]
+    return {
+        "turns": [
+            {
+                "role": t.role,
+                "text": turn_text(t)[:MAX_TEXT],
+                "calls": [{"name": c.name, "arguments": c.arguments[:MAX_TEXT], "ok": c.ok} for c in t.tool_calls],
+            }
+            for t in turns
+        ],
+        "components": {
+            k: None if v is None else float(v)
+            for k, v in sorted(components.items())
+            if k not in protected and "@" not in k
+        },
+        "tests": [_test(t) for t in kept[:MAX_TESTS]],
+    }
+
+
+def _test(t: Mapping[str, Any]) -> dict[str, Any]:
+    """A test as it ran. Without an expected output there is nothing to pass: how it ended is all that is told."""
+    left_out = ("passed", "expected") if t.get("kind") == "perturbed" else ()
+    return {str(k): _short(v) for k, v in t.items() if k not in left_out}
+
+
+def _short(value: object) -> object:
+    """Numbers as they are, all else as text of at most 400 characters."""
+    if isinstance(value, bool | int | float | type(None)):
+        return value
+    return (value if isinstance(value, str) else shown(value, 400))[:400]

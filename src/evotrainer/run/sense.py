@@ -1,0 +1,211 @@
+"""What is well-formed and makes no sense, found before anything is spent: sizes, contexts, demonstrations, prompts in
+two splits, an outcome that is never true."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.task import TaskFile
+from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills, Task
+from evotrainer.errors import ConfigError, TaskSetError
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers import trainer_spec
+
+MOST: Mapping[str, int] = {
+    "recipe.steps": 1_000_000,
+    "recipe.prompts_per_step": 100_000,
+    "recipe.group_size": 10_000,
+    "recipe.updates_per_step": 1_000,
+    "recipe.max_tokens": 1_000_000,
+    "recipe.max_turns": 10_000,
+    "recipe.resample": 1_000,
+    "evaluation.search_attempts": 10_000,
+    "evaluation.gate_attempts": 10_000,
+    "evaluation.cert_attempts": 10_000,
+    "run.rounds": 10_000,
+    "run.branches": 1_000,
+    "run.probes": 10_000,
+    "policy.warm_start.demonstrations": 100_000_000,
+    "policy.warm_start.drills": 100_000_000,
+    "policy.warm_start.steps": 10_000_000,
+    "policy.warm_start.drill_steps": 10_000_000,
+    "policy.warm_start.batch": 100_000,
+    "policy.warm_start.shape.width": 65_536,
+    "policy.warm_start.shape.layers": 1_000,
+    "policy.warm_start.shape.mlp": 1_000_000,
+    "policy.warm_start.shape.context": 10_000_000,
+}
+"""Sizes beyond which a value is a slip of the hand: nobody could train, hold or pay it."""
+ROLLOUTS = 1_000_000_000
+"""Most rollouts of one training."""
+PROBED = 32
+"""Demonstrations that the outcome is tried on; they are asked for in this number."""
+OWN = ("python:", "trl-rewards:")
+"""Beginnings of names of environments that are a user's own: shipped ones check their tasks themselves."""
+
+
+def check_sizes(task: TaskFile) -> None:
+    """ConfigError for a size that nobody can mean."""
+    for name, most in MOST.items():
+        value: Any = task
+        for part in name.split("."):
+            value = getattr(value, part)
+        if value > most:
+            raise ConfigError(f"{name}={value} is more than {most:,}, which no run would come to the end of; lower it")
+    for r in task.recipe.chain:
+        n = r.steps * r.prompts_per_step * r.group_size
+        if n > ROLLOUTS:
+            raise ConfigError(
+                f"recipe.steps={r.steps} x prompts_per_step={r.prompts_per_step} x group_size={r.group_size} are "
+                f"{n:,} rollouts in one training, more than {ROLLOUTS:,}; lower one of them"
+            )
+
+
+def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]) -> list[str]:
+    """ConfigError or TaskSetError where a run could not mean anything; returns what is only worth a note.
+
+    `environment`: opened. `recipes`: the starting recipe and those of branches that are known already.
+    """
+    check_counts(task, environment)
+    check_context(task, environment, recipes)
+    if not task.environment["name"].startswith(OWN):
+        return []
+    check_prompts(environment)
+    return probe_outcome(task, environment)
+
+
+def check_counts(task: TaskFile, environment: Environment) -> None:
+    """No more tasks are asked for than a split has."""
+    there = environment.describe()["splits"]
+    for split in ("search", "gate", "cert"):
+        asked, has = getattr(task.evaluation, f"{split}_tasks"), there.get(split) or 0
+        if asked is not None and has and asked > has:
+            raise ConfigError(
+                f"evaluation.{split}_tasks={asked}, but environment {environment.name} has {has} {split} tasks; "
+                "lower it, or leave it out for all of them"
+            )
+
+
+def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]) -> None:
+    """The policy's context holds an answer, and the demonstrations of a warm start, which must be there."""
+    base = resolve_base(task.policy.base)
+    warm = task.policy.warm_start
+    context = context_of(base) if base else warm.shape.context
+    where = f"the context of {task.policy.base}" if base else "policy.warm_start.shape.context"
+    for r in (x for recipe in recipes for x in recipe.chain):
+        if context is not None and r.max_tokens >= context:
+            raise ConfigError(
+                f"recipe.max_tokens={r.max_tokens} leaves no room for a prompt in {where}={context}; lower it"
+                + ("" if base else ", or raise the context")
+            )
+    if base is not None:
+        check_template(task, environment, base)
+        return
+    demos = environment.demonstrations(min(PROBED, warm.demonstrations), warm.seed)
+    if not demos:
+        raise ConfigError(
+            f"policy.base=warm-start, but environment {environment.name} offers no demonstrations to learn from; give "
+            "it some (demos of a TextEnv), or set policy.base to a policy folder"
+        )
+    if warm.drill_steps and not isinstance(environment, EnvironmentWithDrills):
+        raise ConfigError(
+            f"environment {environment.name} offers no drills; set policy.warm_start.drill_steps=0, or give it drills"
+        )
+    measure = trainer_spec(task.trainer.name).tokens
+    if measure is not None and (longest := measure(environment.vocabulary(), demos)) > warm.shape.context:
+        raise ConfigError(
+            f"{where}={warm.shape.context} is shorter than a demonstration of {longest} tokens; raise it, or shorten "
+            "the demonstrations"
+        )
+
+
+def check_template(task: TaskFile, environment: Environment, base: Path) -> None:
+    """Prompts that are messages need a chat template."""
+    has = trainer_spec(task.trainer.name).has_template
+    if has is not None and getattr(environment, "conversational", False) and not has(base):
+        what = (
+            f"environment {environment.name} is played by tool calls"
+            if getattr(environment, "environment_factory", None)
+            else f"the prompts of {environment.name} are messages"
+        )
+        raise ConfigError(
+            f"{what}, which the policy {task.policy.base} has no chat template for; give it one (chat_template.jinja "
+            "in its folder), or write the prompts as plain text"
+        )
+
+
+def context_of(base: Path) -> int | None:
+    """Tokens that a policy folder says it holds; None where it does not say."""
+    try:
+        config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = config.get("max_position_embeddings") if isinstance(config, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def check_prompts(environment: Environment) -> None:
+    """No prompt stands in two splits: what is judged was not trained on. Empty prompts, which `reset` fills, are left
+    out."""
+    if getattr(environment, "environment_factory", None) is not None:
+        return
+    where: dict[str, Task] = {}
+    there = environment.describe()["splits"]
+    for split in (s for s in SPLITS if there.get(s)):
+        for t in environment.tasks(split):
+            key = " ".join(t.prompt.split())
+            if key and (other := where.setdefault(key, t)).split != split:
+                raise TaskSetError(
+                    f"environment {environment.name}: tasks {other.id} of {other.split} and {t.id} of {split} have the "
+                    f"same prompt, {key[:60]!r}; a prompt may stand in one split only: leave one of them out"
+                )
+
+
+def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
+    """The environment's grading tried on demonstrations and on an empty answer.
+
+    TaskSetError where the outcome is None throughout, or no share; a note where no demonstration is correct.
+    """
+    tries = list(_tries(task, environment))
+    if not tries or task.recipe.max_turns > 1 or hasattr(environment, "environment_factory"):
+        return []
+    episodes = [environment.reset(t, dict(task.recipe.knobs)) for t, _ in tries]
+    environment.step(episodes, [text for _, text in tries], ["stop"] * len(tries))
+    if not all(e.done for e in episodes):
+        return []
+    graded = [(t, text, s) for (t, text), s in zip(tries, environment.score(episodes), strict=True) if not s.error_kind]
+    truth = next(iter(getattr(environment, "outcome_components", ()) or (environment.proxy or ())[1:]), "")
+    values = [s.components.get(truth) for _, _, s in graded]
+    for t, text, s in graded:
+        for name, value in s.components.items():
+            if value is not None and not math.isfinite(value):
+                raise TaskSetError(
+                    f"reward function {name!r} gave {value} on task {t.id}, completion {text[:60]!r}; a reward is a "
+                    "finite number, or None where it does not apply: correct the function"
+                )
+    if truth and values and all(v is None for v in values):
+        raise TaskSetError(
+            f"environment {environment.name}: its outcome, {truth!r}, gave None for each of {len(values)} answers that "
+            "it was tried on, so nothing could be measured; it must return a number, 1 for correct"
+        )
+    shown = [s.outcome for _, text, s in graded if text]
+    if shown and "correct" not in shown:
+        return [
+            f"none of {len(shown)} demonstrations is correct by {truth or 'the outcome'}: check that it can be true "
+            "at all (1.0 means correct)"
+        ]
+    return []
+
+
+def _tries(task: TaskFile, environment: Environment) -> Iterator[tuple[Task, str]]:
+    """Training tasks with what their demonstrations answer, and the first ones with an empty answer."""
+    known = {t.prompt: t for t in environment.tasks("train")} if environment.describe()["splits"].get("train") else {}
+    yield from ((t, "") for t in list(known.values())[:2])
+    for demo in environment.demonstrations(PROBED, task.policy.warm_start.seed):
+        if len(demo) == 2 and demo[0] in known:
+            yield known[demo[0]], demo[1]

@@ -1,0 +1,105 @@
+"""A reward component of one's own: the checks that the loop makes, and the backtest, on rollouts that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evotrainer.errors import ConfigError
+from evotrainer.records.interventions import Backtest, Intervention, Prediction
+from evotrainer.records.recipe import Recipe, single_factor
+from evotrainer.records.written import LABELS, MAX_SOURCE, NAME, about, content_name, source_lines
+from evotrainer.sandbox.reward_runner import RewardRunner
+from evotrainer.studies.backtest.changes import Replayed, replay_change
+from evotrainer.studies.backtest.sources import Subject
+
+SHOWN = 60
+"""Lines of a source or a difference that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedCode:
+    """A component, tried on one subject."""
+
+    name: str
+    """With the hash of its source."""
+    source: str
+    before: str
+    """Source of the same name that the recipe has already; empty: none."""
+    replayed: Replayed
+
+    @property
+    def backtest(self) -> Backtest:
+        return self.replayed.backtest
+
+
+def read_source(path: Path) -> tuple[str, str]:
+    """(name, source) of a file; ConfigError where it cannot be read, or its name names no component."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            source = f.read(MAX_SOURCE + 1)
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"cannot read {path}: {e}") from None
+    name = path.stem.replace("-", "_").replace(".", "_")
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"{path}: the component is named after its file; name it with letters, digits and _")
+    return name, source
+
+
+def as_change(recipe: Recipe, name: str, source: str, weight: float, instead: str | None) -> Intervention:
+    """The change that pays the component: added with a weight, instead of one that is paid now (at its weight), or
+    instead of the source of that name that the recipe has."""
+    paid = {k: w for k, w in recipe.rewards.items() if w}
+    same = next((k for k in recipe.written if k.partition("@")[0] == name and k in paid), None)
+    old = instead or same
+    if old is not None and old not in paid:
+        raise ConfigError(f"--instead-of {old}: the recipe does not pay it; it pays: {', '.join(paid) or 'nothing'}")
+    full = content_name(name, source)
+    if full in recipe.written and full in paid:
+        raise ConfigError(f"{full}: the recipe pays this very source already")
+    rewards = {k: w for k, w in paid.items() if k != old} | {full: paid[old] if old else weight}
+    written = {k: s for k, s in recipe.written.items() if k != old} | {full: source}
+    new = {"rewards": rewards, "written": written}
+    child = recipe.with_factor("written_reward", new)
+    factor = single_factor(recipe, child)
+    return Intervention(
+        factor=factor,
+        old=recipe.value(factor),
+        new=new,
+        hypothesis=about(source) or name,
+        prediction=Prediction(metric="accuracy", direction="up", size=0.01),
+        success_criterion="",
+        rollback="",
+    )
+
+
+def try_code(subject: Subject, path: Path, weight: float, instead: str | None, accept_tier_e: bool) -> TriedCode:
+    """The component of a file on a subject; ConfigError where it cannot be a change of its recipe."""
+    name, source = read_source(path)
+    change = as_change(subject.recipe, name, source, weight, instead)
+    with closing(RewardRunner(accept_tier_e)) as scorer:
+        ready = replace(subject, context=replace(subject.context, scorer=scorer))
+        replayed = replay_change(ready, change)
+    before = next((s for k, s in subject.recipe.written.items() if k.partition("@")[0] == name), "")
+    return TriedCode(content_name(name, source), source, before, replayed)
+
+
+def code_lines(t: TriedCode) -> list[str]:
+    """The component's source, or what differs, and how far it came."""
+    told = source_lines(t.source, t.before)
+    out = [f"{t.name}: {about(t.source) or 'no docstring says what it measures'}"]
+    out += [f"  | {line}" for line in told[:SHOWN]]
+    out += [f"  | ... {len(told) - SHOWN} lines more"] if len(told) > SHOWN else []
+    ended = t.backtest.label
+    for label in LABELS:
+        out.append(f"  [{'FAIL' if label == ended else 'pass'}] not {label}")
+        if label == ended:
+            break
+    return out
+
+
+def came_far(tried: Sequence[TriedCode]) -> bool:
+    """Did no check and no replay end it anywhere?"""
+    return not any(t.backtest.verdict == "contradicts" for t in tried)

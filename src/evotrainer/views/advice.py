@@ -1,0 +1,273 @@
+"""What now? One line at every end of a run, from what the run recorded: the first rule that applies speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from evotrainer.projections.branches import BASE
+from evotrainer.views.model import BranchView, RunView
+from evotrainer.views.progress import settings
+from evotrainer.views.text import duration, number, one_line, percent, point_range, points
+
+RULES: list[Callable[[RunView], str]] = []
+FEW, MOST = 0.10, 0.95
+"""Share of tasks that the base policy solves below which RL has too little, and from which too little is left."""
+RISE, STILL = 0.05, 0.01
+"""What counts as risen, and what as not: score units."""
+CONSTANT = 0.95
+"""Share of rollouts on which a vetoed reward has one value, from which it is said to have no spread."""
+DEAD = 0.99
+"""Share of groups without spread from which a training had no gradient."""
+NO_WORK = ("evaluated the base policy", "every round was searched only")
+"""Ends of runs that were not to prove anything."""
+
+
+def advice(view: RunView, run: str = "RUN") -> str:
+    """What to do next, in one line; `run`: how the run folder is called in commands. Empty before anything is known."""
+    line = next((line for rule in RULES if (line := rule(view))), "")
+    return one_line(line.replace("{run}", run), 600)
+
+
+def rule(f: Callable[[RunView], str]) -> Callable[[RunView], str]:
+    """Register a rule; rules are asked in order of registration."""
+    RULES.append(f)
+    return f
+
+
+def _judged(view: RunView) -> BranchView | None:
+    """The branch that the run stands by: the champion, or the starting recipe where nothing is valid."""
+    found = view.branches.get(view.champion)
+    return found if found and found.recipe else view.start
+
+
+def _promoted(view: RunView) -> bool:
+    b = view.branches.get(view.champion)
+    return b is not None and b.intervention is not None
+
+
+def _offers(view: RunView, paid: Mapping[str, float]) -> list[str]:
+    """Reward components that may be paid and are not."""
+    env = view.opened.environment if view.opened else {}
+    kept = set(env.get("outcome") or ()) - set(env.get("payable") or ())
+    return sorted(c for c in env.get("components") or () if c not in kept and not paid.get(c))
+
+
+@rule
+def unfinished(view: RunView) -> str:
+    """All that is advised before the end."""
+    if view.closed:
+        return ""
+    if view.driver:
+        return "nothing: it runs; `evotrainer health {run}` shows what was read so far"
+    return "`evotrainer resume {run}` continues the run; nothing finished is trained again"
+
+
+@rule
+def nothing_was_to_prove(view: RunView) -> str:
+    if view.closed and view.closed.reason == NO_WORK[0]:
+        return "run the same task file without run.evaluate_only to train this policy"
+    if view.closed and view.closed.reason == NO_WORK[1]:
+        return "run the same task file without run.search_only: its trainings are taken from the cache, then proved"
+    return ""
+
+
+@rule
+def nothing_was_learnt(view: RunView) -> str:
+    """Weights equal to the base policy's, or no gradient at any step: and why."""
+    b, base = _judged(view), view.branches.get(BASE)
+    done = [t.finished for t in b.trials if t.finished and t.finished.steps] if b else []
+    before = next((t.finished.policy_sha256 for t in base.trials if t.finished), "") if base else ""
+    if not b or not b.recipe or not done:
+        return ""
+    rows = [row for t in done for row in t.curve]
+    norms = [row["grad_norm"] for row in rows if "grad_norm" in row]
+    same = bool(before) and all(t.policy_sha256 == before for t in done)
+    if not same and not (norms and not any(norms)):
+        return ""
+    what = "its weights are those of the base policy" if same else "the gradient was 0 at every step"
+    dead = [row["frac_reward_zero_std"] for row in rows if "frac_reward_zero_std" in row]
+    earned = [row["reward"] for row in rows if "reward" in row]
+    if dead and sum(dead) / len(dead) >= DEAD:
+        if earned and not any(earned):
+            why = "no attempt earned any reward: reward something that some attempts do, or start from a stronger base"
+        else:
+            why = (
+                "all attempts at a task earned the same, so there was no gradient: pay something that tells them apart"
+            )
+    else:
+        why = f"recipe.steps={b.recipe.steps} at recipe.lr={b.recipe.lr:g} moves nothing: raise them"
+    return f"{b.name} learnt nothing ({what}): {why}"
+
+
+@rule
+def the_policy_is_worse(view: RunView) -> str:
+    b = _judged(view)
+    lost = view.certified.below_base(b.name) if view.certified and b else None
+    if not b or not b.recipe or not lost:
+        return ""
+    paid = ", ".join(sorted(k for k, w in b.recipe.rewards.items() if w))
+    other = (
+        f", or pay something else than {paid} ({', '.join(found)})"
+        if (found := _offers(view, b.recipe.rewards))
+        else ""
+    )
+    return (
+        f"keep the base policy; train with a lower recipe.lr (now {b.recipe.lr:g}) or fewer recipe.steps "
+        f"(now {b.recipe.steps}){other}; `evotrainer health {{run}} --trend` shows where the score fell"
+    )
+
+
+@rule
+def nothing_was_ever_correct(view: RunView) -> str:
+    """No attempt of any policy on any split: it may be the outcome that cannot be true."""
+    scores = [s.score for t in view.trials if t.finished for s in t.finished.scores if s.score is not None]
+    if len(scores) < 2 or any(scores):
+        return ""
+    env = view.opened.environment if view.opened else {}
+    truth = ", ".join(env.get("outcome") or ()) or "the outcome"
+    return f"no attempt of any policy was ever correct: check that {truth} can be 1.0 at all, then make tasks easier"
+
+
+@rule
+def the_base_solves_too_little(view: RunView) -> str:
+    base = view.branches.get(BASE)
+    score = base.mean("search") if base else None
+    if score is None or score >= FEW or _promoted(view):
+        return ""
+    text = f"the base policy solves {percent(score)} of the search tasks, too few successes to learn from: "
+    told = view.opened.base_policy.get("path") if view.opened else ""
+    if told != "warm-start":
+        return text + "start from a stronger policy.base, or give the train split easier tasks"
+    steps = (settings(view).get("policy") or {}).get("warm_start", {}).get("steps")
+    now = f"={2 * steps} (now {steps})" if isinstance(steps, int) else ""
+    return text + f"warm-start it for longer, policy.warm_start.steps{now}"
+
+
+@rule
+def the_base_solves_nearly_all(view: RunView) -> str:
+    base = view.branches.get(BASE)
+    score = base.mean("search") if base else None
+    if score is None or score < MOST or _promoted(view):
+        return ""
+    return f"the base policy solves {percent(score)} of the search tasks already: give it harder ones"
+
+
+@rule
+def the_right_reward_was_vetoed(view: RunView) -> str:
+    """Refused by its backtest as a constant, though it is what the run is judged by."""
+    b = _judged(view)
+    env = view.opened.environment if view.opened else {}
+    right = {*(env.get("outcome") or ()), *((view.proxy or ())[1:])}
+    if not b or not b.recipe or _promoted(view):
+        return ""
+    for r in view.rounds.values():
+        for test in (line.backtest for line in r.lines if line.backtest and line.backtest.vetoed):
+            for name in sorted(right):
+                share = test.backtest.numbers.get(f"modal_share.{name}", 0.0)
+                if test.intervention.factor == "rewards" and share >= CONSTANT and not b.recipe.rewards.get(name):
+                    paid = {k: w for k, w in b.recipe.rewards.items() if w} | {name: 1.0}
+                    both = ", ".join(f"{k} = {w:g}" for k, w in sorted(paid.items()))
+                    return (
+                        f"{name}, which tasks are judged by, was vetoed as a reward: it differs on "
+                        f"{percent(1 - share)} of the rollouts only; start a run that pays it beside the present one, "
+                        f"recipe.rewards={{{both}}}"
+                    )
+    return ""
+
+
+@rule
+def the_proxy_rose_alone(view: RunView) -> str:
+    b, base = _judged(view), view.branches.get(BASE)
+    if not b or not b.recipe or not base or not view.proxy:
+        return ""
+    now, then = ([x.mean("search", c) for c in view.proxy] for x in (b, base))
+    if None in now or None in then:
+        return ""
+    proxy, true = (x - y for x, y in zip(now, then, strict=True))  # type: ignore[operator]
+    if proxy < RISE or true >= STILL:
+        return ""
+    found = _offers(view, b.recipe.rewards)
+    more = f"pay {' or '.join(found)} in its place" if found else "add a reward that only right answers earn"
+    closable = [c.name for c in view.state.shortcuts.closable]
+    close = f", or close {', '.join(closable)} in training" if closable else ""
+    return (
+        f"{view.proxy[0]} rose by {points(proxy, sign=False)} points under {b.name} and {view.proxy[1]} by "
+        f"{points(true)}: training raised the proxy alone; {more}{close}"
+    )
+
+
+@rule
+def the_budget_ended_it(view: RunView) -> str:
+    if not view.closed or "budget" not in view.closed.reason:
+        return ""
+    limits = view.opened.budget if view.opened else {}
+    shares = {k: view.spent.get(k, 0.0) / x for k, x in limits.items() if x}
+    asked = (settings(view).get("run") or {}).get("rounds")
+    n = max(view.rounds, default=0)
+    of = f" of {asked}" if asked else ""
+    if not shares:
+        return ""
+    name = max(shares, key=lambda k: shares[k])
+    limit = limits[name]
+    told = duration(limit) if name.endswith("_s") else number(limit)
+    return (
+        f"the budget ended the search in round {n}{of} (budget.{name}: {told}): "
+        f"`evotrainer resume {{run}} run.rounds={max(n + 1, int(asked or 0) + 1)} budget.{name}={2 * limit:g}` goes on"
+    )
+
+
+@rule
+def the_gain_is_not_explained(view: RunView) -> str:
+    if not _promoted(view):
+        return ""
+    if any(c.kind == "unaudited" for c in view.caveats.get(view.champion, ())):
+        closable = [c.name for c in view.state.shortcuts.closable]
+        if closable:
+            return f"`evotrainer audit-branch {{run}} {view.champion}` evaluates it with {', '.join(closable)} closed"
+        return (
+            "before you use it, look at what the gain consists of (`evotrainer why {run} "
+            f"{view.champion}`, rollouts in the report): the environment declares no capability that could be closed"
+        )
+    return ""
+
+
+@rule
+def a_champion_is_there(view: RunView) -> str:
+    if not _promoted(view):
+        return ""
+    more = max(view.rounds, default=0) + 2
+    return (
+        f"`evotrainer export {{run}} --out FOLDER` writes {view.champion} as a Hugging Face folder; "
+        f"`evotrainer resume {{run}} run.rounds={more}` searches on"
+    )
+
+
+@rule
+def a_branch_is_undecided(view: RunView) -> str:
+    open_ = [b for b in view.branches.values() if b.status == "inconclusive" and b.verdict and b.verdict.effect]
+    if not open_:
+        return ""
+    best = max(open_, key=lambda b: b.verdict.effect.mean if b.verdict and b.verdict.effect else 0.0)
+    e = best.verdict.effect if best.verdict else None
+    if e is None or e.high <= 0:
+        return ""
+    seeds = (settings(view).get("judge") or {}).get("max_seeds", 0)
+    more = f"judge.max_seeds={2 * seeds}" if seeds else "a higher judge.max_seeds"
+    return (
+        f"{best.name} may be worth {points(e.mean)} points {point_range(e.low, e.high)}, which {e.seeds} seeds on "
+        f"{e.tasks} tasks cannot tell from chance: run again with {more} or more evaluation.gate_tasks"
+    )
+
+
+@rule
+def nothing_helped(view: RunView) -> str:
+    if not view.closed:
+        return ""
+    n = max(view.rounds, default=0)
+    read = view.rounds[n].diagnosed if n else None
+    top = read.health.bottlenecks[0] if read and read.health.bottlenecks else None
+    what = f"the diagnosis names {top.name.replace('_', ' ')} first (`evotrainer health {{run}}`)" if top else ""
+    on = f"`evotrainer resume {{run}} run.rounds={n + 2}` tries other changes"
+    if not n:
+        return f"{on}: this run had no round" if view.certified else on
+    return f"no change that was tried is better; {what + '; ' if what else ''}{on}"

@@ -1,0 +1,81 @@
+"""Every trial with its label in a terminal, and what the agents of a run came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evotrainer.projections.trials import LabelledTrial, counts, distinct_ideas
+from evotrainer.views.text import one_line, value
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class RoleLine:
+    """What one of several agents came to."""
+
+    role: str
+    trainings: int
+    ideas: int
+    """Values of factors that its trainings brought."""
+    labels: dict[str, int]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{k} {n}" for k, n in self.labels.items())
+        return f"{self.trainings} trainings, {self.ideas} ideas; {told}"
+
+
+def labels_line(trials: Sequence[LabelledTrial]) -> str:
+    """`keep 3, discard 20`; empty where nothing was tried."""
+    return ", ".join(f"{k} {n}" for k, n in counts(trials).items())
+
+
+def role_lines(trials: Sequence[LabelledTrial]) -> list[RoleLine]:
+    """One for each role, where several agents share the run."""
+    searched = [t for t in trials if t.kind == "search"]
+    roles = dict.fromkeys(t.by for t in searched)
+    if len(roles) < 2:
+        return []
+    return [
+        RoleLine(r, len(mine), len(distinct_ideas(mine)), counts(mine))
+        for r in roles
+        for mine in [[t for t in searched if t.by == r]]
+    ]
+
+
+def changes_line(t: LabelledTrial) -> str:
+    """`lr = 0.0004; group_size = 12`."""
+    return "; ".join(f"{f} = {value(v)}" for f, v in t.changes.items()) or "none"
+
+
+def expected_line(t: LabelledTrial) -> str:
+    return f"{100 * t.expected[0]:+.1f} ± {100 * t.expected[1]:.1f}" if t.expected else "–"
+
+
+def measured_line(t: LabelledTrial) -> str:
+    return "–" if t.measured is None else f"{100 * t.measured:+.1f} on {'search' if t.kind == 'search' else 'gate'}"
+
+
+def render_trials(trials: Sequence[LabelledTrial]) -> Table:
+    """One line per trial; a parent that its recipe does not bear out is marked."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for c in ("trial", "by", "change", "from", "why", "expected", "measured", "label"):
+        table.add_column(c, overflow="fold")
+    for t in trials:
+        doubt = "" if t.verified or t.kind in ("proposal", "answer") else " (not borne out)"
+        table.add_row(
+            t.trial,
+            one_line(t.by, 40),
+            one_line(changes_line(t), 160),
+            one_line(t.parent + doubt, 40),
+            one_line(t.hypothesis, 160),
+            expected_line(t),
+            measured_line(t),
+            f"{t.label}: {one_line(t.cause, 80)}" if t.label not in ("keep", "discard") else t.label,
+        )
+    return table

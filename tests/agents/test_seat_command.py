@@ -1,0 +1,110 @@
+"""The carrier `command`: what its program sees and where it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.agents.seat.carriers import confined
+from evotrainer.agents.seat.carriers.base import SeatTurn
+from evotrainer.agents.seat.carriers.command import CommandCarrier
+from evotrainer.agents.seat.options import SeatOptions, make_carrier
+from evotrainer.errors import AgentError, ConfigError
+from evotrainer.records.seat import SeatBriefing
+
+LOOK = """
+import json, os, socket, sys
+seen = {}
+for path in json.loads(sys.argv[1]):
+    try:
+        seen[path] = sorted(os.listdir(path)) if os.path.isdir(path) else open(path).read()[:40]
+    except OSError as e:
+        seen[path] = type(e).__name__
+for path in ("/usr/x", "/etc/x", os.environ["HOME"] + "/x"):
+    try:
+        open(path, "w")
+        seen["wrote " + path] = True
+    except OSError:
+        pass
+seen["processes"] = sum(p.isdigit() for p in os.listdir("/proc"))
+seen["interfaces"] = len(socket.if_nameindex())
+print(json.dumps(seen))
+"""
+
+
+def request() -> SeatBriefing:
+    offers = {"lr": {"now": 1e-5, "legal": "number > 0"}}
+    told: dict[str, Any] = {"run": "r", "round": 1, "step": "search", "number": 0, "places": 1, "champion": "b0"}
+    return SeatBriefing.model_validate({**told, "factors": offers, "at_once": 1, "at_most": 2, "text": ""})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[Path, SeatTurn, list[str]]:
+    """A run, keys and other files of the user's, a turn in it, and a program that tells what it sees."""
+    for name in ("run/ledger.db", "run/sealed/b0-s1/part-00000.enc", "keys/a.key", "login/token", "other/file"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"content of {name}")
+    (tmp_path / "look.py").write_text(LOOK)
+    turn = SeatTurn("x", tmp_path / "run" / "seat", 0, 60.0, (tmp_path / "run", tmp_path / "keys"))
+    return tmp_path, turn, [sys.executable, str(tmp_path / "look.py")]
+
+
+def seen(command: list[str], turn: SeatTurn, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(CommandCarrier(command, {}, **more).ask(request(), turn).raw)
+    return found
+
+
+def test_a_program_sees_its_folder_the_system_and_what_is_mounted(place: tuple[Path, SeatTurn, list[str]]) -> None:
+    at, turn, command = place
+    asked = [*map(str, (at / "run", at / "run/ledger.db", at / "keys", at / "other", at / "login" / "token")), "."]
+    got = seen([*command, json.dumps(asked)], turn)
+    assert not [p for p in asked[:-1] if got[p] != "FileNotFoundError"], got
+    assert got["."] == [".stderr", ".stdout", "briefing.md", "request.json", "schema.json"]
+    assert not [k for k in got if k.startswith(("wrote /usr", "wrote /etc"))]
+    assert got["processes"] <= 3, "it sees no process but its own"
+    assert got["interfaces"] == len(os.listdir("/sys/class/net")), "the network is as it is"
+    got = seen([*command, json.dumps(asked)], turn, mounts=[str(at / "login")])
+    assert got[asked[4]] == "content of login/token" and got[asked[0]] == "FileNotFoundError"
+    outside = seen([*command, json.dumps(asked)], turn, sandbox=False)
+    assert outside[asked[2]] == ["a.key"], "accepted by an option: it reads what its user can read"
+
+
+def test_nothing_that_holds_the_run_or_its_keys_is_mounted(place: tuple[Path, SeatTurn, list[str]]) -> None:
+    at, turn, command = place
+    for path in (at, at / "run", at / "run" / "sealed", at / "keys"):
+        with pytest.raises(AgentError, match=r"run\.agent_options\.mount: .* would show .*mount only what"):
+            seen(command, turn, mounts=[str(path)])
+    with pytest.raises(AgentError, match="would show"):
+        seen([*command[:1], str(at / "keys" / "a.key")], turn)
+    with pytest.raises(AgentError, match="no relative; give files or folders that are there"):
+        seen(command, turn, mounts=["relative"])
+
+
+def test_a_mount_is_written_only_where_it_says_so(place: tuple[Path, SeatTurn, list[str]]) -> None:
+    at, turn, _ = place
+    token = at / "login" / "token"
+    write = ["sh", "-c", f"echo new > {token}; echo done"]
+    CommandCarrier(write, {}, [str(token.parent)]).ask(request(), turn)
+    assert token.read_text() == "content of login/token"
+    CommandCarrier(write, {}, [f"{token.parent}:rw"]).ask(request(), turn)
+    assert token.read_text() == "new\n"
+
+
+def test_without_bubblewrap_a_run_is_refused_unless_an_option_accepts_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    for bwrap, why in ((str(tmp_path / "none"), "bwrap is not installed"), (str(broken), "No permissions to create")):
+        monkeypatch.setenv("EVOTRAINER_BWRAP", bwrap)
+        with pytest.raises(ConfigError, match=rf"{why}.*run\.agent_options\.sandbox=false"):
+            make_carrier(SeatOptions(carrier="command", command=("true",)), {})
+        make_carrier(SeatOptions(carrier="command", command=("true",), sandbox=False), {})
+    monkeypatch.delenv("EVOTRAINER_BWRAP")
+    confined.check()

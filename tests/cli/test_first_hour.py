@@ -1,0 +1,152 @@
+"""What a new user meets in the first hour: signals, terminals, places, encodings, values; each answered in a line."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evotrainer import cli
+from evotrainer.cli.base import base
+from evotrainer.cli.init import init
+from evotrainer.config.load import load_task
+from evotrainer.envs import user_files
+from evotrainer.errors import ConfigError, TaskSetError
+from evotrainer.records.output import tolerate
+from tests.cli.call import evotrainer
+from tests.small_run import SMALL
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_run_that_is_told_to_stop_says_how_to_go_on(
+    task_file: Path, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    folder = tmp_path / "r"
+    args = ["run", str(task_file), *SMALL, "policy.warm_start.steps=100000", "--out", str(folder)]
+    p = subprocess.Popen(
+        [sys.executable, "-m", "evotrainer.cli", *args],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 180
+    while not (folder / "trials" / "base").exists() and time.monotonic() < deadline and p.poll() is None:
+        time.sleep(0.05)
+    p.send_signal(sent)
+    _, said = p.communicate(timeout=60)
+    line = f"evotrainer: stopped by {sent.name}; nothing is lost: evotrainer resume {folder}"
+    assert (p.returncode, said.strip().splitlines()) == (code, [line])
+
+
+def test_nohup_stays_in_force() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    term = signal.getsignal(signal.SIGTERM)
+    try:
+        cli.obey_signals()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) != term
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGTERM, term)
+
+
+def test_an_ascii_terminal_gets_plain_signs() -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    tolerate(out)
+    out.write("✓ b1 · +3.0 – 4 → 5 ━━ ä\n")
+    out.flush()
+    assert out.buffer.getvalue() == b"+ b1 . +3.0 - 4 > 5 == \\xe4\n"  # type: ignore[attr-defined]
+
+
+def test_the_command_line_tolerates_it() -> None:
+    done = evotrainer("init", "/proc/xx", env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "cannot write into /proc/xx: No such file or directory; choose another folder" in done.stderr
+
+
+def test_an_output_folder_is_looked_at_before_the_work(task_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place, why in ((Path("/proc/z"), "cannot write into /proc/z"), (tmp_path / "file", "not an empty folder")):
+        began = time.monotonic()
+        with pytest.raises(ConfigError, match=why):
+            base(task_file, ["policy.warm_start.steps=100000"], out=place)
+        assert time.monotonic() - began < 60, "nothing was trained"
+        with pytest.raises(ConfigError, match=why):
+            init(place)
+
+
+def test_a_byte_order_mark_is_read_over(task_file: Path, tmp_path: Path) -> None:
+    text = task_file.read_text(encoding="utf-8").replace("./environment.py", str(task_file.parent / "environment.py"))
+    (tmp_path / "bom.toml").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert load_task(tmp_path / "bom.toml").task == load_task(task_file).task
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            '[task]\nname = "x"\nabout = "Zähler"\n'.encode("latin-1"),
+            r"line 3: not UTF-8 \(.*Zähler.* in Latin-1\); save it as UTF-8",
+        ),
+        ("[task]\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
+    ],
+)
+def test_other_encodings_are_named_with_the_remedy(tmp_path: Path, data: bytes, message: str) -> None:
+    (tmp_path / "t.toml").write_bytes(data)
+    with pytest.raises(ConfigError, match=message):
+        load_task(tmp_path / "t.toml")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("tracking.to=wandb", r'tracking.to: must be a list, e.g. \["wandb"\] \(got \'wandb\'\)'),
+        ("run.seeds=3", r"run.seeds: must be a list, e.g. \[3\]"),
+        ("run.rounds=many", "run.rounds: must be a whole number"),
+        ("run.rounds=1.5", "run.rounds: must be a whole number"),
+        ("run.veto=perhaps", "run.veto: must be true or false"),
+        ("recipe.lr=fast", "recipe.lr: must be a number"),
+        ("recipe.lr=inf", "recipe.lr: must be a finite number"),
+        ("run.autonomy=human", "run.autonomy: must be full, escalating or human_gated, did you mean human_gated"),
+        ("recipe=3", "recipe: must be a section of names and values"),
+    ],
+)
+def test_values_are_refused_in_the_words_of_a_task_file(task_file: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as e:
+        load_task(task_file, [override])
+    assert "Input should" not in str(e.value) and "pydantic" not in str(e.value)
+
+
+def test_names_as_values_are_guessed(task_file: Path) -> None:
+    from evotrainer import api
+
+    for override, near in (
+        ("trainer.name=tlr", "did you mean trl"),
+        ("run.agent=statisticl", "did you mean statistical"),
+        ("environment.name=maths", "did you mean math"),
+        ("recipe.rewards.right_leters=1", "did you mean right_letters"),
+    ):
+        with pytest.raises((ConfigError, TaskSetError), match=near):
+            api.preflight(load_task(task_file, [override]), new=True)
+
+
+def test_a_call_that_does_not_return_gives_a_sign_and_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    watch = user_files.Watch()
+    watch.sign = lambda what, seconds: told.append(what)
+    monkeypatch.setattr(user_files, "WATCH", watch)
+    monkeypatch.setattr(user_files, "SILENT_S", 0.05)
+    deadline = time.monotonic() + 60
+
+    def hangs() -> str:
+        while not told and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return "back"
+
+    assert user_files.call("reward function 'slow' on task t1", hangs) == "back"
+    assert told == ["reward function 'slow' on task t1"]
+    assert user_files.call("a quick one", lambda: os.getpid()) == os.getpid() and len(told) == 1

@@ -1,0 +1,150 @@
+"""Written components on stored rollouts: every check with its label, the replay, and what the harness writes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evotrainer.harness import Batch, HarnessContext
+from evotrainer.harness.columns.features import FeatureView
+from evotrainer.harness.evolving.writing import WrittenComponent, write
+from evotrainer.harness.whatif.backtest import backtest
+from evotrainer.harness.whatif.replay import compose
+from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.interventions import Backtest
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.records.written import evidence, static_fault
+from evotrainer.sandbox.reward_runner import RewardRunner
+from tests.harness_inputs import READ, change, coded
+
+PARENT = Recipe(rewards={"visible": 1.0})
+ROBUST = '''def reward(rollout):
+    """1 where no run failed."""
+    return float(all(t["status"] == "ok" for t in rollout["tests"]))
+'''
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[RewardRunner]:
+    found = RewardRunner(accept_tier_e=True)
+    yield found
+    found.close()
+
+
+def fooled_groups(n: int = 40) -> list[Rollout]:
+    """Groups of 8: two right, three that fool the visible tests and crash on a perturbed input, three that fail."""
+    out = []
+    for t in range(n):
+        for k in range(8):
+            right, paid = k < 2, k < 5
+            tests = [{"kind": "visible", "input": "1", "expected": "1", "got": "1", "status": "ok", "passed": paid}]
+            tests.append({"kind": "hidden", "input": "3", "expected": "4", "got": "4", "status": "ok", "passed": right})
+            if not right and paid:
+                tests.append({"kind": "perturbed", "input": "", "expected": None, "got": None, "status": "error",
+                              "passed": False})  # fmt: skip
+            more = {"length": 0.1 * ((t + k) % 5), "hidden": float(right)}
+            made = coded(t, k, READ + f"print(sum(xs) + {t + k})", paid, right, components=more)
+            out.append(replace(made, detail={"tests": tests}))
+    return out
+
+
+def tried(source: str, runner: RewardRunner | None, rollouts: list[Rollout] | None = None) -> Backtest:
+    new = {"rewards": {"visible": 1.0, "mine": 1.0}, "written": {"mine": source}}
+    context = HarnessContext(unpayable=("hidden",), scorer=runner)
+    return backtest(change("written_reward", new), PARENT, rollouts or fooled_groups(), context)
+
+
+def test_a_good_component_passes_all_checks_and_is_supported(runner: RewardRunner) -> None:
+    b = tried(ROBUST, runner)
+    assert (b.verdict, b.label) == ("supports", "")
+    assert b.numbers["misranked_after"] == 0 < b.numbers["misranked_before"]
+    assert b.forecast is not None and b.forecast > 0
+
+
+@pytest.mark.parametrize(
+    ("body", "label"),
+    [
+        ("return rollout['score']", "probe_failed"),
+        ("return 3.0", "probe_failed"),
+        ("return 'much'", "probe_failed"),
+        ("return 1.0", "constant"),
+        ("return None", "constant"),
+        ("return float(any(t['kind'] == 'perturbed' for t in rollout['tests']))", "backtest_contradicted"),
+        ("return rollout['outcome']", "reads_protected"),
+        ("return rollout['components']['hidden']", "reads_protected"),
+        # put together, so that no check of the source sees it: the evidence does not hold it
+        ("return rollout['components']['hid' + 'den']", "probe_failed"),
+        ("return float(any(t['kind'] == 'hid' + 'den' for t in rollout['tests']))", "constant"),
+        # remembers between calls, by a module that all share
+        ("math.n = math.n + 1 if hasattr(math, 'n') else 0\n    return float(math.n % 2)", "nondeterministic"),
+        ("return sum(1 for i in range(1000000)) and 0.5 + len(rollout['tests']) / 100", "too_slow"),
+    ],
+)
+def test_what_ends_a_component_has_a_label(body: str, label: str, runner: RewardRunner) -> None:
+    b = tried(f"import math\n\ndef reward(rollout):\n    {body}\n", runner)
+    assert (b.verdict, b.label) == ("contradicts", label), b.reason
+
+
+def test_without_a_sandbox_nothing_is_said() -> None:
+    b = tried(ROBUST, None)
+    assert (b.verdict, b.label) == ("silent", "") and "no sandbox" in b.reason
+
+
+def test_a_function_that_fails_on_a_rollout_pays_nothing_there(runner: RewardRunner) -> None:
+    said = runner("def reward(rollout):\n    return 1.0 / rollout['n']\n", [{"n": 1}, {"n": 0}, {"n": 2}])
+    assert said.values == [1.0, None, 0.5] and "ZeroDivisionError" in said.failed[1]
+
+
+def written_from(rollouts: list[Rollout], offered: tuple[str, ...] = ()) -> WrittenComponent | None:
+    b = Batch.of(rollouts)
+    shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.some(range(b.n))]
+    return write(
+        shown, b.truth, compose(b, PARENT), b.group, b.task, FeatureView(b).odd_tasks,
+        {c: b.component(c) for c in offered},
+    )  # fmt: skip
+
+
+def test_the_harness_writes_what_tells_right_from_fooled(runner: RewardRunner) -> None:
+    found = written_from(fooled_groups())
+    assert found is not None
+    assert "perturbed" in found.source and static_fault(found.source, ["hidden"]) is None
+    b = tried(found.source, runner)
+    assert b.verdict == "supports" and b.numbers["misranked_after"] == 0
+
+
+def test_what_is_on_offer_is_not_written_again() -> None:
+    assert written_from(fooled_groups(), ("hidden",)) is None
+
+
+def test_chance_writes_nothing() -> None:
+    rng = np.random.default_rng(3)
+    noise = []
+    for r in fooled_groups():
+        paid = r.components["visible"] == 1.0
+        right = paid and rng.random() < 0.5
+        tests = [{"kind": "visible", "status": "ok", "passed": bool(paid)}]
+        tests += [{"kind": "perturbed", "status": "error", "input": ""}] if rng.random() < 0.3 else []
+        noise.append(replace(r, outcome="correct" if right else "incorrect", detail={"tests": tests}))
+    assert written_from(noise) is None
+
+
+def test_what_an_admitted_detector_finds_is_penalised(runner: RewardRunner) -> None:
+    """No runs are recorded; an admitted pattern tells the fooled answers."""
+    marked = []
+    for r in fooled_groups():
+        wrong = r.outcome != "correct" and r.components["visible"] == 1.0
+        told = (*r.turns[:-1], Turn("assistant", r.turns[-1].text + ("\n# as shown" if wrong else "\n# worked out")))
+        marked.append(replace(r, turns=told, detail={}))
+    b = Batch.of(marked)
+    shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.some(range(b.n))]
+    seen = DetectorSpec(name="says_as_shown", form="pattern", pattern="^# as shown$", standing="confirmed")
+    parts = (b.truth, compose(b, PARENT), b.group, b.task, FeatureView(b).odd_tasks, {})
+    found = write(shown, *parts, [seen])
+    assert found is not None and "says_as_shown" in found.about and "re.search(" in found.source
+    assert tried(found.source, runner, marked).verdict == "supports"
+    without = write(shown, *parts)
+    assert without is None or "says_as_shown" not in without.about

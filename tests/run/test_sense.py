@@ -1,0 +1,101 @@
+"""What makes no sense is refused, or said, before anything is spent: what `--dry-run` calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer import api
+from evotrainer.config.load import load_task
+from evotrainer.errors import AbortedError, ConfigError, EvoTrainerError
+from tests.letters_on_paper import QUICK
+from tests.paper import Paper
+
+
+def dry_run(task_file: Path, *overrides: str) -> list[str]:
+    return api.preflight(load_task(task_file, overrides), new=True)
+
+
+def own(tmp_path: Path, task_file: Path, old: str, new: str) -> Path:
+    """The scaffolded task, one line of its environment changed."""
+    text = (task_file.parent / "environment.py").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "environment.py").write_text(text.replace(old, new), encoding="utf-8")
+    (tmp_path / "task.toml").write_text(task_file.read_text(encoding="utf-8"), encoding="utf-8")
+    return tmp_path / "task.toml"
+
+
+def test_a_sound_task_is_let_through_without_a_word_of_doubt(task_file: Path) -> None:
+    assert not [n for n in dry_run(task_file) if "demonstration" in n]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("recipe.steps=100000000000000000000", r"recipe.steps=1\d+ is more than 1,000,000.*lower it"),
+        ("recipe.group_size=1000000", "recipe.group_size=1000000 is more than 10,000"),
+        ("evaluation.gate_tasks=100000", r"gate_tasks=100000, but environment sort-letters has 150 gate tasks"),
+        ("recipe.max_tokens=1000", r"max_tokens=1000 leaves no room for a prompt in .*shape.context=32"),
+        ("policy.warm_start.steps=99999999", "policy.warm_start.steps=99999999 is more than"),
+        ("policy.warm_start.drill_steps=10", "offers no drills; set policy.warm_start.drill_steps=0"),
+    ],
+)
+def test_sizes_that_cannot_be_meant_are_refused(task_file: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dry_run(task_file, override)
+
+
+def test_large_parts_that_multiply_to_an_absurd_whole_are_refused(task_file: Path) -> None:
+    with pytest.raises(ConfigError, match="rollouts in one training"):
+        dry_run(task_file, "recipe.steps=100000", "recipe.prompts_per_step=1000", "recipe.group_size=100")
+
+
+TRUTH = '    return float(completion.strip() == task.data["answer"])'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("demos=demonstrations", "demos=None", "warm-start, but environment sort-letters offers no demonstrations"),
+        ('f"sort {word}\\n"', 'f"sort {word}{40 * word}\\n"', "context=32 is shorter than a demonstration of"),
+        (TRUTH, "    return None", "its outcome, 'sorted_word', gave None for each of"),
+        (TRUTH, "    return 7.0", "its truth, gave 7 on task train-.*between 0 and 1"),
+        (TRUTH, "    return float('nan')", "its truth, gave nan on task"),
+        (TRUTH, "    raise SystemExit(5)", r"reward function 'sorted_word' of .* on task .* called sys.exit\(5\)"),
+        (TRUTH, "    return task.data['anser']", "failed on task .*: KeyError: 'anser'; correct the function"),
+        ("import random\n", "import random\nimport sys\n\nsys.exit(5)\n", r"calls sys.exit\(5\) on import"),
+    ],
+)
+def test_what_an_own_environment_gets_wrong_is_found(
+    task_file: Path, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(EvoTrainerError, match=message):
+        dry_run(own(tmp_path, task_file, old, new))
+
+
+def test_a_prompt_in_two_splits_is_refused(task_file: Path, tmp_path: Path) -> None:
+    task = own(tmp_path, task_file, "        out[split] = []", "        out[split], seen = [], set()")
+    with pytest.raises(EvoTrainerError, match="have the same prompt, 'sort .*a prompt may stand in one split only"):
+        dry_run(task)
+
+
+def test_an_outcome_that_no_demonstration_meets_is_said(task_file: Path, tmp_path: Path) -> None:
+    (note,) = [n for n in dry_run(own(tmp_path, task_file, TRUTH, "    return 0.5")) if "demonstrations" in n]
+    assert "none of 32 demonstrations is correct by sorted_word" in note
+
+
+def test_a_human_gate_without_a_human_is_refused_at_once(task_file: Path, tmp_path: Path, letters_paper: Paper) -> None:
+    with pytest.raises(AbortedError, match="run.autonomy=human_gated asks a person, and there is no terminal"):
+        letters_paper.start(task_file, tmp_path / "r", [*QUICK, "run.autonomy=human_gated"])
+    assert not letters_paper.ran and not (tmp_path / "r").exists()
+
+
+def test_an_open_run_goes_on_whatever_is_refused_today(task_file: Path, tmp_path: Path, letters_paper: Any) -> None:
+    """What began goes on: sense is asked of new runs."""
+    with letters_paper.stopped(lambda spec: spec.trial == "b0-s2"):
+        letters_paper.start(task_file, tmp_path / "r", [*QUICK, "run.rounds=0"])
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr("evotrainer.run.sense.MOST", {"recipe.steps": 1})
+        assert letters_paper.resume(tmp_path / "r").closed

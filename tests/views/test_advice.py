@@ -1,0 +1,194 @@
+"""What now: every end of a run closes with one line of advice, from what happened."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer import api
+from evotrainer.cli.status import status_json
+from evotrainer.executors.paper import draw_result
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.extras.export import choose
+from evotrainer.records.console import Console
+from evotrainer.records.events import TrialFinished
+from evotrainer.records.ledger import Ledger
+from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.views.advice import advice
+from evotrainer.views.card import model_card
+from evotrainer.views.fold import load_view
+from evotrainer.views.folder import print_summary, render_status
+from evotrainer.views.report import write_report
+from evotrainer.views.summary import headline
+from tests.letters_on_paper import MORE, QUICK, WARM, Go, finish
+from tests.paper import Paper
+
+Start = Callable[..., api.Run]
+
+
+def scored(base: float, trained: float, **more: Any) -> Callable[[TrialSpec], TrialFinished]:
+    """Trials of these shares of solved tasks; `more`: what else a result has."""
+
+    def end(spec: TrialSpec) -> TrialFinished:
+        share = base if spec.branch == "base" else trained
+        done = draw_result(spec, share, lambda p: f"{spec.branch}-{spec.seed}-{p.split}", steps=15, tasks=150)
+        return done.model_copy(update=more if spec.train else {k: v for k, v in more.items() if k != "curve"})
+
+    return end
+
+
+@pytest.fixture
+def start(task_file: Path, tmp_path: Path) -> Start:
+    def run(made: Paper, *overrides: str) -> api.Run:
+        return made.start(task_file, tmp_path / "r", [*QUICK, *overrides])
+
+    return run
+
+
+def shown(folder: Path) -> str:
+    """The closing lines of a run, as its owner reads them."""
+    console = Console(file=io.StringIO(), width=400, highlight=False)
+    print_summary(folder, console)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_a_base_that_solves_five_percent_wants_a_longer_warm_start(start: Start) -> None:
+    run = start(Paper(scored(0.05, 0.05)), "run.rounds=0", "policy.warm_start.steps=400")
+    line = advice(load_view(run.folder))
+    assert "too few successes to learn from" in line
+    assert "policy.warm_start.steps=800 (now 400)" in line
+    assert f"next: {line}" in shown(run.folder)
+    assert status_json(run)["next"] == line
+    page = write_report(run.folder).read_text(encoding="utf-8")
+    assert "policy.warm_start.steps=800" in page and 'id="next"' in page
+
+
+def test_a_policy_worse_than_its_base_is_the_first_line_and_not_tagged_certified(start: Start) -> None:
+    run = start(Paper(scored(0.6, 0.4)), "run.rounds=0")
+    view = load_view(run.folder)
+    assert headline(view).startswith("Worse than before training: b0, the starting recipe, solves ")
+    assert shown(run.folder).startswith("Worse than before training")
+    assert advice(view).startswith("keep the base policy; train with a lower recipe.lr (now ")
+    for trial in ("b0-s1", "b0-s2", "b0-s3"):
+        (run.folder / "trials" / trial / "policy").mkdir(parents=True)
+    chosen = choose(run.folder, run.events(), "b0", 1, False)
+    assert not chosen.certified and chosen.worse.startswith("certified as worse than the base policy by ")
+    told: dict[str, Any] = {"trial": "b0-s1", "seed": 1, "rule": "", "invalid": "", "caveats": (), "sha256": "0"}
+    card = model_card(view, "b0", **told, certified=False, base="", name="m", worse=chosen.worse)
+    assert "- worse-than-base" in card and "- certified" not in card
+    assert "**Worse than its base policy:**" in card
+
+
+def test_a_better_policy_is_still_certified(start: Start) -> None:
+    run = start(Paper(scored(0.4, 0.6)), "run.rounds=0")
+    assert "Worse" not in shown(run.folder)
+    (run.folder / "trials" / "b0-s1" / "policy").mkdir(parents=True)
+    chosen = choose(run.folder, run.events(), "b0", 1, False)
+    assert chosen.certified and not chosen.worse
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ({"reward": 0.0, "frac_reward_zero_std": 1.0}, "no attempt earned any reward"),
+        ({"reward": 0.7, "frac_reward_zero_std": 1.0}, "all attempts at a task earned the same"),
+        ({"reward": 0.7, "frac_reward_zero_std": 0.2}, "raise them"),
+    ],
+)
+def test_a_training_that_changed_no_weight_says_why(start: Start, rows: dict[str, float], why: str) -> None:
+    curve = tuple({"step": float(i), "grad_norm": 0.0, **rows} for i in range(1, 4))
+    run = start(Paper(scored(0.3, 0.3, policy_sha256="same", curve=curve)), "run.rounds=0")
+    line = advice(load_view(run.folder))
+    assert line.startswith("b0 learnt nothing (its weights are those of the base policy)")
+    assert why in line
+
+
+def test_a_proxy_that_rose_alone_is_said(start: Start) -> None:
+    def end(spec: TrialSpec) -> TrialFinished:
+        done = scored(0.3, 0.3)(spec)
+        proxy = 0.4 if spec.branch == "base" else 0.6
+        paid = {"right_letters": proxy, "sorted_word": 0.3}
+        return done.model_copy(update={"scores": tuple(s.model_copy(update={"components": paid}) for s in done.scores)})
+
+    line = advice(load_view(start(Paper(end), "run.rounds=0").folder))
+    assert line.startswith("right_letters rose by 20.0 points under b0 and sorted_word by 0.0")
+    assert "brevity" in line
+
+
+def rare(spec: TrialSpec) -> Sequence[Rollout]:
+    """Two attempts in a hundred are right, half of them earn the proxy."""
+    rng = random.Random(f"{spec.branch}-{spec.seed}")
+    out = []
+    for task in range(50):
+        for k in range(4):
+            right, near = (task, k) in ((3, 0), (9, 1)), rng.random() < 0.5
+            paid = {"sorted_word": float(right), "right_letters": float(right or near), "brevity": 0.6}
+            out.append(
+                Rollout(
+                    id=f"{spec.trial}-{task}-{k}", task=f"search-{task}", group=f"{spec.trial}-{task}", k=k,
+                    split="search", turns=(Turn("user", "sort ab\n"), Turn("assistant", "ab" if right else "ba")),
+                    reward=paid["right_letters"], tokens=3, finish="stop", components=paid,
+                    outcome="correct" if right else "incorrect",
+                )
+            )  # fmt: skip
+    return out
+
+
+def test_the_right_reward_that_was_vetoed_is_worth_a_try_beside_the_present_one(start: Start) -> None:
+    change = '{factor="rewards",new={right_letters=0.0,sorted_word=1.0}}'
+    agent = ["run.agent=fixed", f"run.agent_options.interventions=[{change}]"]
+    run = start(Paper(scored(0.3, 0.3), rare), *agent, 'environment.payable=["sorted_word"]')
+    line = advice(load_view(run.folder))
+    assert line.startswith("sorted_word, which tasks are judged by, was vetoed as a reward: it differs on 1.0% of")
+    assert "recipe.rewards={right_letters = 1, sorted_word = 1}" in line
+
+
+def test_a_budget_that_ended_the_search_says_in_which_round_and_how_to_go_on(start: Start) -> None:
+    change = [f"run.agent_options.interventions=[{MORE},{WARM}]", "run.agent=fixed"]
+    run = start(Paper(finish), *change, "run.rounds=4", "budget.trials=7")
+    line = advice(load_view(run.folder), "runs/x")
+    assert "the budget ended the search in round 1 of 4 (budget.trials: 7)" in line
+    assert "`evotrainer resume runs/x run.rounds=5 budget.trials=14` goes on" in line
+
+
+def test_a_promoted_champion_can_be_looked_at_or_exported(go: Go) -> None:
+    run = go("won", changes=WARM)
+    assert run.champion == "b1"
+    assert "b1" in advice(load_view(run.folder))
+
+
+def test_nothing_helped_names_the_diagnosis(go: Go) -> None:
+    run = go("lost", changes=MORE)
+    line = advice(load_view(run.folder))
+    assert line.startswith("no change that was tried is better; the diagnosis names dead groups first")
+    assert "run.rounds=3` tries other changes" in line
+
+
+def test_a_run_that_stopped_says_resume_and_one_that_runs_does_not(task_file: Path, tmp_path: Path) -> None:
+    made = Paper(finish)
+    with made.stopped(lambda spec: spec.trial == "b0-s2"):
+        made.start(task_file, tmp_path / "r", QUICK)
+    view = load_view(tmp_path / "r")
+    assert f"`evotrainer resume {tmp_path / 'r'}`" in advice(view, str(tmp_path / "r"))
+
+    def state() -> str:
+        console = Console(file=io.StringIO(), width=300, highlight=False)
+        console.print(render_status(tmp_path / "r"))
+        return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+    assert "Not finished: the ledger has no closing event" in state()
+    with Ledger.open(tmp_path / "r" / "ledger.db"):  # its writer, as `evotrainer run` is
+        told = state()
+        assert f"Running, by process {os.getpid()}: trial 3 of about 10" in told
+        assert "resume" not in told
+        found = status_json(api.open_run(tmp_path / "r"))
+        assert (found["state"], found["driver"]) == ("running", os.getpid())
+        json.dumps(found)
+    assert status_json(api.open_run(tmp_path / "r"))["driver"] is None
