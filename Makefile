@@ -27,6 +27,7 @@ types: $(VENV)/.installed-dev
 install: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml scripts/install-system.sh
+	@bash scripts/check-machine.sh $(PYTHON)
 	bash scripts/install-system.sh
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0

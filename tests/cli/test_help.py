@@ -46,7 +46,7 @@ def test_help_lists_every_command_under_exactly_one_heading() -> None:
             shown[heading := found[1]] = []
         elif found := re.match(r"  (\S+) ", text):
             shown[heading].append(found[1])
-    assert shown.pop("Options") == ["--help"]
+    assert shown.pop("Options") == ["--version", "-h,"]
     assert shown == {name: list(commands) for name, commands in GROUPS.items()}
     every = [name for commands in shown.values() for name in commands]
     assert len(every) == len(set(every)) and set(FAMILIES) <= set(every)
@@ -79,3 +79,19 @@ def test_help_takes_less_than_three_tenths_of_a_cpu_second(tmp_path: Path) -> No
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
     assert min(cpu_s() for _ in range(5)) < 0.3
+
+
+def test_version_short_help_and_the_word_help() -> None:
+    from evotrainer import __version__
+
+    assert evotrainer("--version").stdout == f"evotrainer {__version__}\n"
+    whole = evotrainer("--help").stdout
+    assert evotrainer("-h").stdout == evotrainer("help").stdout == whole
+    assert evotrainer("help", "why").stdout == evotrainer("why", "-h").stdout == evotrainer("why", "--help").stdout
+    assert evotrainer("help", "skills", "list").stdout == evotrainer("skills", "list", "--help").stdout
+    assert evotrainer("help", "nothing").returncode == 2
+
+
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    listed = evotrainer("--help").stdout.partition("\nRun:\n")[2]
+    assert "doctor" in listed and "..." not in listed

@@ -8,13 +8,14 @@ from pydantic import Field
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.changes import changed, same, tried
+from evotrainer.agents.moves import in_words
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.detectors import HarnessEdit
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import Recipe, diff, format_diff, short, single_factor
+from evotrainer.records.recipe import Recipe, diff, format_diff, single_factor
 
 
 class FixedChange(Frozen):
@@ -96,12 +97,14 @@ class FixedAgent:
 
 def plain(old: Any, factor: str, new: Any, why: str, champion: str, move: str) -> Intervention:
     """An intervention that predicts nothing beyond a better score."""
-    was = short(old)
+    was = in_words(old)
     return Intervention(
         factor=factor,
         old=old,
         new=new,
-        hypothesis=f"if {factor} changes from {was} to {short(new)}, accuracy goes up by at least 0.01, because {why}",
+        hypothesis=(
+            f"if {factor} changes from {was} to {in_words(new)}, accuracy goes up by at least 0.01, because {why}"
+        ),
         prediction=Prediction(metric="accuracy", direction="up", size=0.01),
         success_criterion=f"the judge's lower bound of the gate score over {champion} is above 0",
         rollback=f"keep {champion}: {factor} stays {was}",

@@ -15,7 +15,7 @@ from evotrainer.records.text import shown
 Family = Literal["reward", "signal", "data", "algorithm"]
 Direction = Literal["up", "down"]
 FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm")
-"""The order in which escalation changes the family of changes (METHOD.md section 1 calls them layers)."""
+"""The order in which escalation changes the family of changes (the method calls them layers)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class CandidateMove:
             old=old,
             new=self.variant.value,
             hypothesis=(
-                f"if {self.factor} changes from {_short(old)} to {_short(self.variant.value)}, {m.metric} goes "
+                f"if {self.factor} changes from {in_words(old)} to {in_words(self.variant.value)}, {m.metric} goes "
                 f"{m.direction} by at least {m.size:g}, because {why}"
             ),
             prediction=Prediction(metric=m.metric, direction=m.direction, size=m.size),
@@ -137,17 +137,20 @@ class CandidateMove:
                 f"{min_effect:g}"
                 + ("" if m.metric == "accuracy" else f"; {m.metric} goes {m.direction} by at least {m.size:g}")
             ),
-            rollback=f"keep {champion}: {self.factor} stays {_short(old)}",
+            rollback=f"keep {champion}: {self.factor} stays {in_words(old)}",
             bottleneck=self.bottleneck,
             move=self.name,
             **more,
         )
 
 
-def _short(value: Any) -> str:
+def in_words(value: Any) -> str:
+    """A factor's value in a sentence."""
     value = short(value)
+    if value is None:
+        return "not set"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}={_short(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{k}={in_words(v)}" for k, v in value.items()) + "}"
     return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else shown(value, 400)
 
 

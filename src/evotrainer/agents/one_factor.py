@@ -25,7 +25,7 @@ from evotrainer.records.interventions import Backtest, ConsideredChange, Forecas
 from evotrainer.records.skills import SkillUse
 
 SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
-"""Rounds without promotion after which a subtraction is offered, and the family changed (METHOD.md section 1)."""
+"""Rounds without promotion after which a subtraction is offered, and the family changed."""
 BACKTEST_WORTH = {"supports": 0.02, "silent": 0.0, "contradicts": 0.0}
 """What a backtest adds to the drawn gain, score units; a contradiction drops the change altogether."""
 CONSIDERED = 30

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -48,15 +48,23 @@ ABOUT = {
 }
 
 
+SENTENCE = 300
+"""Letters of a command's first sentence in the list of commands: all of it, wrapped."""
+
+
 class Grouped(TyperGroup):
     """Lists the commands under the headings of GROUPS. Typer's own panels need rich, which is slow to import."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
         for heading, names in GROUPS.items():
-            rows = [(n.ljust(width), self.commands[n].get_short_help_str(formatter.width - 6 - width)) for n in names]
+            rows = [(n.ljust(width), self.commands[n].get_short_help_str(SENTENCE)) for n in names]
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """`evotrainer help [COMMAND]` is `evotrainer [COMMAND] --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
 
 def module_of(command: str) -> str:
@@ -72,11 +80,29 @@ def function_of(command: str) -> Callable[..., None]:
     return done
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from evotrainer import __version__
+
+        print(f"evotrainer {__version__}")
+        raise typer.Exit
+
+
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of `evotrainer` itself."""
+
+
 def _app() -> typer.Typer:
     plain: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
+    plain["context_settings"] = {"help_option_names": ["-h", "--help"]}
     top = typer.Typer(
         name="evotrainer", cls=Grouped, help=ABOUT[""], add_completion=False, pretty_exceptions_enable=False, **plain
     )
+    top.callback(help=ABOUT[""])(_top)
     for name in (n for names in GROUPS.values() for n in names):
         if name not in FAMILIES:
             top.command(name)(function_of(name))

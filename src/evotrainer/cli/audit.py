@@ -42,7 +42,7 @@ def audit(
     proxy: Proxy = None,
     fault: Fault = None,
     against: Against = None,
-    full: Annotated[bool, typer.Option("--full", help="Show every metric of every subject.")] = False,
+    full: Annotated[bool, typer.Option("--all", "--full", help="Show every metric of every subject.")] = False,
     as_json: AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Write a report to this file.")] = None,
     fail_on: FailOn = None,

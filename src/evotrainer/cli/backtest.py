@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evotrainer.cli._common import FOUND, AsJson, Cache, Format, Workers
+from evotrainer.cli._common import FOUND, AsJson, Cache, Format, Workers, progress
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
@@ -172,7 +172,8 @@ def _detector(name: str, settings: Sequence[str], paths: Sequence[Path], as_json
     from evotrainer.studies.backtest import backtest_detector, detector_of
     from evotrainer.studies.backtest.text import detector_json, detector_lines
 
-    done = backtest_detector(detector_of(name, settings, paths), paths, **options)
+    with progress() as say:
+        done = backtest_detector(detector_of(name, settings, paths), paths, progress=say, **options)
     print(json.dumps(detector_json(done), indent=1) if as_json else "\n".join(detector_lines(done)))
 
 

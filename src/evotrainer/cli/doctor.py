@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evotrainer.cli._common import AsJson
 from evotrainer.errors import ConfigError, EvoTrainerError, SandboxError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
     from evotrainer.sandbox.arena import ProbeResult
+
+CHECK = re.compile(r"\[(.{4})\] (.*)")
+"""A line of the text: how it stands (ok, warn, FAIL), and what was looked at."""
 
 
 def doctor(
@@ -29,11 +37,24 @@ def doctor(
     seat: Annotated[
         Path | None, typer.Option(metavar="TASK", help="Ask the seat of this task file (run.agent=seat) once.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check this machine: Python, PyTorch, sandbox tier, disk; says what is missing and how to get it.
 
     Example: evotrainer doctor --attack
     """
+    with redirect_stdout(StringIO()) if as_json else nullcontext() as text:
+        problems = _checks(accept_tier_e, attack, seat)
+    if as_json:
+        found = [CHECK.match(row) for row in (text.getvalue() if text else "").splitlines()]
+        checks = [{"status": m[1].strip(), "text": m[2]} for m in found if m]
+        print(json.dumps({"ok": not problems, "checks": checks, "problems": list(map(str, problems))}, indent=1))
+    if problems:
+        raise problems[0]
+
+
+def _checks(accept_tier_e: bool, attack: bool, seat: Path | None) -> list[EvoTrainerError]:
+    """Print a line for each thing that was looked at; return what keeps runs from working."""
     from evotrainer.config.task import default_workers
 
     print(f"[ ok ] python {sys.version.split()[0]} at {sys.executable}")
@@ -45,9 +66,7 @@ def doctor(
     for tool, use in (("chromium", "the report's browser tests"), ("git", "repository tasks")):
         found = shutil.which(tool)
         print(f"[{'ok' if found else 'warn':^4}] {tool}: {'found' if found else 'missing'} ({use})")
-    problems += _seat(seat) if seat else []
-    if problems:
-        raise problems[0]
+    return problems + (_seat(seat) if seat else [])
 
 
 def _seat(task: Path) -> list[EvoTrainerError]:

@@ -32,6 +32,7 @@ def harness(
     """
     from evotrainer import api
     from evotrainer.harness.evolving.render import history_lines, version_lines
+    from evotrainer.projections.caveats import answered
 
     events = api.open_run(folder).events()
     versions: list[HarnessEvolved] = [e.body for e in events if e.kind == "harness"]
@@ -39,7 +40,11 @@ def harness(
         print("h0: this run's ledger records no harness versions (it was begun by an older version)")
         return
     if version is None:
-        print(json.dumps(_history_json(events), indent=1) if as_json else "\n".join(history_lines(events)))
+        print(
+            json.dumps(_history_json(events), indent=1)
+            if as_json
+            else "\n".join(history_lines(events, answered(events)))
+        )
         return
     body = next((v for v in versions if v.version == version), None)
     if body is None:

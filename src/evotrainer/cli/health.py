@@ -21,9 +21,10 @@ def health(
     *,
     step: Annotated[int | None, typer.Option(help="Show the reading at this step of a trial's training.")] = None,
     trend: Annotated[bool, typer.Option("--trend", help="Show how the readings change over training.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every metric.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the harness read in a branch's or a trial's rollouts: metrics, findings, ranked bottlenecks.
+    """Show what the harness read in a branch's or a trial's rollouts: what is wrong first, then findings and metrics.
 
     Example: evotrainer health runs/mine b1 --trend
     """
@@ -40,8 +41,8 @@ def health(
         raise ConfigError(f"{folder} holds no reading of {name!r}; it holds readings of: {known}")
     if trend:
         trials = {e.body.trial for e in run.events() if e.kind == "finished"}
-        every = chosen if name in trials else readings_of(run, None)
-        rows = trend_rows([h for h in every if name in trials or subject_branch(h.subject) == name])
+        read = chosen if name in trials else readings_of(run, None)
+        rows = trend_rows([h for h in read if name in trials or subject_branch(h.subject) == name])
         print(json.dumps(rows, indent=1) if as_json else render_trend(name, rows))
         return
     if step is not None:
@@ -50,7 +51,7 @@ def health(
             steps = ", ".join(sorted({h.subject.partition("@")[2] for h in chosen}))
             raise ConfigError(f"{name} was not read at step {step}; it was read at: {steps}")
         chosen = at
-    print(chosen[-1].model_dump_json(indent=1) if as_json else render_text(chosen[-1]))
+    print(chosen[-1].model_dump_json(indent=1) if as_json else render_text(chosen[-1], every=every))
 
 
 def readings_of(run: Run, name: str | None) -> list[Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
-from evotrainer.cli._common import Format, RolloutPaths, StoreOut, Workers, check_workers, progress
+from evotrainer.cli._common import AsJson, Format, RolloutPaths, StoreOut, Workers, check_workers, progress
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 
-def import_(paths: RolloutPaths, *, out: StoreOut, format: Format = None, workers: Workers = None) -> None:
+def import_(
+    paths: RolloutPaths, *, out: StoreOut, format: Format = None, workers: Workers = None, as_json: AsJson = False
+) -> None:
     """Copy anybody's rollouts into a rollout store, for backtests and for audits of logs that grow.
 
     Example: evotrainer import logs/step-*.jsonl --out store/
@@ -33,6 +36,10 @@ def import_(paths: RolloutPaths, *, out: StoreOut, format: Format = None, worker
     if len(skipped) > 20:
         print(f"... and {len(skipped) - 20:,} more", file=sys.stderr)
     said = ", ".join(f"{c:,} {name}" for name, c in done.formats.most_common()) or "none"
-    print(f"wrote {done.rollouts:,} rollouts to {out} ({said}); skipped {len(skipped):,}")
+    if as_json:
+        told: dict[str, object] = {"store": str(out), "rollouts": done.rollouts, "formats": dict(done.formats)}
+        print(json.dumps(told | {"skipped": [{"where": s.where, "reason": s.reason} for s in skipped]}, indent=1))
+    else:
+        print(f"wrote {done.rollouts:,} rollouts to {out} ({said}); skipped {len(skipped):,}")
     if not done.rollouts:
         raise ConfigError("nothing could be imported; the reasons are above")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from evotrainer.cli._common import RunFolder, console
+import json
+
+from evotrainer.cli._common import AsJson, RunFolder, console
+from evotrainer.records.output import print
 
 
-def lineage(folder: RunFolder) -> None:
+def lineage(folder: RunFolder, *, as_json: AsJson = False) -> None:
     """The tree of branches with their verdicts and effects.
 
     Example: evotrainer lineage runs/mine
@@ -13,6 +16,11 @@ def lineage(folder: RunFolder) -> None:
     from evotrainer import api
 
     api.open_run(folder)
+    if as_json:
+        from evotrainer.views.plain import lineage_json
+
+        print(json.dumps(lineage_json(folder), indent=1))
+        return
     from evotrainer.views.terminal import render_lineage
 
     console().print(render_lineage(folder))

@@ -23,6 +23,15 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and print the resolved task file; run nothing.")
     ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate", help="Say what the run will cost: trainings, time, disk; trains three steps to measure one."
+        ),
+    ] = False,
+    step_s: Annotated[
+        float | None, typer.Option(help="With --estimate: seconds of a training step; nothing is measured then.")
+    ] = None,
     skills: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,6 +65,13 @@ def run(
             print(f"evotrainer: note: {note}", file=sys.stderr)
         print(resolved.to_toml().rstrip())
         print(f"# recipe {resolved.recipe.hash}, task file {resolved.hash}: nothing was run")
+        return
+    if estimate or step_s is not None:
+        from evotrainer.studies.estimate import estimate as estimated
+        from evotrainer.studies.estimate import estimate_lines
+
+        api.preflight(resolved, new=True)
+        print("\n".join(estimate_lines(estimated(resolved, step_s))))
         return
     folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     with live_view(folder, plain) as view:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evotrainer.cli._common import SkillSource, no_skills
+from evotrainer.cli._common import AsJson, SkillSource, no_skills
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
@@ -17,6 +18,7 @@ def skills_export(
     *,
     out: Annotated[Path, typer.Option(help="Folder to write skill folders to.")],
     name: Annotated[list[str] | None, typer.Option(help="Skill, repeatable; default: all.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Copy validated skills to a folder that any reader of Agent Skills can use.
 
@@ -30,5 +32,5 @@ def skills_export(
         raise ConfigError(f"no skill {unknown[0]!r} in {source}; there are: {', '.join(every) or 'none'}")
     if not every:
         raise ConfigError(no_skills(source))
-    for n in name or every:
-        print(write_skill(every[n], out))
+    written = {n: str(write_skill(every[n], out)) for n in name or every}
+    print(json.dumps({"skills": written}, indent=1) if as_json else "\n".join(written.values()))

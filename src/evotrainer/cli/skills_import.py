@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from evotrainer.cli._common import AsJson
 from evotrainer.records.output import print
 
 
@@ -14,6 +16,7 @@ def skills_import(
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Run folders or libraries.")],
     *,
     library: Annotated[Path, typer.Option(help="Library to merge into; made where it is not there.")],
+    as_json: AsJson = False,
 ) -> None:
     """Merge evidence into a library: the same skill's trials join, none counts twice.
 
@@ -25,11 +28,17 @@ def skills_import(
     library.mkdir(parents=True, exist_ok=True)
     before = read_library(library)
     new = collect([str(s) for s in sources])
+    merged = []
     for name, skill in merge(before.values(), new.values()).items():
         was = before.get(name)
         if was is not None and was.trials == skill.trials:
             continue
         write_skill(skill, library)
         gained = len(skill.trials) - (len(was.trials) if was else 0)
-        print(f"{'updated' if was else 'added'} {name}: {gained} more trial(s), {skill.claim}, {skill.scope}")
-    print(f"{len(read_library(library))} skills in {library}")
+        row = {"skill": name, "change": "updated" if was else "added", "trials": gained}
+        merged.append(row | {"claim": skill.claim, "scope": skill.scope})
+        if not as_json:
+            print(f"{row['change']} {name}: {gained} more trial(s), {skill.claim}, {skill.scope}")
+    there = len(read_library(library))
+    told = {"library": str(library), "skills": there, "merged": merged}
+    print(json.dumps(told, indent=1) if as_json else f"{there} skills in {library}")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evotrainer.cli._common import RunFolder
+from evotrainer.cli._common import AsJson, RunFolder
 from evotrainer.records.output import line, print
+
+if TYPE_CHECKING:
+    from evotrainer.verify import VerifyReport
 
 
 def verify(
@@ -16,6 +21,7 @@ def verify(
     head: Annotated[
         str, typer.Option(help="Hash of a last event that was noted earlier; the ledger must contain it.")
     ] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Check the ledger's hash chain and all files it names, and compute scores, verdicts and audits again.
 
@@ -25,6 +31,16 @@ def verify(
     from evotrainer.errors import IntegrityError
 
     result = api.open_run(folder).verify(head)
+    if as_json:
+        print(json.dumps(asdict(result) | {"folder": str(result.folder), "ok": result.ok}, indent=1))
+    else:
+        _say(result, head)
+    if not result.ok:
+        raise IntegrityError(f"{folder}: {len(result.problems)} problem(s) found; see above")
+
+
+def _say(result: VerifyReport, head: str) -> None:
+    """What was checked, and what does not hold."""
     print("checked " + ", ".join(f"{n} {what}" for what, n in sorted(result.checked.items())))
     noted = ", and the noted one is in it" if head and not any(p.area == "head" for p in result.problems) else ""
     print(f"head {result.checked['events']} {result.head}{noted}")
@@ -42,5 +58,3 @@ def verify(
         print("everything that can be read holds; the rest is checked once the run has closed")
     elif result.ok:
         print("everything holds: hash chain, recipes, single factors, policies, rollouts, scores, verdicts")
-    else:
-        raise IntegrityError(f"{folder}: {len(result.problems)} problem(s) found; see above")

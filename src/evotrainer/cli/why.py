@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from evotrainer.cli._common import RunFolder
+from evotrainer.cli._common import AsJson, RunFolder
 from evotrainer.cli._ladder import ladder
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
@@ -18,16 +20,23 @@ if TYPE_CHECKING:
     from evotrainer.records.interventions import Intervention
     from evotrainer.verify import Record
 
+LOCKED = "not recomputed: gate and cert are encrypted until the run closes; then `why` and `verify` compute it again"
+
 
 def why(
     folder: RunFolder,
-    what: Annotated[str, typer.Argument(help="Branch (b1), harness version (h1) or skill (its name).")],
+    what: Annotated[
+        str | None, typer.Argument(help="Branch (b1), harness version (h1) or skill (its name); default: the champion.")
+    ] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Explain why a branch was promoted or not, why the harness changed, what a skill rests on; and recompute it.
 
     Example: evotrainer why runs/mine b1
     """
     from evotrainer import api
+    from evotrainer.projections.branches import START
     from evotrainer.verify import Record
 
     run = api.open_run(folder)
@@ -35,39 +44,69 @@ def why(
     judged = {e.body.verdict.branch for e in record.of("judged")}
     versions = {e.body.version for e in record.of("harness")}
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
+    what = what or run.champion or START
     if what in judged:
-        _judged(record, what)
+        explain: Callable[[Record, str], Recomputed] = _judged
     elif what in record.state.branches:
-        _unjudged(record, what)
+        explain = _unjudged
     elif what in versions:
-        _version(record, what)
+        explain = _version
     elif what in skills:
-        _skill(record, what)
+        explain = _skill
     else:
         known = {"branches": record.state.branches, "harness versions": sorted(versions), "skills": sorted(skills)}
         told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in known.items() if names)
         raise ConfigError(f"nothing is recorded of {what!r} in {folder}; there are {told or 'no branches yet'}")
+    if as_json:
+        with redirect_stdout(StringIO()):  # the text tells people the events that programs are given
+            again = explain(record, what)
+        print(json.dumps(_plain(record, what, again), indent=1))
+    else:
+        again = explain(record, what)
+        for d in again.wrong:
+            print(f"  differs: {d}")
+        if not again.wrong:
+            print(LOCKED if record.locked else f"recomputed from the ledger: {again.same}")
+    if again.wrong:
+        raise ConfigError(f"{again.what} does not follow from the ledger; run `evotrainer verify {folder}`")
 
 
-def _settle(record: Record, what: str, wrong: Sequence[str], same: str) -> None:
-    """Print the last line: the recomputation agrees, or what differs."""
-    if not wrong and record.locked:
-        print(
-            "not recomputed: gate and cert are encrypted until the run closes; then `why` and `verify` compute it again"
-        )
-        return
-    if not wrong:
-        print(f"recomputed from the ledger: {same}")
-        return
-    for d in wrong:
-        print(f"  differs: {d}")
-    raise ConfigError(f"{what} does not follow from the ledger; run `evotrainer verify {record.folder}`")
+class Recomputed(NamedTuple):
+    """What was explained, what differs where it is computed again, and what is the same where nothing does."""
+
+    what: str
+    wrong: Sequence[str]
+    same: str
+
+
+def _plain(record: Record, what: str, again: Recomputed) -> dict[str, Any]:
+    """The events about a branch, version or skill, and how the recomputation ended; without scores of single tasks."""
+    return {
+        "what": what,
+        "recomputed": None if record.locked and not again.wrong else not again.wrong,
+        "differences": list(again.wrong),
+        "same": again.same,
+        "events": [
+            {"id": e.id, "kind": e.kind, "body": e.body.model_dump(mode="json")}
+            for e in record.events
+            if e.kind not in ("intended", "finished") and what in _subjects(e)
+        ],
+    }
+
+
+def _subjects(event: Event) -> set[str]:
+    """Branch, harness version and skill that an event is about."""
+    body = event.body
+    inner = (getattr(body, name, None) for name in ("verdict", "audit"))
+    found = [getattr(x, "branch", None) for x in (body, *inner)]
+    found += [getattr(body, name, None) for name in ("skill", "version")]
+    return {x for x in found if isinstance(x, str)}
 
 
 # -- a branch ----------------------------------------------------------------------------------------------------------
 
 
-def _judged(record: Record, branch: str) -> None:
+def _judged(record: Record, branch: str) -> Recomputed:
     """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
     from evotrainer.projections.task_sets import told
     from evotrainer.verify import when_readable
@@ -75,7 +114,10 @@ def _judged(record: Record, branch: str) -> None:
 
     event = verdict_on(record, branch)
     v = event.body.verdict
-    print(f"{branch} against {v.control}: {v.kind.upper()}\n  {v.reason}")
+    reason = v.reason
+    for g in v.gates:  # each gate tells its own part below
+        reason = reason.replace(f"; {g.message}", "")
+    print(f"{branch} against {v.control}: {v.kind.upper()}\n  {reason}")
     if iv := record.state.branches[branch].intervention:
         _change(record, branch, iv)
         p = iv.prediction
@@ -90,17 +132,16 @@ def _judged(record: Record, branch: str) -> None:
     wrong += _audits(record, branch)
     wrong += ladder(record, branch)
     _beside(record, branch)
-    for e in record.of("skill"):
-        if e.body.branch == branch:
-            print(f"  taught     {e.body.skill} (`evotrainer why RUN {e.body.skill}`)")
+    for skill in dict.fromkeys(e.body.skill for e in record.of("skill") if e.body.branch == branch):
+        print(f"  taught     {skill} (`evotrainer why RUN {skill}`)")
     if v.look:
         print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
         if line := told(record.opened):
             print(f"  tasks      {line}")
-    _settle(record, f"the verdict on {branch}", wrong, "the same verdict, every number")
+    return Recomputed(f"the verdict on {branch}", wrong, "the same verdict, every number")
 
 
-def _unjudged(record: Record, branch: str) -> None:
+def _unjudged(record: Record, branch: str) -> Recomputed:
     """Print a branch without a verdict: a starting recipe, which has no control, or one that is not judged yet."""
     from evotrainer.verify import checks
 
@@ -126,14 +167,14 @@ def _unjudged(record: Record, branch: str) -> None:
     wrong += _audits(record, branch)
     _beside(record, branch)
     kinds = {e.kind for e in told}
-    _settle(record, branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
+    return Recomputed(branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
 
 
 def _change(record: Record, branch: str, iv: Intervention) -> None:
     from evotrainer.projections.branches import went_on
-    from evotrainer.records.recipe import short
+    from evotrainer.views.text import change
 
-    print(f"  changed    {iv.factor}: {json.dumps(short(iv.old))} -> {json.dumps(short(iv.new))}")
+    print(f"  changed    {change(iv.factor, iv.old, iv.new)}")
     if text := went_on(record.state.branches, record.state.branches[branch].recipe):
         print(f"  start      {text}")
     print(f"  hypothesis {iv.hypothesis}")
@@ -251,7 +292,7 @@ def _sent_back(record: Record, branch: str) -> str:
 # -- a harness version -------------------------------------------------------------------------------------------------
 
 
-def _version(record: Record, version: str) -> None:
+def _version(record: Record, version: str) -> Recomputed:
     """Print why a version was made; compute its content and the admission test of its detectors again."""
     from evotrainer.harness.evolving.render import gap_lines, version_lines
     from evotrainer.verify import checks
@@ -274,13 +315,13 @@ def _version(record: Record, version: str) -> None:
     wrong += [f"{name}: {d}" for name, found in tried for d in found]
     print()
     same = f"{version} is {event.body.parent} with this difference" if event.body.parent else f"the hash of {version}"
-    _settle(record, version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else ""))
+    return Recomputed(version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else ""))
 
 
 # -- a skill -----------------------------------------------------------------------------------------------------------
 
 
-def _skill(record: Record, name: str) -> None:
+def _skill(record: Record, name: str) -> Recomputed:
     """Print what a skill claims and rests on; pool its effect again, and compare each trial with the ledger."""
     from evotrainer.projections.skill_evidence import distilled_skills
     from evotrainer.skills import read_skill
@@ -303,4 +344,4 @@ def _skill(record: Record, name: str) -> None:
                 print(f"  moved      the prior of {e.body.branch} {moved}")
     told = [*events, *(e for e in record.of("library") if name in e.body.skills)]
     wrong = [p.message for e in told for p in checks()[e.kind](record, e)]
-    _settle(record, f"skill {name}", wrong, "the same trials, pooled effect and files")
+    return Recomputed(f"skill {name}", wrong, "the same trials, pooled effect and files")

@@ -57,6 +57,8 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
         node[path[-1]] = _absolute(value, Path.cwd()) if path[0] in ANCHORED else value
         if path == ["run", "skills"]:
             node["skills"] = _libraries(value, Path.cwd())
+        if path == ["run", "agent"]:
+            node["agent"] = _user_agent(value, Path.cwd())
     return out
 
 
@@ -82,7 +84,14 @@ def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
     anchored = {k: _absolute(v, p.resolve().parent) if k in ANCHORED else v for k, v in raw.items()}
     if isinstance(raw.get("run"), dict) and "skills" in raw["run"]:
         anchored["run"] = raw["run"] | {"skills": _libraries(raw["run"]["skills"], p.resolve().parent)}
+    if isinstance(raw.get("run"), dict) and "agent" in raw["run"]:
+        anchored["run"] = anchored["run"] | {"agent": _user_agent(raw["run"]["agent"], p.resolve().parent)}
     return resolve(apply_overrides(anchored, overrides), source=str(p))
+
+
+def _user_agent(v: Any, folder: Path) -> Any:
+    """`python:./my_agent.py:Agent` with its path made absolute; every other name of an agent as it is."""
+    return _absolute(v, folder) if isinstance(v, str) and v.startswith("python:") else v
 
 
 def _libraries(v: Any, folder: Path) -> Any:

@@ -26,7 +26,8 @@ class TextEnv:
     whose value 1.0 means correct; `proxy`: a component people would reward in its place, or None.
     `draw(seed)`: gate and cert tasks of a seed, as large as those of `tasks` and disjoint from train and search (see
     `EnvironmentWithDraws`); None: the tasks are given. `demos(n, seed)`: (prompt, completion) pairs for a warm start.
-    `words`: multi-character tokens of the vocabulary.
+    `words`: multi-character tokens of the vocabulary. `capabilities`: shortcuts that an audit can close, each by a knob
+    of its own; `prompt(task, knobs)` then writes the task's prompt as it is with these knobs.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class TextEnv:
         words: Sequence[str] = (),
         version: str = "1",
         draw: Callable[[str], Mapping[str, Sequence[Task]]] | None = None,
+        capabilities: Sequence[Capability] = (),
+        prompt: Callable[[Task, Mapping[str, Any]], str] | None = None,
     ) -> None:
         if truth not in rewards or (proxy is not None and proxy not in rewards):
             raise TaskSetError(
@@ -49,8 +52,13 @@ class TextEnv:
         _check_ids(name, tasks)
         self.name, self.version = name, version
         self.components = {k: (f.__doc__ or k).strip().splitlines()[0] for k, f in rewards.items()}
-        self.knobs: Mapping[str, tuple[Any, ...]] = {}
-        self.capabilities: Sequence[Capability] = ()
+        if capabilities and prompt is None:
+            raise TaskSetError(
+                f"environment {name} declares {capabilities[0].name!r} and nothing closes it; give prompt(task, knobs)"
+            )
+        self.capabilities = tuple(capabilities)
+        self.knobs: Mapping[str, tuple[Any, ...]] = {c.knob: (c.open, c.closed) for c in self.capabilities}
+        self._prompt = prompt
         self.proxy = (proxy, truth) if proxy else None
         self.outcome_components: Sequence[str] = (truth,)
         """What is computed from the truth as well (a share of it, say) belongs here: add it."""
@@ -84,7 +92,10 @@ class TextEnv:
         self._tasks = tasks
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        return Episode(task=task, knobs=dict(knobs), turns=[Turn("user", task.prompt)])
+        # what is not set is open, as everywhere
+        known = {c.knob: c.open for c in self.capabilities} | dict(knobs)
+        text = self._prompt(task, known) if self._prompt else task.prompt
+        return Episode(task=task, knobs=dict(knobs), turns=[Turn("user", text)])
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         answered(episodes, actions, finishes)

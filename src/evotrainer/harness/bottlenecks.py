@@ -1,4 +1,4 @@
-"""Bottleneck kinds: what a finding speaks of. Names of METHOD.md section 4, and the recipe factors that may help."""
+"""Bottleneck kinds: what a finding speaks of. Names of known failures of RL, and the recipe factors that may help."""
 
 from __future__ import annotations
 

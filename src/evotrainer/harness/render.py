@@ -10,9 +10,18 @@ LAYERS = ("score", "signal", "behaviour")
 PERCENT = ("share", "share of groups", "share of tasks", "share of pairs", "share of actions")
 
 
-def render_text(report: HealthReport, quotes: int = 2) -> str:
-    """Markdown of at most some 100 lines: bottlenecks, findings with quotes, metrics in three layers, blind spots."""
+HEADLINE = ("accuracy", "reward", "frac_reward_zero_std", "completions/mean_length")
+"""Metrics that are told also where they are in their healthy range."""
+
+
+def render_text(report: HealthReport, quotes: int = 2, every: bool = True) -> str:
+    """Markdown of at most some 100 lines: bottlenecks, findings with quotes, metrics in three layers, blind spots.
+
+    Not `every`: the answer in a line, and of the metrics the headline ones and those outside their healthy range.
+    """
     lines = [f"# Health of {line(report.subject)}", ""]
+    if not every:
+        lines += [answer(report), ""]
     lines.append(f"Harness {report.harness}; {report.rollouts} rollouts in {report.groups} groups.")
     lines += ["", "## Diagnosis", ""]
     if not report.bottlenecks:
@@ -27,11 +36,18 @@ def render_text(report: HealthReport, quotes: int = 2) -> str:
         lines += ["", "## Findings", ""]
         for f in claims:
             lines += _finding(f, quotes)
+    known = told = 0
     for layer in LAYERS:
         rows = [m for m in report.metrics if m.layer == layer and m.value is not None]
+        known += len(rows)
+        if not every:
+            rows = [m for m in rows if m.name in HEADLINE or not healthy(m)]
+        told += len(rows)
         if rows:
             lines += ["", f"## {layer.capitalize()}", ""]
             lines += [metric_line(m) for m in rows]
+    if told < known:
+        lines += ["", f"{known - told} more metrics, all in their healthy range or without one: --all"]
     blind = sorted({f.detector for f in report.findings if f.missing})
     of_metrics = {x for m in report.metrics for x in m.missing}
     of_findings = {x for f in report.findings for x in f.missing}
@@ -43,9 +59,28 @@ def render_text(report: HealthReport, quotes: int = 2) -> str:
     return "\n".join(lines) + "\n"
 
 
+def answer(report: HealthReport) -> str:
+    """What is wrong, in a sentence: the first bottleneck, else the worst finding, else that nothing was found."""
+    claims = [f for f in report.findings if not f.missing and f.severity != "info"]
+    counts = [f"{n} {level}" for level in ("critical", "warn") if (n := sum(f.severity == level for f in claims))]
+    told = f"{' and '.join(counts)} finding{'s' if len(claims) > 1 else ''}" if claims else "no finding"
+    if report.bottlenecks:
+        b = report.bottlenecks[0]
+        return f"Wrong first: {line(b.name)}, {line(b.explanation)} ({told})."
+    if claims:
+        f = min(claims, key=lambda f: f.severity != "critical")
+        return f"Worst: {line(named(f))}, {line(f.claim)} ({told})."
+    return "Nothing wrong was found."
+
+
+def named(f: Finding) -> str:
+    """A finding's detector, and the bottleneck that it is a case of where that has another name."""
+    return f.detector if f.detector == f.kind else f"{f.detector} (a case of {f.kind})"
+
+
 def _finding(f: Finding, quotes: int) -> list[str]:
     mark = f"{f.severity}, validity" if f.validity else f.severity
-    out = [f"- [{mark}] {line(f.detector)}: {line(f.claim)}"]
+    out = [f"- [{mark}] {line(named(f))}: {line(f.claim)}"]
     for q in f.quotes[:quotes]:
         # quotes are the policy's own text: backticks and newlines would break out of the markdown line
         said = [ln.strip() for ln in q.text.splitlines()]

@@ -181,16 +181,22 @@ def _reason(branch: str, capability: Capability, lost: _Losses, found: Sequence[
     scores, whole = lost.scores, lost.whole
     text = (
         (f"measured by {measure}: " if measure else "")
-        + f"with {capability.name} closed ({capability.knob}={capability.closed}) {branch} falls from "
-        f"{100 * scores['score_open']:.1f}% to {100 * scores['score_closed']:.1f}%, "
-        f"the policy before training goes from {100 * scores['reference_open']:.1f}% to "
-        f"{100 * scores['reference_closed']:.1f}%: {100 * whole.mean:+.1f} points more are lost, "
+        + f"with {capability.name} closed ({capability.knob}={capability.closed}) {branch} "
+        f"{_moves(scores['score_open'], scores['score_closed'])}, the policy before training goes from "
+        f"{100 * scores['reference_open']:.1f}% to {100 * scores['reference_closed']:.1f}%: "
+        f"{100 * whole.mean:+.1f} points more are lost, "
         f"at least {100 * whole.low:+.1f}"
     )
     if found and whole.low <= 0:
         alone = [(s, lost.single[s]) for s in found]
         text += "; " + ", ".join(f"seed {s} alone {100 * e.mean:+.1f}, at least {100 * e.low:+.1f}" for s, e in alone)
     return text
+
+
+def _moves(before: float, after: float) -> str:
+    """`falls from 75.2% to 60.1%`: the verb is that of the figures as they are shown."""
+    was, now = f"{100 * before:.1f}%", f"{100 * after:.1f}%"
+    return f"{'goes' if was == now else 'falls' if after < before else 'rises'} from {was} to {now}"
 
 
 def with_shortcut_closed(trials: Trials, evaluations: Trials, split: str = "gate") -> list[TrialFinished]:

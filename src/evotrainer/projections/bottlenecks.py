@@ -22,7 +22,7 @@ ALIASES = {
     "low_signal": "dead_groups",
     "low_spread": "dead_groups",
 }
-"""Other names for the bottlenecks of METHOD.md section 4."""
+"""Other names for the bottlenecks of harness/bottlenecks.py."""
 
 
 def canonical(name: str) -> str:

@@ -197,13 +197,36 @@ def _decides(g: Gained | None) -> list[Caveat]:
 
 
 def _gaps(events: Sequence[Event], path: Sequence[Branch]) -> list[Caveat]:
-    """Diagnostic gaps of the lineage in which something rose."""
-    names = {b.branch for b in path}
+    """Diagnostic gaps of the lineage in which something rose, and which no proved change explains."""
+    names, proved = {b.branch for b in path}, answered(events)
     return [
         Caveat(kind="gap", text=f"{e.body.branch}: {e.body.claim}")
         for e in events
-        if isinstance(e.body, GapSeen) and e.body.branch in names and rising(e.body)
+        if isinstance(e.body, GapSeen) and e.body.branch in names and e.id not in proved and rising(e.body)
     ]
+
+
+def answered(events: Sequence[Event]) -> dict[str, str]:
+    """Id of a gap -> why it is none any more: the score of a branch rose, the branch differs from its control in its
+    change alone, and the judge proved the rise on gate (where that was measured, on fresh seeds as well).
+
+    What is paid and wrong (`contradiction`, `standing_gap`) stays a gap: that a change did it does not make it right.
+    """
+    fresh = {e.body.branch: e.body.effect for e in events if isinstance(e.body, Reestimated)}
+    tree = RunState.of(events)
+    out = {}
+    for event in events:
+        g = event.body
+        if not isinstance(g, GapSeen) or g.trigger != "score_move" or not rising(g) or g.branch not in tree.branches:
+            continue
+        b = tree.branches[g.branch]
+        if b.intervention is None or not b.version or g.branch in tree.invalid or b.verdict is None:
+            continue
+        e = fresh.get(g.branch) or b.verdict.effect
+        if e is not None and e.low > 0:
+            measured = " on fresh seeds" if g.branch in fresh else ""
+            out[event.id] = f"explained since by its change, which was promoted: {100 * e.mean:+.1f} points{measured}"
+    return out
 
 
 def rising(g: GapSeen) -> bool:

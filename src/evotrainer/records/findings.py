@@ -40,7 +40,7 @@ class Finding(Frozen):
 
     detector: str
     kind: str
-    """Bottleneck it speaks of, a name of METHOD.md section 4: dead_groups, proxy_gap, special_casing, ..."""
+    """Bottleneck it speaks of, a name of harness/bottlenecks.py: dead_groups, proxy_gap, special_casing, ..."""
     severity: Severity
     claim: str
     numbers: dict[str, float] = {}

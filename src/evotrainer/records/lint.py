@@ -17,7 +17,7 @@ class LintIssue(Frozen):
 
 
 def lint(recipe: Recipe) -> list[LintIssue]:
-    """Refuse combinations without any gradient, warn of known harmful ones (METHOD.md sections 2 and 5)."""
+    """Refuse combinations without any gradient, warn of known harmful ones."""
     out: list[LintIssue] = []
 
     def add(level: Literal["error", "warning"], factor: str, message: str) -> None:

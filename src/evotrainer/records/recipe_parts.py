@@ -31,7 +31,7 @@ class Schedule(Frozen):
 
 
 class GroupFilter(Frozen):
-    """Which groups of a step give gradient (METHOD.md section 2 and 5).
+    """Which groups of a step give gradient.
 
     `zero_variance` drops groups without reward spread; `ema_std` also drops std < ema_mean - z*ema_std with z from
     `keep` (decay 0.1, warm-up max(20, 1/decay) groups); `snr_top_p` keeps the groups of largest reward variance

@@ -256,7 +256,7 @@ def restart(ctx: RunContext, n: int, known: str) -> None:
 
 def escalate(ctx: RunContext, n: int) -> None:
     """After failures in a row: check the evaluation itself, tell the agent to turn to another family of changes
-    (METHOD.md section 1)."""
+    ."""
     failures = ctx.state.failures
     if failures < ESCALATE_AFTER:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.payable import check_paid
@@ -13,6 +13,7 @@ from evotrainer.config.preflight import check_recipe, weights_sha256
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.run import task_sets
+from evotrainer.run.agent import agent_of
 from evotrainer.run.context import Ask, RunContext, no_human
 from evotrainer.run.observer import Observer, SilentObserver
 from evotrainer.run.sense import check_sense, check_sizes
@@ -30,7 +31,6 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
 
     Returns notes for the reader.
     """
-    from evotrainer.agents import make_agent
     from evotrainer.agents.fixed import FixedAgent
     from evotrainer.executors import preflight_executor
     from evotrainer.trainers import check_installed, check_recipes, check_turns
@@ -43,7 +43,7 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
     base = resolve_base(task.policy.base)
     if base is not None:
         weights_sha256(base)
-    agent = make_agent(task.run.proposer, task.run.seed, agent_options(task))
+    agent = agent_of(task)
     check_searcher(task, agent)
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
@@ -82,17 +82,6 @@ def check_library(task: TaskFile) -> None:
         from evotrainer.run.skills import collect
 
         collect(task.run.skills)
-
-
-def agent_options(task: TaskFile) -> dict[str, Any]:
-    """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
-    who = task.run.proposer
-    own: dict[str, Any] = {}
-    if who in ("statistical", "score_only", "seat", "specialists"):
-        own["min_effect"] = task.judge.min_effect
-    if who == "specialists":
-        own |= {"agents": task.run.agents, "lineage": task.run.lineage}
-    return {**own, **task.run.agent_options}
 
 
 def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: bool = False) -> tuple[bool, list[str]]:
@@ -175,7 +164,6 @@ def open_context(
     task_hash: str | None = None,
 ) -> Iterator[RunContext]:
     """A run folder for its steps, nothing of it walked yet; the executor is closed at the end."""
-    from evotrainer.agents import make_agent
     from evotrainer.executors import make_executor
     from evotrainer.executors.cache import with_cache
 
@@ -190,7 +178,7 @@ def open_context(
         task_hash=task_hash or task.hash,
         ledger=ledger,
         executor=(executor or own)(folder, task),
-        agent=agent or make_agent(task.run.proposer, task.run.seed, agent_options(task)),
+        agent=agent or agent_of(task),
         observer=view or SilentObserver(),
         ask=ask or no_human,
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
 
 OTHERS_AFTER = 3
-"""Rounds in a row without a promotion after which other domains' local skills are looked up (METHOD.md section 1)."""
+"""Rounds in a row without a promotion after which other domains' local skills are looked up."""
 
 
 # -- the library -------------------------------------------------------------------------------------------------------

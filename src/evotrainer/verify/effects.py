@@ -3,8 +3,10 @@ the certificate."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 from evotrainer.judge import CertEntry, certify, reestimated, settle_audit
 from evotrainer.projections.branches import BASE, START
@@ -14,6 +16,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
 from evotrainer.records.split_scores import readable
+from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.rules.decoding import decoding
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
@@ -21,6 +24,8 @@ from evotrainer.rules.reading_context import harness_context, refused_code
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
+
+_VERB = re.compile(r"\b(?:falls|rises) from")
 
 
 def backtested(record: Record, event: Event) -> Iterator[Problem]:
@@ -76,10 +81,13 @@ def audit_differences(record: Record, event: Event) -> list[str]:
         confidence=a.confidence,
         measure=a.measure,
     )
-    return differences(
-        a.model_dump(mode="json", exclude={"trigger", "reference"}),
-        fresh.model_dump(mode="json", exclude={"trigger", "reference"}),
-    )
+    return differences(_plain(a), _plain(fresh))
+
+
+def _plain(audit: ShortcutAudit) -> dict[str, Any]:
+    """What must come out again. Earlier versions said `falls from` of every score: the verb is not compared."""
+    values = audit.model_dump(mode="json", exclude={"trigger", "reference"})
+    return values | {"reason": _VERB.sub("goes from", values["reason"])}
 
 
 def looked_at(record: Record, event: Event) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evotrainer.projections.caveats import answered as since_explained
 from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
@@ -110,7 +111,7 @@ class Coevolution:
 
     versions: tuple[HarnessVersionView, ...] = ()
     open_gaps: tuple[ev.GapSeen, ...] = ()
-    """Gaps that no version answered."""
+    """Gaps that no version answered, and no promoted change explained."""
     links: tuple[Link, ...] = ()
     steps: tuple[StoryStep, ...] = ()
     origin: dict[str, str] = field(default_factory=dict)
@@ -123,6 +124,7 @@ class Coevolution:
         gaps = {e.id: e.body for e in events if e.kind == "gap"}
         links = tuple(_links(events, origin))
         answered = {e.body.gap for e in events if e.kind == "harness"}
+        explained = since_explained(events)
         versions = tuple(
             HarnessVersionView(
                 e.body,
@@ -135,7 +137,7 @@ class Coevolution:
         )
         return cls(
             versions,
-            tuple(g for i, g in gaps.items() if i not in answered),
+            tuple(g for i, g in gaps.items() if i not in answered and i not in explained),
             links,
             tuple(_steps(events, origin)),
             origin,
@@ -226,7 +228,8 @@ def _steered(b: ev.BranchOpened, d: ev.Diagnosed) -> Iterable[Link]:
     found = next((x for x in h.bottlenecks if iv is not None and x.name == iv.bottleneck), None)
     if iv is None or found is None or not h.harness:
         return
-    who = f" ({', '.join(found.findings)})" if found.findings else ""
+    by = [x for x in found.findings if x != found.name]
+    who = f" (found by {', '.join(by)})" if by else ""
     yield Link(
         b.branch,
         h.harness,

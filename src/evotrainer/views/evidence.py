@@ -95,10 +95,21 @@ class FindingRow:
     severity: str
     validity: bool
     claims: list[tuple[str, Finding]] = field(default_factory=list)
-    """(where, finding), the most severe first."""
+    """(where, finding): of all rollouts together first, then of single seeds, the most severe first."""
     quotes: tuple[Quote, ...] = ()
     since: int | None = None
     """Training step at which it was first seen; None: only in evaluations."""
+
+    @property
+    def told(self) -> Finding:
+        """The finding that is shown: over all search rollouts, where these were read together."""
+        return self.claims[0][1]
+
+    @property
+    def of(self) -> str:
+        """What the shown finding was read from, where that is a part of the rollouts: `seed 2, train`; else empty."""
+        place = self.claims[0][0]
+        return "" if place in ("", "all seeds, search") else place
 
     @property
     def where(self) -> str:
@@ -208,13 +219,15 @@ def finding_rows(items: Sequence[HealthReading]) -> list[FindingRow]:
             by_detector.setdefault((f.detector, f.kind), []).append((where, f))
     rows = []
     for (detector, kind), claims in by_detector.items():
-        claims.sort(key=lambda c: _SEVERITY[c[1].severity])
+        worst = min((f.severity for _, f in claims), key=_SEVERITY.__getitem__)
+        # the numbers of `health` and the diagnosis: of all search rollouts; those of a seed only where there are none
+        claims.sort(key=lambda c: (not c[0].startswith("all seeds"), _SEVERITY[c[1].severity]))
         quotes = {(q.rollout, q.text): q for _, f in claims for q in f.quotes}
         rows.append(
             FindingRow(
                 detector,
                 kind,
-                claims[0][1].severity,
+                claims[0][1].severity if claims[0][0].startswith("all seeds") else worst,
                 any(f.validity for _, f in claims),
                 claims,
                 tuple(quotes.values())[:QUOTES_PER_FINDING],

@@ -105,8 +105,8 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
             Text(""),
             Text.assemble(
                 (f"{f.severity} ", "bold red" if f.severity == "critical" else "yellow"),
-                (f.kind, "bold"),
-                f"  {one_line(f.claims[0][1].claim, 400)}",
+                (f.detector if f.detector == f.kind else f"{f.detector} (a case of {f.kind})", "bold"),
+                f"  {one_line(f.told.claim, 400)}" + (f" ({f.of})" if f.of else ""),
             ),
         ]
         parts += [
@@ -243,19 +243,25 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
     return Group(*parts)
 
 
+def find_rollout(run_folder: Path | str, rollout: str) -> Rollout:
+    """A train or search rollout by id or a start of at least 8 digits; ConfigError where there is none."""
+    found = rollout_samples.find(Path(run_folder), rollout)
+    if found is None:
+        raise ConfigError(
+            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; "
+            "rollout ids (8 digits or more) are in `evotrainer show RUN BRANCH`, "
+            "and gate and cert rollouts are never shown"
+        )
+    return found
+
+
 def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
     """A train or search rollout in full, by id or a start of at least 8 digits; ConfigError where there is none."""
     from rich.console import Group
     from rich.panel import Panel
     from rich.text import Text
 
-    r = rollout_samples.find(Path(run_folder), rollout)
-    if r is None:
-        raise ConfigError(
-            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; "
-            "rollout ids (8 digits or more) are in `evotrainer show RUN BRANCH`, "
-            "and gate and cert rollouts are never shown"
-        )
+    r = find_rollout(run_folder, rollout)
     parts: list[RenderableType] = [
         Panel(Text(clean(t.text)), title=Text(t.role), title_align="left", border_style="dim") for t in r.turns
     ]

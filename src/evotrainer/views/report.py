@@ -89,7 +89,13 @@ def save(page: str, target: Path, advice: str) -> Path:
 def render(view: RunView) -> str:
     """The page as text."""
     shown = rollout_data(view)
-    data = {"tree": tree_data(view), "curves": curve_data(view), "rollouts": shown, "weights": weights(view)}
+    data = {
+        "tree": tree_data(view),
+        "curves": curve_data(view),
+        "compare": compare_data(view),
+        "rollouts": shown,
+        "weights": weights(view),
+    }
     return fill(
         "report.html.j2",
         data,
@@ -97,6 +103,7 @@ def render(view: RunView) -> str:
         shown={i: i for i in shown},
         effect_axis=plots.effect_axis(view),
         score_axis=plots.score_axis(view),
+        cost=plots.cost_points(view),
         summary=summary,
         advice=advice,
         search=search,
@@ -219,7 +226,7 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
                 "parent": b.parent if b.parent in view.branches else nodes[0]["id"],
                 "kind": b.status,
                 "title": b.name + (f" · {b.version}" if b.version else ""),
-                "change": text.one_line(b.intervention.factor if b.intervention else "starting recipe", 40),
+                "change": text.one_line(summary.change_of(b), 80),
                 "sub": f"{text.points(effect.mean)} pt {text.point_range(effect.low, effect.high)}"
                 if effect
                 else f"search {text.percent(score)}"
@@ -277,6 +284,24 @@ def with_gap(point: Mapping[str, float], proxy: tuple[str, str] | None) -> dict[
         pair = [point.get(f"rewards/{c}/mean", point.get(c)) for c in proxy]
         if pair[0] is not None and pair[1] is not None:
             out.setdefault("proxy_gap", pair[0] - pair[1])
+    return out
+
+
+def compare_data(view: RunView) -> dict[str, Any]:
+    """Branch -> what two branches are compared by: scores, recipe, and the means of what the harness read."""
+    out: dict[str, Any] = {}
+    for b in view.branches.values():
+        rows = {
+            "status": b.status,
+            "search score": text.percent(b.mean("search")),
+            "effect on gate": f"{text.points(b.effect.mean)} {text.point_range(b.effect.low, b.effect.high)}"
+            if b.effect
+            else "–",
+            "CPU time": text.duration(b.cpu_s),
+        }
+        recipe = {k: text.value(x) for k, x in b.recipe.factors().items()} if b.recipe else {}
+        read = {m.name: text.number(m.mean) for m in b.metrics if m.flag != "unseen"}
+        out[b.name] = {"facts": rows, "recipe": recipe, "metrics": read}
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def sample(
 ) -> list[tuple[Rollout, str]]:
     """(rollout, kind) of up to `size` rollouts of the last step, telling kinds first, seeds and tasks mixed.
 
-    The choice depends only on rollout ids (hashes), so the same store gives the same sample.
+    The choice depends only on ids of tasks and rollouts, so the same store gives the same sample; branches are shown
+    on the same tasks where they can be, so that two attempts at one task can be compared.
     """
     pool = [r for r in rollouts if r.split not in SEALED]
     last: dict[int, int] = {}
@@ -64,7 +66,7 @@ def sample(
     kinds: dict[str, list[Rollout]] = {k: [] for k, _ in _QUOTA}
     tasks: dict[str, set[str]] = {k: set() for k, _ in _QUOTA}
     spare: list[tuple[Rollout, str]] = []
-    for r in sorted((r for r in pool if r.step == last[r.seed]), key=lambda r: r.id):
+    for r in sorted((r for r in pool if r.step == last[r.seed]), key=lambda r: (_mixed(r.task), r.id)):
         kind = kind_of(r, proxy)
         fresh = r.task not in tasks[kind]
         tasks[kind].add(r.task)
@@ -74,6 +76,11 @@ def sample(
     chosen += rest[: size - len(chosen)]
     order = [k for k, _ in _QUOTA]
     return sorted(chosen, key=lambda c: (order.index(c[1]), c[0].id))
+
+
+def _mixed(task: str) -> str:
+    """An order of tasks that is the same for all branches and follows no property of theirs."""
+    return hashlib.sha256(task.encode("utf-8", "replace")).hexdigest()
 
 
 def find(folder: Path, rollout: str) -> Rollout | None:

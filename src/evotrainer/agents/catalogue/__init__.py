@@ -1,4 +1,4 @@
-"""The typed catalogue of interventions: METHOD.md section 4's remedies for every factor of a recipe.
+"""The typed catalogue of interventions: the field's known remedies for every factor of a recipe.
 
 Reward moves are not listed: they are generated from whatever components the environment offers and rated by the stored
 rollouts (`agents/rewards.py`). Preconditions leave out changes that cannot act, such as a wider clip range in a recipe

@@ -270,7 +270,7 @@ ALGORITHM: tuple[Move, ...] = (
         "algorithm",
         {"dead_training": 0.2},
         when(lambda r: r.updates_per_step == 1, 2, cost=1.3),
-        "each sample is used twice",
+        "a sample teaches more when it is used twice, and sampling costs most",
         base=0.005,
     ),
     Move(

@@ -106,8 +106,10 @@ def other_words(s: Situation) -> Iterator[Variant]:
 def knobs(s: Situation) -> Iterator[Variant]:
     for factor, values in knob_changes(s.recipe, s.knobs).items():
         name = factor.removeprefix("knobs.")
+        now = tag(s.recipe.knobs.get(name, s.knobs[name].split(", ")[0]))
         for v in values:
-            yield Variant(v, f"{name}={tag(v)}", why=f"{name}: {s.knobs[name]}")
+            why = f"with {name} at {now} a shortcut may be open that {tag(v)} closes"
+            yield Variant(v, f"{name}={tag(v)}", why=why)
 
 
 DATA: tuple[Move, ...] = (

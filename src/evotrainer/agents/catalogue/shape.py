@@ -62,7 +62,7 @@ SHAPE: tuple[Move, ...] = (
         "reward",
         {"echo_trap": 0.7, "length_gaming": 0.3},
         when(lambda r: r.repetition_penalty == 0, 0.2),
-        "repeated text costs reward",
+        "text that repeats itself is unlearnt once it costs reward",
         LENGTH,
         "down",
         1.0,

@@ -140,7 +140,7 @@ SIGNAL: tuple[Move, ...] = (
         "signal",
         {},
         of(lambda s: [Variant(s.recipe.group_size // 2, "half", 0.6)] if s.recipe.group_size >= 8 else []),
-        "fewer attempts per task cost less",
+        "fewer attempts per task cost less, and a group that is mixed anyway loses little",
         subtracts=True,
     ),
     Move(

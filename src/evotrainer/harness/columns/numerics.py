@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 DEAD_STD = 1e-3
-"""A group whose reward std is below this gives no gradient (METHOD.md section 4)."""
+"""A group whose reward std is below this gives no gradient."""
 
 
 def finite(x: Any) -> float | None:

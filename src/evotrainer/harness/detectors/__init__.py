@@ -1,4 +1,4 @@
-"""Detectors: one small registered function per failure of METHOD.md section 4. Importing this package registers all."""
+"""Detectors: one small registered function per known failure of RL. Importing this package registers all."""
 
 from __future__ import annotations
 

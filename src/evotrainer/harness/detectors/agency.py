@@ -31,7 +31,7 @@ def action_timidity(given: DetectorInput) -> list[Finding]:
     """Edits below 15% of actions (critical 5%) and edits that take in fewer than 60% of the rollouts, while half of the
     actions look around; or the edit ratio fell to half of its start while looking around did not fall. Only where
     somebody edits at all: 10% of rollouts now or an edit ratio before. Every rollout that edits once after a long
-    search is no timidity. Source: METHOD.md section 4."""
+    search is no timidity. Source: thresholds in use (docs/harness.md)."""
     edit, search, coverage = given.value("edit_ratio"), given.value("search_ratio"), given.value("edit_coverage")
     if edit is None or search is None:
         return []

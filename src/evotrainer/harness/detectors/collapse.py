@@ -80,7 +80,7 @@ def entropy_collapse(given: DetectorInput) -> list[Finding]:
 )
 def exploration_collapse(given: DetectorInput) -> list[Finding]:
     """Mean log-probability above -0.1 nats (critical -0.05), or fewer than 15% distinct solutions in a group (all the
-    same, in groups of up to 6) whatever the log-probability: warn. Beyond METHOD.md section 4 it abstains where
+    same, in groups of up to 6) whatever the log-probability: warn. It abstains where
     distinct solutions are known to be many, half of a group or more: a peaked policy whose samples still differ
     explores enough. Where they are not known, the log-probability alone decides."""
     logprob = given.value("mean_logprob")

@@ -25,7 +25,7 @@ def _group_quotes(given: DetectorInput, mask: np.ndarray, note: str) -> list[Quo
     thresholds={"warn": 0.3, "critical": 0.5, "min_groups": 4, "confidence": 0.95},
 )
 def dead_groups(given: DetectorInput) -> list[Finding]:
-    """Share of groups with reward std < 1e-3: warn above 30%, critical above 50% (METHOD.md section 4).
+    """Share of groups with reward std < 1e-3: warn above 30%, critical above 50%.
 
     Kind `saturation` where most of the zero-variance groups are solved by every attempt, else `dead_groups`.
     """

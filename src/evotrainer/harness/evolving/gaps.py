@@ -1,4 +1,4 @@
-"""Diagnostic gaps: something moved and no finding says why (METHOD.md section 1). They are what makes a harness evolve.
+"""Diagnostic gaps: something moved and no finding says why. They are what makes a harness evolve.
 
 Three are moves, sought in this order: signals that contradict one another (what is paid rose, the outcome did not), a
 score that moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evotrainer.harness.evolving.authored import describe
 from evotrainer.records.chain import Event
@@ -10,12 +10,14 @@ from evotrainer.records.detectors import Admission
 from evotrainer.records.events import GapSeen, HarnessEvolved
 
 
-def history_lines(events: Sequence[Event]) -> list[str]:
-    """Every gap, version and audit in the order in which they came."""
+def history_lines(events: Sequence[Event], explained: Mapping[str, str] | None = None) -> list[str]:
+    """Every gap, version and audit in the order in which they came; `explained`: gap id -> what explained it since."""
     out: list[str] = []
     for e in events:
         if e.kind == "gap":
             out += gap_lines(e.body)
+            if since := (explained or {}).get(e.id):
+                out.append(f"     {since}")
         elif e.kind == "harness":
             # the diff without the backtests: a history is read for its order, `version_lines` tells the rest
             out += _head(e.body)

@@ -172,7 +172,7 @@ def distinct_solutions(batch: Batch, context: HarnessContext) -> MetricValues:
     """Distinct completions of a group, up to names (of programs), comments and layout, over its size; mean over groups
     of two or more.
 
-    1/size means that all are the same. Below 15% exploration has collapsed (METHOD.md section 4).
+    1/size means that all are the same. Below 15% exploration has collapsed.
     """
     s, g = batch.traits.solution, batch.group
     size = int(batch.sizes[0]) if batch.n_groups else 0

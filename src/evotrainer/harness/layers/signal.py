@@ -26,7 +26,7 @@ ran into the turn limit, and weighing them by a half helped."""
 def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
     """Boolean masks over groups (G,): `scored` (two rewards or more), `dead`, and of those `fail`, `pass`, `other`.
 
-    `dead` is zero variance: reward std < 1e-3 (METHOD.md section 4). All-fail and all-pass by outcome where every
+    `dead` is zero variance: reward std < 1e-3. All-fail and all-pass by outcome where every
     outcome of the group is known and equal, else by reward: at the batch's smallest (and not above 0.5), or largest
     (and above 0.5), reward.
     """
@@ -80,7 +80,7 @@ def dead_other(batch: Batch, context: HarnessContext) -> MetricValues:
 
 @metric("reward_std", "signal", "reward", healthy=(0.05, None), needs=["reward", "groups"])
 def reward_spread(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Mean over groups of the within-group reward std (population). Healthy: at least 0.05 (METHOD.md section 4)."""
+    """Mean over groups of the within-group reward std (population). Healthy: at least 0.05."""
     m, se, n = clustered_mean(batch.reward_std, batch.task[batch.first])
     return MetricValues(m, n, se)
 

@@ -150,8 +150,7 @@ def parts(batch: Batch, weights: Mapping[str, float], reward: Floats) -> dict[st
 
 
 def keep_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
-    """Groups a filter keeps, shape (G,), read in stored order. Same rules as the trainers (METHOD.md sections 2 and
-    5)."""
+    """Groups a filter keeps, shape (G,), read in stored order. Same rules as the trainers."""
     s = np.nan_to_num(stds)
     if rule.kind == "none":
         return np.ones(len(s), dtype=bool)

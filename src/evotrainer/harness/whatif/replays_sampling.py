@@ -23,7 +23,7 @@ from evotrainer.harness.whatif.replay import (
 )
 
 CURRICULUM_MIN_KEEP = 0.25
-"""Cutting the data to 23% collapsed exploration (METHOD.md section 2)."""
+"""Cutting the data to 23% collapsed exploration (arXiv 2606.03108)."""
 EASIEST = 0.2
 """Share of the tasks that a curriculum by difficulty begins with, as in the trainers."""
 
@@ -117,7 +117,7 @@ def curriculum_change(x: ReplayInput) -> Answer:
     """Tasks that would be drawn, by their stored pass rates and tags (search tasks stand for training tasks).
 
     A band, a frontier of tags: contradicts where fewer than 25% of tasks are left (cutting data to 23% collapsed
-    exploration, METHOD.md section 2; of weights w the effective share (sum w)^2 / (n sum w^2)), supports where dead
+    exploration (arXiv 2606.03108); of weights w the effective share (sum w)^2 / (n sum w^2)), supports where dead
     groups fall by 5 points or more. By difficulty: contradicts where tasks of larger numbers are solved more often
     (beyond 2 standard errors of the correlation), supports where dead groups are 5 points fewer among the easiest
     fifth. Silent otherwise, and where outcomes or the tag are unknown.

@@ -58,7 +58,7 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     if skipped:
         out += ["", f"Skipped: {len(skipped):,}"]
         out += [line(clean(f"- {x.where}: {x.reason}", 300)) for _, x in skipped[:NAMED]]
-    return [*out, "", "Source by source: --full; everything: --json.", ""]
+    return [*out, "", "Source by source: --all; everything: --json.", ""]
 
 
 def _place(label: str, s: SourceReport, r: SubjectReading) -> str:
@@ -90,7 +90,7 @@ def _findings(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
                 + (f" — {line(clean(q.note, 120))}" if q.note else "")
             )
     if len(ranked) > KINDS:
-        out.append(f"- and {len(ranked) - KINDS} more kinds, none worse: --full")
+        out.append(f"- and {len(ranked) - KINDS} more kinds, none worse: --all")
     return [*(out or ["No finding."]), ""]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from evotrainer.harness import render_text
 from evotrainer.harness.looked import OVER_TIME
 from evotrainer.harness.registry import DETECTORS
-from evotrainer.harness.render import LAYERS, healthy, metric_line
+from evotrainer.harness.render import LAYERS, healthy, metric_line, named
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
 from evotrainer.records.text import clean
@@ -19,6 +19,8 @@ from evotrainer.studies.audit.reading import SubjectReading
 
 NAMED_SKIPS = 5
 QUOTES = 2
+SHOWN_FIRST = 5
+"""Kinds of finding that are named before the sources."""
 ORDER = {"critical": 0, "warn": 1, "info": 2}
 KEY_METRICS = ("accuracy", "reward", "pass@8", "frac_reward_zero_std", "completions/mean_length", "tool_failure_rate")
 
@@ -33,8 +35,7 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
     blocks = ["\n".join(overview(audit.sources))] if many else [_source(s, full) for s in audit.sources]
     if audit.unknown:
         blocks.append(_strangers(audit.unknown))
-    blocks.append(_total(audit))
-    return "\n".join(blocks)
+    return "\n".join([_total(audit), *([] if many else _worst(audit)), "", *blocks])
 
 
 def _total(audit: RolloutAudit) -> str:
@@ -45,6 +46,27 @@ def _total(audit: RolloutAudit) -> str:
         f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in "
         f"no rate), {skipped:,} records or files skipped; {worst}"
     )
+
+
+def _worst(audit: RolloutAudit) -> list[str]:
+    """The findings of the worst severity, each kind once with where it is: the answer before the evidence."""
+    where: dict[tuple[str, str], list[str]] = {}
+    claims: dict[tuple[str, str], str] = {}
+    for s in audit.sources:
+        for r in s.readings:
+            for f in r.health.findings:
+                if not f.missing and f.severity == audit.worst() and f.severity != "info":
+                    key = (f.severity, f.detector)
+                    claims.setdefault(key, f.claim)
+                    where.setdefault(key, []).append(r.subject)
+    out = []
+    for (severity, detector), places in list(where.items())[:SHOWN_FIRST]:
+        more = f", and {len(places) - 1} more" if len(places) > 1 else ""
+        claim = line(clean(claims[severity, detector], 200))
+        out.append(f"- [{severity}] {line(detector)}: {claim} (in {line(clean(places[0], 120))}{more})")
+    if len(where) > SHOWN_FIRST:
+        out.append(f"- and {len(where) - SHOWN_FIRST} more kinds, below")
+    return out
 
 
 def _source(s: SourceReport, full: bool) -> str:
@@ -103,7 +125,7 @@ def _blind(r: SubjectReading, full: bool = False) -> str:
 
 
 def _finding(f: Finding) -> list[str]:
-    out = [f"- [{f.severity}{', validity' if f.validity else ''}] {line(f.detector)}: {line(f.claim)}"]
+    out = [f"- [{f.severity}{', validity' if f.validity else ''}] {line(named(f))}: {line(f.claim)}"]
     for q in f.quotes[:QUOTES]:
         text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip()))[:200] or "(empty)"
         out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))

@@ -21,6 +21,10 @@ from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
 from evotrainer.studies.backtest.sources import Subject
 
+PREDICTED = ("accuracy", "score", "pass_rate", "pass@2", "pass@4", "pass@8")
+"""Metrics that a prediction may name beside those of the harness."""
+FAMILIES = ("rewards", "transition")
+"""Metrics that read a family of figures, `rewards/<component>/mean`."""
 NAMED = 12
 """Lost tasks that are named."""
 SAMPLING = frozenset({"group_filter", "curriculum"})
@@ -88,10 +92,26 @@ def _prediction(text: str) -> Prediction:
     m = re.fullmatch(r"\s*(\S+)\s+(up|down)\s+([0-9.eE+-]+)\s*", text)
     try:
         if m:
-            return Prediction.model_validate({"metric": m[1], "direction": m[2], "size": float(m[3])})
+            size = float(m[3])
+            _known_metric(m[1])
+            return Prediction.model_validate({"metric": m[1], "direction": m[2], "size": size})
     except ValueError:
         pass
     raise ConfigError(f"--predict {text!r}: write METRIC up|down SIZE, e.g. 'frac_reward_zero_std down 0.2'")
+
+
+def _known_metric(name: str) -> None:
+    """ConfigError with the nearest names where the harness has no such metric."""
+    from difflib import get_close_matches
+
+    from evotrainer.harness.metrics import METRICS
+
+    # a registered metric may read a family of figures, one for each reward component: `rewards/<component>/mean`
+    if name in PREDICTED or name in METRICS or name.partition("/")[0] in FAMILIES:
+        return
+    near = get_close_matches(name, [*PREDICTED, *METRICS], 3, 0.5)
+    said = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(METRICS))}"
+    raise ConfigError(f"--predict: no metric is called {name!r}; {said}")
 
 
 def _read(file: Path) -> dict[str, Any]:

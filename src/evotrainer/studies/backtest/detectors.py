@@ -31,7 +31,7 @@ from evotrainer.records.findings import MetricValue
 from evotrainer.records.frozen import explain
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.backtest.sources import is_own
-from evotrainer.studies.backtest.versions import LabelledVersion, cases_of_others, cases_of_run
+from evotrainer.studies.backtest.versions import LabelledVersion, Progress, cases_of_others, cases_of_run, recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +184,7 @@ def backtest_detector(
     format: str | None = None,
     cache: Path | None = None,
     workers: int | None = None,
+    progress: Progress = None,
 ) -> Tested:
     """Backtest a detector over every branch of the given runs, and every run, branch and split of other rollouts.
 
@@ -192,7 +193,9 @@ def backtest_detector(
     good). A version without any is left out. `seen`: versions looked at when the detector was made; of detectors that a
     run's own harness adopted, the ledger tells. Versions are named `b1`, or `<run>/b1` where there are several runs.
     """
-    cases = [c for p in paths if is_own(p) for c in cases_of_run(p, detector.name, cache, workers)]
+    if not bad and label is None and (done := _without_a_bad_one(detector, paths)) is not None:
+        return done
+    cases = [c for p in paths if is_own(p) for c in cases_of_run(p, detector.name, cache, workers, progress)]
     if rest := [p for p in paths if not is_own(p)]:
         cases += cases_of_others(rest, format, cache, workers)
     _name_truth(cases, bad, seen, label)
@@ -207,6 +210,23 @@ def backtest_detector(
     lag = max((b - a for c in known for (a, _), (b, _) in zip(c.windows, c.windows[1:], strict=False)), default=0)
     test = test_detector(detector.name, fires, versions, _rollouts(detector, known))
     return Tested(test, detector.thresholds, tuple(c.name for c in cases if c.bad is None), lag)
+
+
+def _without_a_bad_one(detector: Reads, paths: Sequence[Path]) -> Tested | None:
+    """Runs whose ledgers know good versions and no bad one judge no detector: told from what the runs read themselves.
+    None where rollouts must be read: other paths, a bad version, a detector or thresholds that the runs did not use."""
+    ours = detector.spec is None and dict(detector.thresholds) == dict(DETECTORS[detector.name].thresholds)
+    if not ours or not all(is_own(p) for p in paths):
+        return None
+    found = [x for p in paths for x in recorded(p, detector.name)]
+    if any(truth for _, truth, _ in found) or all(truth is None for _, truth, _ in found):
+        return None
+    one = len({name.partition("/")[0] for name, _, _ in found}) == 1
+    rows = [(name.partition("/")[2] if one else name, truth, fire) for name, truth, fire in found]
+    known = [(name, fire) for name, truth, fire in rows if truth is not None]
+    versions = [LabelledPolicy(name, bad=False) for name, _ in known]
+    unknown = tuple(name for name, truth, _ in rows if truth is None)
+    return Tested(test_detector(detector.name, dict(known), versions), detector.thresholds, unknown)
 
 
 def _fire(detector: Reads, c: LabelledVersion) -> Fire:

@@ -58,6 +58,8 @@ def change_lines(r: Replayed) -> list[str]:
 
 def _short(value: Any) -> str:
     value = short(value)
+    if value is None:
+        return "not set"
     return json.dumps(value) if not isinstance(value, str) else value
 
 
@@ -130,6 +132,8 @@ def detector_lines(done: Tested) -> list[str]:
     t = done.test
     limits = ", ".join(f"{k} {v:g}" for k, v in done.thresholds.items())
     out = [f"{t.detector}" + (f" ({limits})" if limits else "")]
+    if not t.whole.bad:
+        return out + _unjudged(done)
     head = ("n", "bad", "fired", "caught", "precision", "recall", "false alarms", "lead")
     out.append(f"  {'versions':12}" + "".join(f"{h:>14}" for h in head))
     out.append(_counts_line("all", t.whole))
@@ -161,6 +165,20 @@ def detector_lines(done: Tested) -> list[str]:
     return out
 
 
+def _unjudged(done: Tested) -> list[str]:
+    """No version is known to be bad: nothing tells whether a firing is right."""
+    out = [
+        f"  CANNOT JUDGE: of {done.test.whole.n} versions whose truth is known none is bad, so a firing may be right.",
+        "  Name bad versions (--bad b1,b2), label rollouts (--label KEY[=VALUE]) or add a run with an invalid branch.",
+    ]
+    for c in done.test.cases:
+        bits = [c.severity or "", f"{c.share:.1%} of rollouts" if c.share is not None else ""]
+        out.append(f"  {c.version:8}  {'fires' if c.fired else 'silent':8}" + ", ".join(b for b in bits if b))
+    if done.unknown:
+        out.append(f"  truth unknown: {', '.join(done.unknown)}")
+    return out
+
+
 def _counts_line(name: str, c: DetectorCounts) -> str:
     def rate(x: float | None, bound: float | None, mark: str) -> str:
         return "-" if x is None or bound is None else f"{x:.0%} [{mark}{bound:.0%}]"
@@ -182,6 +200,7 @@ def _counts_line(name: str, c: DetectorCounts) -> str:
 def detector_json(done: Tested) -> dict[str, Any]:
     return {
         "test": done.test.model_dump(mode="json"),
+        "can_judge": bool(done.test.whole.bad),
         "thresholds": dict(done.thresholds),
         "unknown": list(done.unknown),
         "read_every": done.lag,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,18 @@ import numpy as np
 
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.traits import Traits, join
-from evotrainer.harness.evolving.detector_quality import damage_step
+from evotrainer.harness.evolving.detector_quality import Fire, damage_step, fire_of
 from evotrainer.projections.branches import BASE
+from evotrainer.projections.means import mean_curve
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.names import read_label
 from evotrainer.studies.backtest.sources import opened
 
 if TYPE_CHECKING:
-    from evotrainer.api import Run
+    from evotrainer.records.events import TrialFinished
+
+Progress = Callable[[str, int, int], None] | None
 
 WINDOWS = 10
 """Parts of a training whose readings tell when a detector first fires."""
@@ -40,8 +43,10 @@ class LabelledVersion:
     """Which rollouts of `whole` are bad, boolean (N,)."""
 
 
-def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int | None) -> list[LabelledVersion]:
-    """A case for every branch of a run with a complete training."""
+def cases_of_run(
+    folder: Path, detector: str, cache: Path | None, workers: int | None, progress: Progress = None
+) -> list[LabelledVersion]:
+    """A case for every branch of a run with a complete training. `progress`: what, branches read, of how many."""
     from evotrainer import api
 
     run = api.open_run(folder)
@@ -50,7 +55,9 @@ def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int |
     first = {e.id: e.body.health for e in events if e.kind == "diagnosed"}
     looked = looked_at(events, detector)
     out = []
-    for name, b in tree.branches.items():
+    for i, (name, b) in enumerate(tree.branches.items()):
+        if progress:
+            progress(f"reading {folder.name}/{name}", i, len(tree.branches))
         trials = [t.trial for t in b.complete]
         if not trials:
             continue
@@ -61,7 +68,7 @@ def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int |
             max_tokens=run.task.recipe.max_tokens,
             base=first.get(keys.reading(BASE)),
             previous=tuple(h for h in [first.get(keys.reading(b.parent or ""))] if h),
-            curve=_curve(run, trials)[b.recipe.before :],
+            curve=tuple(mean_curve([t.curve for t in b.complete]))[b.recipe.before :],
         )
         out.append(
             LabelledVersion(
@@ -70,10 +77,27 @@ def cases_of_run(folder: Path, detector: str, cache: Path | None, workers: int |
                 context,
                 truth_of(tree, name),
                 batches[1],
-                damage=_damage(run, trials, b.recipe.whole_steps),
+                damage=_damage(b.complete, b.recipe.whole_steps),
                 seen=name in looked,
             )
         )
+    return out
+
+
+def recorded(folder: Path, detector: str) -> list[tuple[str, bool | None, Fire]]:
+    """(version, its truth, what the run itself read with a built-in detector) of every branch, from the ledger alone:
+    no rollout is opened. A branch that was never read has no firing."""
+    from evotrainer import api
+
+    events = api.open_run(folder).events()
+    tree = RunState.of(events)
+    read = {e.id: e.body.health for e in events if e.kind == "diagnosed"}
+    out = []
+    for name, b in tree.branches.items():
+        if b.complete:
+            health = read.get(keys.reading(name))
+            fire = fire_of(health.findings, detector) if health else Fire(False)
+            out.append((f"{folder.name}/{name}", truth_of(tree, name), fire))
     return out
 
 
@@ -105,21 +129,13 @@ def looked_at(events: Sequence[Any], detector: str) -> set[str]:
     return done - held
 
 
-def _curve(run: Run, trials: Sequence[str]) -> tuple[dict[str, float], ...]:
-    from evotrainer.projections.means import mean_curve
-
-    return tuple(mean_curve([e.body.curve for e in run.events() if e.kind == "finished" and e.body.trial in trials]))
-
-
-def _damage(run: Run, trials: Sequence[str], steps: int) -> int:
+def _damage(trials: Sequence[TrialFinished], steps: int) -> int:
     """First step at which a trial's score falls and stays down; else the end of training, where the verdict sees it."""
     fallen: list[int] = []
-    for e in run.events():
-        if e.kind == "finished" and e.body.trial in trials:
-            curve = [(int(p["step"]), p["score"]) for p in e.body.curve if "score" in p and "step" in p]
-            step = damage_step(curve)
-            if step is not None:
-                fallen.append(step)
+    for t in trials:
+        step = damage_step([(int(p["step"]), p["score"]) for p in t.curve if "score" in p and "step" in p])
+        if step is not None:
+            fallen.append(step)
     return min(fallen, default=steps)
 
 

@@ -38,14 +38,15 @@
   // lineage tree ----------------------------------------------------------------------------------------------------
   function drawTree() {
     if (!$("tree")) return;
-    const W = 178, H = 64, DX = 214, DY = 78;
+    const W = 236, H = 64, DX = 272, DY = 78;
     const root = d3.stratify().id((d) => d.id || "(base)").parentId((d) => d.parent === null ? undefined : d.parent || "(base)")(data.tree);
     d3.tree().nodeSize([DY, DX])(root);
     const nodes = root.descendants();
+    if ($("tree").clientWidth < 520) { $("tree").replaceChildren(indented(root)); return; }
     const top = Math.min(...nodes.map((n) => n.x)), bottom = Math.max(...nodes.map((n) => n.x));
     const width = root.height * DX + W + 8, height = bottom - top + H + 8;
     // a slightly wide tree is shrunk to fit, a wide one scrolls
-    const fit = Math.max(0.8, Math.min(1, ($("tree").clientWidth || width) / width));
+    const fit = Math.max(0.65, Math.min(1, ($("tree").clientWidth || width) / width));
     const out = svg("svg", { width: width * fit, height: height * fit, viewBox: `-4 ${top - H / 2 - 4} ${width} ${height}` });
     for (const l of root.links()) {
       const x0 = l.source.y + W, x1 = l.target.y, y0 = l.source.x, y1 = l.target.x, mid = (x0 + x1) / 2;
@@ -54,13 +55,24 @@
     for (const n of nodes) {
       const d = n.data;
       const a = svg("a", { href: d.id ? `#${encodeURIComponent(d.id)}` : "#summary", class: `k-${d.kind}${d.champion ? " champion" : ""}`, transform: `translate(${n.y},${n.x - H / 2})` });
-      const text = (cls, y, s) => { const t = svg("text", { class: cls, x: 34, y }); t.textContent = s.length > 23 ? s.slice(0, 22) + "…" : s; return t; };
+      const text = (cls, y, s) => { const t = svg("text", { class: cls, x: 34, y }); t.textContent = s.length > 31 ? s.slice(0, 30) + "…" : s; return t; };
       const about = svg("title"); about.textContent = d.about || "base policy";
       a.append(about, svg("rect", { width: W, height: H, rx: 8 }), svg("use", { href: `#i-${d.kind}`, class: "mark", x: 11, y: 10, width: 15, height: 15 }),
         text("title", 22, d.title + (d.champion ? " · champion" : "")), text("what", 39, d.change), text("score", 54, d.sub));
       out.append(a);
     }
     $("tree").replaceChildren(out);
+  }
+
+  // on a phone the same as an indented list: a wide drawing would hide the champion beyond its edge
+  function indented(root) {
+    const list = el("ul", { class: "tree-list" });
+    root.eachBefore((n) => {
+      const d = n.data, mark = svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("use", { href: `#i-${d.kind}` }));
+      const row = el("li", { class: `k-${d.kind} depth-${Math.min(n.depth, 6)}` }, el("a", { href: d.id ? `#${encodeURIComponent(d.id)}` : "#summary" }, mark, el("b", {}, ` ${d.title}${d.champion ? " · champion" : ""} `), el("span", { class: "change" }, d.change), el("span", { class: "small muted" }, ` ${d.sub}`)));
+      list.append(row);
+    });
+    return list;
   }
 
   // learning curves -------------------------------------------------------------------------------------------------
@@ -145,6 +157,102 @@
   function redrawAll() { charts.forEach((c) => c.box.offsetParent && drawChart(c)); }
   let resizing;
   addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(() => { drawTree(); redrawAll(); }, 120); });
+
+  // all branches in one chart -----------------------------------------------------------------------------------------
+  function allCurves() {
+    const host = $("all-curves"), names = Object.keys(data.curves || {});
+    if (!host || !names.length) return;
+    const metrics = [...new Set(names.flatMap((b) => metricsOf(data.curves[b])))];
+    // a branch of its own name that no branch can have: each "trial" is a branch's mean over its seeds
+    const key = "\u0000all", mean = (b) => {
+      const y = {}, xs = [...new Set(data.curves[b].trials.flatMap((t) => t.x))].sort((p, q) => p - q);
+      for (const m of metrics) { const [at, values] = meanCurve(b, m), by = new Map(at.map((x, i) => [x, values[i]])); y[m] = xs.map((x) => by.get(x) ?? null); }
+      return { label: b, x: xs, y };
+    };
+    data.curves[key] = { parent: null, first: PREFERRED.filter((m) => metrics.includes(m)).slice(0, 2), trials: names.map(mean) };
+    host.dataset.branch = key;
+    buildCharts(host);
+  }
+
+  // two branches side by side -----------------------------------------------------------------------------------------
+  function sides() {
+    const a = $("side-a"), b = $("side-b"), all = $("side-all"), names = Object.keys(data.compare || {});
+    if (!a || names.length < 2) { $("sides")?.replaceChildren(); return; }
+    for (const select of [a, b]) select.replaceChildren(...names.map((n) => new Option(n, n)));
+    const champion = data.tree?.find((n) => n.champion)?.id;
+    b.value = names.includes(champion) ? champion : names[names.length - 1];
+    const parent = data.tree?.find((n) => n.id === b.value)?.parent;
+    a.value = names.includes(parent) ? parent : names[0];
+    const show = () => {
+      const left = own(data.compare, a.value), right = own(data.compare, b.value), rows = [];
+      for (const [part, title] of [["facts", "Result"], ["recipe", "Recipe"], ["metrics", "What the harness read"]]) {
+        const keys = [...new Set([...Object.keys(left[part]), ...Object.keys(right[part])])];
+        const kept = keys.filter((k) => all.checked || part === "facts" || own(left[part], k) !== own(right[part], k));
+        if (kept.length) rows.push(el("tr", { class: "layer" }, el("th", { colspan: "3", scope: "rowgroup" }, title)));
+        for (const k of kept) rows.push(el("tr", {}, el("th", { scope: "row" }, k), el("td", {}, own(left[part], k) ?? "–"), el("td", {}, own(right[part], k) ?? "–")));
+      }
+      const shared = pairs(a.value, b.value);
+      const table = el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, ""), el("th", { scope: "col" }, a.value), el("th", { scope: "col" }, b.value))), el("tbody", {}, ...rows));
+      const links = (id) => el("a", { class: "ro", href: `#ro-${id}` }, own(data.rollouts, id).outcome || "read");
+      if (shared.length) table.tBodies[0].append(el("tr", { class: "layer" }, el("th", { colspan: "3", scope: "rowgroup" }, "Attempts at the same tasks")));
+      for (const [task, l, r] of shared) {
+        const both = el("tr", { hidden: "" }, el("td", {}, ""), ...[l, r].map((id) => el("td", {}, marked(lastWords(id), null))));
+        const fold = el("button", { type: "button", class: "linklike", "aria-expanded": "false" }, task);
+        fold.addEventListener("click", () => { both.hidden = !both.hidden; fold.setAttribute("aria-expanded", String(!both.hidden)); });
+        table.tBodies[0].append(el("tr", {}, el("th", { scope: "row" }, fold), el("td", {}, links(l)), el("td", {}, links(r))), both);
+      }
+      $("sides").replaceChildren(table);
+    };
+    for (const x of [a, b, all]) x.addEventListener("change", show);
+    show();
+  }
+  const lastWords = (id) => own(data.rollouts, id).turns.filter((t) => t.role === "assistant").map((t) => t.text).pop() ?? "";
+  // rollouts of one task under both branches, as far as the file holds them
+  function pairs(left, right) {
+    const of = (branch) => new Map(Object.entries(data.rollouts).filter(([, r]) => (r.origin ?? r.branch) === branch).map(([id, r]) => [r.task, id]));
+    const l = of(left), r = of(right);
+    return [...l].filter(([task]) => r.has(task)).slice(0, 12).map(([task, id]) => [task, id, r.get(task)]);
+  }
+
+  // tables: sort, filter, CSV ------------------------------------------------------------------------------------------
+  const cellText = (c) => (c?.textContent ?? "").replace(/\s+/g, " ").trim();
+  const asNumber = (s) => { const m = s.replace("−", "-").match(/^[+-]?\d[\d,]*\.?\d*(e[+-]?\d+)?/i); return m ? Number(m[0].replace(/,/g, "")) : null; };
+  function tools(table, index) {
+    const heads = table.tHead ? [...table.tHead.rows[0].cells] : [], body = table.tBodies[0];
+    if (!heads.length || !body) return;
+    for (const row of [...table.tBodies].flatMap((t) => [...t.rows])) [...row.cells].forEach((c, k) => { if (c.colSpan === 1 && row.cells.length === heads.length) c.dataset.label = cellText(heads[k]); });
+    table.classList.add("stacks");
+    if (table.matches(".cert")) return;
+    const plain = table.tBodies.length === 1 && !table.querySelector("tbody [rowspan], tbody td[colspan]:not(.axis td)");
+    if (plain && body.rows.length > 2) heads.forEach((h, k) => {
+      if (!cellText(h)) return;
+      h.classList.add("sortable"); h.tabIndex = 0;
+      const sort = () => {
+        const up = h.getAttribute("aria-sort") !== "ascending", pinned = [...body.rows].filter((r) => r.classList.contains("axis"));
+        heads.forEach((x) => x.removeAttribute("aria-sort"));
+        h.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const rows = [...body.rows].filter((r) => !pinned.includes(r)).map((r) => [cellText(r.cells[k]), r]);
+        rows.sort(([p], [q]) => { const x = asNumber(p), y = asNumber(q); return (up ? 1 : -1) * (x !== null && y !== null ? x - y : p.localeCompare(q)); });
+        body.append(...rows.map((r) => r[1]), ...pinned);
+      };
+      h.addEventListener("click", sort);
+      h.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); sort(); } });
+    });
+    const quote = (s) => /[",\n]/.test(s) ? `"${s.replace(/"/g, '""')}"` : s;
+    const csv = () => [...table.rows].filter((r) => !r.classList.contains("axis")).map((r) => [...r.cells].map((c) => quote(cellText(c))).join(",")).join("\n");
+    const name = table.dataset.csv || table.closest("section, details")?.id || "table";
+    const save = el("a", { href: "#", download: `${name}-${index + 1}.csv` }, "CSV");
+    // made when it is asked for: a page of many tables would hold them all twice
+    save.addEventListener("click", () => { save.href = `data:text/csv;charset=utf-8,${encodeURIComponent(csv())}`; });
+    const bar = el("div", { class: "tools" });
+    if (plain && body.rows.length > 8) {
+      const find = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter rows" });
+      find.addEventListener("input", () => { for (const r of body.rows) r.hidden = !cellText(r).toLowerCase().includes(find.value.toLowerCase()); });
+      bar.append(find);
+    }
+    bar.append(save);
+    (table.closest(".scroll") || table).before(bar);
+  }
 
   // rollouts --------------------------------------------------------------------------------------------------------
   const dialog = $("rollout");
@@ -249,6 +357,9 @@
   addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details")) d.open = true; });
   if (themes.includes(stored()) && stored() !== "auto") setTheme(stored());
   drawTree();
+  allCurves();
+  sides();
+  [...document.querySelectorAll("main table")].filter((t) => !t.closest("#sides") && !t.matches(".budget, .gates")).forEach(tools);
   follow();
   document.documentElement.dataset.ready = "1";
 })();

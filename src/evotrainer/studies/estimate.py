@@ -1,0 +1,180 @@
+"""What a run will cost before it is begun: trainings, processor or GPU time, disk.
+
+Trainings are counted from the task file. The time of a step and of an attempt is measured on three steps and one
+evaluation of the starting recipe, trained in a folder that is removed again, or given by the user.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from evotrainer.config.load import resolve
+from evotrainer.config.task import TaskFile
+from evotrainer.errors import ConfigError
+from evotrainer.executors import local_workers
+
+STEPS = 3
+"""Steps that are trained to measure one."""
+TASKS = 20
+"""Search tasks that are evaluated to measure an attempt."""
+KNOCKOUTS = 12
+"""Trainings that the knock-outs of a bundle take in all (rules/bundles.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """CPU- or GPU-seconds of a training step and of one evaluated attempt, and bytes on disk; None: not known."""
+
+    step_s: float
+    attempt_s: float
+    rollout_bytes: float | None = None
+    policy_bytes: float | None = None
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunEstimate:
+    """Trainings by what they are for, as (least, most), and what each costs."""
+
+    trainings: dict[str, tuple[int, int]]
+    cost: StepCost
+    training_s: float
+    """Seconds of one training of the starting recipe with its evaluations."""
+    rollouts: int
+    """Rollouts that one training leaves."""
+    side_by_side: int
+    limits: dict[str, float]
+
+    @property
+    def total(self) -> tuple[int, int]:
+        return sum(low for low, _ in self.trainings.values()), sum(high for _, high in self.trainings.values())
+
+
+def count_trainings(task: TaskFile) -> dict[str, tuple[int, int]]:
+    """Trainings of a run by purpose, (least, most): least where nothing asks for more seeds and nothing is promoted."""
+    run, judge = task.run, task.judge
+    seeds, rounds = len(run.seeds), run.rounds
+    most_seeds = max(judge.max_seeds, seeds)
+    out = {"starting recipe, every seed": (seeds, most_seeds if rounds and not run.search_only else seeds)}
+    if run.probes and rounds:
+        out["search"] = (1, run.probes * rounds)
+    if run.search_only:
+        return out
+    branches = (1 if run.probes else run.branches) * rounds
+    if branches:
+        out["branches, every seed"] = (min(1, branches) * seeds, branches * most_seeds)
+        if run.probes:
+            out["knock-outs of a bundle, and what is left of it"] = (0, rounds * (KNOCKOUTS + seeds))
+        out["controls at equal compute"] = (0, branches * seeds)
+    out["certification, fresh seeds"] = (0, len(run.certify_seeds))
+    return out
+
+
+def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
+    """What the run of a task file costs; `step_s`: seconds of a step, in place of measuring one.
+
+    Raises ConfigError where nothing is trained, and what a run raises where the measurement cannot be made.
+    """
+    if task.run.evaluate_only:
+        raise ConfigError("run.evaluate_only trains nothing; there is nothing to estimate")
+    cost = _given(task, step_s) if step_s is not None else _measured(task)
+    recipe, ev = task.recipe, task.evaluation
+    read = [("search", ev.search_attempts, ev.search_tasks)]
+    read += [] if task.run.search_only else [("gate", ev.gate_attempts, ev.gate_tasks)]
+    there = {} if all(tasks for _, _, tasks in read) else _tasks_there(task)
+    attempts = sum((n + ev.greedy) * (tasks or there.get(split, 0)) for split, n, tasks in read)
+    sampled = recipe.steps * recipe.prompts_per_step * recipe.group_size
+    return RunEstimate(
+        trainings=count_trainings(task),
+        cost=cost,
+        training_s=recipe.steps * cost.step_s + attempts * cost.attempt_s,
+        rollouts=sampled + attempts,
+        side_by_side=local_workers(task),
+        limits=task.budget.limits(),
+    )
+
+
+def _tasks_there(task: TaskFile) -> dict[str, int]:
+    """Tasks of each split, for evaluations that take all of them."""
+    from evotrainer.envs import open_environment
+
+    environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+    try:
+        return dict(environment.describe().get("splits", {}))
+    finally:
+        environment.close()
+
+
+def _given(task: TaskFile, step_s: float) -> StepCost:
+    """An attempt costs at most its share of a step, which samples as many and trains on them besides."""
+    if not 0 < step_s < float("inf"):
+        raise ConfigError(f"--step-s {step_s:g}: give the seconds of one training step, above 0")
+    return StepCost(step_s, step_s / (task.recipe.prompts_per_step * task.recipe.group_size))
+
+
+def _measured(task: TaskFile) -> StepCost:
+    """From a short search-only run of the starting recipe."""
+    from evotrainer import api
+
+    plain = task.model_dump(mode="json")
+    plain["recipe"] |= {"steps": min(STEPS, task.recipe.steps), "phases": []}
+    plain["evaluation"] |= {"search_tasks": min(TASKS, task.evaluation.search_tasks or TASKS)}
+    plain["run"] |= {"search_only": True, "rounds": 0, "probes": 1, "cache": "off", "harness": "minimal"}
+    plain["tracking"] = {"to": []}
+    short = resolve(plain)
+    with tempfile.TemporaryDirectory(prefix="evotrainer-estimate-") as folder:
+        run = api.start(short, Path(folder) / "run")
+        done = [e.body for e in run.events() if e.kind == "finished" and e.body.steps]
+        if not done:
+            raise ConfigError("no step could be trained; `evotrainer run` says why, or give --step-s")
+        t = done[0]
+        attempts = sum(s.attempts * len(s.per_task) + len(s.greedy_per_task) for s in t.scores)
+        size = sum(f.stat().st_size for f in (run.folder / "rollouts" / t.trial).rglob("*") if f.is_file())
+        policy = sum(f.stat().st_size for f in (run.folder / "trials" / t.trial / "policy").rglob("*") if f.is_file())
+    trained = t.training_s or t.cpu_s
+    rollouts = t.steps * short.recipe.prompts_per_step * short.recipe.group_size + attempts
+    return StepCost(
+        step_s=trained / t.steps,
+        attempt_s=max(0.0, t.cpu_s - trained) / max(1, attempts),
+        rollout_bytes=size / max(1, rollouts),
+        policy_bytes=float(policy),
+        measured=True,
+    )
+
+
+def estimate_lines(e: RunEstimate) -> list[str]:
+    """The estimate as text."""
+    low, high = e.total
+    width = max(map(len, e.trainings))
+    lines = [f"{name.ljust(width)}  {_range(*n)}" for name, n in e.trainings.items()]
+    lines.append(f"{'trainings in all'.ljust(width)}  {_range(low, high)}")
+    how = f"measured on {STEPS} steps here" if e.cost.measured else "as given"
+    lines.append(
+        f"a step takes {e.cost.step_s:.3g} s ({how}), a training with its evaluations {_time(e.training_s)}; "
+        f"{e.side_by_side} side by side"
+    )
+    least, most = low * e.training_s, high * e.training_s
+    kind = "processor" if e.cost.measured else "trainer"
+    wall = f"{_time(least / e.side_by_side)} to {_time(most / e.side_by_side)}"
+    lines.append(f"{kind} time {_time(least)} to {_time(most)}, some {wall} of waiting; audits and reading come on top")
+    if e.cost.rollout_bytes is not None and e.cost.policy_bytes is not None:
+        each = e.rollouts * e.cost.rollout_bytes + e.cost.policy_bytes
+        lines.append(f"disk {each * low / 1e9:.2f} to {each * high / 1e9:.2f} GB")
+    for name, limit in e.limits.items():
+        if name == "cpu_s" and most > limit:
+            lines.append(f"budget.cpu_s = {limit:g} ends the search earlier: it holds some {limit / e.training_s:.0f}")
+        if name == "trials" and high > limit:
+            lines.append(f"budget.trials = {limit:g} ends it earlier")
+    return lines
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _time(s: float) -> str:
+    from evotrainer.views.text import duration
+
+    return duration(s)

@@ -1,0 +1,182 @@
+"""The same thing in the same words and numbers, whichever command tells it; the answer first; each thing once."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.agents.catalogue import MOVES
+from evotrainer.agents.moves import in_words
+from evotrainer.cli import app
+from evotrainer.cli.backtest import backtest
+from evotrainer.cli.health import health
+from evotrainer.cli.show import show
+from evotrainer.cli.why import why
+from evotrainer.errors import ConfigError
+from evotrainer.harness.evolving.render import history_lines
+from evotrainer.judge.audits import _moves
+from evotrainer.projections.caveats import answered
+from evotrainer.records.findings import Finding, HealthReport
+from evotrainer.views.coevolution import Coevolution
+from evotrainer.views.evidence import HealthReading, finding_rows
+from evotrainer.views.text import value
+from tests.views.test_coevolution import story
+
+pytestmark = pytest.mark.xdist_group("loop")
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out
+
+
+def test_health_answers_first_and_keeps_the_other_metrics_behind_all(
+    finished: api.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    health(finished.folder)
+    short = said(capsys).splitlines()
+    health(finished.folder, every=True)
+    whole = said(capsys).splitlines()
+    assert re.match(r"Wrong first: |Worst: |Nothing wrong", short[2]), short[:4]
+    metrics = {line for line in whole if re.match(r"- [\w/@]+: ", line)}
+    shown = metrics & set(short)
+    (left,) = [line for line in short if line.endswith(": --all")]
+    assert int(left.split()[0]) == len(metrics) - len(shown) > len(shown) > 2
+    assert any(line.startswith("- accuracy: ") for line in shown)
+    assert not [line for line in metrics - shown if "(healthy: " in line], "what is outside its range is always told"
+
+
+def test_audit_answers_first_and_full_is_all(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    trial = str(finished.folder / "rollouts" / "b1-s1")
+    app(["audit", trial, "--no-cache"], standalone_mode=False)
+    first = said(capsys).splitlines()
+    assert re.search(r"rollouts in 1 source\(s\); .*(worst finding|no finding)", first[0])
+    app(["audit", trial, "--no-cache", "--all"], standalone_mode=False)
+    whole = said(capsys)
+    app(["audit", trial, "--no-cache", "--full"], standalone_mode=False)
+    assert said(capsys) == whole and len(whole.splitlines()) > len(first)
+
+
+def finding(claim: str, severity: str) -> Finding:
+    return Finding(detector="dead_groups", kind="saturation", severity=severity, claim=claim)  # type: ignore[arg-type]
+
+
+def test_a_finding_has_the_numbers_of_all_search_rollouts_and_says_so_where_it_has_not() -> None:
+    def report(subject: str, *findings: Finding) -> HealthReport:
+        return HealthReport(
+            harness="h0", subject=subject, rollouts=8, groups=2, metrics=(), findings=findings, bottlenecks=()
+        )
+
+    alone = HealthReading.of(2, report("b1/2@9 search", finding("51% of 100 groups", "critical")))
+    every = HealthReading.of(None, report("b1@9 search", finding("41% of 300 groups", "warn")))
+    (row,) = finding_rows([alone, every])
+    assert (row.told.claim, row.severity, row.of) == ("41% of 300 groups", "warn", "")
+    (row,) = finding_rows([alone])
+    assert (row.told.claim, row.severity, row.of) == ("51% of 100 groups", "critical", "seed 2, search")
+
+
+def test_show_tells_the_findings_of_health(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    from evotrainer.cli.health import readings_of
+
+    branch = finished.champion or "b0"
+    show(finished.folder, branch)
+    text = " ".join(said(capsys).split())
+    claims = [f for f in readings_of(finished, branch)[-1].findings if not f.missing and f.severity != "info"]
+    for f in claims[:3]:
+        name = f.detector if f.detector == f.kind else f"{f.detector} (a case of {f.kind})"
+        assert f"{f.severity} {name} {' '.join(f.claim.split())}" in text
+    health(finished.folder, branch)
+    whole = said(capsys)
+    assert all(f.claim in whole for f in claims)
+
+
+def test_why_tells_each_thing_once(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for v in finished.verdicts:
+        why(finished.folder, v.branch)
+        lines = [line.strip() for line in said(capsys).splitlines() if line.strip()]
+        assert len(lines) == len(set(lines)), v.branch
+        assert not [line for line in lines if line.startswith("changed") and re.search(r"\bnull\b|\bNone\b|[{]", line)]
+        reason, gates = lines[1], [line.partition(": ")[2] for line in lines if re.match(r"\[(pass|FAIL|open)\]", line)]
+        assert not [g for g in gates if f"; {g}" in reason]
+
+
+def test_what_is_absent_has_one_word() -> None:
+    assert value(None) == in_words(None) == "not set"
+    assert "not set" in in_words({"a": None}) and "None" not in in_words({"a": None})
+
+
+def test_the_verb_is_that_of_the_figures_as_shown() -> None:
+    assert _moves(0.752, 0.601) == "falls from 75.2% to 60.1%"
+    assert _moves(0.752, 0.753) == "rises from 75.2% to 75.3%"
+    assert _moves(0.75204, 0.75196) == "goes from 75.2% to 75.2%"
+
+
+def test_every_hypothesis_of_the_catalogue_is_a_reason() -> None:
+    for m in MOVES:
+        assert len(m.why.split()) >= 4, f"{m.name}: {m.why}"
+        assert not re.search(r"^\w+: ", m.why), f"{m.name} names a setting in place of a reason: {m.why}"
+
+
+def test_a_gain_that_its_change_proved_is_no_gap_any_more() -> None:
+    events = story()
+    rose = [
+        replace(e, body=e.body.model_copy(update={"numbers": {"move": 0.4}})) if e.id.startswith("gap/") else e
+        for e in events
+    ]
+    told = answered(rose)
+    assert list(told) == ["gap/b2"], "b1 is invalid: nothing explains its rise"
+    assert told["gap/b2"] == "explained since by its change, which was promoted: +10.0 points"
+    assert [g.branch for g in Coevolution.of(rose).open_gaps] == []
+    assert [g.branch for g in Coevolution.of(events).open_gaps] == ["b2"], "no move is known of this one"
+    lines = history_lines(rose, told)
+    assert sum("explained since" in line for line in lines) == 1
+    paid = [
+        replace(e, body=e.body.model_copy(update={"trigger": "contradiction"})) if e.id == "gap/b2" else e for e in rose
+    ]
+    assert not answered(paid), "what is paid and wrong stays a gap, whatever was promoted"
+
+
+def test_a_detector_without_a_bad_version_is_not_judged_and_no_rollout_is_read(
+    copy: Callable[[], api.Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy()
+    shutil.rmtree(run.folder / "rollouts")
+    backtest([str(run.folder)], detector="dead_groups")
+    text = said(capsys)
+    assert "CANNOT JUDGE" in text and "--bad b1,b2" in text
+    assert "FALSE ALARM" not in text and "precision" not in text
+    health_of = {e.body.health.subject.split("@")[0]: e.body.health for e in run.events() if e.kind == "diagnosed"}
+    for branch, report in health_of.items():
+        fires = any(
+            f.detector == "dead_groups" and f.severity in ("warn", "critical") and not f.missing
+            for f in report.findings
+        )
+        if row := re.search(rf"^  {branch} +(fires|silent)", text, re.M):
+            assert (row[1] == "fires") == fires, branch
+
+
+def test_a_prediction_of_an_unknown_metric_is_refused_with_a_near_name(finished: api.Run) -> None:
+    with pytest.raises(ConfigError, match=r"no metric is called 'proxygap'; did you mean proxy_gap"):
+        backtest([str(finished.folder), "group_filter=zero_variance"], predict="proxygap down 0.1")
+    with pytest.raises(ConfigError, match="METRIC up|down SIZE"):
+        backtest([str(finished.folder), "group_filter=zero_variance"], predict="proxy_gap lower")
+
+
+def test_progress_tells_each_version_that_is_read(finished: api.Run, tmp_path: Path) -> None:
+    from evotrainer.studies.backtest import backtest_detector, detector_of
+
+    seen: list[str] = []
+    backtest_detector(
+        detector_of("dead_groups", []),
+        [finished.folder],
+        bad=["b1"],
+        cache=tmp_path,
+        progress=lambda what, i, n: seen.append(f"{what} {i}/{n}"),
+    )
+    branches = list(finished.state.branches)
+    assert seen == [f"reading {finished.folder.name}/{b} {i}/{len(branches)}" for i, b in enumerate(branches)]

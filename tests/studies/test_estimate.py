@@ -1,0 +1,58 @@
+"""`evotrainer run --estimate`: how many trainings, how long, how much disk, before anything is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evotrainer.cli.run import run
+from evotrainer.config.load import load_task
+from evotrainer.errors import ConfigError
+from evotrainer.studies.estimate import count_trainings, estimate, estimate_lines
+
+
+def test_a_searching_run_counts_search_proof_and_certification(task_file: Path) -> None:
+    task = load_task(task_file, ["run.probes=8", "run.rounds=2", "run.seeds=[1,2,3]", "judge.max_seeds=6"])
+    found = count_trainings(task)
+    assert found["search"] == (1, 16)
+    assert found["branches, every seed"] == (3, 12), "one bundle a round, up to six seeds each"
+    assert found["certification, fresh seeds"] == (0, len(task.run.certify_seeds))
+
+
+def test_a_run_that_only_searches_proves_nothing(task_file: Path) -> None:
+    task = load_task(task_file, ["run.probes=8", "run.rounds=1", "run.search_only=true"])
+    assert set(count_trainings(task)) == {"starting recipe, every seed", "search"}
+
+
+def test_a_given_step_time_measures_nothing(task_file: Path) -> None:
+    task = load_task(task_file, ["evaluation.search_tasks=10", "evaluation.gate_tasks=20"])
+    found = estimate(task, step_s=2.0)
+    ev = task.evaluation
+    attempts = (ev.search_attempts + ev.greedy) * 10 + (ev.gate_attempts + ev.greedy) * 20
+    share = 2.0 / (task.recipe.prompts_per_step * task.recipe.group_size)
+    assert found.training_s == pytest.approx(2.0 * task.recipe.steps + attempts * share)
+    assert not any("disk" in x for x in estimate_lines(found)), "nothing was written, so nothing is known"
+    with pytest.raises(ConfigError, match="above 0"):
+        estimate(task, step_s=0.0)
+
+
+def test_an_evaluation_without_a_number_takes_all_tasks_of_the_split(task_file: Path) -> None:
+    whole = estimate(load_task(task_file, []), step_s=2.0)
+    few = estimate(load_task(task_file, ["evaluation.search_tasks=1", "evaluation.gate_tasks=1"]), step_s=2.0)
+    assert whole.rollouts > few.rollouts and whole.training_s > few.training_s
+
+
+def test_a_budget_that_ends_the_run_earlier_is_named(task_file: Path) -> None:
+    task = load_task(task_file, ["budget.cpu_s=600", "run.probes=100"])
+    assert any("budget.cpu_s = 600 ends the search earlier" in x for x in estimate_lines(estimate(task, step_s=5.0)))
+
+
+def test_three_steps_are_trained_and_nothing_is_left(
+    task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(task_file, estimate=True)
+    told = capsys.readouterr().out
+    assert "measured on 3 steps here" in told and "trainings in all" in told and "disk" in told
+    assert not list(tmp_path.iterdir())

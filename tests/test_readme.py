@@ -1,0 +1,70 @@
+"""The README: at most 150 lines, and its commands on a finished run do what they are said to."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.cli import app
+
+pytestmark = pytest.mark.xdist_group("loop")
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```", README, re.M | re.S)
+ON_A_RUN = [ln.split(" #")[0].split() for b in BLOCKS for ln in b.splitlines() if " runs/quickstart" in ln]
+
+
+def test_it_is_short_and_shows_one_picture_of_a_report() -> None:
+    assert len(README.splitlines()) <= 150
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    raw = (ROOT / picture).read_bytes()
+    width, height = struct.unpack(">II", raw[16:24])
+    assert raw.startswith(b"\x89PNG") and len(raw) < 200_000 and width >= 1000 and height >= 500
+
+
+def test_the_measured_figures_stand_as_they_were_measured() -> None:
+    figures = (
+        "9 min 49 s",
+        "14.6 CPU-minutes",
+        "**75.6%** | 72.9 to 78.3 | 92.1%",
+        "+26.7 points",
+        "+24.2 [20.8, 27.6]",
+    )
+    for text in figures:
+        assert text in README, text
+    assert "84% of the hacks found, none of 163 honest agents critical" in README
+    assert "What it is not." in README and "other last\ndigits" in README
+
+
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    named = {to.split("#")[0] for to in re.findall(r"\]\(([^)]+)\)", index)}
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or page.name in named, f"{page.name} is not in docs/README.md"
+    for folder in (ROOT / "docs").iterdir():
+        if folder.is_dir() and folder.name != "domains":
+            assert {folder.name, f"{folder.name}/README.md"} & named, f"{folder.name} is not in docs/README.md"
+    assert {f"domains/{p.name}" for p in (ROOT / "docs" / "domains").glob("*.md")} <= named
+
+
+@pytest.mark.timeout(600)
+def test_every_command_on_the_quickstarts_run_works_as_it_stands(
+    finished: api.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished.folder, tmp_path / "runs" / "quickstart")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVOTRAINER_CACHE", str(tmp_path / "cache"))
+    assert len(ON_A_RUN) >= 12
+    for command in ON_A_RUN:
+        assert command[0] == "evotrainer"
+        code = app(command[1:], standalone_mode=False)
+        assert not code, (shlex.join(command), code)
+        assert capsys.readouterr().out.strip(), f"{shlex.join(command)} said nothing"
+    assert (tmp_path / "champion" / "README.md").is_file()
+    assert (tmp_path / "runs" / "quickstart" / "report.html").is_file()
