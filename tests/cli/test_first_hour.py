@@ -32,12 +32,16 @@ def test_a_run_that_is_told_to_stop_says_how_to_go_on(
     p = subprocess.Popen(
         [sys.executable, "-m", "evotrainer.cli", *args],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),  # tests may run under nohup themselves
     )  # fmt: skip
     deadline = time.monotonic() + 180
     while not (folder / "trials" / "base").exists() and time.monotonic() < deadline and p.poll() is None:
         time.sleep(0.05)
     p.send_signal(sent)
-    _, said = p.communicate(timeout=60)
+    try:
+        _, said = p.communicate(timeout=120)
+    finally:
+        p.kill()
     line = f"evotrainer: stopped by {sent.name}; nothing is lost: evotrainer resume {folder}"
     assert (p.returncode, said.strip().splitlines()) == (code, [line])
 

@@ -105,7 +105,7 @@ def test_init_refuses_a_folder_in_use(tmp_path: Path) -> None:
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     done = evotrainer("init", "mine", cwd=tmp_path)
     assert done.returncode == 2
-    assert "not empty" in done.stderr
+    assert "mine exists and is not an empty folder; choose a new one" in done.stderr
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "x"
 
 

@@ -55,8 +55,13 @@ def decided(run: api.Run) -> dict[str, Any]:
             "reserve_cpu_s",
             "task_sha256",
             "task_hash",
+            "key_sha256",
+            "key",
+            "next_key_sha256",
         ):
             body.pop(name, None)
+        if e.kind == "finished":  # a specification names the run's own key
+            body["files"] = {path: sha for path, sha in body["files"].items() if not path.endswith("/spec.json")}
         # ratios of measured seconds are each run's own
         for gate in body["verdict"]["gates"] if e.kind == "judged" else ():
             if gate["gate"] == "compute":

@@ -98,7 +98,8 @@ def own_task(task_file: Path, to: Path, old: str, new: str) -> Path:
 def test_a_reward_function_that_raises_stops_the_run_and_is_named(
     task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:
-    task = own_task(task_file, tmp_path / "task", "return max(0.0, 1 - len(completion) / 10)", "return task.data['x']")
+    raises = "return task.data['x' if task.split != 'train' else 'answer'] and 0.5"
+    task = own_task(task_file, tmp_path / "task", "return max(0.0, 1 - len(completion) / 10)", raises)
     with pytest.raises(TrainerError, match=r"reward function 'brevity' .* failed on task search-\w+: KeyError: 'x'"):
         api.start(task, tmp_path / "r", [*TINY, f"policy.base={trained_base}"])
     assert not [e for e in api.Run(tmp_path / "r").events() if e.kind == "finished"]

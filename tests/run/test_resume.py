@@ -225,7 +225,7 @@ def test_a_run_does_not_go_on_over_changed_rewards(task_file: Path, trained_base
     module = own / "environment.py"
     module.write_text(module.read_text().replace("completion.strip() ==", "completion.strip() !="))
     with pytest.raises(IntegrityError, match=r"environment\.py was changed after the run began, and trainings rest"):
-        api.resume(tmp_path / "r")
+        api.resume(tmp_path / "r", ask=lambda where, text: ("ABORT", ""))
 
 
 @pytest.mark.xdist_group("loop")

@@ -34,6 +34,9 @@ class NoTools:
 class SeatMemory:
     """What a seat may know of its run, kept in memory: agents that ask others can be asked outside of a run."""
 
+    hidden: tuple[Path, ...] = ()
+    """There is no run whose files must not be in reach."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.events: dict[str, Any] = {}

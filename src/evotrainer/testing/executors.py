@@ -81,6 +81,8 @@ def check_result(spec: TrialSpec, result: TrialFinished) -> None:
         return
     missing = {plan.split for plan in spec.evals} - {s.split for s in result.scores}
     assert not missing, f"{spec.trial}: no score on {', '.join(sorted(missing))}"
-    twice = {plan.split for plan in spec.evals if plan.greedy} - {s.split for s in result.scores if s.greedy_per_task}
+    twice = {plan.split for plan in spec.evals if plan.greedy} - {
+        s.split for s in result.scores if s.greedy is not None
+    }
     assert not twice, f"{spec.trial}: no greedy reading of {', '.join(sorted(twice))}"
     assert not spec.train or result.policy_path, f"{spec.trial} was trained and names no policy"

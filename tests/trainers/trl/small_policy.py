@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from evotrainer.executors import worker
+from evotrainer.executors.data_keys import WITH_KEY
+from evotrainer.records.encryption import DataKey
 from tests.trainers.reverse_env import ReverseEnv
 
 SHAPE = {"d": 48, "layers": 2, "heads": 2, "kv_heads": 1, "hidden": 96, "context": 128}
@@ -30,17 +32,25 @@ def make(out: Path, steps: int = 110) -> Path:
 class Forked:
     """A trial's process as `subprocess.Popen` would start it, but forked: the libraries are loaded already."""
 
-    def __init__(self, args: Sequence[str], *, stdout: Any, env: dict[str, str], **kwargs: Any) -> None:
+    def __init__(self, args: Sequence[str], *, stdin: int, stdout: Any, env: dict[str, str], **kwargs: Any) -> None:
         self.code: int | None = None
+        read, write = os.pipe()
         self.pid = os.fork()
         if self.pid:
+            os.close(read)
+            self.stdin = os.fdopen(write, "wb")
+            if stdin != subprocess.PIPE:
+                self.stdin.close()
             return
         try:
             os.setsid()
             for fd in (1, 2):
                 os.dup2(stdout.fileno(), fd)
             os.environ.update(env)
-            os._exit(worker.main(args[args.index("evotrainer.executors.worker") + 1 :]))
+            os.close(write)
+            own = args[args.index("evotrainer.executors.worker") + 1 :]
+            key = DataKey(os.fdopen(read, "rb").read(32)) if own[2:3] == [WITH_KEY] else None
+            os._exit(worker.main(own[:2], key))
         except BaseException:
             traceback.print_exc(file=sys.__stderr__)
             os._exit(1)
@@ -59,5 +69,5 @@ def fork_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """The local executor's trials are real processes that need not import TRL again."""
     import evotrainer.trainers.trl.grpo  # noqa: F401
 
-    forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+    forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
     monkeypatch.setattr("evotrainer.executors.local.subprocess", forking)
