@@ -120,8 +120,8 @@ ALLOWED = {
     # so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns "
-    "harness.evolving harness.whatif envs envs.base envs.data trainers trainers.continued trainers.curriculum "
-    "executors executors.cache executors.process executors.spec rules",
+    "harness.evolving harness.whatif envs envs.base envs.data envs.user_files trainers trainers.continued "
+    "trainers.curriculum executors executors.cache executors.process executors.spec rules",
     "verify": "errors records sandbox config judge projections skills envs envs.base harness harness.columns "
     "harness.evolving harness.whatif rules",
     #
@@ -144,11 +144,12 @@ ALLOWED = {
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
+    "studies.estimate": "errors config views envs executors api",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
-    "studies.compare executors.surface extras.export extras.tracking extras.verl",
+    "studies.compare studies.estimate executors.surface extras.export extras.tracking extras.verl",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,

@@ -6,13 +6,16 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evotrainer.cli._common import OpenReport, Overrides, Plain, TaskPath
 from evotrainer.cli._running import ask, finish, live_view
 from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.config.task import TaskFile
 
 
 def run(
@@ -67,13 +70,18 @@ def run(
         print(f"# recipe {resolved.recipe.hash}, task file {resolved.hash}: nothing was run")
         return
     if estimate or step_s is not None:
-        from evotrainer.studies.estimate import estimate as estimated
-        from evotrainer.studies.estimate import estimate_lines
-
-        api.preflight(resolved, new=True)
-        print("\n".join(estimate_lines(estimated(resolved, step_s))))
+        _estimate(resolved, step_s)
         return
     folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     with live_view(folder, plain) as view:
         done = api.start(resolved, folder, view=view, ask=ask(view))
     finish(done, open_report)
+
+
+def _estimate(task: TaskFile, step_s: float | None) -> None:
+    """Print what a run of the task will cost; what `--dry-run` refuses is refused here, too."""
+    from evotrainer import api
+    from evotrainer.studies.estimate import estimate, estimate_lines
+
+    api.preflight(task, new=True)
+    print("\n".join(estimate_lines(estimate(task, step_s))))

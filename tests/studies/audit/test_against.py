@@ -123,7 +123,7 @@ def test_the_report_says_how_many_detectors_could_not_look_and_in_full_which(tmp
     done = audit([write(tmp_path / "r.jsonl", [{"task": f"t{i}", "text": "five", "reward": 1.0} for i in range(4)])])
     (short,) = [x for x in render_audit(done).splitlines() if "so not looked at" in x]
     (long,) = [x for x in render_audit(done, full=True).splitlines() if "so not looked at" in x]
-    assert "actions" in short and f" of {len(DETECTORS)} detectors; --full)" in short and "greedy" not in short
+    assert "actions" in short and f" of {len(DETECTORS)} detectors; --all)" in short and "greedy" not in short
     assert "abandonment, action_timidity, answer_leak, laziness" in long and "learning curve (" in long
     told = audit_json(done)["sources"][0]["readings"][0]["not_looked_at"]
     assert told["answer_leak"] == ["actions"] and "constant_reward" not in told

@@ -121,7 +121,7 @@ def _blind(r: SubjectReading, full: bool = False) -> str:
         told = ", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown)
         return f"- not recorded, so not looked at: {line(told)}"
     n = len({d for x in shown for d in lacks[x]})
-    return f"- not recorded, so not looked at: {line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --full)"
+    return f"- not recorded, so not looked at: {line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --all)"
 
 
 def _finding(f: Finding) -> list[str]:
