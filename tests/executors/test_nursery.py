@@ -107,7 +107,13 @@ def test_what_cannot_be_forked_is_started(make_spec: Make) -> None:
 
 def test_a_trial_that_raises_leaves_its_traceback(make_spec: Make, executor: LocalExecutor, tmp_path: Path) -> None:
     spec = make_spec(environment={"name": f"python:{tmp_path / 'broken.py'}:environment"})
-    (tmp_path / "broken.py").write_text("def environment():\n    raise KeyError('a key of mine')\n")
+    (tmp_path / "broken.py").write_text(
+        "from evotrainer.envs.simple import TextEnv\n\n\n"
+        "class Broken(TextEnv):\n"
+        "    def tasks(self, split):\n        raise KeyError('a key of mine')\n\n\n"
+        "def environment():\n    name = 'right_letters'\n"
+        "    return Broken('broken', {}, {name: lambda task, text: 1.0}, name)\n"
+    )
     (r,) = executor.run([spec])
     assert (r.status, r.error) == ("failed", "KeyError: 'a key of mine'")
     log = (trial_dir(executor.run_dir, spec.trial) / "log.txt").read_text()

@@ -85,7 +85,7 @@ def test_what_is_printed_is_clean_on_every_encoding(capsys: pytest.CaptureFixtur
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     output.print("\x1b[31m ± \ud800", file=narrow)
     narrow.flush()
-    assert narrow.buffer.getvalue() == b"\\u241b[31m \\xb1 \\ud800\n"  # type: ignore[attr-defined]
+    assert narrow.buffer.getvalue() == b"\\u241b[31m +/- \\ud800\n"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)

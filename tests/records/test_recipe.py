@@ -187,7 +187,7 @@ def test_reward_moves_count_elementary_changes(old: dict[str, float], new: dict[
         ("learning_rate", 1e-4, "unknown recipe factor 'learning_rate'; one of: .*lr"),
         ("knobs", {"a": 1}, "unknown recipe factor 'knobs'"),
         ("lr", -1, "recipe: lr: .*greater than 0"),
-        ("loss", "ppo", "recipe: loss: .*'grpo'"),
+        ("loss", "ppo", "recipe: loss: must be grpo, dapo, .*got 'ppo'"),
         ("clip", {"lo": 0.1}, r"recipe: clip\.lo: unknown name"),
         ("curriculum", {"kind": "pass_rate_band", "low": 0.9, "high": 0.1}, "low must be below"),
         ("curriculum", {"kind": "tag_frontier"}, "needs curriculum.tag, the name of a tag"),

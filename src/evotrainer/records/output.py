@@ -22,7 +22,8 @@ _UNSAFE = re.compile(
 """C0 without tab and newline, DEL, C1, direction marks, invisible characters, lone surrogates, tags."""
 
 
-_PLAIN = dict(zip("–—·✓✗⊘‖…▷○→←↑↓×±−━╸╺─│├└┌┐┘╭╮╯╰═", "--.+xo|.>o><^vx+-==--|||+++++++=", strict=True))
+_PLAIN = dict(zip("–—·✓✗⊘‖▷○→←↑↓×−━╸╺─│├└┌┐┘╭╮╯╰═", "--.+xo|>o><^vx-==--|||+++++++=", strict=True))
+_PLAIN |= {"±": "+/-", "…": "..."}
 """What stands for our own signs and lines where a stream's encoding lacks them."""
 
 
