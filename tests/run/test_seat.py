@@ -286,7 +286,7 @@ def request(**more: Any) -> SeatBriefing:
         (say(trial(lr=1e-5)), "lr is 1e-05 already"),
         (say(trial(step=1)), "unknown factor 'step', did you mean steps?"),
         (say({**trial(lr=1), "departs": "p9"}), "departs 'p9' is none of"),
-        (say(*[trial(lr=1)] * 21), "at most 20 items"),
+        (say(*[trial(lr=1)] * 21), "must hold at most 20"),
         ('{"trials": [{"changes": {"lr": NaN}, "why": "x"}]}', "holds no JSON object"),
     ],
 )

@@ -32,7 +32,10 @@ def environment(names):
         f.__doc__ = f"Whether it is {name}."
         return f
 
-    return TextEnv("words", tasks, {n: component(n) for n in ["right", *names]}, "right")
+    def demos(n, seed):
+        return [(f"train {i % 80}", "a word") for i in range(n)]
+
+    return TextEnv("words", tasks, {n: component(n) for n in ["right", *names]}, "right", demos=demos)
 """
 TASK = """
 [task]

@@ -44,7 +44,7 @@ LABELS: dict[Label, str] = {
 REFUSALS: tuple[tuple[str, Label], ...] = (
     (r"^not among the first \d+ of this round", "not_taken"),
     (r"^tried before as|^this recipe was trained already|^the same answer as|^cites |^reopens ", "repeated"),
-    (r"^over budget|changes \d+ factors|^a bundle changes 1 to \d+ factors, this one|at most \d+ items"
+    (r"^over budget|changes \d+ factors|^a bundle changes 1 to \d+ factors, this one|must hold at most \d+"
      r"|longer than [\d,]+ characters|^batch_shape keeps|makes \d+ moves in the reward", "size_blocked"),
     (r"^unknown factor '(judge|budget|run|evaluation|environment|executor|sandbox)\.", "disqualified"),
     (r"^opens |it opens |not for sale|honest training has no need of", "disqualified"),

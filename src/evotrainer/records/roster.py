@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from evotrainer.records.frozen import Frozen
 
 SURFACES: dict[str, tuple[str, ...]] = {
-    "reward": ("rewards", "written", "length", "repetition_penalty"),
+    "reward": ("rewards", "written", "written_reward", "length", "repetition_penalty"),
     "signal": (
         *("group_filter", "resample", "reward_scaling", "negative_weight", "credit", "mask_truncated"),
         *("group_size", "temperature", "top_p"),

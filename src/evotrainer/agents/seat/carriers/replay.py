@@ -37,12 +37,21 @@ class ReplayCarrier:
             raise StoreError(f"run.agent_options.run: {run!r} holds no answer of a seat; give a run of agent seat")
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
-        known = self.answers.get(request.key, [])
+        known = self.answers.get(request.key) or self.answers.get(self._before(request), [])
         if turn.occurrence >= len(known):
             raise AgentError(f"replay of {self.run}: {turn.name} was not asked so then; {self._difference(request)}")
         a = known[turn.occurrence]
         gone = a.problem if a.stage == "carrier" else ""
         return Reply(a.raw, a.model, a.input_tokens, a.output_tokens, a.dollars, a.wall_s, gone)
+
+    def _before(self, request: SeatBriefing) -> str:
+        """The key of the recorded request that is the same but for factors that later versions added."""
+        place = (request.round, request.step, request.number)
+        for r in self.asked.values():
+            there = {name: offer for name, offer in request.factors.items() if name in r.factors}
+            if (r.round, r.step, r.number) == place and request.model_copy(update={"factors": there}).key == r.key:
+                return r.key
+        return ""
 
     def _difference(self, request: SeatBriefing) -> str:
         """The first field in which the nearest recorded request differs."""
