@@ -140,7 +140,7 @@ def test_names_as_values_are_guessed(task_file: Path) -> None:
 
 def test_a_call_that_does_not_return_gives_a_sign_and_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    watch = user_files.Watch()
+    watch = user_files.CallWatch()
     watch.sign = lambda what, seconds: told.append(what)
     monkeypatch.setattr(user_files, "WATCH", watch)
     monkeypatch.setattr(user_files, "SILENT_S", 0.05)

@@ -46,7 +46,7 @@ def why(
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
     what = what or run.champion or START
     if what in judged:
-        explain: Callable[[Record, str], Recomputed] = _judged
+        explain: Callable[[Record, str], Explained] = _judged
     elif what in record.state.branches:
         explain = _unjudged
     elif what in versions:
@@ -71,7 +71,7 @@ def why(
         raise ConfigError(f"{again.what} does not follow from the ledger; run `evotrainer verify {folder}`")
 
 
-class Recomputed(NamedTuple):
+class Explained(NamedTuple):
     """What was explained, what differs where it is computed again, and what is the same where nothing does."""
 
     what: str
@@ -79,7 +79,7 @@ class Recomputed(NamedTuple):
     same: str
 
 
-def _plain(record: Record, what: str, again: Recomputed) -> dict[str, Any]:
+def _plain(record: Record, what: str, again: Explained) -> dict[str, Any]:
     """The events about a branch, version or skill, and how the recomputation ended; without scores of single tasks."""
     return {
         "what": what,
@@ -106,7 +106,7 @@ def _subjects(event: Event) -> set[str]:
 # -- a branch ----------------------------------------------------------------------------------------------------------
 
 
-def _judged(record: Record, branch: str) -> Recomputed:
+def _judged(record: Record, branch: str) -> Explained:
     """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
     from evotrainer.projections.task_sets import told
     from evotrainer.verify import when_readable
@@ -138,10 +138,10 @@ def _judged(record: Record, branch: str) -> Recomputed:
         print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
         if line := told(record.opened):
             print(f"  tasks      {line}")
-    return Recomputed(f"the verdict on {branch}", wrong, "the same verdict, every number")
+    return Explained(f"the verdict on {branch}", wrong, "the same verdict, every number")
 
 
-def _unjudged(record: Record, branch: str) -> Recomputed:
+def _unjudged(record: Record, branch: str) -> Explained:
     """Print a branch without a verdict: a starting recipe, which has no control, or one that is not judged yet."""
     from evotrainer.verify import checks
 
@@ -167,7 +167,7 @@ def _unjudged(record: Record, branch: str) -> Recomputed:
     wrong += _audits(record, branch)
     _beside(record, branch)
     kinds = {e.kind for e in told}
-    return Recomputed(branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
+    return Explained(branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
 
 
 def _change(record: Record, branch: str, iv: Intervention) -> None:
@@ -292,7 +292,7 @@ def _sent_back(record: Record, branch: str) -> str:
 # -- a harness version -------------------------------------------------------------------------------------------------
 
 
-def _version(record: Record, version: str) -> Recomputed:
+def _version(record: Record, version: str) -> Explained:
     """Print why a version was made; compute its content and the admission test of its detectors again."""
     from evotrainer.harness.evolving.render import gap_lines, version_lines
     from evotrainer.verify import checks
@@ -315,13 +315,13 @@ def _version(record: Record, version: str) -> Recomputed:
     wrong += [f"{name}: {d}" for name, found in tried for d in found]
     print()
     same = f"{version} is {event.body.parent} with this difference" if event.body.parent else f"the hash of {version}"
-    return Recomputed(version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else ""))
+    return Explained(version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else ""))
 
 
 # -- a skill -----------------------------------------------------------------------------------------------------------
 
 
-def _skill(record: Record, name: str) -> Recomputed:
+def _skill(record: Record, name: str) -> Explained:
     """Print what a skill claims and rests on; pool its effect again, and compare each trial with the ledger."""
     from evotrainer.projections.skill_evidence import distilled_skills
     from evotrainer.skills import read_skill
@@ -344,4 +344,4 @@ def _skill(record: Record, name: str) -> Recomputed:
                 print(f"  moved      the prior of {e.body.branch} {moved}")
     told = [*events, *(e for e in record.of("library") if name in e.body.skills)]
     wrong = [p.message for e in told for p in checks()[e.kind](record, e)]
-    return Recomputed(f"skill {name}", wrong, "the same trials, pooled effect and files")
+    return Explained(f"skill {name}", wrong, "the same trials, pooled effect and files")

@@ -28,7 +28,7 @@ def say_so(what: str, seconds: float) -> None:
     print(f"evotrainer: waiting for {what} for {seconds:.0f} s; Ctrl-C stops it", file=sys.stderr, flush=True)
 
 
-class Watch:
+class CallWatch:
     """Gives a sign, once a call, where a call of a user's code does not come back. One per process."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Watch:
                     self.sign(what, time.monotonic() - self._told)
 
 
-WATCH = Watch()
+WATCH = CallWatch()
 
 
 def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:

@@ -46,6 +46,8 @@ _FAULTS: dict[str, Fault] = {
 is the policy's."""
 _OTHERS = (*_UNSOLVED, *_FAULTS, "submitted_ids", "incomplete_ids")
 """Lists by which such a report is known. What was submitted and is in no other list has no verdict."""
+_ATTEMPT = frozenset({"response", "responses_create_params", "messages", "trajectory", "history", "turns", "steps"})
+"""Fields of a record that holds the attempt itself: it is a rollout, whatever verdict stands in it."""
 _LOG = 4 << 20
 
 Verdicts = Mapping[str, dict[str, Any]]
@@ -138,7 +140,10 @@ def _verdicts(path: Path, size: int, changed: int) -> Verdicts:
         if path.suffix == ".jsonl":
             lines = [x for x in path.read_bytes().splitlines() if x.strip()]
             # the first line tells most files of rollouts apart, which may be long
-            return _predictions([parse(x) for x in lines]) if lines and _predictions([parse(lines[0])]) else {}
+            first = parse(lines[0]) if lines else None
+            if not isinstance(first, dict) or _ATTEMPT & first.keys() or not _predictions([first]):
+                return {}
+            return _predictions([parse(x) for x in lines])
         data = whole(path)
     except (ValueError, OSError, RecursionError):
         return {}

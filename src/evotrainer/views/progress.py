@@ -44,7 +44,7 @@ def planned(task: Mapping[str, Any], rounds_left: int | None = None) -> int:
 
 
 @dataclass(slots=True)
-class Progress:
+class RunProgress:
     """Trials done and expected. `shares`: how far each running trial is, 0 to 1."""
 
     done: int
@@ -90,12 +90,12 @@ def share_of(step: int, steps: int) -> float:
     return min(1.0, step / steps) if steps else 0.0
 
 
-def of_view(view: RunView) -> Progress:
+def of_view(view: RunView) -> RunProgress:
     """Of a run folder; what runs now is told by heartbeats of living processes."""
     done = [t.finished for t in view.trials if t.finished]
     beats = [t.heartbeat for t in view.trials if not t.finished and t.heartbeat and alive(t.heartbeat.get("pid"))]
     shares = [share_of(int(b.get("step") or 0), int(b.get("steps") or 0)) for b in beats]
-    return Progress(len(done), len(view.trials), planned(settings(view)), seconds_of(done), shares)
+    return RunProgress(len(done), len(view.trials), planned(settings(view)), seconds_of(done), shares)
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -103,7 +103,7 @@ POINTS = 16
 """Points of a trial's score line; a longer training shows its last ones."""
 
 
-class Watch:
+class TrialWatch:
     """The progress of a run that is being watched: what was done before, trials as they run and end, their scores."""
 
     def __init__(self, folder: Path) -> None:
@@ -133,9 +133,9 @@ class Watch:
         self._seconds += seconds_of([trial])
         self._running.pop(trial.trial, None)
 
-    def progress(self) -> Progress:
+    def progress(self) -> RunProgress:
         self._begin()
-        return Progress(
+        return RunProgress(
             len(self._ended), len(self._known), self._expected, self._seconds, tuple(self._running.values())
         )
 

@@ -22,7 +22,7 @@ from evotrainer.views.folder import (
     render_status,
     render_trial,
 )
-from evotrainer.views.progress import Watch, spark
+from evotrainer.views.progress import TrialWatch, spark
 from evotrainer.views.style import BRIEF, MARK, STYLE
 from evotrainer.views.text import duration, number, one_line, percent, point_range, points
 from evotrainer.views.tree import render_lineage
@@ -85,7 +85,7 @@ class LiveView:
         self._started = time.monotonic()
         self._round, self._champion, self._step = 0, "", "starting"
         self._running: Sequence[tuple[Spec, Beat | None]] = ()
-        self._watch = Watch(self.folder)
+        self._watch = TrialWatch(self.folder)
         self._spent: Mapping[str, float] = {}
         self._limits: Mapping[str, float] = {}
         self._verdicts: deque[Verdict] = deque(maxlen=VERDICTS_SHOWN)

@@ -211,7 +211,7 @@ def test_a_folder_of_another_comparison_is_refused(change: dict[str, Any], said:
 @pytest.mark.parametrize(
     ("arms", "trainings", "said"),
     [
-        (["greedi"], 60, "unknown arm 'greedi'; did you mean greedy?"),
+        (["greedi"], 60, "unknown arm 'greedi'; did you mean greedy"),
         (["nothing_like_it"], 60, "one of: statistical"),
         (["tpe", "tpe"], 60, "arm tpe is given twice"),
         (["greedy"], 3, "--trainings 3 is too few for arm greedy, which needs 4"),

@@ -11,7 +11,7 @@ from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.executors.spec import write_atomic
 from evotrainer.executors.surface import Surface
-from evotrainer.records.frozen import Frozen
+from evotrainer.records.frozen import Frozen, explain
 
 FILE = "comparison.json"
 
@@ -60,8 +60,7 @@ def make_plan(
             surface=surface_hash(surfaces),
         )
     except ValidationError as e:
-        first = e.errors()[0]
-        raise ConfigError(f"--{first['loc'][0]}: {first['msg']} (got {first['input']!r})") from None
+        raise ConfigError(f"--{explain(e)}") from None
 
 
 def open_plan(out: Path, plan: ComparePlan) -> ComparePlan:
