@@ -5,7 +5,7 @@
 set -u
 python=${1:-python3}
 folder=${2:-.}
-disk_gb=${EVOTRAINER_DISK_GB:-8}     # the virtual environment with PyTorch, and a run
+disk_gb=${EVOTRAINER_DISK_GB:-4}     # the virtual environment (2.8 GB with all extras and a CPU build of PyTorch), a run
 memory_gb=${EVOTRAINER_MEMORY_GB:-3} # two trials at a time, under 0.9 GB each, and the driver
 missing=0
 lack() {
