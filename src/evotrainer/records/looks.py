@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -18,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evotrainer.errors import StoreError
+from evotrainer.records.places import kept_at
 
 VARIABLE = "EVOTRAINER_REGISTER"
 """Environment variable for task files that leave `run.looks` open: a file, or off."""
-OFF = "off"
 WHOLE = "drawn for it"
 """A look: the tasks were drawn for one run alone, which had their whole alpha."""
 WAIT_S = 60.0
@@ -40,13 +39,7 @@ create table if not exists looks (
 
 def register_file(wanted: str = "") -> Path | None:
     """Where looks are counted: `wanted`, else $EVOTRAINER_REGISTER, else the user's state folder; None: nowhere."""
-    chosen = wanted or os.environ.get(VARIABLE, "")
-    if chosen == OFF:
-        return None
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(home).expanduser().absolute() / "evotrainer" / "looks.db"
+    return kept_at(wanted, VARIABLE, "XDG_STATE_HOME", "looks.db")
 
 
 def set_key(prompts: Iterable[str]) -> str:

@@ -17,10 +17,10 @@ from pathlib import Path
 from evotrainer.errors import IntegrityError
 from evotrainer.records.durable import fsync, os_errors
 from evotrainer.records.encryption import DataKey
+from evotrainer.records.places import kept_at
 
 VARIABLE = "EVOTRAINER_KEYS"
 """Environment variable for task files that leave `run.keys` open: a folder, or off."""
-OFF = "off"
 SUFFIX = ".key"
 CACHE = "cache"
 """Name of the key of cached evaluations, which belong to no run."""
@@ -40,13 +40,7 @@ class RunKeys:
 def keys_folder(wanted: str = "") -> Path | None:
     """Where keys are kept: `wanted`, else $EVOTRAINER_KEYS, else the user's state folder; None: nothing is
     encrypted."""
-    chosen = wanted or os.environ.get(VARIABLE, "")
-    if chosen == OFF:
-        return None
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(home).expanduser().absolute() / "evotrainer" / "keys"
+    return kept_at(wanted, VARIABLE, "XDG_STATE_HOME", "keys")
 
 
 def make_keys(folder: Path, run: Path) -> RunKeys:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from evotrainer.records.places import kept_at
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
@@ -13,18 +14,11 @@ if TYPE_CHECKING:
 
 VARIABLE = "EVOTRAINER_CACHE"
 """Environment variable for task files that leave `run.cache` open: a folder, or off."""
-OFF = "off"
 
 
 def cache_folder(wanted: str = "") -> Path | None:
     """Where trials are kept: `wanted`, else $EVOTRAINER_CACHE, else the user's cache folder; None: nowhere."""
-    chosen = wanted or os.environ.get(VARIABLE, "")
-    if chosen == OFF:
-        return None
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser().absolute() / "evotrainer" / "trials"
+    return kept_at(wanted, VARIABLE, "XDG_CACHE_HOME", "trials")
 
 
 def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable[[str], None]) -> Executor:
