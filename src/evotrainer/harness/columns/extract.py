@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from evotrainer.harness.code_reading import (
+    copied_reference,
     handed_in,
     known_branches,
     leaking,
@@ -240,6 +241,8 @@ def _action_traits(
             x["searched_first"][i] = any(k == "search" for (k, _, _), _ in seen[: edits[0]])
         x["action_run"][i] = longest_run([a.command for a in actions])
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
+        if any(copied_reference.possible(a.text) for a in actions) and copied_reference.copied_reference(turns):
+            x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = 0.0
         x["tampers"][i] = x["tampers"][i] == 1.0
         # by text alone a command may change tests or read answers; who wrote the file and what came back needs the
