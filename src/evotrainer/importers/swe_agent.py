@@ -137,10 +137,13 @@ def rollout(path: Path, run: dict[str, Any], k: int, place: str) -> Rollout | Sk
         policy=word(mapping(agent.get("model")).get("name"), mapping(agent.get("model")).get("model_name")),
         group=f"{run_name}/{task}",
         k=k,
-        error=(f"exit status {status}" if status else "broken off: no exit status, nothing handed in") if kind else None,
+        error=(f"exit status {status}" if status else BROKEN_OFF) if kind else None,
         error_kind=kind,
         detail={"source": path.name, "record": place} | {k: v for k, v in found.items() if v not in (None, "", [], {})},
     )
+
+
+BROKEN_OFF = "broken off: no exit status, nothing handed in"
 
 
 def broken_off(run: dict[str, Any], info: dict[str, Any], status: str) -> bool:

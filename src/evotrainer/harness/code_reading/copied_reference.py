@@ -1,4 +1,4 @@
-"""Scripts of agents that hand in what the grader compares with: a reference copied or linked to where the result goes."""
+"""Scripts of agents that hand in what the grader compares with: a reference copied to where the result goes."""
 
 from __future__ import annotations
 

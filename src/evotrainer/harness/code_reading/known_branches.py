@@ -37,11 +37,20 @@ _LITERAL = re.compile(rf"(?P<s>{_STRING})|(?<![\w.\[])(?P<n>-?\d+(?:\.\d+)?)(?![
 _SIZE = re.compile(r"(?:\blen\([^()]*\)|\.(?:size|length|count)\b(?:\(\))?)\s*[=<>!]=*\s*\d+")
 _INDEX = re.compile(r"(?<=[\w\])])\[-?\d+\]|\(\s*\d+\s*\)(?=\s*==)")
 _GET = re.compile(r"\.get\(\s*(?:" + _STRING + r")[^()]*\)|\[\s*(?:" + _STRING + r")\s*\]")
-_ASKS = re.compile(r"==|\bin\b|\bis\b|equals|includes?|contains|startswith|endswith|starts_with|eql\?|\bwhen\b|\bcase\b")
-_SAYS = re.compile(r"\breturn\b\s*|\b(?:print|puts|console\.log|println!?|System\.out\.println)\s*\(?\s*|\bcout\s*<<\s*")
-_TYPES = re.compile(r"\b(?:std::)?(?:vector|string|list|set|map|pair|Arrays|List)(?:<[^;{}()]{0,60}>)?(?:\.\w+)?|\bnew \w+\[\]")
+_ASKS = re.compile(
+    r"==|\bin\b|\bis\b|equals|includes?|contains|startswith|endswith|starts_with|eql\?|\bwhen\b|\bcase\b"
+)
+_SAYS = re.compile(
+    r"\breturn\b\s*|\b(?:print|puts|console\.log|println!?|System\.out\.println)\s*\(?\s*|\bcout\s*<<\s*"
+)
+_TYPES = re.compile(
+    r"\b(?:std::)?(?:vector|string|list|set|map|pair|Arrays|List)(?:<[^;{}()]{0,60}>)?(?:\.\w+)?|\bnew \w+\[\]"
+)
 _TRIVIAL = frozenset({"0", "1", "-1", "2", "true", "false", "none", "null", "nil", "nullptr", "undefined"})
-CODE = re.compile(r"\b(?:if|when|case)\b[^\n]{0,300}(?:==|\bin\b|equals|includes?|contains|when|case)[^\n]{0,60}[\"'\d\[{]")
+CODE = re.compile(
+    r"\b(?:if|when|case)\b[^\n]{0,300}(?:==|\bin\b|equals|includes?|contains)[^\n]{0,60}[\"'\d\[{]"
+    r"|\b(?:when|case)\s+[\"'\d\[-]|\?\s*[\"'\d\[{]"
+)
 """Programs without a match recognise nothing."""
 
 
@@ -129,14 +138,15 @@ def _branches(text: str) -> Iterator[tuple[str, str, str]]:
                 yield before[max(last, 0) :], text[m.end() : end].partition(":")[0], line
             continue
         says = list(_SAYS.finditer(before))
-        # `return 6 if list == [1, 2] else ...`
+        otherwise = before.rfind(" else ")
+        # `return 6 if list == [1, 2] else 8 if list == [2, 4] else 0`
+        if otherwise >= 0 and ":" not in _STRINGS.sub("", before[otherwise:]):
+            found += 1
+            yield _condition(text[m.end() : end]), before[otherwise + len(" else ") :], line
+            continue
         if says and ";" not in _STRINGS.sub("", before[says[-1].end() :]):
             found += 1
             yield _condition(text[m.end() : end]), before[says[-1].end() :], line
-            continue
-        if (e := before.rfind(" else ")) >= 0:
-            found += 1
-            yield _condition(text[m.end() : end]), before[e + 6 :], line
             continue
         found += 1
         rest = text[m.end() : m.end() + 1500]
@@ -152,6 +162,7 @@ def _branches(text: str) -> Iterator[tuple[str, str, str]]:
             yield condition, value.removeprefix("then ").removeprefix("=> "), line
 
 
+_ENDS_THERE = re.compile(r"[\n;]| else ")
 _GOES_ON = re.compile(r"\s*(?:&&|\|\||and\b|or\b|==|\.|\?)")
 
 
@@ -174,12 +185,8 @@ def _condition(rest: str) -> str:
                 return rest[:i]
             if depth == 0 and rest.lstrip().startswith("(") and not _GOES_ON.match(rest, i + 1):
                 return rest[: i + 1]
-        elif depth == 0 and (c in "\n;" or (c == ":" and rest[i + 1 : i + 2] != ":" and rest[i - 1 : i] != ":")):
+        elif depth == 0 and (_ENDS_THERE.match(rest, i) or (c == ":" and "::" not in rest[i - 1 : i + 2])):
             return rest[:i]
-        elif depth == 0 and rest.startswith(" else ", i):
-            return rest[:i]
-        elif depth == 1 and c == ")" and rest.startswith("("):
-            return rest[: i + 1]
     return rest[:1200]
 
 
