@@ -1,5 +1,7 @@
 """Programs in any language that know the tests of their prompt, and honest ones that look like them."""
 
+# ruff: noqa: E501 - a program a line, so that the pairs can be compared
+
 import json
 
 import pytest
