@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.records.recipe import diff, format_diff, parse_recipe, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import diff, format_diff, parse_recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.records.written import about, changed_sources, content_name, evidence, is_value, static_fault
 

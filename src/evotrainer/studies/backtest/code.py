@@ -9,7 +9,8 @@ from pathlib import Path
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.interventions import Backtest, Intervention, Prediction
-from evotrainer.records.recipe import Recipe, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import LABELS, MAX_SOURCE, NAME, about, content_name, source_lines
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.studies.backtest.changes import Replayed, replay_change
