@@ -86,11 +86,11 @@ ALLOWED = {
     "trainers.phases": "errors records trainers.base trainers.curriculum trainers.rewards trainers.rollouts "
     "trainers.groups trainers.schedule trainers.wordings",
     "trainers.embedded": "errors records trainers.base trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups trainers.curve "
-    "trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups trainers.curve "
-    "trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.merging": "errors trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #

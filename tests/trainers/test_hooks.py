@@ -117,11 +117,9 @@ def test_weights_multiply_what_the_advantages_are(train: Train) -> None:
     assert {b.advantage for a, b in alive} == {(a.advantage or 0.0) * 0.5 * (a.reward or 0.0) + 0.0 for a, b in alive}
 
 
-def test_select_chooses_the_tasks_and_a_resumed_training_goes_on_to_the_same_bits(
-    train: Train, tmp_path: Path
-) -> None:
+def test_select_chooses_the_tasks_and_a_resumed_training_goes_on_to_the_same_bits(train: Train, tmp_path: Path) -> None:
     env = ReverseEnv(12)
-    whole, rollouts, sha = train(env=env, hooks={"fresh": FRESH, "grpo": GRPO})
+    _, rollouts, sha = train(env=env, hooks={"fresh": FRESH, "grpo": GRPO})
     first = {r.task for r in rollouts if r.step == 1}
     second = {r.task for r in rollouts if r.step == 2}
     assert len(first) == 8 and len(second - first) == 4, "those that never came are drawn first"

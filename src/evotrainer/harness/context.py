@@ -51,7 +51,7 @@ class HarnessContext:
     hooks: HookCaller | None = None
     """Runs a recipe's hooks over stored groups; None: they cannot be replayed."""
     checked: dict[str, Any] = field(default_factory=dict)
-    """What checks of written components and hooks said on these very rollouts, by name: a round asks often for the same."""
+    """What checks of recipes' code said on these very rollouts, by name: a round asks often for the same."""
 
     @property
     def token_budget(self) -> int | None:

@@ -29,7 +29,9 @@ def replay_context(ctx: RunContext) -> Iterator[HarnessContext]:
     batch = readings.batch(ctx, ctx.incumbent)
     known = ctx.checked_code.setdefault((ctx.incumbent, batch.n), {})
     with closing(ctx.reward_runner):
-        found = harness_context(ctx.task, ctx.state, ctx.incumbent, ctx.detector_runner, ctx.reward_runner, ctx.reward_runner)
+        found = harness_context(
+            ctx.task, ctx.state, ctx.incumbent, ctx.detector_runner, ctx.reward_runner, ctx.reward_runner
+        )
         yield replace(found, checked=known)
 
 

@@ -1,4 +1,4 @@
-"""Code of a trial's recipe, run again on its stored rollouts: written reward components, weights and advantages of hooks.
+"""Code of a trial's recipe, run again on its stored rollouts: written reward components, hooks' weights and advantages.
 
 What `select` of a hook drew is not: it is shown the tags of all training tasks, which no rollout holds.
 """
@@ -80,7 +80,7 @@ def hooks(record: Record, event: Event) -> Iterator[Problem]:
     try:
         with closing(RewardRunner(record.task.sandbox.accept_tier_e)) as caller:
             for step in told[:: max(1, -(-len(told) // STEPS))]:
-                rows = load([record.folder / "rollouts" / t.trial], split="train", steps=[step])
+                rows = load([record.folder / "rollouts" / t.trial], split="train", step=step)
                 again = _Again(recipe.at(step), step - recipe.at(step).before, kept, caller)
                 wrong = again.differences(list(_grouped(rows)))
                 record.checked["hooked rollouts"] += len(rows)
@@ -160,7 +160,9 @@ class _Again:
 def _weight(r: Rollout) -> dict[str, Any]:
     """What a training with a hook for weights stored of a rollout."""
     told = r.detail.get(DETAIL) if isinstance(r.detail, Mapping) else None
-    return dict(told) if isinstance(told, Mapping) and {"weight", "round"} <= told.keys() else {"weight": None, "round": 0}
+    return (
+        dict(told) if isinstance(told, Mapping) and {"weight", "round"} <= told.keys() else {"weight": None, "round": 0}
+    )
 
 
 def _same(a: float | None, b: float | None) -> bool:

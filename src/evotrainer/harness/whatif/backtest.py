@@ -246,7 +246,12 @@ def _invalid_pay(b: Batch, old: Floats, new: Floats) -> dict[str, float]:
 def _reward_verdict(x: ReplayInput, m: dict[str, float], old: Floats, new: Floats) -> tuple[Outcome, str]:
     changed = _changed(x)
     # same_order is a correlation within groups: 1 means new = a * old + b with a > 0 (up to rounding)
-    if x.new.reward_scaling == "group" and not x.new.hooks and m["same_order"] > 1 - 1e-9 and m["dead_before"] == m["dead_after"]:
+    if (
+        x.new.reward_scaling == "group"
+        and not x.new.hooks
+        and m["same_order"] > 1 - 1e-9
+        and m["dead_before"] == m["dead_after"]
+    ):
         return (
             "contradicts",
             "within every group the rewards only change scale, which group scaling removes: same gradient",

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.numerics import Floats, group_range, weighted_share
+from evotrainer.harness.columns.numerics import Floats, group_range, group_std, weighted_share
 from evotrainer.harness.columns.tags import task_tags
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.whatif.forecast import advantages
+from evotrainer.harness.whatif.forecast import STD_EPS, advantages
 from evotrainer.harness.whatif.replay import (
     CONSTANT,
     MIN_KEEP,
@@ -236,10 +236,15 @@ def _flat(rows: Sequence[Sequence[float | None]]) -> Floats:
 
 
 def own_advantages(b: Batch, reward: Floats, recipe: Recipe) -> Floats:
-    """Advantages by the recipe's own rules, (N,)."""
-    a = np.nan_to_num(advantages(b, reward, recipe.reward_scaling))
-    if recipe.reward_scaling == "group":  # trainers divide by the sample's standard deviation
-        a = a * np.sqrt(np.maximum(b.sizes - 1, 0) / np.maximum(b.sizes, 1))[b.group]
+    """Advantages by the recipe's own rules, (N,): as the trainers', who divide by a sample's standard deviation."""
+    a = np.nan_to_num(advantages(b, reward, "none"))
+    ok = ~np.isnan(reward)
+    if recipe.reward_scaling == "group":
+        n = np.bincount(b.group[ok], minlength=b.n_groups)
+        std = np.nan_to_num(group_std(reward, b.group, b.n_groups)) * np.sqrt(n / np.maximum(n - 1, 1))
+        a = a / (std[b.group] + STD_EPS)
+    elif recipe.reward_scaling == "batch":
+        a = a / ((float(reward[ok].std(ddof=1)) if ok.sum() > 1 else 0.0) + STD_EPS)
     return np.where(a < 0, recipe.negative_weight * a, a)
 
 
