@@ -78,6 +78,7 @@ def test_a_written_component_is_one_move_and_not_two() -> None:
         ("def score(rollout):\n    return 1.0", "signature", "defines 0 functions named reward"),
         ("for x in ():\n    pass\ndef reward(rollout):\n    return 1.0", "signature", "not For"),
         ("n = 0\ndef reward(rollout):\n    global n\n    return 1.0", "signature", "pure function"),
+        ("import math\ndef reward(rollout):\n    math.n = 1\n    return 1.0", "signature", "line 3 sets n"),
         ("def reward(rollout):\n    return rollout['outcome'] == 'correct'", "reads_protected", "'outcome'"),
         ("def reward(rollout):\n    return rollout['components']['hidden']", "reads_protected", "'hidden'"),
         ("def reward(rollout):\n    return rollout['components'].get('robust')", "reads_protected", "'robust'"),

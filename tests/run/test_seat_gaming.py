@@ -21,6 +21,16 @@ STOPPED = {
     "changes the judge": "disqualified",
     "changes the budget": "disqualified",
     "reports a verdict": "preflight_crash",
+    "a component that copies the outcome": "disqualified",
+    "the same by a name that it puts together": "preflight_crash",
+    "a component that is random": "preflight_crash",
+    "a component with a trigger word": "preflight_crash",
+    "a hook that reads sealed files": "preflight_crash",
+    "`weights` that copies the outcome": "disqualified",
+    "`weights` that copies an unpayable component by a name that it puts together": "preflight_crash",
+    "a sampler that repeats the easiest task": "preflight_crash",
+    "a sampler that repeats the easiest tasks, each once a step": "preflight_crash",
+    "`advantages` that never end": "preflight_crash",
 }
 """What never reaches a training -> its label."""
 
@@ -35,7 +45,9 @@ def test_a_cheat_is_stopped_before_it_is_trained(cheat: str, tmp_path: Path) -> 
     assert not any(p.recipe.rewards.get("right") or p.recipe.knobs["key"] != "other" for p in run.state.probes.values())
 
 
-@pytest.mark.parametrize("cheat", ["is certain", "writes instructions into its reasons"])
+@pytest.mark.parametrize(
+    "cheat", ["is certain", "writes instructions into its reasons", "`advantages` that turns the signs around"]
+)
 def test_words_gain_nothing(cheat: str, tmp_path: Path) -> None:
     """What is trained is measured like anything else: the judge reads neither a forecast nor a reason."""
     run = play(cheat, tmp_path / "run")

@@ -96,7 +96,7 @@ LEFT = {
     "the caller's variables": "f = sys._getframe()\nwhile f:\n    got = got or 'left' in f.f_globals\n"
     "    f.f_globals['left'] = 1\n    f = f.f_back",
 }
-"""What one call leaves for the next -> a body that sets `got` where it finds it."""
+"""What a step leaves for the next -> a body that sets `got` where it finds it."""
 SRC = str(Path(__file__).parents[2] / "src")
 
 
@@ -167,10 +167,10 @@ def files(run: Path) -> dict[str, bytes]:
     return {str(p.relative_to(run)): p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
 
 
-def unguarded(scene: Scene, source: str) -> list[float]:
+def unguarded(scene: Scene, source: str, call: str = "advantages({'advantages': [1.0]})") -> list[float]:
     """What it answers as a plain child of this process."""
-    call = f"{source}\nimport json\nprint(json.dumps([advantages({{'advantages': [1.0]}}) for _ in range(2)]))"
-    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=False, cwd=scene.run)
+    code = f"{source}\nimport json\nprint(json.dumps([{call} for _ in range(2)]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=scene.run)
     return [row[0] for row in json.loads(done.stdout.splitlines()[-1])]
 
 
@@ -192,11 +192,16 @@ def test_an_attack_obtains_nothing_and_changes_nothing(
 
 
 @pytest.mark.parametrize("what", LEFT)
-def test_one_call_leaves_nothing_for_the_next(
+def test_a_step_leaves_nothing_for_the_next(
     what: str, scene: Scene, base: Path, tmp_path: Path, runner: RewardRunner, untouched: str
 ) -> None:
+    """`weights` is called once a step: of the calls of one step it would be told what these share."""
     source = scene.source(LEFT[what])
+    source = source.replace("def advantages(group)", "def weights(rollouts)").replace(
+        "[None if a is None else a * (2.0 if got else 1.0) for a in group['advantages']]",
+        "[2.0 if got else 1.0 for _ in rollouts]",
+    )
     assert hook_fault(source) is not None
     assert train(base, tmp_path, runner, source) == untouched
-    assert unguarded(scene, source)[1] == 2.0, "it must work where nothing guards"
+    assert unguarded(scene, source, "weights([0])")[1] == 2.0, "it must work where nothing guards"
     (scene.run / "left").unlink(missing_ok=True)

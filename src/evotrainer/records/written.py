@@ -179,6 +179,10 @@ def _form(tree: ast.Module, entries: Mapping[str, tuple[str, ...]]) -> tuple[str
             return "signature", f"{n.name} takes {named} {', '.join(wanted)}, without default or decorator"
     if any(isinstance(n, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom) for n in ast.walk(tree)):
         return "signature", f"{own[0].name} is a pure function: no global, nonlocal or yield"
+    if kept := next(
+        (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)), None
+    ):
+        return "signature", f"line {kept.lineno} sets {kept.attr}: {own[0].name} is a pure function and leaves nothing"
     return None
 
 

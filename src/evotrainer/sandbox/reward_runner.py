@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 class RewardRunner:
-    """Calls a source's `reward` once per rollout, or a function of a hook, each call in a fresh namespace: what one
-    call leaves behind no other finds. The sandbox is opened when it is first needed, and stays open until `close`."""
+    """Calls a source's `reward` once per rollout, or a function of a hook, each call in a fresh namespace.
+    Calls that are handed over together share a process, which ends with them: what code does to a module of the
+    standard library the later ones of them find, and nobody else. The sandbox is opened when it is first needed, and
+    stays open until `close`."""
 
     BLOCK = 64
     """Calls handed over at once."""
@@ -51,7 +53,7 @@ class RewardRunner:
 
         SandboxError: the machine's fault.
         """
-        limits = Limits(cpu_s=self.HOOK_CPU_S, memory_mb=512, output_kb=self.HOOK_OUTPUT_KB, timeouts=self.BLOCK)
+        limits = Limits(cpu_s=self.HOOK_CPU_S, memory_mb=512, output_kb=self.HOOK_OUTPUT_KB)
         return self._called(source, [Call(entry, args) for args in arguments], limits, "hook")
 
     def _called(self, source: str, calls: Sequence[Call], limits: Limits, what: str) -> Called:
