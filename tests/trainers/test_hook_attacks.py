@@ -93,7 +93,8 @@ LEFT = {
     "a built-in name": "got = getattr(builtins, 'left', False)\nbuiltins.left = True",
     "a module": "got = 'left' in sys.modules\nsys.modules['left'] = os",
     "a file": "got = os.path.exists('left')\nopen('left', 'w').close()",
-    "the caller's variables": "f, known = sys._getframe(), []\nwhile f:\n    known.append(f.f_globals)\n    f = f.f_back\n"
+    "the caller's variables": "f, known = sys._getframe(), []\n"
+    "while f:\n    known.append(f.f_globals)\n    f = f.f_back\n"
     "got = any('left' in g for g in known)\nfor g in known:\n    g['left'] = 1",
 }
 """What a step leaves for the next -> a body that sets `got` where it finds it."""
