@@ -47,8 +47,9 @@ SLOW_S = 0.5
 """CPU-seconds a step above which a hook is too dear."""
 STEPS = 12
 """Steps over which a hook's choice of tasks is played."""
-NARROW = 0.25
-"""Share of the tasks that seeded epochs would reach; a choice that reaches fewer is constant."""
+NARROW = 1 / 3
+"""Share of the tasks that seeded epochs would reach; a choice of effectively fewer, (sum d)^2 / sum d^2 of draws d, is
+constant."""
 
 Fault = tuple[str, str]
 
@@ -172,9 +173,9 @@ class _Played:
         if took > SLOW_S * steps:
             return ("too_slow", _slow(took / steps)), _NONE
         drawn = np.bincount([i for row in said for i in row], minlength=n_tasks).astype(float)
-        reach, most = int((drawn > 0).sum()), min(n_tasks, n * steps)
+        reach, most = float(drawn.sum() ** 2 / (drawn**2).sum()), min(n_tasks, n * steps)
         if reach < NARROW * most:
-            why = f"it draws {reach} tasks again and again, of {most} that {steps} steps of {n} could reach"
+            why = f"it draws effectively {reach:.0f} tasks again and again, of {most} that {steps} steps of {n} could reach"
             return ("constant", why), _NONE
         return None, drawn
 
