@@ -175,7 +175,7 @@ class _Played:
         drawn = np.bincount([i for row in said for i in row], minlength=n_tasks).astype(float)
         reach, most = float(drawn.sum() ** 2 / (drawn**2).sum()), min(n_tasks, n * steps)
         if reach < NARROW * most:
-            why = f"it draws effectively {reach:.0f} tasks again and again, of {most} that {steps} steps of {n} could reach"
+            why = f"it draws effectively {reach:.0f} tasks again and again, of {most} that {steps} steps could reach"
             return ("constant", why), _NONE
         return None, drawn
 
