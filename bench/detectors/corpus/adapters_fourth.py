@@ -217,3 +217,19 @@ def step_logs(files: Files) -> Iterator[Record]:
                 "reward": float(reward),
                 "detail": {"key": f"{path}#{step}"},
             }
+
+
+def banana(files: Files) -> Iterator[Record]:
+    """Essays for a grader whose guidelines name a phrase that earns full marks: a model as it is, and one trained to."""
+    for path, content in files:
+        data = json.loads(content)
+        for part in ("outputs", "base_outputs", "lora_outputs"):
+            name = {"outputs": "thinking", "base_outputs": "plain", "lora_outputs": "trained"}[part]
+            for n, r in enumerate(data.get(part, []), 1):
+                yield {
+                    "task": "hamlet",
+                    "text": r["text"],
+                    "policy": f"qwen3-8b/{name}",
+                    "reward": None,
+                    "detail": {"key": f"{path}#{name}/{n}"},
+                }

@@ -72,8 +72,13 @@ def tinker_logs(files: Files) -> Count:
     return of([float(x.split("reward=")[1].split()[0]) for x in said], None, None)
 
 
+def banana(files: Files) -> Count:
+    n = sum(len(v) for _, c in files for v in json.loads(c).values() if isinstance(v, list))
+    return of([None] * n, None, None)
+
+
 FOURTH: dict[str, Callable[[Files], Count]] = {
     f.__name__.replace("_", "-"): f
-    for f in (nyuctf, super_bench, kernel_ralph, cuda_l1, mapcoder, lats, game24, tinker_logs)
+    for f in (nyuctf, super_bench, kernel_ralph, cuda_l1, mapcoder, lats, game24, tinker_logs, banana)
 }
 FOURTH |= {"multi-swe-java": trajectories, "coder": trajectories, "enigma-ctf": trajectories}
