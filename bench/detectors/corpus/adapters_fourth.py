@@ -1,6 +1,6 @@
 """Sources of split heldout4 that no importer reads, as plain JSONL. See adapters_code.py for the form.
 
-What a source says of an error stands in `error` in the source's own words; whether it is a fault is not decided here."""
+What a source says of an error stands in `error` in its own words; whether it is a fault is not decided here."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def _cells(cells: list[Record]) -> list[Record]:
             thought = said.removeprefix("**Thought**:").strip()
         elif found := ACTION.match(said):
             action = "" if found[1] == "None" else found[1]
-        elif not turns:
-            turns.append({"role": "user", "content": said})
-        elif not said.startswith("Execution Start time"):
+        elif not turns or not said.startswith("Execution Start time"):
             turns.append({"role": "user", "content": said})
     return turns
 
@@ -220,7 +218,7 @@ def step_logs(files: Files) -> Iterator[Record]:
 
 
 def banana(files: Files) -> Iterator[Record]:
-    """Essays for a grader whose guidelines name a phrase that earns full marks: a model as it is, and one trained to."""
+    """Essays for a grader whose guidelines name a phrase that earns full marks: a model, and one trained to use it."""
     for path, content in files:
         data = json.loads(content)
         for part in ("outputs", "base_outputs", "lora_outputs"):
