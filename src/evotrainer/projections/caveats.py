@@ -15,6 +15,7 @@ from typing import Any, Literal
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.projections.state import RunState
+from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import Gained
 from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
@@ -240,7 +241,8 @@ def _reach(events: Sequence[Event], run: RunOpened, start: Branch) -> str:
     own = [t.finished for t in start.trainings if t.finished and t.finished.status == "complete"]
     scores = [s for t in own for s in _searched(t)]
     knobs = in_force(run, own[0].env_knobs) if own else {}
-    before = [t for t in _finished(events) if t.branch == BASE and in_force(run, t.env_knobs) == knobs]
+    bases = [t for t in _finished(events) if t.branch == BASE and not keys.has_own_texts(t.trial)]
+    before = [t for t in bases if in_force(run, t.env_knobs) == knobs]
     base = next((s for t in before for s in _searched(t)), None)
     if base is None or not scores:
         return ""

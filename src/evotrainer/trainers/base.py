@@ -8,8 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers.schedule import seed_of
 
 
@@ -43,6 +44,21 @@ class GivesWordings(Protocol):
     """One that can ask its train problems in other words; `envs.base.EnvironmentWithWordings` fits."""
 
     def reworded(self, task: Any, rng: Random) -> Any: ...
+
+
+@runtime_checkable
+class HasSlots(Protocol):
+    """One whose texts around a task may be others; `envs.base.EnvironmentWithSlots` fits."""
+
+    def use_scaffold(self, scaffold: Mapping[str, str]) -> None: ...
+
+
+def use_scaffold(environment: TrainerEnvironment, recipe: Recipe) -> None:
+    """Have an environment show its tasks as a recipe wants them; TrainerError where it declares no slots."""
+    if isinstance(environment, HasSlots):
+        environment.use_scaffold(recipe.scaffold)
+    elif recipe.scaffold:
+        raise TrainerError("recipe.scaffold: the environment declares no slots; leave it out")
 
 
 RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]
@@ -186,6 +202,9 @@ class TrainerSpec:
     """Trains a policy from scratch and saves it; None: `policy.base` must name one."""
     has_template: Callable[[Path], bool] | None = None
     """Does a base policy's folder bring a chat template? None: the trainer uses none."""
+    room: Callable[[Path, Mapping[str, Any], Sequence[Sequence[Turn]]], tuple[int, int]] | None = None
+    """(policy, options, what episodes begin with) -> (tokens of the longest, tokens that the policy can hold); loads a
+    tokenizer, no weights. None: only a training can tell."""
     tokens: Callable[[Sequence[str], Sequence[tuple[str, ...]]], int] | None = None
     """(words of the vocabulary, demonstrations) -> tokens of the longest, as a policy from scratch reads it; None: only
     the training itself can tell."""

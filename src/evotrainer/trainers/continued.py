@@ -17,7 +17,7 @@ from evotrainer.records.durable import replace_synced
 from evotrainer.records.events import FromCache
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
-from evotrainer.trainers.base import RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
+from evotrainer.trainers.base import RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult, use_scaffold
 
 STARTED, NOTE, CHECKPOINT = "start", "trained.json", "checkpoint"
 SUMS = ("step", "tokens", "cpu_s")
@@ -70,6 +70,7 @@ def train_chain(
     """
     first = request.recipe.start
     if first is None:
+        use_scaffold(environment, request.recipe)
         return trainer.train(request, environment, sink, on_step)
     folder = request.work_dir / STARTED
     earlier = started(request.work_dir)
@@ -90,6 +91,7 @@ def train_chain(
     def whole(row: dict[str, float]) -> dict[str, float]:
         return row | {k: before.get(k, 0.0) + row[k] for k in SUMS if k in row}
 
+    use_scaffold(environment, request.recipe)
     mine = replace(request, policy_dir=policy, before=request.recipe.before)
     result = trainer.train(mine, environment, sink, lambda row: on_step(whole(row)))
     curve = [*earlier.curve, *(whole(row) for row in result.curve)]
