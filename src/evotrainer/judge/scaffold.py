@@ -7,6 +7,7 @@ starts from, and the verdict names it beside the gain.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,50 +30,57 @@ class ScaffoldControl:
     """With the branch's."""
 
 
+def alone(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """What the texts do to the base policy, by task scores without and with them: `base`, `base_with_scaffold`, `alone`
+    (their paired difference) with `low` and `high`; empty where fewer than two tasks were scored both ways."""
+    tasks = sorted(before.keys() & after.keys())
+    if len(tasks) < 2:
+        return {}
+    d = np.array([after[t] - before[t] for t in tasks])
+    mean, se = float(d.mean()), float(d.std(ddof=1) / len(d) ** 0.5)
+    half = t_quantile(0.5 + CONFIDENCE / 2, len(d) - 1) * se
+    start = float(np.mean([before[t] for t in tasks]))
+    return {
+        "base": start,
+        "base_with_scaffold": start + mean,
+        "alone": mean,
+        "low": mean - half,
+        "high": mean + half,
+        "se": se,
+        "tasks": float(len(tasks)),
+    }
+
+
 def gate(given: ScaffoldControl, effect: Effect, split: str) -> GateResult:
     """True where the branch gains more than its scaffold alone does, None where that cannot be told apart or was not
     measured, False where the scaffold alone gains as much. It refuses nothing: a scaffold that helps is a gain, told as
     what it is."""
     sides = [scores_of([x] if x else [], split) for x in (given.before, given.after)]
-    before, after = (next(iter(s.values()), {}) for s in sides)
-    tasks = sorted(before.keys() & after.keys())
-    if len(tasks) < 2:
+    found = alone(*(next(iter(s.values()), {}) for s in sides))
+    if not found:
         message = "the policy and its scaffold changed, and what the scaffold does alone was not measured"
         return GateResult(gate="scaffold", passed=None, message=message)
-    d = np.array([after[t] - before[t] for t in tasks])
-    mean, se = float(d.mean()), float(d.std(ddof=1) / len(d) ** 0.5)
-    half = t_quantile(0.5 + CONFIDENCE / 2, len(d) - 1) * se
-    start = float(np.mean([before[t] for t in tasks]))
-    share = mean / effect.mean if effect.mean > 0 else 0.0
-    beyond, doubt = effect.mean - mean, (effect.se**2 + se**2) ** 0.5
-    sure = t_quantile(0.5 + CONFIDENCE / 2, max(1.0, min(effect.df, len(d) - 1))) * doubt
+    beyond, doubt = effect.mean - found["alone"], (effect.se**2 + found["se"] ** 2) ** 0.5
+    sure = t_quantile(0.5 + CONFIDENCE / 2, max(1.0, min(effect.df, found["tasks"] - 1))) * doubt
     return GateResult(
         gate="scaffold",
         passed=True if beyond > sure else False if beyond <= 0 < effect.mean else None,
-        message=_told(effect, start, mean, mean - half, mean + half, share),
-        numbers={
-            "base": start,
-            "base_with_scaffold": start + mean,
-            "alone": mean,
-            "low": mean - half,
-            "high": mean + half,
-            "share": share,
-            "beyond": beyond,
-            "tasks": float(len(tasks)),
-        },
+        message=f"the policy and its scaffold changed: {told(found, effect.mean)}",
+        numbers=found | {"beyond": beyond},
     )
 
 
-def _told(effect: Effect, start: float, mean: float, low: float, high: float, share: float) -> str:
-    points = f"{100 * mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
-    alone = (
-        f"the policy and its scaffold changed: the base policy, untrained, scores {100 * (start + mean):.1f}% with the "
-        f"scaffold alone and {100 * start:.1f}% without ({points})"
+def told(found: Mapping[str, float], gain: float) -> str:
+    """What the scaffold does alone, and how much of a gain that is."""
+    points = f"{100 * found['alone']:+.1f} points [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
+    said = (
+        f"the base policy, untrained, scores {100 * found['base_with_scaffold']:.1f}% with the scaffold alone and "
+        f"{100 * found['base']:.1f}% without ({points})"
     )
-    if effect.mean <= 0:
-        return alone
-    part = f"{100 * min(1.0, max(0.0, share)):.0f}%"
-    return f"{alone}, which explains {part} of the gain of {100 * effect.mean:+.1f}"
+    if gain <= 0:
+        return said
+    part = min(1.0, max(0.0, found["alone"] / gain))
+    return f"{said}, which explains {100 * part:.0f}% of the gain of {100 * gain:+.1f}"
 
 
 def unmeasured(result: GateResult | None) -> bool:

@@ -47,7 +47,9 @@ DEARER = 1.05
 class Caveat(Frozen):
     """One thing that a reader of a certificate must know."""
 
-    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look", "settings"]
+    kind: Literal[
+        "unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look", "settings", "scaffold"
+    ]
     text: str
 
 
@@ -86,6 +88,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     if out or decided:
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
+    out = [*_scaffold(tree, cert, row), *out]
     return (*out, *_sharpened(cert, row.name), *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path))
 
 
@@ -156,6 +159,19 @@ def _looked_before(cert: Certified, row: CertRow) -> list[Caveat]:
     if cert.by_runs > 1:
         text = f"certificate number {cert.of_set} on these cert tasks, by {cert.by_runs} runs on this machine"
     return [Caveat(kind="look", text=text)]
+
+
+def _scaffold(tree: RunState, cert: Certified, row: CertRow) -> list[Caveat]:
+    """A champion is certified with its texts; what these do to a policy that was not trained at all."""
+    texts = tree.branches[row.branch].recipe.scaffold
+    if not cert.scaffold or row.name != "champion":
+        return []
+    gain = cert.comparisons.get(f"champion-{BASE}", {}).get("mean", 0.0)
+    n = {k: 100 * x for k, x in cert.scaffold.items()}
+    alone = f"{n['base_with_scaffold']:.1f}% ({n['alone']:+.1f} of {100 * gain:+.1f} points)"
+    names = f" ({', '.join(sorted(texts))})" if texts else ", the default one"
+    text = f"certified with its scaffold{names}, with which the base policy, untrained, solves {alone}"
+    return [Caveat(kind="scaffold", text=text)]
 
 
 def _weaker(path: Sequence[Branch]) -> list[Caveat]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,9 @@ from evotrainer.errors import TaskSetError
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.records import keys
 from evotrainer.records.draw import read_seed
-from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
-from evotrainer.records.scaffold import PREFIX, fault, leaks
+from evotrainer.records.scaffold import digest, fault, leaks
 from evotrainer.rules.recipes import protocol
 from evotrainer.rules.scaffolds import base_trial, differ
 from evotrainer.run import shortcut_audits, trial_specs
@@ -23,6 +22,7 @@ from evotrainer.run import shortcut_audits, trial_specs
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
     from evotrainer.envs.base import Environment
+    from evotrainer.executors.spec import TrialSpec
     from evotrainer.run.context import RunContext
 
 LONGEST = 16
@@ -105,39 +105,36 @@ def _crowded(environment: Any, recipe: Recipe, task: TaskFile, policy: Path | No
 
 def measure_alone(ctx: RunContext, b: Branch, control: Branch, knobs: Mapping[str, Any] | None) -> None:
     """Evaluate the base policy, untrained, with the scaffolds of both sides of a verdict, where they differ."""
-    if differ(b, control) and knobs is not None:
-        for side in (b, control):
-            read_base(ctx, side.recipe.scaffold, knobs, trial_specs.judged(ctx))
+    base = ctx.state.base
+    if not differ(b, control) or knobs is None or base is None:
+        return
+    for side in (b, control):
+        trial, texts = base_trial(ctx.task, ctx.state, side.recipe.scaffold, knobs), side.recipe.scaffold
+        if dict(texts) != dict(ctx.task.recipe.scaffold):
+            ctx.run_trials([base_spec(ctx, trial, texts, "audit", *trial_specs.judged(ctx), knobs=knobs)])
+        elif trial != keys.BASE_TRIAL:
+            shortcut_audits.evaluations(ctx, BASE, [base], knobs)
 
 
-def read_base(ctx: RunContext, scaffold: Mapping[str, str], knobs: Mapping[str, Any], splits: Any) -> TrialFinished:
-    """The base policy's evaluation with these texts, under these knobs."""
-    trial = base_trial(ctx.task, ctx.state, scaffold, knobs)
-    if trial == keys.BASE_TRIAL:
-        assert ctx.state.base is not None
-        return ctx.state.base
-    if dict(scaffold) == dict(ctx.task.recipe.scaffold) and "cert" not in splits:
-        assert ctx.state.base is not None
-        return shortcut_audits.evaluations(ctx, BASE, [ctx.state.base], knobs)[0]
-    return ctx.run_trials([base_spec(ctx, trial, scaffold, knobs, splits)])[0]
+def cert_spec(ctx: RunContext, champion: Branch, name: Callable[[str], str]) -> TrialSpec:
+    """The base policy on cert with the champion's texts; `name`: the trial to use of what one was named first."""
+    trial = keys.certification(keys.with_texts(keys.BASE_TRIAL, digest(champion.recipe.scaffold)))
+    return base_spec(ctx, name(trial), champion.recipe.scaffold, "certify", "cert")
 
 
-def base_spec(ctx: RunContext, trial: str, scaffold: Mapping[str, str], knobs: Mapping[str, Any], splits: Any) -> Any:
-    """The evaluation's specification: the starting recipe's protocol, with other texts."""
-    own = protocol(ctx.task.recipe, ctx.task.recipe, ctx.env_knobs).model_copy(update={"scaffold": dict(scaffold)})
+def base_spec(
+    ctx: RunContext, trial: str, texts: Mapping[str, str], purpose: str, *splits: str, knobs: Any = None
+) -> TrialSpec:
+    """An evaluation of the base policy with other texts, under the starting recipe's protocol."""
+    own = protocol(ctx.task.recipe, ctx.task.recipe, ctx.env_knobs).model_copy(update={"scaffold": dict(texts)})
     return trial_specs.spec_of(
         ctx,
         trial,
         None,
         0,
-        "audit",
+        purpose,
         protocol=own,
         policy_dir=trial_specs.base_dir(ctx),
         evals=trial_specs.plans(ctx, *splits),
-        env_knobs=dict(knobs),
+        env_knobs=dict(knobs or {}),
     )
-
-
-def is_text(factor: str) -> bool:
-    """Is it the factor of a slot?"""
-    return factor.startswith(PREFIX)
