@@ -201,7 +201,7 @@ class TrialProcess:
 
     def assist(self) -> None:
         """A further process of a data-parallel training: trains along, and leaves all that is recorded to the first."""
-        from evotrainer.trainers.base import use_scaffold
+        from evotrainer.trainers.continued import use_scaffold
 
         check_one_part(self.spec.recipe)
         with self.opened() as (trainer, environment):
@@ -254,7 +254,8 @@ class TrialProcess:
     ) -> SplitScore:
         """Score a split; read twice where the plan asks for it: sampled as the protocol says, then greedily."""
         from evotrainer.records.rollout import greedy_split
-        from evotrainer.trainers.base import EvalRequest, Identity, use_scaffold
+        from evotrainer.trainers.base import EvalRequest, Identity
+        from evotrainer.trainers.continued import use_scaffold
 
         spec = self.spec
         use_scaffold(environment, spec.protocol)

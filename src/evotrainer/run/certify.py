@@ -58,8 +58,7 @@ def certify(ctx: RunContext) -> Certified:
     specs += [
         trial_specs.evaluation(ctx, trial, start, t.seed, t.policy_path, (cert,), "certify") for trial, t in again
     ]
-    if champion and dict(champion.recipe.scaffold) != dict(ctx.task.recipe.scaffold):
-        specs.append(scaffolds.cert_spec(ctx, champion, partial(again_if_closed, ctx, nth=nth)))
+    specs += scaffolds.cert_specs(ctx, champion, partial(again_if_closed, ctx, nth=nth))
     done = {t.trial: t for t in ctx.run_trials(specs)}
     if champion:
         fresh_seeds.reestimate(ctx, champion.branch)
@@ -75,9 +74,8 @@ def certify(ctx: RunContext) -> Certified:
         counts = {"of_set": looks.number, "by_runs": looks.runs} if looks else {}
         finished = [e.body for e in ctx.ledger.events("finished")]
         texts = cert_alone(champion, ctx.task.recipe, next(iter(entries[0].scores.values())), finished)
-        nth_look = 1 + sum(1 for _ in ctx.ledger.events("certified"))
-        found = found.model_copy(update=counts | {"scaffold": texts, "look": nth_look})
-        return with_gains(found, ctx.ledger.events(), ctx.rollouts.views)
+        found = found.model_copy(update=counts | {"look": 1 + sum(1 for _ in ctx.ledger.events("certified"))})
+        return with_gains(found.model_copy(update={"scaffold": texts}), ctx.ledger.events(), ctx.rollouts.views)
 
     body = ctx.record(key, Certified, certified)
     for branch, found in caveats(ctx.ledger.events()).items():

@@ -116,10 +116,13 @@ def measure_alone(ctx: RunContext, b: Branch, control: Branch, knobs: Mapping[st
             shortcut_audits.evaluations(ctx, BASE, [base], knobs)
 
 
-def cert_spec(ctx: RunContext, champion: Branch, name: Callable[[str], str]) -> TrialSpec:
-    """The base policy on cert with the champion's texts; `name`: the trial to use of what one was named first."""
+def cert_specs(ctx: RunContext, champion: Branch | None, name: Callable[[str], str]) -> list[TrialSpec]:
+    """The base policy on cert with the champion's texts, where these are others than the starting recipe's; `name`: the
+    trial to use of what one was named first."""
+    if champion is None or dict(champion.recipe.scaffold) == dict(ctx.task.recipe.scaffold):
+        return []
     trial = keys.certification(keys.with_texts(keys.BASE_TRIAL, digest(champion.recipe.scaffold)))
-    return base_spec(ctx, name(trial), champion.recipe.scaffold, "certify", "cert")
+    return [base_spec(ctx, name(trial), champion.recipe.scaffold, "certify", "cert")]
 
 
 def base_spec(

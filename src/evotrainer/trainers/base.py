@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers.schedule import seed_of
@@ -51,14 +50,6 @@ class HasSlots(Protocol):
     """One whose texts around a task may be others; `envs.base.EnvironmentWithSlots` fits."""
 
     def use_scaffold(self, scaffold: Mapping[str, str]) -> None: ...
-
-
-def use_scaffold(environment: TrainerEnvironment, recipe: Recipe) -> None:
-    """Have an environment show its tasks as a recipe wants them; TrainerError where it declares no slots."""
-    if isinstance(environment, HasSlots):
-        environment.use_scaffold(recipe.scaffold)
-    elif recipe.scaffold:
-        raise TrainerError("recipe.scaffold: the environment declares no slots; leave it out")
 
 
 RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]

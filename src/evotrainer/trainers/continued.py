@@ -17,7 +17,8 @@ from evotrainer.records.durable import replace_synced
 from evotrainer.records.events import FromCache
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
-from evotrainer.trainers.base import RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult, use_scaffold
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.base import HasSlots, RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
 
 STARTED, NOTE, CHECKPOINT = "start", "trained.json", "checkpoint"
 SUMS = ("step", "tokens", "cpu_s")
@@ -54,6 +55,14 @@ def notes(work_dir: Path) -> Iterator[tuple[Path, EarlierTraining]]:
         yield work_dir / STARTED, found
     if (work_dir / STARTED).is_dir():
         yield from notes(work_dir / STARTED)
+
+
+def use_scaffold(environment: TrainerEnvironment, recipe: Recipe) -> None:
+    """Have an environment show its tasks as a recipe wants them; TrainerError where it declares no slots."""
+    if isinstance(environment, HasSlots):
+        environment.use_scaffold(recipe.scaffold)
+    elif recipe.scaffold:
+        raise TrainerError("recipe.scaffold: the environment declares no slots; leave it out")
 
 
 def train_chain(
