@@ -29,7 +29,8 @@ class TextEnv:
     `EnvironmentWithDraws`); None: the tasks are given. `demos(n, seed)`: (prompt, completion) pairs for a warm start.
     `words`: multi-character tokens of the vocabulary. `capabilities`: shortcuts that an audit can close, each by a knob
     of its own; `prompt(task, knobs)` then writes the task's prompt as it is with these knobs. `slots`: texts around the
-    tasks that may be written otherwise, `system` and `prompt` unless others are given; `()`: none.
+    tasks that may be written otherwise, `system` and `prompt` unless others are given; `()`, or a `reset` of
+    one's own: none.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class TextEnv:
         self.capabilities = tuple(capabilities)
         self.knobs: Mapping[str, tuple[Any, ...]] = {c.knob: (c.open, c.closed) for c in self.capabilities}
         self._prompt = prompt
+        if type(self).reset is not TextEnv.reset:
+            slots = ()  # what a subclass begins its episodes with is its own
         if other := {s.name for s in slots} - {SYSTEM.name, PROMPT.name}:
-            raise TaskSetError(
-                f"environment {name}: nothing shows the text of slot {min(other)!r}; take system, prompt"
-            )
+            raise TaskSetError(f"environment {name}: nothing shows slot {min(other)!r}; take system and prompt")
         self._scaffold, self.slots = Scaffold(name, slots), tuple(slots)
         self.proxy = (proxy, truth) if proxy else None
         self.outcome_components: Sequence[str] = (truth,)

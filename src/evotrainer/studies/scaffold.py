@@ -55,6 +55,8 @@ def try_text(run: Run, slot: str, text: str, branch: str | None = None) -> Tried
         raise ConfigError(f"{run.folder} has no branch {name!r}; there are: {', '.join(state.branches) or 'none yet'}")
     recipe = state.branches[name].recipe
     new = recipe.with_factor(PREFIX + slot, text)
+    if new == recipe:
+        return TriedText(slot, (), "", ("unknown_slot",), "identical", f"{name} has this very text already")
     passed: list[str] = []
     with closing(open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)) as opened:
         unseen = _draw(run, opened)
