@@ -160,7 +160,8 @@ def test_a_verdict_tells_what_the_scaffold_does_without_any_training(
     app(["why", str(run.folder), "b1"], standalone_mode=False)
     out = capsys.readouterr().out
     assert (
-        "text       system@" in out and "    | Look closely." in out and "scaffold: the policy and its scaffold" in out
+        "text       system@" in out and "    | Look closely." in out
+    assert "scaffold: the policy and its scaffold" in out
     )
 
 
@@ -174,6 +175,10 @@ def test_a_default_text_and_an_environment_without_slots_are_refused_by_name(tas
         api.start(task, tmp_path / "r2", ['recipe.scaffold={prompt="look: {task}"}'])
 
 
+# a dozen trials in processes of their own: minutes where the machine is shared by many
+LONG = pytest.mark.timeout(900)
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
     """A real run whose only change is what the task stands in: that alone does it all."""
@@ -182,6 +187,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
     return api.start(folder / "worded.toml", folder / "run")
 
 
+@LONG
 def test_a_prompt_that_does_it_all_is_not_told_as_training(trained: api.Run) -> None:
     (v,) = [b.verdict for b in bodies(trained, "judged")]
     found = next(g for g in v.gates if g.gate == "scaffold").numbers
@@ -197,6 +203,7 @@ def test_a_prompt_that_does_it_all_is_not_told_as_training(trained: api.Run) -> 
         assert {r.turns[0].text.startswith("look: ") for r in seen} == {worded}
 
 
+@LONG
 def test_the_exported_model_carries_its_scaffold_and_the_report_shows_it(trained: api.Run, tmp_path: Path) -> None:
     out = trained.export(tmp_path / "model")
     told = json.loads((out / "scaffold.json").read_text())
@@ -205,6 +212,7 @@ def test_the_exported_model_carries_its_scaffold_and_the_report_shows_it(trained
     assert "Text of the slot prompt@" in trained.report().read_text(encoding="utf-8")
 
 
+@LONG
 def test_a_person_tries_a_text_on_a_run(trained: api.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text, code, said in (
         ("look well: {task}\n", 0, "[pass] not reads_protected"),
