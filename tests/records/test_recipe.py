@@ -51,6 +51,7 @@ CHANGES: dict[str, Any] = {
     "deploy_temperature": 0.5,
     "knobs.history": "scrubbed",
     "knobs.tools": 3,
+    "scaffold.system": "Think first.",
 }
 factor_names = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, max_size=4)
 

@@ -159,10 +159,8 @@ def test_a_verdict_tells_what_the_scaffold_does_without_any_training(
     assert "certified with its scaffold (system)" in told[0].text
     app(["why", str(run.folder), "b1"], standalone_mode=False)
     out = capsys.readouterr().out
-    assert (
-        "text       system@" in out and "    | Look closely." in out
+    assert "text       system@" in out and "    | Look closely." in out
     assert "scaffold: the policy and its scaffold" in out
-    )
 
 
 def test_a_default_text_and_an_environment_without_slots_are_refused_by_name(task: Path, tmp_path: Path) -> None:
