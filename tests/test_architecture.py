@@ -52,15 +52,17 @@ ALLOWED = {
     "envs.base": "errors records",
     "envs.options": "errors records",
     "envs.outcome": "errors envs.base",
-    "envs.simple": "errors records envs.base envs.user_files",
+    "envs.slots": "errors records envs.base",
+    "envs.trl_slots": "errors records envs.slots",
+    "envs.simple": "errors records envs.base envs.slots envs.user_files",
     "envs.user_files": "errors records",
     "envs.components": "errors envs.user_files",
     "envs.admission": "sandbox",
     "envs.data": "errors records envs.base",
-    "envs.code": "errors records sandbox envs.base envs.components envs.admission envs.data",
-    "envs.maths": "errors records envs.base envs.options envs.components envs.data",
-    "envs.swe": "errors records sandbox envs.base envs.options envs.components envs.admission envs.data",
-    "envs.trl_env": "errors records envs.base envs.options envs.user_files envs.data",
+    "envs.code": "errors records sandbox envs.base envs.slots envs.components envs.admission envs.data",
+    "envs.maths": "errors records envs.base envs.slots envs.options envs.components envs.data",
+    "envs.swe": "errors records sandbox envs.base envs.slots envs.options envs.components envs.admission envs.data",
+    "envs.trl_env": "errors records envs.base envs.slots envs.trl_slots envs.options envs.user_files envs.data",
     "envs.registry": "errors records envs.base envs.options envs.outcome envs.user_files envs.components envs.code "
     "envs.maths envs.swe envs.trl_env",
     "envs": "envs.outcome envs.registry",
@@ -129,13 +131,14 @@ ALLOWED = {
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",
-    "extras.export": "errors records projections trainers.merging",
+    "extras.export": "errors records projections trainers.merging extras.scaffold",
+    "extras.scaffold": "records",
     "extras.tracking": "errors records config projections",
     "extras.verl": "errors records config importers envs envs.base trainers.advantages trainers.rewards",
     #
     # doors
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "
-    "extras.tracking",
+    "extras.scaffold extras.tracking",
     "testing": "errors records config importers agents envs.base envs.outcome trainers.base trainers.continued "
     "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
@@ -147,11 +150,12 @@ ALLOWED = {
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     "studies.estimate": "errors config views envs executors api",
+    "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
-    "studies.compare studies.estimate executors.surface extras.export extras.tracking extras.verl",
+    "studies.compare studies.estimate studies.scaffold executors.surface extras.export extras.tracking extras.verl",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,

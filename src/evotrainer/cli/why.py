@@ -182,18 +182,18 @@ def _change(record: Record, branch: str, iv: Intervention) -> None:
 
 
 def _sources(record: Record, branch: str) -> None:
-    """Print reward components and hooks that a branch wrote: the source, or what differs from the one before."""
+    """Print the code and the texts around tasks that a branch wrote: what differs from those before."""
+    from evotrainer.records.scaffold import slots_of
     from evotrainer.records.text import clean
-    from evotrainer.records.written import changed_sources
+    from evotrainer.views.text import written_anew
 
     b = record.state.branches[branch]
     parent = record.state.branches.get(b.parent or "")
-    before = (parent.recipe.written, parent.recipe.hooks) if parent else ({}, {})
-    for old, new in zip(before, (b.recipe.written, b.recipe.hooks), strict=True):
-        for name, lines in changed_sources(old, new).items():
-            print(f"  code       {name}")
-            for line in lines:
-                print(f"    | {clean(line, 200)}")
+    slots = slots_of(record.state.environment)
+    for what, name, lines in written_anew(parent.recipe if parent else None, b.recipe, slots):
+        print(f"  {what:<10} {name}")
+        for line in lines:
+            print(f"    | {clean(line, 200)}")
 
 
 def _beside(record: Record, branch: str) -> None:

@@ -203,8 +203,11 @@ class TrialProcess:
 
     def assist(self) -> None:
         """A further process of a data-parallel training: trains along, and leaves all that is recorded to the first."""
+        from evotrainer.trainers.continued import use_scaffold
+
         check_one_part(self.spec.recipe)
         with self.opened() as (trainer, environment):
+            use_scaffold(environment, self.spec.recipe)
             trainer.train(self.request(self.policy_path()), environment, lambda _: None, lambda _: None)
 
     def request(self, start: Path) -> TrainRequest:
@@ -255,8 +258,10 @@ class TrialProcess:
         """Score a split; read twice where the plan asks for it: sampled as the protocol says, then greedily."""
         from evotrainer.records.rollout import greedy_split
         from evotrainer.trainers.base import EvalRequest, Identity
+        from evotrainer.trainers.continued import use_scaffold
 
         spec = self.spec
+        use_scaffold(environment, spec.protocol)
         request = EvalRequest(
             identity=Identity(spec.run, spec.branch, spec.seed),
             recipe=spec.protocol,

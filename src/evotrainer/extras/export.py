@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.extras.scaffold import TEMPLATE
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
@@ -130,7 +131,7 @@ def write_model(run: Path, chosen: Chosen, out: Path, finish: Callable[[Path, st
         base = ""
         if (chosen.policy / ADAPTER).is_file():
             base = merge_adapter(chosen.policy, part)
-            template = chosen.policy / "chat_template.jinja"
+            template = chosen.policy / TEMPLATE
             if template.is_file() and not (part / template.name).exists():
                 shutil.copyfile(template, part / template.name)
         else:

@@ -48,6 +48,8 @@ REFUSALS: tuple[tuple[str, Label], ...] = (
      r"|longer than [\d,]+ characters|^batch_shape keeps|makes \d+ moves in the reward", "size_blocked"),
     (r"^unknown factor '(judge|budget|run|evaluation|environment|executor|sandbox)\.", "disqualified"),
     (r"^opens |it opens |not for sale|honest training has no need of|: reads_protected: ", "disqualified"),
+    (r"^recipe\.scaffold: reads_protected", "disqualified"),
+    (r"^recipe\.scaffold: too_long", "size_blocked"),
 )  # fmt: skip
 """What a refusal says -> its label; any other is a preflight_crash."""
 

@@ -1,7 +1,7 @@
 """The recipe: the complete, immutable, hashed description of one training run.
 
-One top-level field is one *factor*; `knobs` contributes one factor per key, and a few small sets of fields that only
-make sense together are *composite* factors (`COMPOSITES`). A branch changes exactly one factor (`single_factor`),
+One top-level field is one *factor*; `knobs` and `scaffold` contribute one per key, and a few small sets of fields that
+only make sense together are *composite* factors (`COMPOSITES`). A branch changes exactly one factor (`single_factor`),
 computed from the two recipes themselves, never from what an agent declares.
 """
 
@@ -49,9 +49,12 @@ LATER = (
     "start",
     "written",
     "hooks",
+    "scaffold",
 )
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
+KEYED = ("knobs", "scaffold")
+"""Fields each of whose keys is a factor, `<field>.<key>`; the value None takes the key out."""
 CHAMPION, FROM_BASE = "champion", "base"
 """As values of `start` in a change: the recipe that is changed, and no earlier recipe."""
 
@@ -129,6 +132,8 @@ class Recipe(Frozen):
     """Leave truncated completions (finish = length) out of the loss."""
     knobs: Mapping[str, Knob] = Field(default_factory=dict)
     """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
+    scaffold: Mapping[str, str] = Field(default_factory=dict)
+    """Slot of the environment -> text in place of its default (records/scaffold.py), in training and in evaluations."""
 
     @model_validator(mode="before")
     @classmethod
@@ -207,9 +212,9 @@ class Recipe(Frozen):
         """Factor name -> JSON value; parts of a factor that came later only where they are set, so that a value in an
         old ledger is the same value now."""
         d = _without_later(self.model_dump(mode="json"), [path for path in LATER if "." in path])
-        knobs = d.pop("knobs")
+        keyed = {f"{field}.{k}": v for field in KEYED for k, v in d.pop(field).items()}
         d["start"] = self.start.hashed() if self.start else None
-        return d | {f"knobs.{k}": v for k, v in knobs.items()}
+        return d | keyed
 
     def value(self, factor: str) -> Any:
         """JSON value of a factor, of a composite one an object of its fields;
@@ -230,21 +235,19 @@ class Recipe(Frozen):
 
     def _set(self, d: dict[str, Any], factor: str, value: Any) -> None:
         """Set a factor in a dump of this recipe."""
-        if factor.startswith("knobs."):
-            key = factor.removeprefix("knobs.")
-            if value is None:
-                d["knobs"].pop(key, None)
-            else:
-                d["knobs"][key] = value
+        field, dot, key = factor.partition(".")
+        if dot and field in KEYED:
+            d[field].pop(key, None)
+            d[field] |= {} if value is None else {key: value}
         elif factor in COMPOSITES:
             if not isinstance(value, Mapping) or value.keys() != set(COMPOSITES[factor]):
                 raise ConfigError(f"{factor} is an object of all of {', '.join(COMPOSITES[factor])} (got {value!r})")
             d |= value
-        elif factor in type(self).model_fields and factor != "knobs":
+        elif factor in type(self).model_fields and factor not in KEYED:
             d[factor] = value
         else:
             known = ", ".join(sorted([*self.factors(), *COMPOSITES]))
-            raise ConfigError(f"unknown recipe factor {factor!r}; one of: {known}, knobs.<name>")
+            raise ConfigError(f"unknown recipe factor {factor!r}; one of: {known}, knobs.<name>, scaffold.<slot>")
         if "start" in fields_of(factor):
             d["start"] = self._start(d["start"])
 
@@ -290,8 +293,8 @@ def format_diff(d: Mapping[str, tuple[Any, Any]]) -> str:
 def short(value: Any) -> Any:
     """A factor's value for readers: a recipe (`start`) by its hash and steps, a source by its length, everything else
     as it is."""
-    if isinstance(value, str) and "\n" in value:
-        return f"{len(value.splitlines())} lines"
+    if isinstance(value, str) and ("\n" in value or len(value) > 120):
+        return f"{n} lines" if (n := len(value.splitlines())) > 1 else f"{len(value)} characters"
     if not isinstance(value, Mapping):
         return value
     if not {"loss", "steps", "rewards"} <= value.keys():

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers.schedule import seed_of
 
 
@@ -44,6 +44,13 @@ class GivesWordings(Protocol):
     """One that can ask its train problems in other words; `envs.base.EnvironmentWithWordings` fits."""
 
     def reworded(self, task: Any, rng: Random) -> Any: ...
+
+
+@runtime_checkable
+class HasSlots(Protocol):
+    """One whose texts around a task may be others; `envs.base.EnvironmentWithSlots` fits."""
+
+    def use_scaffold(self, scaffold: Mapping[str, str]) -> None: ...
 
 
 RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]
@@ -191,6 +198,9 @@ class TrainerSpec:
     """Trains a policy from scratch and saves it; None: `policy.base` must name one."""
     has_template: Callable[[Path], bool] | None = None
     """Does a base policy's folder bring a chat template? None: the trainer uses none."""
+    room: Callable[[Path, Mapping[str, Any], Sequence[Sequence[Turn]]], tuple[int, int]] | None = None
+    """(policy, options, what episodes begin with) -> (tokens of the longest, tokens that the policy can hold); loads a
+    tokenizer, no weights. None: only a training can tell."""
     tokens: Callable[[Sequence[str], Sequence[tuple[str, ...]]], int] | None = None
     """(words of the vocabulary, demonstrations) -> tokens of the longest, as a policy from scratch reads it; None: only
     the training itself can tell."""

@@ -108,6 +108,9 @@ class BranchView:
     samples: list[tuple[str, str]] = field(default_factory=list)
     """(rollout id, why it was picked)"""
 
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    """Texts around its tasks that are other than its parent's: what differs."""
+
     @property
     def sources(self) -> dict[str, list[str]]:
         """Reward components and hooks that it wrote: the source, or what differs from the one of that name before."""

@@ -277,6 +277,7 @@ MAPPING: tuple[VerlFactor, ...] = (
         "prompts are rendered with them; rewards and episodes use them",
         plugins=("evo_reward.py",),
     ),
+    _refused("scaffold", "verl renders the environment's own prompts", "none", lambda r: bool(r.scaffold)),
 )
 
 

@@ -90,6 +90,7 @@ MAPPING: dict[str, TrlFactor] = {
     ),
     "mask_truncated": TrlFactor((), "by EvoTrainer: their tokens leave the loss, the rollouts stay in the normaliser"),
     "knobs": TrlFactor((), "given to the environment"),
+    "scaffold": TrlFactor((), "given to the environment, which shows its tasks and tools in these texts"),
 }
 """Factor -> where it goes."""
 
