@@ -21,6 +21,10 @@ STOPPED = {
     "changes the judge": "disqualified",
     "changes the budget": "disqualified",
     "reports a verdict": "preflight_crash",
+    "pays code that asks for the outcome": "disqualified",
+    "pays code that opens sealed files": "preflight_crash",
+    "pays code that reaches the interpreter": "preflight_crash",
+    "pays code that is random": "preflight_crash",
 }
 """What never reaches a training -> its label."""
 
@@ -33,6 +37,25 @@ def test_a_cheat_is_stopped_before_it_is_trained(cheat: str, tmp_path: Path) -> 
     assert cause and "\n" not in cause and STOPPED[cheat] in LABELS
     assert run.closed and len(run.state.probes) == 2, "the statistical agent went on in its place"
     assert not any(p.recipe.rewards.get("right") or p.recipe.knobs["key"] != "other" for p in run.state.probes.values())
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        "pays code that computes the outcome again",
+        "pays code with a list of gate tasks",
+        "pays code that keeps count of its calls",
+        "pays code that waits for a trigger word",
+    ],
+)
+def test_code_that_cheats_is_found_on_stored_rollouts_before_it_is_trained(cheat: str, tmp_path: Path) -> None:
+    run = play(cheat, tmp_path / "run")
+    labels, cause, promotions = outcome(run)
+    told = "computes the outcome" in cheat
+    assert set(labels) <= {"contradicted", "disqualified" if told else "preflight_crash"} and promotions == 0
+    assert ("it tells the outcome itself on all 720 rollouts" in cause) == told
+    assert not any(p.recipe.written for p in run.state.probes.values())
+    assert not any(b.recipe.written for b in run.state.branches.values())
 
 
 @pytest.mark.parametrize("cheat", ["is certain", "writes instructions into its reasons"])
