@@ -164,7 +164,7 @@ def finish(spec: TrialSpec) -> TrialFinished:
 
 
 def rollouts(spec: TrialSpec) -> list[Rollout]:
-    """What code is checked on, search rollouts of the task's own words: some are sorted, in the others two letters are swapped."""
+    """What code is checked on: search rollouts of the task's own words, some of them sorted, the others shuffled."""
     environment, p = open_environment({"name": f"python:{ENV}:environment"}), 0.25 + 0.2 * (spec.branch != "base")
     rng, out = random.Random(f"{spec.recipe.hash}-{spec.seed}"), []
     for task in environment.tasks("search"):
