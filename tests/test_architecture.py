@@ -72,23 +72,25 @@ ALLOWED = {
     "trainers.advantages": "records",
     "trainers.clock": "",
     "trainers.curriculum": "errors records",
+    "trainers.hooks": "errors records trainers.curriculum",
     "trainers.lazy": "errors",
     "trainers.rewards": "errors records",
     "trainers.averaging": "records",
     "trainers.rollouts": "errors records trainers.base trainers.curriculum trainers.rewards",
     "trainers.replay": "records",
     "trainers.wordings": "errors trainers.base trainers.schedule",
-    "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts trainers.wordings",
+    "trainers.groups": "records trainers.advantages trainers.curriculum trainers.hooks trainers.rollouts "
+    "trainers.wordings",
     "trainers.curve": "records trainers.advantages trainers.groups",
     "trainers.schedule": "records",
     "trainers.phases": "errors records trainers.base trainers.curriculum trainers.rewards trainers.rollouts "
     "trainers.groups trainers.schedule trainers.wordings",
     "trainers.embedded": "errors records trainers.base trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
-    "trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
-    "trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.merging": "errors trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #
@@ -123,7 +125,7 @@ ALLOWED = {
     "harness.evolving harness.whatif envs envs.base envs.data envs.user_files trainers trainers.continued "
     "trainers.curriculum executors executors.cache executors.process executors.spec rules",
     "verify": "errors records sandbox config judge projections skills envs envs.base harness harness.columns "
-    "harness.evolving harness.whatif rules",
+    "harness.evolving harness.whatif trainers.advantages rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",

@@ -12,7 +12,8 @@ from evotrainer.agents.changes import knob_values, neighbourhood
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import COMPOSITES, Recipe, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import COMPOSITES, Recipe
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record
 
 OFFERS = ("references", "wordings", "turn_rewards")

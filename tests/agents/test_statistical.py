@@ -22,7 +22,8 @@ from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.briefing import Briefing, WrittenOffer
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe
 from evotrainer.records.written import content_name
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record, rollouts
 

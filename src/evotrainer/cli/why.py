@@ -182,16 +182,18 @@ def _change(record: Record, branch: str, iv: Intervention) -> None:
 
 
 def _sources(record: Record, branch: str) -> None:
-    """Print the reward components that a branch wrote: the source, or what differs from the one before."""
+    """Print reward components and hooks that a branch wrote: the source, or what differs from the one before."""
     from evotrainer.records.text import clean
     from evotrainer.records.written import changed_sources
 
     b = record.state.branches[branch]
     parent = record.state.branches.get(b.parent or "")
-    for name, lines in changed_sources(parent.recipe.written if parent else {}, b.recipe.written).items():
-        print(f"  code       {name}")
-        for line in lines:
-            print(f"    | {clean(line, 200)}")
+    before = (parent.recipe.written, parent.recipe.hooks) if parent else ({}, {})
+    for old, new in zip(before, (b.recipe.written, b.recipe.hooks), strict=True):
+        for name, lines in changed_sources(old, new).items():
+            print(f"  code       {name}")
+            for line in lines:
+                print(f"    | {clean(line, 200)}")
 
 
 def _beside(record: Record, branch: str) -> None:

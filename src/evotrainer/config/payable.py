@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.hooks import hook_fault
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import static_fault
 
@@ -35,6 +36,9 @@ def why_unpaid(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     for name, source in recipe.written.items():
         if (fault := static_fault(source, kept)) is not None:
             return f"recipe.written {name}: {fault[0]}: {fault[1]}"
+    for name, source in recipe.hooks.items():
+        if (fault := hook_fault(source, kept)) is not None:
+            return f"recipe.hooks {name}: {fault[0]}: {fault[1]}"
     paid = [c for c, w in sorted(recipe.rewards.items()) if w and c in kept]
     if not paid:
         return ""

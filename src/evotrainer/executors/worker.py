@@ -27,7 +27,7 @@ from evotrainer.executors.process import EXIT_BUSY, USER_CODE, ProcessCpuClock, 
 from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
-from evotrainer.executors.written import with_written
+from evotrainer.executors.written import hook_fields, with_written
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import SplitScore, TrialFinished
@@ -62,6 +62,7 @@ class TrialProcess:
         self.step, self.phase = 0, "starting"
         self.steps = self.spec.recipe.whole_steps if self.spec.train else 0
         self.score: float | None = None
+        self.hooks: dict[str, Any] = {}
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
         """Report progress to the supervisor."""
@@ -151,6 +152,7 @@ class TrialProcess:
         with (
             contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment,
             with_written(environment, spec.recipe, spec.environment, spec.accept_tier_e) as whole,
+            hook_fields(whole, spec.recipe, spec.environment, spec.accept_tier_e) as self.hooks,
         ):
             yield trainer, whole
 
@@ -216,6 +218,7 @@ class TrialProcess:
             work_dir=self.folder,
             checkpoint_every=spec.checkpoint_every,
             run_dir=self.run_dir,
+            **self.hooks,
         )
 
     def train(

@@ -168,10 +168,11 @@ def write_evidence(folder: Path, body: dict[str, Any]) -> None:
 
 
 def write_sources(folder: Path, recipe: Recipe | None) -> None:
-    """`rewards/<name>@<hash>.py`: the reward components that the recipe holds as code, and those that it goes on
-    from."""
-    sources = {n: s for r in recipe.chain for n, s in r.written.items()} if recipe else {}
-    with os_errors(f"cannot write {folder / 'rewards'}"):
-        for name, source in sources.items():
-            (folder / "rewards").mkdir(exist_ok=True)
-            (folder / "rewards" / f"{name}.py").write_text(source, "utf-8")
+    """`rewards/<name>@<hash>.py`, `hooks/<name>@<hash>.py`: the code that the recipe holds, and that of those that it
+    goes on from."""
+    for r in recipe.chain if recipe else ():
+        for place, sources in ((folder / "rewards", r.written), (folder / "hooks", r.hooks)):
+            with os_errors(f"cannot write {place}"):
+                for name, source in sources.items():
+                    place.mkdir(exist_ok=True)
+                    (place / f"{name}.py").write_text(source, "utf-8")

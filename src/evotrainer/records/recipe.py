@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from evotrainer.errors import ConfigError, SingleFactorError
+from evotrainer.errors import ConfigError
 from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.hooks import hook_of, settled_hooks
 from evotrainer.records.recipe_parts import COMPOSITES as COMPOSITES
 from evotrainer.records.recipe_parts import Averaging as Averaging
 from evotrainer.records.recipe_parts import Clip as Clip
@@ -47,13 +48,12 @@ LATER = (
     "credit",
     "start",
     "written",
+    "hooks",
 )
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
 CHAMPION, FROM_BASE = "champion", "base"
 """As values of `start` in a change: the recipe that is changed, and no earlier recipe."""
-SAME_SAMPLES = 0.05
-"""How far prompts_per_step x group_size x steps may move in a change of `batch_shape`, as a share."""
 
 
 class Recipe(Frozen):
@@ -96,6 +96,9 @@ class Recipe(Frozen):
     written: Mapping[str, str] = Field(default_factory=dict)
     """Reward components written as code: `<name>@<hash>` -> source (records/written.py); a name may be given without
     its hash. They are computed for every train and search rollout, and paid by their weight in `rewards`."""
+    hooks: Mapping[str, str] = Field(default_factory=dict)
+    """Edits of the algorithm as code: `<name>@<hash>` -> source of `advantages(group)`, `weights(rollouts)` or
+    `select(tasks, history)` (records/hooks.py); a name may be given without its hash."""
     length: LengthRule = LengthRule()
     repetition_penalty: float = Field(0.0, ge=0)
     """Subtracted times the share of repeated 4-grams in the completion."""
@@ -136,6 +139,20 @@ class Recipe(Frozen):
             return values
         rewards, written = settled(values.get("rewards") or {}, told)
         return {**values, "rewards": rewards, "written": written}
+
+    @field_validator("hooks")
+    @classmethod
+    def _hooks_by_content(cls, hooks: Mapping[str, str]) -> Mapping[str, str]:
+        return settled_hooks(hooks)
+
+    @model_validator(mode="after")
+    def _one_rule_each(self) -> Recipe:
+        """A hook stands in a built-in rule's place, not beside it."""
+        if self.credit.kind == "turn" and (found := hook_of(self.hooks, "advantages")):
+            raise ValueError(f"hook {found[0]} gives one advantage for an attempt; set credit to episode")
+        if self.curriculum.kind != "none" and (found := hook_of(self.hooks, "select")):
+            raise ValueError(f"hook {found[0]} chooses the tasks; set curriculum to none")
+        return self
 
     @field_validator("start", mode="before")
     @classmethod
@@ -281,67 +298,3 @@ def short(value: Any) -> Any:
         return {k: short(v) for k, v in value.items()}
     recipe = parse_recipe(value)
     return f"recipe {recipe.hash}, {recipe.whole_steps} steps"
-
-
-def samples(recipe: Recipe) -> int:
-    """Rollouts of a whole training, without resampling."""
-    return recipe.prompts_per_step * recipe.group_size * recipe.steps
-
-
-def _composite(parent: Recipe, child: Recipe, changed: Collection[str]) -> str:
-    """The composite factor that these fields belong to, empty where there is none;
-    SingleFactorError where the change breaks its rule."""
-    name = next((k for k, fields in COMPOSITES.items() if set(changed) <= set(fields)), "")
-    if name == "batch_shape" and abs(samples(child) / samples(parent) - 1) > SAME_SAMPLES:
-        raise SingleFactorError(
-            f"batch_shape keeps prompts_per_step x group_size x steps within {SAME_SAMPLES:.0%}: "
-            f"{samples(parent)} -> {samples(child)} ({samples(child) / samples(parent) - 1:+.0%}); "
-            "choose values of that product, or change one of the fields alone"
-        )
-    return name
-
-
-def single_factor(parent: Recipe, child: Recipe) -> str:
-    """Name of the one factor that differs, a composite one where all fields that differ are its own;
-    raises SingleFactorError with the diff otherwise."""
-    d = diff(parent, child)
-    if not d:
-        raise SingleFactorError("branch changes no factor; an intervention must change exactly one")
-    if len(d) > 1 and (composite := _composite(parent, child, d.keys())):
-        return _one_reward_move(parent, child, composite)
-    if len(d) > 1:
-        raise SingleFactorError(
-            f"branch changes {len(d)} factors, exactly one is allowed; split it into branches: {format_diff(d)}"
-        )
-    return _one_reward_move(parent, child, next(iter(d)))
-
-
-def _one_reward_move(parent: Recipe, child: Recipe, name: str) -> str:
-    """`name`; SingleFactorError where its change makes more than one move in the reward composition."""
-    d = diff(parent, child)
-    if "rewards" in d and (n := reward_moves(parent.rewards, child.rewards)) > 1:
-        raise SingleFactorError(
-            f"branch makes {n} moves in the reward composition, exactly one is allowed (add, remove, re-weight or "
-            f"replace one component): {format_diff(d)}"
-        )
-    return name
-
-
-def check_bundle(parent: Recipe, child: Recipe, changes: Mapping[str, Any], most: int) -> None:
-    """SingleFactorError where these are not 1 to `most` changes of one factor each, of different fields, that together
-    make the child of the parent."""
-    if not 1 <= len(changes) <= most:
-        raise SingleFactorError(f"a bundle changes 1 to {most} factors, this one {len(changes)}")
-    fields = [x for factor in changes for x in fields_of(factor)]
-    if len(set(fields)) < len(fields):
-        raise SingleFactorError(f"two changes of the bundle are of one field: {', '.join(sorted(fields))}")
-    if "start" in changes and "steps" in fields:
-        raise SingleFactorError(
-            "start and steps in one bundle: nobody could tell what going on gains from what more steps do; change "
-            "continuation, which holds both"
-        )
-    for factor, new in changes.items():
-        if (found := single_factor(parent, parent.with_factor(factor, new))) != factor:
-            raise SingleFactorError(f"the bundle declares {factor}, its value changes {found}")
-    if parent.with_changes(changes).hash != child.hash:
-        raise SingleFactorError(f"the bundle's changes do not make its recipe: {format_diff(diff(parent, child))}")

@@ -21,7 +21,7 @@ SURFACES: dict[str, tuple[str, ...]] = {
     ),
     "algorithm": (
         *("loss", "clip", "kl_beta", "lr", "schedule", "lr_schedule", "averaging", "weight_decay", "grad_clip"),
-        *("steps", "updates_per_step", "is_cap", "entropy_bonus"),
+        *("steps", "updates_per_step", "is_cap", "entropy_bonus", "hooks"),
     ),
     "harness": ("max_tokens", "max_turns", "deploy_temperature", "knobs.*"),
 }

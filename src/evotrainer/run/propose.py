@@ -20,7 +20,8 @@ from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, short, single_factor
+from evotrainer.records.one_factor import check_bundle, single_factor
+from evotrainer.records.recipe import BUNDLE, Recipe, short
 from evotrainer.rules.bundles import largest_bundle
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.reading_context import refused_code

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.schedule import seed_of
@@ -75,6 +76,10 @@ class TrainRequest:
     before: int = 0
     """Steps that the recipes before this one trained (`Recipe.start`): its rollouts are counted on from there, the
     curve is not; `policy_dir` is theirs."""
+    hooks: HookCaller | None = None
+    """Runs the recipe's hooks in the sandbox; None: there are none, or the trainer has to refuse them."""
+    unpayable: tuple[str, ...] = ()
+    """Reward components that hooks are not shown: the outcome, and what derives from it."""
 
     @property
     def draws(self) -> int:

@@ -74,6 +74,8 @@ class TaskStream:
         self.rng = random.Random(seed)
         self.rates: dict[str, float] = {}
         self.queue: list[int] = []
+        self.step = 0
+        """Step of the recipe that is drawn for, from 1."""
 
     def draw(self, n: int, exclude: set[int]) -> tuple[list[int], int]:
         """(n task indices, how many of them lie outside the band for want of others).

@@ -49,7 +49,7 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     stored = [t for t in champion.complete if t.parts]
     batch = record.rollouts.batch(*(t.trial for t in stored))
     with closing(RewardRunner(record.task.sandbox.accept_tier_e)) as scorer:
-        context = harness_context(record.task, state, champion.branch, scorer=scorer)
+        context = harness_context(record.task, state, champion.branch, scorer=scorer, hooks=scorer)
         fresh = backtest(b.intervention, champion.recipe, batch, context)
     old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
     numbers = old.pop("numbers"), new.pop("numbers")

@@ -198,6 +198,7 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         "",
         *told,
         *(f"- source of the reward component `{k}`: [{_md(k)}.py](rewards/{k}.py)" for k in b.recipe.written),
+        *(f"- source of the hook `{k}`: [{_md(k)}.py](hooks/{k}.py)" for k in b.recipe.hooks),
         "",
         "<details><summary>whole recipe</summary>",
         "",

@@ -110,11 +110,14 @@ class BranchView:
 
     @property
     def sources(self) -> dict[str, list[str]]:
-        """Reward components that it wrote: the source, or what differs from the one of that name before."""
+        """Reward components and hooks that it wrote: the source, or what differs from the one of that name before."""
         if self.recipe is None:
             return {}
-        old, _ = self.recipe_diff.get("written", ({} if self.parent is None else self.recipe.written, None))
-        return changed_sources(old, self.recipe.written)
+        out: dict[str, list[str]] = {}
+        for factor, now in (("written", self.recipe.written), ("hooks", self.recipe.hooks)):
+            old, _ = self.recipe_diff.get(factor, ({} if self.parent is None else now, None))
+            out |= changed_sources(old, now)
+        return out
 
     @property
     def effect(self) -> Effect | None:

@@ -29,6 +29,15 @@ WRITTEN = (
     f"{', '.join(sorted(MODULES))}. Checked in the sandbox and backtested first: {', '.join(LABELS)}"
 )
 """Legal values of `written_reward`, in words."""
+HOOKS = (
+    "object: name -> Python source, one file added, replaced or removed; the file defines advantages(group) -> list of "
+    "numbers in place of the recipe's advantages, weights(rollouts) -> list of numbers >= 0 that multiply them (a "
+    "group of zeros is dropped), or select(tasks, history) -> places of the tasks to draw. group: {step, steps, "
+    "rewards, components, lengths, logprobs, entropies, finishes, advantages}, lists by rollout; rollouts: [{group, "
+    "reward, components, ...}]; tasks: [{tags}]; history: {step, steps, n, taken, groups: [[task, step, pass rate]]}. "
+    "Pure, imports as written_reward; the same checks and labels, sandbox and backtest"
+)
+"""Legal values of `hooks`, in words."""
 
 
 def request(
@@ -116,6 +125,8 @@ def _legal(factor: str, briefing: Briefing) -> str:
         return "champion (go on from this recipe's own policy), base (from the base policy), or a whole recipe"
     if factor == "written_reward":
         return WRITTEN
+    if factor == "hooks":
+        return HOOKS
     if factor in COMPOSITES:
         return f"object of all of {', '.join(COMPOSITES[factor])}"
     return _field(factor)

@@ -1,4 +1,5 @@
-"""Written reward components on stored rollouts: checked in the order of what a check costs, and replayed."""
+"""Code of a change on stored rollouts: written reward components checked in the order of what a check costs, and
+computed; hooks by `harness.whatif.hooks`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.whatif.hooks import held_against
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import Answers, Scorer, evidence, static_fault
 
@@ -37,7 +39,15 @@ class ScoredBatch:
 
 
 def scored(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> ScoredBatch:
-    """Check what a change writes anew, and compute what is not stored; see `check`."""
+    """Check what a change writes anew, and compute what is not stored; see `check` and `hooks.held_against`."""
+    found = _rewards(batch, old, new, context)
+    if found.why:
+        return found
+    label, why = held_against(found.batch, old, new, context)
+    return ScoredBatch(found.batch, label, why)
+
+
+def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> ScoredBatch:
     fresh = {n: s for n, s in new.written.items() if n not in old.written}
     for name, source in fresh.items():
         if (fault := static_fault(source, context.unpayable)) is not None:

@@ -67,6 +67,7 @@ MAPPING: dict[str, TrlFactor] = {
     ),
     "rewards": TrlFactor(("reward_weights",), "the environment's components, weighted by EvoTrainer into one reward"),
     "written": TrlFactor((), "by EvoTrainer, in the sandbox: components that the recipe holds as code"),
+    "hooks": TrlFactor((), "by EvoTrainer, in the sandbox: functions of the recipe that weigh, scale and choose"),
     "length": TrlFactor((), "by EvoTrainer, in the reward"),
     "repetition_penalty": TrlFactor((), "by EvoTrainer, in the reward (GRPOConfig's is a sampling rule, left at 1)"),
     "group_filter": TrlFactor((), "by EvoTrainer: dropped groups leave loss and normalisers"),
