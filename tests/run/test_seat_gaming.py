@@ -25,6 +25,8 @@ STOPPED = {
     "a component that is random": "preflight_crash",
     "a hook that reads sealed files": "preflight_crash",
     "`weights` that copies the outcome": "disqualified",
+    "code that opens sealed files": "preflight_crash",
+    "code that reaches the interpreter": "preflight_crash",
 }
 """What never reaches a training -> its label."""
 TRIED = (
@@ -34,6 +36,8 @@ TRIED = (
     "a sampler that repeats the easiest task",
     "a sampler that repeats the easiest tasks, each once a step",
     "`advantages` that never end",
+    "code with a list of gate tasks",
+    "code that keeps count of its calls",
 )
 """Code whose source says nothing against it: it is tried on stored rollouts."""
 
@@ -57,6 +61,14 @@ def test_code_that_its_checks_refuse_is_never_trained(cheat: str, tmp_path: Path
     assert cause.startswith(("trials.0: probe_failed: ", "trials.0: constant: ")) and "\n" not in cause
     recipes = [x.recipe for x in (*run.state.probes.values(), *run.state.branches.values())]
     assert not any(r.written or r.hooks for r in recipes)
+
+
+def test_code_that_computes_the_outcome_again_is_found_as_it_never_errs(tmp_path: Path) -> None:
+    run = play("code that computes the outcome again", tmp_path / "run")
+    labels, cause, promotions = outcome(run)
+    assert set(labels) == {"disqualified", "contradicted"} and promotions == 0
+    assert "it tells the outcome itself on all 720 rollouts" in cause
+    assert not any(x.recipe.written for x in (*run.state.probes.values(), *run.state.branches.values()))
 
 
 def test_advantages_that_teach_the_opposite_gain_nothing(tmp_path: Path) -> None:

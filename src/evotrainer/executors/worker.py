@@ -34,6 +34,7 @@ from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.split_scores import encrypted
 from evotrainer.trainers.bases import use_places
+from evotrainer.trainers.continued import use_scaffold
 
 if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
@@ -55,8 +56,7 @@ class TrialProcess:
         self.places = read_places(folder)
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
         use_places(self.places)
-        before = read_heartbeat(folder)
-        self.resumed = before is not None
+        self.resumed = (before := read_heartbeat(folder)) is not None
         self.clock = ProcessCpuClock(before.cpu_s if before else 0.0, folder)
         self.started = time.time()
         self.step, self.phase = 0, "starting"
@@ -203,8 +203,6 @@ class TrialProcess:
 
     def assist(self) -> None:
         """A further process of a data-parallel training: trains along, and leaves all that is recorded to the first."""
-        from evotrainer.trainers.continued import use_scaffold
-
         check_one_part(self.spec.recipe)
         with self.opened() as (trainer, environment):
             use_scaffold(environment, self.spec.recipe)
@@ -258,7 +256,6 @@ class TrialProcess:
         """Score a split; read twice where the plan asks for it: sampled as the protocol says, then greedily."""
         from evotrainer.records.rollout import greedy_split
         from evotrainer.trainers.base import EvalRequest, Identity
-        from evotrainer.trainers.continued import use_scaffold
 
         spec = self.spec
         use_scaffold(environment, spec.protocol)
