@@ -328,6 +328,42 @@ def test_the_budget_keeps_the_proof_back(task: Path, tmp_path: Path, quick: Pape
     assert run.closed is not None
 
 
+SIX = {**IDLE, "clip": {"low": 0.1, "high": 0.2}, "temperature": 0.9, "steps": 7}
+"""A bundle of six factors: its proof takes more trainings than one of seven."""
+
+
+class Stopping:
+    """Trains its recipe for as long as the budget lets it, then proposes `SIX`, or as many of its factors as it is told
+    that the run can prove."""
+
+    name = "stopping"
+    told = 0
+
+    def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
+        return SearchPlan(probes=(ProbePlan(changes={"lr": 2e-5}),), proposes=len(SIX))
+
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        self.told, old = briefing.bundle, briefing.champion.recipe.factors()
+        new = dict(list(SIX.items())[: self.told])
+        iv = plain({f: old[f] for f in new}, BUNDLE, new, "they add up", "b0", "scripted")
+        return Proposal(agent=self.name, interventions=(iv,))
+
+
+@pytest.mark.parametrize(("trials", "probes", "factors"), [(23, 0, 5), (25, 0, 6), (30, 12, 6)])
+def test_a_bundle_no_larger_than_told_can_be_proved(
+    trials: int, probes: int, factors: int, task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    """Seven factors have fewer knock-outs than six, of which there are two each: who stops at six must not be refused.
+    A search leaves as much."""
+    agent = Stopping()
+    more = ["run.rounds=1", "run.bundle=7", "run.certify_seeds=[101, 102]"]
+    more += [f"budget.trials={trials}", f"run.probes={probes}"]
+    run = quick.start(task, tmp_path / "run", more, agent=agent)
+    assert not [b.reason for b in bodies(run, "refused")]
+    (iv,) = [b.intervention for b in bodies(run, "branch") if b.branch == "b1"]
+    assert len(iv.new) == factors and agent.told in (factors, 7)
+
+
 def test_the_statistical_agent_finds_both_changes_by_pooling(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ["run.probes=12", "run.rounds=2"])
     assert bodies(run, "probes") and run.champion not in (None, "b0")
