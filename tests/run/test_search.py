@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from evotrainer.rules.bundles import knockouts_each
 from evotrainer.run import loop
 from evotrainer.verify import Record, checks
 from tests.leaky_task import ENV, RECIPE
-from tests.paper import Paper, bodies, ids, stopped_before
+from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each
 
 TASK = f"""
 [task]
@@ -216,14 +217,16 @@ def test_stopped_before_any_event_the_search_ends_the_same(task: Path, tmp_path:
     last = story.index("r2/opened")
     points = [x for i, x in enumerate(story[first:last]) if not x.endswith(("/intended", "/finished")) or i % 6 == 0]
     assert {"r1/probes/0", "r1/probes/1", "r1/searched", "p1/read", "b1/knockout/lr"} <= set(points)
-    for k, point in enumerate(points):
-        folder = tmp_path / f"cut-{k}" / "run"
-        with stopped_before(point):
-            quick.start(task, folder, more, agent=agent())
-        run = quick.resume(folder, agent=agent())
-        assert sorted(ids(run)) == sorted(story), point
+    for cuts in (points, *([x] for x in points[4::8])):
+        folder = tmp_path / f"cut-{cuts[0].replace('/', '-')}-{len(cuts)}" / "run"
+        run = stopped_before_each(
+            cuts,
+            partial(quick.start, task, folder, more, agent=agent()),
+            lambda folder=folder: quick.resume(folder, agent=agent()),
+        )
+        assert sorted(ids(run)) == sorted(story), cuts
         again = {e.id: e.body for e in run.events()}
-        assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"run", "closed"}, point
+        assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"run", "closed"}, cuts
         assert not run.state.problems
 
 
