@@ -52,15 +52,17 @@ ALLOWED = {
     "envs.base": "errors records",
     "envs.options": "errors records",
     "envs.outcome": "errors envs.base",
-    "envs.simple": "errors records envs.base envs.user_files",
+    "envs.slots": "errors records envs.base",
+    "envs.trl_slots": "errors records envs.slots",
+    "envs.simple": "errors records envs.base envs.slots envs.user_files",
     "envs.user_files": "errors records",
     "envs.components": "errors envs.user_files",
     "envs.admission": "sandbox",
     "envs.data": "errors records envs.base",
-    "envs.code": "errors records sandbox envs.base envs.components envs.admission envs.data",
-    "envs.maths": "errors records envs.base envs.options envs.components envs.data",
-    "envs.swe": "errors records sandbox envs.base envs.options envs.components envs.admission envs.data",
-    "envs.trl_env": "errors records envs.base envs.options envs.user_files envs.data",
+    "envs.code": "errors records sandbox envs.base envs.slots envs.components envs.admission envs.data",
+    "envs.maths": "errors records envs.base envs.slots envs.options envs.components envs.data",
+    "envs.swe": "errors records sandbox envs.base envs.slots envs.options envs.components envs.admission envs.data",
+    "envs.trl_env": "errors records envs.base envs.slots envs.trl_slots envs.options envs.user_files envs.data",
     "envs.registry": "errors records envs.base envs.options envs.outcome envs.user_files envs.components envs.code "
     "envs.maths envs.swe envs.trl_env",
     "envs": "envs.outcome envs.registry",
@@ -72,23 +74,25 @@ ALLOWED = {
     "trainers.advantages": "records",
     "trainers.clock": "",
     "trainers.curriculum": "errors records",
+    "trainers.hooks": "errors records trainers.curriculum",
     "trainers.lazy": "errors",
     "trainers.rewards": "errors records",
     "trainers.averaging": "records",
     "trainers.rollouts": "errors records trainers.base trainers.curriculum trainers.rewards",
     "trainers.replay": "records",
     "trainers.wordings": "errors trainers.base trainers.schedule",
-    "trainers.groups": "records trainers.advantages trainers.curriculum trainers.rollouts trainers.wordings",
+    "trainers.groups": "records trainers.advantages trainers.curriculum trainers.hooks trainers.rollouts "
+    "trainers.wordings",
     "trainers.curve": "records trainers.advantages trainers.groups",
     "trainers.schedule": "records",
     "trainers.phases": "errors records trainers.base trainers.curriculum trainers.rewards trainers.rollouts "
     "trainers.groups trainers.schedule trainers.wordings",
     "trainers.embedded": "errors records trainers.base trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
-    "trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.groups trainers.curve "
-    "trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
+    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.merging": "errors trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #
@@ -123,17 +127,18 @@ ALLOWED = {
     "harness.evolving harness.whatif envs envs.base envs.data envs.user_files trainers trainers.continued "
     "trainers.curriculum executors executors.cache executors.process executors.spec rules",
     "verify": "errors records sandbox config judge projections skills envs envs.base harness harness.columns "
-    "harness.evolving harness.whatif rules",
+    "harness.evolving harness.whatif trainers.advantages rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",
-    "extras.export": "errors records projections trainers.merging",
+    "extras.export": "errors records projections trainers.merging extras.scaffold",
+    "extras.scaffold": "records",
     "extras.tracking": "errors records config projections",
     "extras.verl": "errors records config importers envs envs.base trainers.advantages trainers.rewards",
     #
     # doors
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "
-    "extras.tracking",
+    "extras.scaffold extras.tracking",
     "testing": "errors records config importers agents envs.base envs.outcome trainers.base trainers.continued "
     "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
@@ -145,11 +150,12 @@ ALLOWED = {
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     "studies.estimate": "errors config views envs executors api",
+    "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
-    "studies.compare studies.estimate executors.surface extras.export extras.tracking extras.verl",
+    "studies.compare studies.estimate studies.scaffold executors.surface extras.export extras.tracking extras.verl",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,

@@ -123,6 +123,8 @@ class Run:
         IntegrityError where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
         """
         from evotrainer.extras.export import choose, write_evidence, write_model, write_sources
+        from evotrainer.extras.scaffold import write_scaffold
+        from evotrainer.records.scaffold import slots_of
         from evotrainer.views.card import evidence, model_card
         from evotrainer.views.fold import load_view
 
@@ -143,7 +145,9 @@ class Run:
             sha = chosen.trial.policy_sha256
             card = model_card(view, chosen.branch, **told, sha256=sha, base=base, name=to.absolute().name)
             (folder / "README.md").write_text(card, encoding="utf-8")
-            write_sources(folder, view.branches[chosen.branch].recipe if chosen.branch in view.branches else None)
+            recipe = view.branches[chosen.branch].recipe if chosen.branch in view.branches else None
+            write_sources(folder, recipe)
+            write_scaffold(folder, recipe, slots_of(view.state.environment))
             write_evidence(folder, evidence(view, chosen.branch, **told, policy_sha256=sha))
 
         write_model(self.folder, chosen, to, finish)

@@ -12,7 +12,8 @@ from evotrainer.agents.changes import knob_values, neighbourhood
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import COMPOSITES, Recipe, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import COMPOSITES, Recipe
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record
 
 OFFERS = ("references", "wordings", "turn_rewards")
@@ -53,7 +54,8 @@ def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
             assert not [i for i in lint(child) if i.level == "error"]
             seen.add(iv.factor)
     assert seen == set(neighbourhood(recipe, COMPONENTS, {}, offers=OFFERS))
-    not_drawn = {"knobs", "deploy_temperature", "written", "written_reward"}  # no code is drawn at random
+    no_code_nor_text = {"written", "written_reward", "hooks", "scaffold"}
+    not_drawn = {"knobs", "deploy_temperature"} | no_code_nor_text
     assert seen == (set(Recipe.model_fields) | COMPOSITES.keys()) - not_drawn
 
 

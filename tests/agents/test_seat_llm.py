@@ -148,7 +148,7 @@ def test_doctor_asks_the_endpoint_once_and_no_key_is_shown(server: Server, tmp_p
     task = tmp_path / "task.toml"
     task.write_text(f'{TASK}carrier = "llm"\nmodel = "tiny"\nendpoint = "{server.url}"\nkey_env = "SEAT_LLM_KEY"\n')
     shown = evotrainer("doctor", "--seat", str(task), env={"SEAT_LLM_KEY": KEY})
-    assert "[ ok ] seat: llm gives a valid answer" in shown.stdout and "900 + 40 tokens" in shown.stdout
+    assert "[ ok ] seat: output text: valid answer" in shown.stdout and "900 + 40 tokens" in shown.stdout
     server.script = [(403, f"key {KEY} is blocked")]
     shown = evotrainer("doctor", "--seat", str(task), env={"SEAT_LLM_KEY": KEY})
     assert "[FAIL] seat: " in shown.stdout and "status 403" in shown.stdout and KEY not in shown.stdout + shown.stderr

@@ -22,7 +22,8 @@ from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.records.briefing import Briefing, WrittenOffer
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe
 from evotrainer.records.written import content_name
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record, rollouts
 
@@ -440,7 +441,12 @@ def test_a_composite_change_is_taken_back_as_one() -> None:
 def test_every_factor_of_a_recipe_has_a_move() -> None:
     covered = {m.factor for m in MOVES} | {"rewards", "written_reward"}
     # code alone pays nothing: it comes with its weight, as `written_reward`
-    assert covered == (set(Recipe.model_fields) | COMPOSITES.keys()) - {"deploy_temperature", "written"}
+    assert covered == (set(Recipe.model_fields) | COMPOSITES.keys()) - {
+        "deploy_temperature",
+        "written",
+        "hooks",
+        "scaffold",
+    }
     assert len({m.name for m in MOVES}) == len(MOVES)
 
 

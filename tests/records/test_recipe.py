@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.lint import lint
+from evotrainer.records.one_factor import check_bundle, single_factor
 from evotrainer.records.recipe import (
     LATER,
     Recipe,
-    check_bundle,
     diff,
     format_diff,
     parse_recipe,
     reward_moves,
-    single_factor,
 )
 from tests.small_records import RECIPE
 
@@ -35,6 +34,7 @@ CHANGES: dict[str, Any] = {
     "max_tokens": 50,
     "rewards": {"hidden": 1.0},
     "written": {"short": "def reward(rollout):\n    return 1.0\n"},
+    "hooks": {"plain": "def weights(rollouts):\n    return [1.0 for _ in rollouts]\n"},
     "length": {"kind": "overlong", "weight": 0.5},
     "group_filter": {"kind": "zero_variance"},
     "curriculum": {"kind": "pass_rate_band"},
@@ -51,6 +51,7 @@ CHANGES: dict[str, Any] = {
     "deploy_temperature": 0.5,
     "knobs.history": "scrubbed",
     "knobs.tools": 3,
+    "scaffold.system": "Think first.",
 }
 factor_names = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, max_size=4)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.records.recipe import diff, format_diff, parse_recipe, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import diff, format_diff, parse_recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.records.written import about, changed_sources, content_name, evidence, is_value, static_fault
 
@@ -77,6 +78,7 @@ def test_a_written_component_is_one_move_and_not_two() -> None:
         ("def score(rollout):\n    return 1.0", "signature", "defines 0 functions named reward"),
         ("for x in ():\n    pass\ndef reward(rollout):\n    return 1.0", "signature", "not For"),
         ("n = 0\ndef reward(rollout):\n    global n\n    return 1.0", "signature", "pure function"),
+        ("import math\ndef reward(rollout):\n    math.n = 1\n    return 1.0", "signature", "line 3 sets n"),
         ("def reward(rollout):\n    return rollout['outcome'] == 'correct'", "reads_protected", "'outcome'"),
         ("def reward(rollout):\n    return rollout['components']['hidden']", "reads_protected", "'hidden'"),
         ("def reward(rollout):\n    return rollout['components'].get('robust')", "reads_protected", "'robust'"),

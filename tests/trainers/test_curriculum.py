@@ -9,7 +9,7 @@ import pytest
 from evotrainer.envs.base import Task
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Curriculum
-from evotrainer.trainers.curriculum import TaskStream, task_stream
+from evotrainer.trainers.curriculum import TaskStream, difficulty, task_stream
 from tests.trainers.reverse_env import ReverseEnv
 
 
@@ -112,3 +112,9 @@ def test_a_tag_that_no_task_has_or_that_holds_no_number_is_named() -> None:
     wordy = [Task("a", "train", "", tags={"kind": "hard"}), Task("b", "train", "", tags={"kind": "easy"})]
     with pytest.raises(ConfigError, match="tag 'kind' of task a is 'hard', which holds no number; choose another"):
         task_stream(wordy, Curriculum(kind="difficulty", tag="kind"), 0, 10)
+
+
+def test_a_hyphen_in_a_tag_is_no_sign() -> None:
+    tags = {"level-1": 1.0, "depth_5": 5.0, "L2-hard": 2.0, "-3": -3.0, "from -0.5 on": -0.5, "3-5 steps": 3.0}
+    for value, level in tags.items():
+        assert difficulty(Task("t", "train", "", tags={"level": value}), "level") == level, value

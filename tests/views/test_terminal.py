@@ -113,18 +113,20 @@ def test_in_a_terminal_bars_budget_and_verdicts_are_live(tmp_path: Path) -> None
 
 def test_trial_counts_time_left_and_each_trials_score_line_are_live(tmp_path: Path) -> None:
     Ledger.open(tmp_path / "ledger.db", create=True).close()
-    (tmp_path / "task.toml").write_text("[run]\nrounds = 1\nbranches = 1\nseeds = [1, 2]\ncertify_seeds = [9]\n")
+    (tmp_path / "task.toml").write_text(
+        "[run]\nrounds = 1\nbranches = 1\nseeds = [1, 2]\ncertify_seeds = [9]\nworkers = 1\n"
+    )
     console = Console(file=io.StringIO(), force_terminal=True, width=140, height=50)
     with LiveView(tmp_path, console) as view:
         one = next(x for _, _, x in story() if isinstance(x, TrialFinished) and x.status == "complete")
-        view.finished(one.model_copy(update={"trial": "b0-s1", "wall_s": 100.0, "steps": 30}))
+        view.finished(one.model_copy(update={"trial": "b0-s1", "wall_s": 100.0, "cpu_s": 81.0, "steps": 30}))
         for step, score in ((5, 0.2), (10, 0.4), (15, 0.6)):
             view.trials([(spec("b0-s2", 0), beat(step).model_copy(update={"score": score}))])
         still = Console(file=io.StringIO(), width=140)
         still.print(view._render())
     shown = still.file.getvalue()  # type: ignore[attr-defined]
-    # base, two of b0, two of b1, one fresh: six, of which one is done and one half done
-    assert "trial 2 of about 6, about 7 min 30 s left" in shown
+    # base, two of b0, two of b1, one fresh, base and both of b0 on cert; one is done and one half done
+    assert "trial 2 of about 9, about 5 min 50 s left" in shown, "three trainings of 100 s, half of one"
     assert re.search(r"b0-s2 .* 15/30 .* ▁▅█ 60\.0%", shown)
 
 

@@ -23,7 +23,9 @@ BASELINE = HERE.parent / "real.md"
 def main(argv: list[str]) -> int:
     """0; 1 where a source's data is not here."""
     p = argparse.ArgumentParser(prog="python -m bench.detectors --real", description=__doc__)
-    p.add_argument("--split", choices=SPLITS, default="tuning", help="tuning (the default); heldout (spent); heldout3")
+    p.add_argument(
+        "--split", choices=SPLITS, default="tuning", help="tuning (the default); heldout and heldout3 (spent); heldout4"
+    )
     p.add_argument("--source", default="", help="one source of manifest.toml")
     p.add_argument("--data", help=f"folder with the repositories (else ${DATA}, else .mirror beside the checkout)")
     p.add_argument("--quick", action="store_true", help="labelled rollouts only, at most 600 a source: after a change")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from bench.detectors.corpus.blobs import Repo, data_folder
 from bench.detectors.corpus.counting import Count, Files, of, rows
+from bench.detectors.corpus.counts_fourth import FOURTH
 from bench.detectors.corpus.counts_third import THIRD
 from bench.detectors.corpus.manifest import HERE, sources
 
@@ -160,7 +161,7 @@ COUNTS: dict[str, Callable[[Files], Count]] = {
     )
 }  # fmt: skip
 COUNTS |= {"swe-agent-demos": files_only, "swe-traces": files_only, "lcb-organisms": inspect, "trigger-logs": inspect}
-COUNTS |= {"rebench-o3": inspect, **THIRD}
+COUNTS |= {"kernel-harbor": files_only, "rebench-o3": inspect, **THIRD, **FOURTH}
 
 
 def main() -> None:

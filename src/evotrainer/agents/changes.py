@@ -9,7 +9,8 @@ from typing import Any
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import CHAMPION, Recipe, fields_of, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import CHAMPION, Recipe, fields_of
 
 
 def changed(recipe: Recipe, factor: str, new: Any) -> Recipe | None:

@@ -15,7 +15,8 @@ from evotrainer.records.detectors import HarnessEdit
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import Recipe, diff, format_diff, single_factor
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import Recipe, diff, format_diff
 
 
 class FixedChange(Frozen):

@@ -24,7 +24,7 @@ GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
     "Read": ("status", "lineage", "show", "health", "harness", "cases", "forecasts", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate", "compare"),
-    "Audit and backtest": ("audit", "backtest", "try-code", "admit-detector"),
+    "Audit and backtest": ("audit", "backtest", "try-code", "try-scaffold", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),
     "Cluster": ("verl",),
 }

@@ -41,7 +41,7 @@ class SeatTools:
         from evotrainer import api
 
         self.run = api.open_run(folder)
-        self._given = ""
+        self._given = self._heard = ""
 
     def overview(self) -> str:
         """Where the run stands, whether it asks you something now, and what was spent."""
@@ -159,19 +159,23 @@ class SeatTools:
         return self._answer({"stop": reason})
 
     def wait(self, id: str = "", seconds: float = 20) -> str:
-        """Up to 25 seconds for what came of an answer (default: your last), rounded, or for the next request. Call it
-        again where it says that nothing is known yet."""
+        """Up to 25 seconds for news: what came of an answer (default: your last), rounded, the next request, or the
+        run's end. Call it again where it says that nothing is known yet."""
         key = id or self._given
         end = time.monotonic() + max(0.0, min(seconds, LONGEST_S))
         while True:
-            told = outcome(self.run, key) if key else ""
-            if told or (not key and waiting(self.run)) or time.monotonic() >= end:
+            told, asks, over = outcome(self.run, key) if key else "", waiting(self.run), self.run.state.closed_by
+            news = told if id or told != self._heard else ""
+            if news or over or (asks and (told or not key)) or time.monotonic() >= end:
                 break
             time.sleep(EVERY_S)
-        asks = "It asks something now: overview()." if waiting(self.run) else ""
-        return _cut(
-            " ".join(x for x in (told or (f"{key}: nothing is known yet" if key else ""), asks) if x) or "nothing"
+        self._heard = told
+        rows = (
+            news,
+            "" if told or over or not key else f"{key}: nothing is known yet.",
+            "It asks something now: overview()." if asks else "The run has ended." if over else "",
         )
+        return _cut(" ".join(x for x in rows if x) or "nothing new yet")
 
     def why(self, branch: str) -> str:
         """What a branch changed, why it was tried, and the verdict, its effect rounded to points."""

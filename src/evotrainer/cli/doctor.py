@@ -6,16 +6,16 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evotrainer.cli._common import AsJson
-from evotrainer.errors import ConfigError, EvoTrainerError, SandboxError
+from evotrainer.errors import AgentError, ConfigError, EvoTrainerError, SandboxError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def doctor(
         bool, typer.Option("--attack", help="Try every attack that ships on the sandbox; about a minute.")
     ] = False,
     seat: Annotated[
-        Path | None, typer.Option(metavar="TASK", help="Ask the seat of this task file (run.agent=seat) once.")
+        Path | None,
+        typer.Option(metavar="TASK", help="Ask the seat of this task file, an endpoint in each output mode."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -82,11 +83,36 @@ def _seat(task: Path) -> list[EvoTrainerError]:
         if not seats:
             raise ConfigError(f"{task}: run.agent is {run.proposer}; only agent seat, and run.agents, ask somebody")
         for whose, options in seats.items():
-            print(f"[ ok ] seat{whose}: {try_seat(options)}")
+            if options.get("carrier") == "llm":
+                _outputs(f"seat{whose}", options)
+            else:
+                print(f"[ ok ] seat{whose}: {try_seat(options)}")
     except EvoTrainerError as e:
         print(f"[FAIL] seat: {e}")
         return [e]
     return []
+
+
+def _outputs(seat: str, options: Mapping[str, Any]) -> None:
+    """Ask an endpoint once in each output mode, and name the cheapest that works; AgentError where the mode that is set
+    does not."""
+    from evotrainer.agents.seat.options import SeatOptions
+    from evotrainer.agents.seat.trial_request import try_outputs
+
+    is_set, works, problem = SeatOptions.model_validate(dict(options)).output_mode, [], ""
+    for t in try_outputs(options):
+        told = f"no valid answer: {t.problem}" if t.problem else f"valid answer in {t.told}"
+        print(f"[{'warn' if t.problem else 'ok':^4}] {seat}: output {t.output}: {told}")
+        works += [] if t.problem else [t]
+        problem = t.problem if t.output == is_set else problem
+    best = min(works, key=lambda t: t.price, default=None)
+    advice = f'set run.agent_options.output = "{best.output}"' if best else "try another model"
+    if best:
+        tokens = best.input_tokens + best.output_tokens
+        how = "as it is set" if best.output == is_set else advice
+        print(f"[ ok ] {seat}: cheapest output mode that works: {best.output}, {tokens} tokens ({how})")
+    if problem:
+        raise AgentError(f"output mode {is_set} gives no valid answer: {problem}; {advice}")
 
 
 def _cache() -> str:

@@ -1,4 +1,4 @@
-"""`evotrainer try-code`: a reward component of one's own, through the loop's checks and backtest."""
+"""`evotrainer try-code`: a reward component or a hook of one's own, through the loop's checks and backtest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evotrainer.records.output import print
 
 
 def try_code(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Python file that defines reward(rollout).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Python file: reward(rollout), or hooks.")],
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or rollouts of others.")],
     *,
     weight: Annotated[float, typer.Option(help="Its weight beside what is paid now.")] = 1.0,
@@ -28,11 +28,12 @@ def try_code(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Would this reward component, written as code, be trained on? The checks that the loop makes of an agent's, and
+    """Would this code be trained on, a reward component or a hook? The checks that the loop makes of an agent's, and
     the backtest.
 
-    The file defines one pure function of a rollout's public evidence; it is run in the sandbox, never imported. Exit
-    code 10 where a check or the replay ends it; the label says which.
+    The file defines reward(rollout), one pure function of a rollout's public evidence; or hooks, edits of the
+    algorithm: advantages(group), weights(rollouts), select(tasks, history). It is run in the sandbox, never imported.
+    Exit code 10 where a check or the replay ends it; the label says which.
 
     Example: evotrainer try-code no_crash.py runs/mine
     """

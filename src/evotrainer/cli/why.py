@@ -182,14 +182,16 @@ def _change(record: Record, branch: str, iv: Intervention) -> None:
 
 
 def _sources(record: Record, branch: str) -> None:
-    """Print the reward components that a branch wrote: the source, or what differs from the one before."""
+    """Print the code and the texts around tasks that a branch wrote: what differs from those before."""
+    from evotrainer.records.scaffold import slots_of
     from evotrainer.records.text import clean
-    from evotrainer.records.written import changed_sources
+    from evotrainer.views.text import written_anew
 
     b = record.state.branches[branch]
     parent = record.state.branches.get(b.parent or "")
-    for name, lines in changed_sources(parent.recipe.written if parent else {}, b.recipe.written).items():
-        print(f"  code       {name}")
+    slots = slots_of(record.state.environment)
+    for what, name, lines in written_anew(parent.recipe if parent else None, b.recipe, slots):
+        print(f"  {what:<10} {name}")
         for line in lines:
             print(f"    | {clean(line, 200)}")
 

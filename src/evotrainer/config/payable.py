@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.hooks import hook_fault
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.scaffold import fault, slots_of
 from evotrainer.records.written import static_fault
 
 
@@ -35,6 +37,9 @@ def why_unpaid(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     for name, source in recipe.written.items():
         if (fault := static_fault(source, kept)) is not None:
             return f"recipe.written {name}: {fault[0]}: {fault[1]}"
+    for name, source in recipe.hooks.items():
+        if (fault := hook_fault(source, kept)) is not None:
+            return f"recipe.hooks {name}: {fault[0]}: {fault[1]}"
     paid = [c for c, w in sorted(recipe.rewards.items()) if w and c in kept]
     if not paid:
         return ""
@@ -60,6 +65,8 @@ def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     if recipe.start is not None and (why := why_unusable(recipe.start, environment)):
         return f"in recipe.start, {why}"
     name = environment.get("name", "the environment")
+    if (found := fault(recipe.scaffold, slots_of(environment), name)) is not None:
+        return f"recipe.scaffold: {found[0]}: {found[1]}"
     own = 'learn from the policy\'s own successes (kind = "own")'
     if recipe.prompt_noise and "wordings" not in usable(environment):
         return f"recipe.prompt_noise: {name} has no other wordings of its prompts; set it to 0"

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, Turn
+from evotrainer.records.scaffold import Slot as Slot
 from evotrainer.records.verdicts import Capability as Capability
 
 SPLITS = ("train", "search", "gate", "cert")
@@ -138,6 +139,22 @@ class EnvironmentWithWordings(Protocol):
     def reworded(self, task: Task, rng: random.Random) -> Task:
         """The same problem with another prompt that training may see: same id, same answer, no form of prompt that
         held-out splits keep; the task itself where it has no other. TaskSetError for a task of a held-out split."""
+        ...
+
+
+@runtime_checkable
+class EnvironmentWithSlots(Protocol):
+    """An environment whose texts around a task may be written otherwise; `envs.slots.Scaffold` does the work."""
+
+    slots: Sequence[Slot]
+    """Where, and what stands there by default."""
+
+    def use_scaffold(self, scaffold: Mapping[str, str]) -> None:
+        """From now on episodes begin and answer with these texts, and with the default in every other slot."""
+        ...
+
+    def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
+        """What an episode of the task begins with, as `reset` has it."""
         ...
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from evotrainer.envs.base import OFFERS, Environment, EnvironmentWithOutcome
+from evotrainer.envs.base import OFFERS, Environment, EnvironmentWithOutcome, EnvironmentWithSlots
 from evotrainer.errors import TaskSetError
 
 OPTION = "payable"
@@ -32,14 +32,17 @@ def outcome_components(environment: Environment) -> tuple[str, ...]:
     return tuple(c for c in environment.components if c in said)
 
 
-def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, list[str]]:
+def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, list[Any]]:
     """What an environment's description holds of them: `outcome`, and `payable` by the task file's `[environment]`;
-    beside them `offers`."""
-    return {
+    beside them `offers`, and `slots` where it declares any."""
+    told: dict[str, list[Any]] = {
         "outcome": list(outcome_components(environment)),
         "payable": list(payable_components(config)),
         "offers": list(offers(environment)),
     }
+    if isinstance(environment, EnvironmentWithSlots) and environment.slots:
+        told["slots"] = [s.model_dump(mode="json") for s in environment.slots]
+    return told
 
 
 def offers(environment: Environment) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Task, answered, drawn
+from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Slot, Task, answered, drawn
+from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Turn
@@ -27,7 +28,9 @@ class TextEnv:
     `draw(seed)`: gate and cert tasks of a seed, as large as those of `tasks` and disjoint from train and search (see
     `EnvironmentWithDraws`); None: the tasks are given. `demos(n, seed)`: (prompt, completion) pairs for a warm start.
     `words`: multi-character tokens of the vocabulary. `capabilities`: shortcuts that an audit can close, each by a knob
-    of its own; `prompt(task, knobs)` then writes the task's prompt as it is with these knobs.
+    of its own; `prompt(task, knobs)` then writes the task's prompt as it is with these knobs. `slots`: texts around the
+    tasks that may be written otherwise, `system` and `prompt` unless others are given; `()`, or a `reset` of
+    one's own: none.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class TextEnv:
         draw: Callable[[str], Mapping[str, Sequence[Task]]] | None = None,
         capabilities: Sequence[Capability] = (),
         prompt: Callable[[Task, Mapping[str, Any]], str] | None = None,
+        slots: Sequence[Slot] = (SYSTEM, PROMPT),
     ) -> None:
         if truth not in rewards or (proxy is not None and proxy not in rewards):
             raise TaskSetError(
@@ -59,6 +63,11 @@ class TextEnv:
         self.capabilities = tuple(capabilities)
         self.knobs: Mapping[str, tuple[Any, ...]] = {c.knob: (c.open, c.closed) for c in self.capabilities}
         self._prompt = prompt
+        if type(self).reset is not TextEnv.reset:
+            slots = ()  # what a subclass begins its episodes with is its own
+        if other := {s.name for s in slots} - {SYSTEM.name, PROMPT.name}:
+            raise TaskSetError(f"environment {name}: nothing shows slot {min(other)!r}; take system and prompt")
+        self._scaffold, self.slots = Scaffold(name, slots), tuple(slots)
         self.proxy = (proxy, truth) if proxy else None
         self.outcome_components: Sequence[str] = (truth,)
         """What is computed from the truth as well (a share of it, say) belongs here: add it."""
@@ -92,10 +101,15 @@ class TextEnv:
         self._tasks = tasks
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        return Episode(task=task, knobs=dict(knobs), turns=self.opening(task, knobs))
+
+    def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         # what is not set is open, as everywhere
         known = {c.knob: c.open for c in self.capabilities} | dict(knobs)
-        text = self._prompt(task, known) if self._prompt else task.prompt
-        return Episode(task=task, knobs=dict(knobs), turns=[Turn("user", text)])
+        return self._scaffold.opening(self._prompt(task, known) if self._prompt else task.prompt)
+
+    def use_scaffold(self, scaffold: Mapping[str, str]) -> None:
+        self._scaffold.use(scaffold)
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         answered(episodes, actions, finishes)
@@ -121,7 +135,7 @@ class TextEnv:
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
         made = call(f"the demonstrations of environment {self.name}", self._demos, n, seed) if self._demos else []
-        return list(made)
+        return [(self._scaffold.transcript(pair)[0], pair[1]) for pair in made] if self._scaffold.texts else list(made)
 
     @cached_property
     def _hash(self) -> str:

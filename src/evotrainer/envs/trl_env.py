@@ -18,6 +18,8 @@ from typing import Any
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
 from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.slots import Scaffold
+from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, with_prompt
 from evotrainer.envs.user_files import WATCH, load_module
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
@@ -72,6 +74,7 @@ class TrlEnv:
         files: Sequence[Path] = (),
     ) -> None:
         self.name, self.environment_factory = name, factory
+        self._factory = factory
         self.reward_functions = {k: watched(k, f) for k, f in functions.items()}
         self.files = tuple(files)
         """The user's own files."""
@@ -90,6 +93,8 @@ class TrlEnv:
         self._tasks = _tasks(rows, options)
         self.conversational = factory is not None or _conversational(rows, options.path)
         """Do prompts go through the policy's chat template?"""
+        self.slots = slots_of(factory, self.conversational)
+        self._scaffold = Scaffold(name, self.slots)
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in SPLITS:
@@ -97,7 +102,23 @@ class TrlEnv:
         return self._tasks[split]
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        return Episode(task, knobs, [Turn("user", task.prompt)])
+        return Episode(task, knobs, self.opening(task, knobs))
+
+    def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
+        """As TRL renders a row, but for the tools, whose descriptions stand where a template puts them."""
+        prompt = self.as_prompt(task.data.get("prompt", ""))
+        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        return [Turn("system" if m.get("role") == "system" else "user", prompt_text([m], "prompt")) for m in said]
+
+    def as_prompt(self, prompt: Any) -> Any:
+        """A row's prompt in the texts of the scaffold in use; a class's is messages."""
+        wrapped = isinstance(prompt, str) and self._factory is not None
+        return with_prompt([{"role": "user", "content": prompt}] if wrapped else prompt, self._scaffold)
+
+    def use_scaffold(self, scaffold: Mapping[str, str]) -> None:
+        check_descriptions(self.name, scaffold)
+        self._scaffold.use(scaffold)
+        self.environment_factory = dressed(self._factory, self._scaffold) if self._factory else None
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         raise TaskSetError(f'environment {self.name} is played by TRL\'s tool loop only; set trainer.name = "trl"')

@@ -27,13 +27,14 @@ from evotrainer.executors.process import EXIT_BUSY, USER_CODE, ProcessCpuClock, 
 from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
-from evotrainer.executors.written import with_written
+from evotrainer.executors.written import hook_fields, with_written
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.split_scores import encrypted
 from evotrainer.trainers.bases import use_places
+from evotrainer.trainers.continued import use_scaffold
 
 if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
@@ -55,13 +56,13 @@ class TrialProcess:
         self.places = read_places(folder)
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
         use_places(self.places)
-        before = read_heartbeat(folder)
-        self.resumed = before is not None
+        self.resumed = (before := read_heartbeat(folder)) is not None
         self.clock = ProcessCpuClock(before.cpu_s if before else 0.0, folder)
         self.started = time.time()
         self.step, self.phase = 0, "starting"
         self.steps = self.spec.recipe.whole_steps if self.spec.train else 0
         self.score: float | None = None
+        self.hooks: dict[str, Any] = {}
 
     def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
         """Report progress to the supervisor."""
@@ -151,6 +152,7 @@ class TrialProcess:
         with (
             contextlib.closing(open_environment(spec.environment, accept_tier_e=spec.accept_tier_e)) as environment,
             with_written(environment, spec.recipe, spec.environment, spec.accept_tier_e) as whole,
+            hook_fields(whole, spec.recipe, spec.environment, spec.accept_tier_e) as self.hooks,
         ):
             yield trainer, whole
 
@@ -203,6 +205,7 @@ class TrialProcess:
         """A further process of a data-parallel training: trains along, and leaves all that is recorded to the first."""
         check_one_part(self.spec.recipe)
         with self.opened() as (trainer, environment):
+            use_scaffold(environment, self.spec.recipe)
             trainer.train(self.request(self.policy_path()), environment, lambda _: None, lambda _: None)
 
     def request(self, start: Path) -> TrainRequest:
@@ -216,6 +219,7 @@ class TrialProcess:
             work_dir=self.folder,
             checkpoint_every=spec.checkpoint_every,
             run_dir=self.run_dir,
+            **self.hooks,
         )
 
     def train(
@@ -254,6 +258,7 @@ class TrialProcess:
         from evotrainer.trainers.base import EvalRequest, Identity
 
         spec = self.spec
+        use_scaffold(environment, spec.protocol)
         request = EvalRequest(
             identity=Identity(spec.run, spec.branch, spec.seed),
             recipe=spec.protocol,

@@ -1,9 +1,9 @@
-"""An environment that also computes the written reward components of a trial's recipe."""
+"""The code of a trial's recipe: an environment that also computes its written reward components; who runs its hooks."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ def with_written(
             f"recipe.written: rewards of {environment.name} are computed by TRL, which runs no code of a recipe; leave "
             "it out, or write the function into the environment"
         )
-    protected = set(outcome_components(environment)) - set(payable_components(config))
+    protected = unpayable_of(environment, config)
     score = environment.score
     with contextlib.closing(RewardRunner(accept_tier_e)) as runner:
 
@@ -51,11 +51,31 @@ def with_written(
         yield environment
 
 
+@contextlib.contextmanager
+def hook_fields(
+    environment: Environment, recipe: Recipe, config: Mapping[str, Any], accept_tier_e: bool
+) -> Iterator[dict[str, Any]]:
+    """What a `TrainRequest` says of the hooks of a recipe and of what it goes on from: who runs them, each call in a
+    process of the sandbox, and the components that they are not shown. Empty where there are none."""
+    if not any(r.hooks for r in recipe.chain):
+        yield {}
+        return
+    from evotrainer.sandbox.reward_runner import RewardRunner
+
+    with contextlib.closing(RewardRunner(accept_tier_e)) as runner:
+        yield {"hooks": runner, "unpayable": unpayable_of(environment, config)}
+
+
+def unpayable_of(environment: Environment, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Components that code of a recipe is not shown: the outcome's, but those that the task file lets training pay."""
+    return tuple(sorted(set(outcome_components(environment)) - set(payable_components(config))))
+
+
 def _add(
     sources: Mapping[str, str],
     episodes: Sequence[Episode],
     scores: Sequence[Score],
-    protected: set[str],
+    protected: Collection[str],
     scorer: Scorer,
 ) -> list[Score]:
     """The scores with the values of all sources, in one call each; a fault of the sandbox is one of the attempts."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.extras.scaffold import TEMPLATE
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
@@ -130,7 +131,7 @@ def write_model(run: Path, chosen: Chosen, out: Path, finish: Callable[[Path, st
         base = ""
         if (chosen.policy / ADAPTER).is_file():
             base = merge_adapter(chosen.policy, part)
-            template = chosen.policy / "chat_template.jinja"
+            template = chosen.policy / TEMPLATE
             if template.is_file() and not (part / template.name).exists():
                 shutil.copyfile(template, part / template.name)
         else:
@@ -168,10 +169,11 @@ def write_evidence(folder: Path, body: dict[str, Any]) -> None:
 
 
 def write_sources(folder: Path, recipe: Recipe | None) -> None:
-    """`rewards/<name>@<hash>.py`: the reward components that the recipe holds as code, and those that it goes on
-    from."""
-    sources = {n: s for r in recipe.chain for n, s in r.written.items()} if recipe else {}
-    with os_errors(f"cannot write {folder / 'rewards'}"):
-        for name, source in sources.items():
-            (folder / "rewards").mkdir(exist_ok=True)
-            (folder / "rewards" / f"{name}.py").write_text(source, "utf-8")
+    """`rewards/<name>@<hash>.py`, `hooks/<name>@<hash>.py`: the code that the recipe holds, and that of those that it
+    goes on from."""
+    for r in recipe.chain if recipe else ():
+        for place, sources in ((folder / "rewards", r.written), (folder / "hooks", r.hooks)):
+            with os_errors(f"cannot write {place}"):
+                for name, source in sources.items():
+                    place.mkdir(exist_ok=True)
+                    (place / f"{name}.py").write_text(source, "utf-8")

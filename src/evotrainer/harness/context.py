@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.records.findings import HealthReport, MetricValue
+from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import Scorer
 
@@ -47,8 +48,10 @@ class HarnessContext:
     None: such detectors cannot look."""
     scorer: Scorer | None = None
     """Runs a written reward component over rollouts' evidence; None: what is not stored cannot be replayed."""
+    hooks: HookCaller | None = None
+    """Runs a recipe's hooks over stored groups; None: they cannot be replayed."""
     checked: dict[str, Any] = field(default_factory=dict)
-    """What checks of written components said on these very rollouts, by name: a round asks often for the same."""
+    """What checks of recipes' code said on these very rollouts, by name: a round asks often for the same."""
 
     @property
     def token_budget(self) -> int | None:

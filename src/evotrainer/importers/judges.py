@@ -17,7 +17,7 @@ from evotrainer.importers.tolerant import text
 Silence = Literal["empty", "filtered", "errored", "unparsable"]
 """What a scoring model's reply is where it gives no verdict."""
 
-JUDGE = frozenset({"judge", "judges", "grader", "grading", "verifier", "scorer", "rewardmodel"})
+JUDGE = frozenset({"judge", "judges", "grader", "grading", "verifier", "scorer", "rewardmodel", "monitor"})
 REPLY = frozenset({"response", "reply", "output", "completion", "raw", "text", "message", "answer"})
 REPLIES = frozenset({"responses", "replies", "outputs", "completions", "texts", "messages", "answers"})
 _OWN_REPLY = frozenset({"response", "reply", "output", "completion", "raw"})
@@ -38,7 +38,7 @@ _IN_PLACE = re.compile(
 )
 """An error that was written where the reply belongs; looked for at its beginning. `own`: of a program that grades it
 may tell of the program that is graded."""
-_MODELS = frozenset({"judge", "judges", "rewardmodel"})
+_MODELS = frozenset({"judge", "judges", "rewardmodel", "monitor"})
 """Names of scorers that are models; others may be programs, whose errors and time limits are those of the answer."""
 LOOKED_AT = 64
 """Replies of a list that are looked at."""

@@ -31,7 +31,7 @@ _NAME = re.compile(
     r"[\w.-]*\.jsonl?$",
     re.IGNORECASE,
 )
-_FOLDERS = ("", "results", "evaluation", "evaluation_results", "eval", "logs", "reports")
+_FOLDERS = ("", "results", "evaluation", "evaluation_results", "eval", "eval_results", "logs", "reports")
 _RESOLVED = ("resolved_ids", "resolved_instances", "resolved")
 _UNSOLVED = ("completed_ids", "unresolved_ids", "empty_patch_ids", "generated", "applied", "with_logs", "no_generation",
              "unresolved", "no_apply", "test_timeout", "test_errored")  # fmt: skip
@@ -114,9 +114,10 @@ def _named(folder: Path) -> tuple[Path, ...]:
 @lru_cache(maxsize=256)
 def _runs(folder: Path) -> tuple[Path, ...]:
     """Folders in which SWE-bench's evaluation puts one folder an instance."""
-    base = folder / "logs" / "run_evaluation"
+    # the harness writes logs/run_evaluation/RUN/MODEL, agents' own evaluations eval_results/MODEL
+    some = ((folder / "logs" / "run_evaluation", "*/*"), (folder / "eval_results", "*"))
     try:
-        return tuple(sorted(p for p in base.glob("*/*") if p.is_dir())) if base.is_dir() else ()
+        return tuple(sorted(p for base, at in some if base.is_dir() for p in base.glob(at) if p.is_dir()))
     except OSError:
         return ()
 

@@ -116,6 +116,8 @@ def rollout(path: Path, run: dict[str, Any], k: int, place: str) -> Rollout | Sk
     run_name = folder.parent.name if folder.name == stem else folder.name
     status = text(info.get("exit_status"))
     finish, kind = ending(status)
+    if broken_off(run, info, status):
+        kind = "other"
     patch = info.get("submission")
     found = {
         "patch": patch if isinstance(patch, str) else None,
@@ -135,10 +137,19 @@ def rollout(path: Path, run: dict[str, Any], k: int, place: str) -> Rollout | Sk
         policy=word(mapping(agent.get("model")).get("name"), mapping(agent.get("model")).get("model_name")),
         group=f"{run_name}/{task}",
         k=k,
-        error=f"exit status {status}" if kind else None,
+        error=(f"exit status {status}" if status else BROKEN_OFF) if kind else None,
         error_kind=kind,
         detail={"source": path.name, "record": place} | {k: v for k, v in found.items() if v not in (None, "", [], {})},
     )
+
+
+BROKEN_OFF = "broken off: no exit status, nothing handed in"
+
+
+def broken_off(run: dict[str, Any], info: dict[str, Any], status: str) -> bool:
+    """Does a run's file end without saying how it ended: no exit status and nothing handed in, though it counts what
+    the run cost? Files that never say so, as demonstrations, were not broken off."""
+    return bool(not status and "model_stats" in info and not info.get("submission") and run.get("trajectory"))
 
 
 def ending(status: str) -> tuple[Finish | None, Fault | None]:

@@ -7,6 +7,7 @@ from evotrainer.judge.compute import cost_ratio
 from evotrainer.judge.decide import Recomputed, judge, recompute, seeds_wanted
 from evotrainer.judge.fresh_seeds import knocked_out, reestimated
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
+from evotrainer.judge.scaffold import ScaffoldControl
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, measure_noise, scores_of
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "JudgeConfig",
     "JudgeInput",
     "Recomputed",
+    "ScaffoldControl",
     "answers",
     "certify",
     "cost_ratio",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from evotrainer.judge import checks, compute, readings, settings, stats
+from evotrainer.judge import checks, compute, readings, scaffold, settings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.differences import CLOSE, differences
@@ -54,7 +54,8 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     second = readings.second_reading(branch_trials, control_trials, scores, parts, config.split)
     weaker = settings.gate(config, effect)
     dear = compute.gate(branch_trials, control_trials, config.max_cost) if config.max_cost is not None else None
-    gates += [g for g in (second, weaker, dear) if g]
+    texts = scaffold.gate(given.scaffold, effect, config.split) if given.scaffold else None
+    gates += [g for g in (second, weaker, dear, texts) if g]
     kind, reason = _decide(effect, look, config, rose, more)
     # a suspicion refuses nothing by itself, it only keeps a promotion open until an audit has answered it
     if kind == "promote" and valid.passed is None:
@@ -62,6 +63,9 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     # more compute refuses nothing either; it keeps a promotion open until the control has been trained for as long
     if kind == "promote" and dear and dear.passed is False:
         kind, reason = "inconclusive", f"{dear.message}; the score alone would promote: {reason}"
+    # a scaffold's gain must not pass as the training's
+    if kind == "promote" and texts and scaffold.unmeasured(texts):
+        kind, reason = "inconclusive", f"{texts.message}; the score alone would promote: {reason}"
     # the look is spent all the same: the test was made, and its level cannot be given to another branch afterwards
     if kind == "promote" and given.ahead:
         better = f"{given.ahead} gained more in the same round"
@@ -72,7 +76,8 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
     cost = compute.told(dear) if kind == "promote" else ""
     under = weaker.message if weaker and kind == "promote" else ""
-    return settle(kind, "; ".join(filter(None, (reason, cost, said, told, under))), effect, look)
+    also = texts.message if texts and kind == "promote" else ""
+    return settle(kind, "; ".join(filter(None, (reason, also, cost, said, told, under))), effect, look)
 
 
 def _settled(

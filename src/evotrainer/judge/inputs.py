@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
+from evotrainer.judge.scaffold import ScaffoldControl
 from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
@@ -61,5 +62,7 @@ class JudgeInput:
     """Audits of the branch; one that confirmed a shortcut makes it invalid."""
     proxy: tuple[str, str] | None = None
     """The environment's (proxy, true) reward components."""
+    scaffold: ScaffoldControl | None = None
+    """The base policy with the texts of both sides; None where these are the same."""
     ahead: str = ""
     """A branch of the same round, promoted over the same control already; one champion a round."""

@@ -13,7 +13,8 @@ from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, single_factor
+from evotrainer.records.one_factor import check_bundle, single_factor
+from evotrainer.records.recipe import BUNDLE, Recipe
 from evotrainer.records.search import ProbeRecord, ProbeSpec
 from evotrainer.records.verdicts import Verdict
 

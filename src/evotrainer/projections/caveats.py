@@ -15,6 +15,7 @@ from typing import Any, Literal
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.projections.state import RunState
+from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import Gained
 from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
@@ -46,7 +47,9 @@ DEARER = 1.05
 class Caveat(Frozen):
     """One thing that a reader of a certificate must know."""
 
-    kind: Literal["unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look", "settings"]
+    kind: Literal[
+        "unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look", "settings", "scaffold"
+    ]
     text: str
 
 
@@ -85,6 +88,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     if out or decided:
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
+    out = [*_scaffold(tree, cert, row), *out]
     return (*out, *_sharpened(cert, row.name), *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path))
 
 
@@ -155,6 +159,19 @@ def _looked_before(cert: Certified, row: CertRow) -> list[Caveat]:
     if cert.by_runs > 1:
         text = f"certificate number {cert.of_set} on these cert tasks, by {cert.by_runs} runs on this machine"
     return [Caveat(kind="look", text=text)]
+
+
+def _scaffold(tree: RunState, cert: Certified, row: CertRow) -> list[Caveat]:
+    """A champion is certified with its texts; what these do to a policy that was not trained at all."""
+    texts = tree.branches[row.branch].recipe.scaffold
+    if not cert.scaffold or row.name != "champion":
+        return []
+    gain = cert.comparisons.get(f"champion-{BASE}", {}).get("mean", 0.0)
+    n = {k: 100 * x for k, x in cert.scaffold.items()}
+    alone = f"{n['base_with_scaffold']:.1f}% ({n['alone']:+.1f} of {100 * gain:+.1f} points)"
+    names = f" ({', '.join(sorted(texts))})" if texts else ", the default one"
+    text = f"certified with its scaffold{names}, with which the base policy, untrained, solves {alone}"
+    return [Caveat(kind="scaffold", text=text)]
 
 
 def _weaker(path: Sequence[Branch]) -> list[Caveat]:
@@ -240,7 +257,8 @@ def _reach(events: Sequence[Event], run: RunOpened, start: Branch) -> str:
     own = [t.finished for t in start.trainings if t.finished and t.finished.status == "complete"]
     scores = [s for t in own for s in _searched(t)]
     knobs = in_force(run, own[0].env_knobs) if own else {}
-    before = [t for t in _finished(events) if t.branch == BASE and in_force(run, t.env_knobs) == knobs]
+    bases = [t for t in _finished(events) if t.branch == BASE and not keys.has_own_texts(t.trial)]
+    before = [t for t in bases if in_force(run, t.env_knobs) == knobs]
     base = next((s for t in before for s in _searched(t)), None)
     if base is None or not scores:
         return ""

@@ -47,7 +47,8 @@ REFUSALS: tuple[tuple[str, Label], ...] = (
     (r"^over budget|changes \d+ factors|^a bundle changes 1 to \d+ factors, this one|must hold at most \d+"
      r"|longer than [\d,]+ characters|^batch_shape keeps|makes \d+ moves in the reward", "size_blocked"),
     (r"^unknown factor '(judge|budget|run|evaluation|environment|executor|sandbox)\.", "disqualified"),
-    (r"^opens |it opens |not for sale|honest training has no need of", "disqualified"),
+    (r"^recipe\.scaffold: too_long", "size_blocked"),
+    (r"^opens |it opens |not for sale|honest training has no need of|reads_protected", "disqualified"),
 )  # fmt: skip
 """What a refusal says -> its label; any other is a preflight_crash."""
 

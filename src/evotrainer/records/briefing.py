@@ -9,6 +9,7 @@ from evotrainer.records.findings import HealthReport
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.scaffold import Slot
 from evotrainer.records.search import ProbeRecord
 from evotrainer.records.skills import SkillAdvice
 from evotrainer.records.verdicts import Effect, Verdict
@@ -115,6 +116,8 @@ class Briefing(Frozen):
     """What else training may use of the environment: references."""
     knobs: dict[str, str] = {}
     """Environment knobs: name -> allowed values and meaning."""
+    slots: tuple[Slot, ...] = ()
+    """Texts around the tasks that a recipe may write otherwise, each the factor `scaffold.<slot>`."""
     budget_left: dict[str, float] = {}
     trial_cost: float = 0.0
     """CPU-seconds of one trial, measured so far."""

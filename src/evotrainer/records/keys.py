@@ -68,6 +68,16 @@ def under(trial: str, knobs: str) -> str:
     return f"{trial}-{knobs}"
 
 
+def with_texts(trial: str, digest: str) -> str:
+    """Trial that evaluates another one's policy with a scaffold of its own, named by the hash of its texts."""
+    return f"{trial}-texts-{digest}"
+
+
+def has_own_texts(trial: str) -> bool:
+    """Is it one of these?"""
+    return "-texts-" in trial
+
+
 def certified_anew(trial: str, n: int) -> str:
     """A trial's evaluation on cert for the run's n-th certificate, where a shortcut was closed since the last."""
     return f"{trial}{nth(n).replace('/', '-')}"

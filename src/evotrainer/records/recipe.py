@@ -1,7 +1,7 @@
 """The recipe: the complete, immutable, hashed description of one training run.
 
-One top-level field is one *factor*; `knobs` contributes one factor per key, and a few small sets of fields that only
-make sense together are *composite* factors (`COMPOSITES`). A branch changes exactly one factor (`single_factor`),
+One top-level field is one *factor*; `knobs` and `scaffold` contribute one per key, and a few small sets of fields that
+only make sense together are *composite* factors (`COMPOSITES`). A branch changes exactly one factor (`single_factor`),
 computed from the two recipes themselves, never from what an agent declares.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from evotrainer.errors import ConfigError, SingleFactorError
+from evotrainer.errors import ConfigError
 from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.hooks import hook_of, settled_hooks
 from evotrainer.records.recipe_parts import COMPOSITES as COMPOSITES
 from evotrainer.records.recipe_parts import Averaging as Averaging
 from evotrainer.records.recipe_parts import Clip as Clip
@@ -47,13 +48,15 @@ LATER = (
     "credit",
     "start",
     "written",
+    "hooks",
+    "scaffold",
 )
 """Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
 not change a recipe's hash."""
+KEYED = ("knobs", "scaffold")
+"""Fields each of whose keys is a factor, `<field>.<key>`; the value None takes the key out."""
 CHAMPION, FROM_BASE = "champion", "base"
 """As values of `start` in a change: the recipe that is changed, and no earlier recipe."""
-SAME_SAMPLES = 0.05
-"""How far prompts_per_step x group_size x steps may move in a change of `batch_shape`, as a share."""
 
 
 class Recipe(Frozen):
@@ -96,6 +99,9 @@ class Recipe(Frozen):
     written: Mapping[str, str] = Field(default_factory=dict)
     """Reward components written as code: `<name>@<hash>` -> source (records/written.py); a name may be given without
     its hash. They are computed for every train and search rollout, and paid by their weight in `rewards`."""
+    hooks: Mapping[str, str] = Field(default_factory=dict)
+    """Edits of the algorithm as code: `<name>@<hash>` -> source of `advantages(group)`, `weights(rollouts)` or
+    `select(tasks, history)` (records/hooks.py); a name may be given without its hash."""
     length: LengthRule = LengthRule()
     repetition_penalty: float = Field(0.0, ge=0)
     """Subtracted times the share of repeated 4-grams in the completion."""
@@ -126,6 +132,8 @@ class Recipe(Frozen):
     """Leave truncated completions (finish = length) out of the loss."""
     knobs: Mapping[str, Knob] = Field(default_factory=dict)
     """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
+    scaffold: Mapping[str, str] = Field(default_factory=dict)
+    """Slot of the environment -> text in place of its default (records/scaffold.py), in training and in evaluations."""
 
     @model_validator(mode="before")
     @classmethod
@@ -136,6 +144,20 @@ class Recipe(Frozen):
             return values
         rewards, written = settled(values.get("rewards") or {}, told)
         return {**values, "rewards": rewards, "written": written}
+
+    @field_validator("hooks")
+    @classmethod
+    def _hooks_by_content(cls, hooks: Mapping[str, str]) -> Mapping[str, str]:
+        return settled_hooks(hooks)
+
+    @model_validator(mode="after")
+    def _one_rule_each(self) -> Recipe:
+        """A hook stands in a built-in rule's place, not beside it."""
+        if self.credit.kind == "turn" and (found := hook_of(self.hooks, "advantages")):
+            raise ValueError(f"hook {found[0]} gives one advantage for an attempt; set credit to episode")
+        if self.curriculum.kind != "none" and (found := hook_of(self.hooks, "select")):
+            raise ValueError(f"hook {found[0]} chooses the tasks; set curriculum to none")
+        return self
 
     @field_validator("start", mode="before")
     @classmethod
@@ -190,9 +212,9 @@ class Recipe(Frozen):
         """Factor name -> JSON value; parts of a factor that came later only where they are set, so that a value in an
         old ledger is the same value now."""
         d = _without_later(self.model_dump(mode="json"), [path for path in LATER if "." in path])
-        knobs = d.pop("knobs")
+        keyed = {f"{field}.{k}": v for field in KEYED for k, v in d.pop(field).items()}
         d["start"] = self.start.hashed() if self.start else None
-        return d | {f"knobs.{k}": v for k, v in knobs.items()}
+        return d | keyed
 
     def value(self, factor: str) -> Any:
         """JSON value of a factor, of a composite one an object of its fields;
@@ -213,21 +235,19 @@ class Recipe(Frozen):
 
     def _set(self, d: dict[str, Any], factor: str, value: Any) -> None:
         """Set a factor in a dump of this recipe."""
-        if factor.startswith("knobs."):
-            key = factor.removeprefix("knobs.")
-            if value is None:
-                d["knobs"].pop(key, None)
-            else:
-                d["knobs"][key] = value
+        field, dot, key = factor.partition(".")
+        if dot and field in KEYED:
+            d[field].pop(key, None)
+            d[field] |= {} if value is None else {key: value}
         elif factor in COMPOSITES:
             if not isinstance(value, Mapping) or value.keys() != set(COMPOSITES[factor]):
                 raise ConfigError(f"{factor} is an object of all of {', '.join(COMPOSITES[factor])} (got {value!r})")
             d |= value
-        elif factor in type(self).model_fields and factor != "knobs":
+        elif factor in type(self).model_fields and factor not in KEYED:
             d[factor] = value
         else:
             known = ", ".join(sorted([*self.factors(), *COMPOSITES]))
-            raise ConfigError(f"unknown recipe factor {factor!r}; one of: {known}, knobs.<name>")
+            raise ConfigError(f"unknown recipe factor {factor!r}; one of: {known}, knobs.<name>, scaffold.<slot>")
         if "start" in fields_of(factor):
             d["start"] = self._start(d["start"])
 
@@ -273,75 +293,11 @@ def format_diff(d: Mapping[str, tuple[Any, Any]]) -> str:
 def short(value: Any) -> Any:
     """A factor's value for readers: a recipe (`start`) by its hash and steps, a source by its length, everything else
     as it is."""
-    if isinstance(value, str) and "\n" in value:
-        return f"{len(value.splitlines())} lines"
+    if isinstance(value, str) and ("\n" in value or len(value) > 120):
+        return f"{n} lines" if (n := len(value.splitlines())) > 1 else f"{len(value)} characters"
     if not isinstance(value, Mapping):
         return value
     if not {"loss", "steps", "rewards"} <= value.keys():
         return {k: short(v) for k, v in value.items()}
     recipe = parse_recipe(value)
     return f"recipe {recipe.hash}, {recipe.whole_steps} steps"
-
-
-def samples(recipe: Recipe) -> int:
-    """Rollouts of a whole training, without resampling."""
-    return recipe.prompts_per_step * recipe.group_size * recipe.steps
-
-
-def _composite(parent: Recipe, child: Recipe, changed: Collection[str]) -> str:
-    """The composite factor that these fields belong to, empty where there is none;
-    SingleFactorError where the change breaks its rule."""
-    name = next((k for k, fields in COMPOSITES.items() if set(changed) <= set(fields)), "")
-    if name == "batch_shape" and abs(samples(child) / samples(parent) - 1) > SAME_SAMPLES:
-        raise SingleFactorError(
-            f"batch_shape keeps prompts_per_step x group_size x steps within {SAME_SAMPLES:.0%}: "
-            f"{samples(parent)} -> {samples(child)} ({samples(child) / samples(parent) - 1:+.0%}); "
-            "choose values of that product, or change one of the fields alone"
-        )
-    return name
-
-
-def single_factor(parent: Recipe, child: Recipe) -> str:
-    """Name of the one factor that differs, a composite one where all fields that differ are its own;
-    raises SingleFactorError with the diff otherwise."""
-    d = diff(parent, child)
-    if not d:
-        raise SingleFactorError("branch changes no factor; an intervention must change exactly one")
-    if len(d) > 1 and (composite := _composite(parent, child, d.keys())):
-        return _one_reward_move(parent, child, composite)
-    if len(d) > 1:
-        raise SingleFactorError(
-            f"branch changes {len(d)} factors, exactly one is allowed; split it into branches: {format_diff(d)}"
-        )
-    return _one_reward_move(parent, child, next(iter(d)))
-
-
-def _one_reward_move(parent: Recipe, child: Recipe, name: str) -> str:
-    """`name`; SingleFactorError where its change makes more than one move in the reward composition."""
-    d = diff(parent, child)
-    if "rewards" in d and (n := reward_moves(parent.rewards, child.rewards)) > 1:
-        raise SingleFactorError(
-            f"branch makes {n} moves in the reward composition, exactly one is allowed (add, remove, re-weight or "
-            f"replace one component): {format_diff(d)}"
-        )
-    return name
-
-
-def check_bundle(parent: Recipe, child: Recipe, changes: Mapping[str, Any], most: int) -> None:
-    """SingleFactorError where these are not 1 to `most` changes of one factor each, of different fields, that together
-    make the child of the parent."""
-    if not 1 <= len(changes) <= most:
-        raise SingleFactorError(f"a bundle changes 1 to {most} factors, this one {len(changes)}")
-    fields = [x for factor in changes for x in fields_of(factor)]
-    if len(set(fields)) < len(fields):
-        raise SingleFactorError(f"two changes of the bundle are of one field: {', '.join(sorted(fields))}")
-    if "start" in changes and "steps" in fields:
-        raise SingleFactorError(
-            "start and steps in one bundle: nobody could tell what going on gains from what more steps do; change "
-            "continuation, which holds both"
-        )
-    for factor, new in changes.items():
-        if (found := single_factor(parent, parent.with_factor(factor, new))) != factor:
-            raise SingleFactorError(f"the bundle declares {factor}, its value changes {found}")
-    if parent.with_changes(changes).hash != child.hash:
-        raise SingleFactorError(f"the bundle's changes do not make its recipe: {format_diff(diff(parent, child))}")

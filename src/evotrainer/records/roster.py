@@ -21,9 +21,9 @@ SURFACES: dict[str, tuple[str, ...]] = {
     ),
     "algorithm": (
         *("loss", "clip", "kl_beta", "lr", "schedule", "lr_schedule", "averaging", "weight_decay", "grad_clip"),
-        *("steps", "updates_per_step", "is_cap", "entropy_bonus"),
+        *("steps", "updates_per_step", "is_cap", "entropy_bonus", "hooks"),
     ),
-    "harness": ("max_tokens", "max_turns", "deploy_temperature", "knobs.*"),
+    "harness": ("max_tokens", "max_turns", "deploy_temperature", "knobs.*", "scaffold.*"),
 }
 """Surface -> its factors, each factor in one surface. harness: what the policy acts in, not what reads it."""
 ALL = "all"

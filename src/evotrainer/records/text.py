@@ -48,6 +48,15 @@ def shown(value: Any, limit: int, end: str = "...") -> str:
     return text if text.isascii() else clean_text(text)
 
 
+NUMBER = re.compile(r"(?<![\w-])-?\d+(?:\.\d+)?|\d+(?:\.\d+)?")
+
+
+def first_number(text: str) -> float | None:
+    """The first number that a text holds; a hyphen after a letter is none of its signs: `level-3` is 3, `-3` is -3."""
+    found = NUMBER.search(text)
+    return float(found[0]) if found else None
+
+
 def as_text(value: Any) -> str:
     """`str(value)`, or what `shown` makes of a value that has none."""
     if isinstance(value, str):

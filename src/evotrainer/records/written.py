@@ -78,6 +78,17 @@ def content_name(name: str, source: str) -> str:
     return f"{name}@{hashlib.sha256(source.encode('utf-8', 'replace')).hexdigest()[:DIGITS]}"
 
 
+def settled_name(what: str, key: str, source: str) -> str:
+    """The name of a source with its hash, where `key` may leave it out; ValueError where it names another."""
+    name, _, digits = key.partition("@")
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{what} {key[:60]!r}: a name is up to 48 of a-z, A-Z, 0-9, _, a letter first")
+    full = content_name(name, source)
+    if digits and key != full:
+        raise ValueError(f"{what} {key}: its source has the hash {full.partition('@')[2]}; correct it")
+    return full
+
+
 def settled(rewards: Mapping[str, Any], written: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     """(rewards, written) with the hash in every name of a source, also where its author left it out.
 
@@ -85,12 +96,8 @@ def settled(rewards: Mapping[str, Any], written: Mapping[str, str]) -> tuple[dic
     """
     weights, sources = dict(rewards), {}
     for key, source in written.items():
+        full = settled_name("written component", key, source)
         name, _, digits = key.partition("@")
-        if not NAME.fullmatch(name):
-            raise ValueError(f"written component {key[:60]!r}: a name is up to 48 of a-z, A-Z, 0-9, _, a letter first")
-        full = content_name(name, source)
-        if digits and key != full:
-            raise ValueError(f"written component {key}: its source has the hash {full.partition('@')[2]}; correct it")
         if not digits and name in weights:
             weights[full] = weights.pop(name)
         weight = weights.get(full, 0.0)
@@ -103,10 +110,20 @@ def settled(rewards: Mapping[str, Any], written: Mapping[str, str]) -> tuple[dic
     return weights, sources
 
 
-def static_fault(source: str, protected: Collection[str] = ()) -> tuple[str, str] | None:
+REWARD: Mapping[str, tuple[str, ...]] = {ENTRY: ("rollout",)}
+"""Functions that a source may define, with their arguments."""
+
+
+def static_fault(
+    source: str,
+    protected: Collection[str] = (),
+    entries: Mapping[str, tuple[str, ...]] = REWARD,
+    shown: Collection[str] = (),
+) -> tuple[str, str] | None:
     """(label, why) of what a source itself says against it, None where nothing does; runs nothing.
 
-    `protected`: further names that no evidence holds, such as the environment's outcome components.
+    `protected`: further names that no evidence holds, such as the environment's outcome components. `entries`:
+    functions of which it defines one at least. `shown`: names of `PROTECTED` that these are shown.
     """
     if len(source) > MAX_SOURCE:
         return "unparsable", f"the source has {len(source)} characters; at most {MAX_SOURCE}"
@@ -117,7 +134,15 @@ def static_fault(source: str, protected: Collection[str] = ()) -> tuple[str, str
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
         return "unparsable", f"it is no Python: {type(e).__name__}: {str(e)[:120]}"
     nodes = list(ast.walk(tree))
-    return _imports(nodes) or _form(tree) or _protected(nodes, {*PROTECTED, *protected})
+    return _imports(nodes) or _form(tree, entries) or _protected(nodes, {*(PROTECTED - {*shown}), *protected})
+
+
+def defined(source: str) -> frozenset[str]:
+    """Names of the functions that a source defines; empty where it cannot be parsed."""
+    try:
+        return frozenset(n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
 
 
 def _imports(nodes: Iterable[ast.AST]) -> tuple[str, str] | None:
@@ -135,22 +160,29 @@ def _imports(nodes: Iterable[ast.AST]) -> tuple[str, str] | None:
     return None
 
 
-def _form(tree: ast.Module) -> tuple[str, str] | None:
-    """One function `reward(rollout)`; beside it imports, constants and helpers."""
+def _form(tree: ast.Module, entries: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
+    """The functions that it is to define, of these arguments; beside them imports, constants and helpers."""
     for n in tree.body:
         said = isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
         if not said and not isinstance(n, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.Assign | ast.AnnAssign):
             what = type(n).__name__
             return "signature", f"line {n.lineno}: a module holds imports, constants and functions, not {what}"
-    own = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == ENTRY]
-    if len(own) != 1:
-        return "signature", f"it defines {len(own)} functions named {ENTRY}; write one `def {ENTRY}(rollout):`"
-    a = own[0].args
-    plain = len(a.posonlyargs) + len(a.args) == 1 and not (a.vararg or a.kwarg or a.kwonlyargs or a.defaults)
-    if not plain or own[0].decorator_list:
-        return "signature", f"{ENTRY} takes one argument, the rollout, without default or decorator"
+    own = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in entries]
+    if not own or len({n.name for n in own}) < len(own):
+        one = " or ".join(f"def {k}({', '.join(v)}):" for k, v in entries.items())
+        return "signature", f"it defines {len(own)} functions named {' or '.join(entries)}; write one `{one}`"
+    for n in own:
+        a, wanted = n.args, entries[n.name]
+        plain = len(a.posonlyargs) + len(a.args) == len(wanted) and not (a.vararg or a.kwarg or a.kwonlyargs)
+        if not plain or a.defaults or n.decorator_list:
+            named = "one argument, the" if len(wanted) == 1 else f"{len(wanted)} arguments,"
+            return "signature", f"{n.name} takes {named} {', '.join(wanted)}, without default or decorator"
     if any(isinstance(n, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom) for n in ast.walk(tree)):
-        return "signature", f"{ENTRY} is a pure function: no global, nonlocal or yield"
+        return "signature", f"{own[0].name} is a pure function: no global, nonlocal or yield"
+    if kept := next(
+        (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)), None
+    ):
+        return "signature", f"line {kept.lineno} sets {kept.attr}: {own[0].name} is a pure function and leaves nothing"
     return None
 
 
@@ -163,10 +195,10 @@ def _protected(nodes: Iterable[ast.AST], names: Collection[str]) -> tuple[str, s
     return None
 
 
-def about(source: str) -> str:
+def about(source: str, entries: Collection[str] = (ENTRY,)) -> str:
     """What a component measures: the first line of its function's docstring; empty where it has none."""
     try:
-        found = next((n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == ENTRY), None)
+        found = next((n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name in entries), None)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return (ast.get_docstring(found) or "").split("\n")[0][:200] if found else ""

@@ -40,7 +40,8 @@ def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
     order = row.gained.trials if row.gained and set(row.gained.trials) <= set(own) else own
     now = sorted((t for t in done if t.trial in own), key=lambda t: order.index(t.trial) if t.trial in order else -1)
     knobs = in_force(run, now[0].env_knobs) if now else {}
-    before = [t for t in done if t.branch == BASE and in_force(run, t.env_knobs) == knobs][:1]
+    bases = [t for t in done if t.branch == BASE and not keys.has_own_texts(t.trial)]
+    before = [t for t in bases if in_force(run, t.env_knobs) == knobs][:1]
     least = row.gained.least if row.gained else LEAST if run.rules >= 1 else 1
     now_, before_ = (FeatureView.joined(load(t.trial) for t in side) for side in (now, before))
     found = gained(now_, before_, least)

@@ -13,6 +13,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.rules.equal_compute import SINCE, limit
 from evotrainer.rules.error_budget import alpha, counted, share
 from evotrainer.rules.recipes import env_knobs
+from evotrainer.rules.scaffolds import scaffold_control
 
 
 def judge_input(
@@ -44,6 +45,7 @@ def judge_input(
         audits=answers(b.findings, shortcuts.capabilities, audits, closed),  # what was audited is closed in its scores
         shortcuts=audits,
         proxy=state.proxy,
+        scaffold=scaffold_control(task, state, b, c, evaluation_knobs(task, state, branch)),
         ahead=state.champion if state.champion and state.champion not in (control, b.parent) else "",
     )
 

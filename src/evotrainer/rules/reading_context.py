@@ -9,6 +9,7 @@ from evotrainer.config.task import TaskFile
 from evotrainer.projections.branches import BASE, Branch, Probe
 from evotrainer.projections.means import greedy_per_task, mean_curve, mean_per_task
 from evotrainer.projections.state import RunState
+from evotrainer.records.hooks import HookCaller
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.written import Scorer
 
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def harness_context(
-    task: TaskFile, state: RunState, branch: str, sandboxed: Any = None, scorer: Scorer | None = None
+    task: TaskFile,
+    state: RunState,
+    branch: str,
+    sandboxed: Any = None,
+    scorer: Scorer | None = None,
+    hooks: HookCaller | None = None,
 ) -> HarnessContext:
     """The context in which a branch's rollouts are read: its recipe, earlier readings, scores and curves,
     as far as they are known.
@@ -51,9 +57,10 @@ def harness_context(
         unpayable=unpayable(state.environment),
         sandboxed=sandboxed,
         scorer=scorer,
+        hooks=hooks,
     )
 
 
 def refused_code(b: Backtest) -> bool:
-    """Did its own checks end a written component, before any replay of what it pays?"""
+    """Did its own checks end a written component or a hook, before any replay of what it does?"""
     return bool(b.label) and b.label != "backtest_contradicted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from evotrainer.errors import TrainerError
 from evotrainer.judge import CertEntry
@@ -13,7 +14,8 @@ from evotrainer.records import keys
 from evotrainer.records.events import Certified, TrialFinished
 from evotrainer.rules.decoding import decoding
 from evotrainer.rules.gains import with_gains
-from evotrainer.run import detector_outcomes, fresh_seeds, shortcut_audits, task_sets, trial_specs
+from evotrainer.rules.scaffolds import cert_alone
+from evotrainer.run import detector_outcomes, fresh_seeds, scaffolds, shortcut_audits, task_sets, trial_specs
 from evotrainer.run.context import RunContext
 
 BASE_CERTIFICATION = keys.certification(keys.BASE_TRIAL)
@@ -56,6 +58,7 @@ def certify(ctx: RunContext) -> Certified:
     specs += [
         trial_specs.evaluation(ctx, trial, start, t.seed, t.policy_path, (cert,), "certify") for trial, t in again
     ]
+    specs += scaffolds.cert_specs(ctx, champion, partial(again_if_closed, ctx, nth=nth))
     done = {t.trial: t for t in ctx.run_trials(specs)}
     if champion:
         fresh_seeds.reestimate(ctx, champion.branch)
@@ -69,8 +72,10 @@ def certify(ctx: RunContext) -> Certified:
             entries.append(entry(ctx, done, "champion", champion.branch, [s.trial for s in own]))
         found = certificate(entries, ctx.champion, proxy=ctx.state.proxy, noise=ctx.state.noise)
         counts = {"of_set": looks.number, "by_runs": looks.runs} if looks else {}
+        finished = [e.body for e in ctx.ledger.events("finished")]
+        texts = cert_alone(champion, ctx.task.recipe, next(iter(entries[0].scores.values())), finished)
         found = found.model_copy(update=counts | {"look": 1 + sum(1 for _ in ctx.ledger.events("certified"))})
-        return with_gains(found, ctx.ledger.events(), ctx.rollouts.views)
+        return with_gains(found.model_copy(update={"scaffold": texts}), ctx.ledger.events(), ctx.rollouts.views)
 
     body = ctx.record(key, Certified, certified)
     for branch, found in caveats(ctx.ledger.events()).items():

@@ -54,6 +54,7 @@ def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
         for e in ctx.ledger.events("finished"):
             t: TrialFinished = e.body
             known = t.branch == name and t.status == "complete" and any(s.split == "search" for s in t.scores)
+            known = known and not keys.has_own_texts(t.trial)
             if (
                 known
                 and (t.seed in ctx.task.run.seeds or name == BASE)

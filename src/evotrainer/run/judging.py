@@ -23,6 +23,7 @@ from evotrainer.run import (
     gaps,
     knockouts,
     readings,
+    scaffolds,
     shortcut_audits,
     skills,
     task_sets,
@@ -118,6 +119,7 @@ def give_verdict(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
     control = ctx.branches[control_of(ctx.state, name)]  # the one factor's effect, even after another promotion
     used: list[TrialFinished] = []
     knobs = evaluation_knobs(ctx.task, ctx.state, name)
+    scaffolds.measure_alone(ctx, b, control, knobs)
     if knobs is not None:
         used = [t for x in (b, control) for t in shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)]
     verdict = judge(judge_input(ctx.task, ctx.state, name, control.branch, used), analysis)

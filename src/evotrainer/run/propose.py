@@ -20,11 +20,13 @@ from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import BUNDLE, Recipe, check_bundle, short, single_factor
+from evotrainer.records.one_factor import check_bundle, single_factor
+from evotrainer.records.recipe import BUNDLE, Recipe, short
+from evotrainer.records.scaffold import slots_of
 from evotrainer.rules.bundles import largest_bundle
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.reading_context import refused_code
-from evotrainer.run import agent_edits, readings, skills, writing
+from evotrainer.run import agent_edits, readings, scaffolds, skills, writing
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.context import RunContext
@@ -101,6 +103,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         unpayable=unpayable(state.environment),
         offers=usable(state.environment),
         knobs=state.shortcuts.offered(champion.recipe.knobs),
+        slots=slots_of(state.environment),
         budget_left=ctx.budget().left(),
         notes={
             "workers": str(ctx.task.run.workers or default_workers()),
@@ -281,6 +284,8 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
         return f"declared factor {iv.factor}, but the recipes differ in {factor}"
     if errors := [x for x in lint(recipe) if x.level == "error"]:
         return "; ".join(f"{x.factor}: {x.message}" for x in errors)
+    if unfit := scaffolds.why_not(ctx, recipe):
+        return unfit
     for b in ctx.branches.values():
         if b.recipe.hash == recipe.hash:
             return f"this recipe was trained already as {b.branch}"

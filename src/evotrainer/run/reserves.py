@@ -34,6 +34,8 @@ def certification_trials(ctx: RunContext) -> int:
         audits = len(shortcuts.to_close(ctx.env_knobs))
     seeds = max(len(ctx.branches[x].finished) for x in (START, ctx.champion) if x in ctx.branches)
     evaluations = (1 + seeds) + audits * (1 + 2 * seeds)
+    champion = ctx.branches.get(ctx.champion)
+    evaluations += champion is not None and champion.recipe.scaffold != ctx.task.recipe.scaffold
     return len(ctx.task.run.certify_seeds) + ceil(evaluations / 4)
 
 

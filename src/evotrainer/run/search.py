@@ -17,11 +17,12 @@ from evotrainer.records import keys
 from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import Recipe, check_bundle
+from evotrainer.records.one_factor import check_bundle
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
 from evotrainer.rules.bundles import SINCE, largest_bundle, wrong_step
 from evotrainer.rules.recipes import SHARES, goes_on_from
-from evotrainer.run import propose, readings, trial_specs, writing
+from evotrainer.run import propose, readings, scaffolds, trial_specs, writing
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import certification_trials, dearest_proof, over_budget
 
@@ -111,8 +112,7 @@ def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     wrong = [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]
     if opened := propose.opened_by(ctx, parent, recipe):
         wrong.append(f"it opens {opened.name}, which honest training has no need of ({opened.about})")
-    if code := writing.fault(ctx, recipe):
-        wrong.append(code)
+    wrong += filter(None, (writing.fault(ctx, recipe), scaffolds.why_not(ctx, recipe)))
     if wrong:
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is refused: {'; '.join(wrong)}")
     return recipe

@@ -29,7 +29,9 @@ def replay_context(ctx: RunContext) -> Iterator[HarnessContext]:
     batch = readings.batch(ctx, ctx.incumbent)
     known = ctx.checked_code.setdefault((ctx.incumbent, batch.n), {})
     with closing(ctx.reward_runner):
-        found = harness_context(ctx.task, ctx.state, ctx.incumbent, ctx.detector_runner, ctx.reward_runner)
+        found = harness_context(
+            ctx.task, ctx.state, ctx.incumbent, ctx.detector_runner, ctx.reward_runner, ctx.reward_runner
+        )
         yield replace(found, checked=known)
 
 
@@ -38,7 +40,7 @@ def fault(ctx: RunContext, recipe: Recipe) -> str:
     from evotrainer.harness.whatif.written import scored
 
     parent = ctx.branches[ctx.incumbent].recipe
-    if not recipe.written.keys() - parent.written.keys():
+    if not (recipe.written.keys() - parent.written.keys() or recipe.hooks.keys() - parent.hooks.keys()):
         return ""
     with replay_context(ctx) as context:
         found = scored(readings.batch(ctx, ctx.incumbent), parent, recipe, context)

@@ -1,4 +1,4 @@
-"""Written reward components, run in the sandbox over rollouts' evidence, in batches."""
+"""Code of recipes, run in the sandbox in batches: written reward components over rollouts' evidence, and hooks."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import SandboxError
+from evotrainer.records.hooks import Called
 from evotrainer.records.text import clean
 from evotrainer.records.written import ENTRY, Answers, is_value
-from evotrainer.sandbox.model import CaseResult
+from evotrainer.sandbox.model import Call, CaseResult, Limits, Program
 
 if TYPE_CHECKING:
     from evotrainer.sandbox.sandbox import Sandbox
 
 
 class RewardRunner:
-    """Calls a source's `reward` once per rollout, each call in a fresh namespace: what one call leaves behind no other
-    finds. The sandbox is opened when it is first needed, and stays open until `close`."""
+    """Calls a source's `reward` once per rollout, or a function of a hook, each call in a fresh namespace.
+    Calls that are handed over together share a process, which ends with them: what code does to a module of the
+    standard library the later ones of them find, and nobody else. The sandbox is opened when it is first needed, and
+    stays open until `close`."""
 
     BLOCK = 64
-    """Rollouts handed over at once."""
-    CPU_S = 0.25
-    """CPU-seconds per rollout."""
+    """Calls handed over at once."""
+    CPU_S, HOOK_CPU_S = 0.25, 1.0
+    """CPU-seconds per rollout, and per call of a hook."""
+    OUTPUT_KB, HOOK_OUTPUT_KB = 16, 1024
+    """Size of an answer."""
 
     def __init__(self, accept_tier_e: bool = False) -> None:
         self.accept_tier_e = accept_tier_e
@@ -34,40 +39,50 @@ class RewardRunner:
 
         SandboxError: the machine's fault.
         """
+        limits = Limits(cpu_s=self.CPU_S, memory_mb=512, output_kb=self.OUTPUT_KB, timeouts=self.BLOCK)
+        said = self._called(source, [Call(ENTRY, (e,)) for e in evidence], limits, "written reward component")
+        values: list[float | None] = []
+        for i, v in enumerate(said.values):
+            if i not in said.failed and not is_value(v):
+                said.failed[i] = f"it returned {clean(repr(v))[:60]}, no number from 0 to 1 or None"
+            values.append(None if i in said.failed or v is None else float(v))
+        return Answers(values, said.failed, said.cpu_s)
+
+    def call(self, source: str, entry: str, arguments: Sequence[tuple[Any, ...]]) -> Called:
+        """What a hook's function answers to each call; its caller says what is wrong with an answer.
+
+        SandboxError: the machine's fault.
+        """
+        limits = Limits(cpu_s=self.HOOK_CPU_S, memory_mb=512, output_kb=self.HOOK_OUTPUT_KB)
+        return self._called(source, [Call(entry, args) for args in arguments], limits, "hook")
+
+    def _called(self, source: str, calls: Sequence[Call], limits: Limits, what: str) -> Called:
         from evotrainer.sandbox import Sandbox
 
         if self._box is None:
             self._box = Sandbox.open(accept_tier_e=self.accept_tier_e)
-        values: list[float | None] = []
+        values: list[Any] = []
         failed: dict[int, str] = {}
         before = self.cpu_s
-        for i in range(0, len(evidence), self.BLOCK):
-            block = evidence[i : i + self.BLOCK]
-            for case in self._run(source, block):
+        for i in range(0, len(calls), self.BLOCK):
+            for case in self._run(source, calls[i : i + self.BLOCK], limits):
                 said = clean(": ".join(case.error))[:160] if case.error else ""
                 if case.status == "sandbox":
-                    raise SandboxError(f"the sandbox broke while a written reward component ran ({said}); try again")
+                    raise SandboxError(f"the sandbox broke while a {what} ran ({said}); try again")
                 if not case.ok:
                     failed[len(values)] = f"{case.status}{f' ({said})' if said else ''}"
-                elif not is_value(case.value):
-                    failed[len(values)] = f"it returned {clean(repr(case.value))[:60]}, no number from 0 to 1 or None"
-                bad = len(values) in failed or case.value is None
-                values.append(None if bad else float(case.value))
-        return Answers(values, failed, self.cpu_s - before)
+                values.append(case.value if case.ok else None)
+        return Called(values, failed, self.cpu_s - before)
 
-    def _run(self, source: str, block: Sequence[dict[str, Any]]) -> Sequence[CaseResult]:
-        """A case per rollout; those that are too much to be handed over together go one by one."""
-        from evotrainer.sandbox import Call, Limits, Program
-
+    def _run(self, source: str, block: Sequence[Call], limits: Limits) -> Sequence[CaseResult]:
+        """A case per call; those that are too much to be handed over together go one by one."""
         assert self._box is not None
-        limits = Limits(cpu_s=self.CPU_S, memory_mb=512, output_kb=16, timeouts=self.BLOCK)
-        calls = tuple(Call(ENTRY, (e,)) for e in block)
         try:
-            (result,) = self._box.run([Program(source=source, calls=calls, limits=limits)])
+            (result,) = self._box.run([Program(source=source, calls=tuple(block), limits=limits)])
         except ValueError as e:
             if len(block) == 1:
-                return [CaseResult("error", error=("ValueError", f"the rollout cannot be handed over: {e}"))]
-            return [case for one in block for case in self._run(source, [one])]
+                return [CaseResult("error", error=("ValueError", f"what it is shown cannot be handed over: {e}"))]
+            return [case for one in block for case in self._run(source, [one], limits)]
         self.cpu_s += result.cpu_s
         return result.cases
 

@@ -13,7 +13,8 @@ from evotrainer.records.briefing import Briefing
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.recipe import BUNDLE, check_bundle, single_factor
+from evotrainer.records.one_factor import check_bundle, single_factor
+from evotrainer.records.recipe import BUNDLE
 from evotrainer.records.seat import SeatBriefing, SeatTrial
 
 if TYPE_CHECKING:

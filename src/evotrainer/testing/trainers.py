@@ -19,6 +19,7 @@ def check_trainer(
 ) -> None:
     """Two real steps: rollouts reach the sink first, the same seed gives the same weights, another seed others; and two
     more from the policy that these made."""
+    from evotrainer.errors import TrainerError
     from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
     from evotrainer.trainers.continued import started, train_chain
 
@@ -53,6 +54,14 @@ def check_trainer(
     assert note is not None and note.policy_sha256 == shas[0], "what is gone on from is the first recipe's own training"
     assert chained.steps == 4 and {r.step for r in more} == {1, 2, 3, 4}, "steps of `before` count for rollouts"
     assert len({r.id for r in more}) == len(more), "rollout ids must differ"
+    hooks = recipe.with_factor("hooks", {"plain": "def advantages(group):\n    return group['advantages']\n"})
+    try:
+        asked = TrainRequest(Identity("kit", "b0", 1), hooks, policy_dir, work_dir / "hooks")
+        trainer.train(asked, environment, lambda _: None, lambda _: None)
+    except TrainerError:
+        pass
+    else:
+        raise AssertionError("hooks that nobody runs must be refused: trainers.hooks.StepHooks does, or TrainerError")
     read = EvalRequest(Identity("kit", "b0", 1), recipe, policy_dir, "search", 0, attempts=2, tasks=3)
     sizes = [len(g) for g in trainer.evaluate(read, environment, lambda _: None)]
     assert sizes == [2, 2, 2], "evaluate answers a group of rollouts for each task"

@@ -84,6 +84,11 @@ def _returns_to_go(reward: float, turns: Sequence[float], weight: float) -> list
     return out[::-1]
 
 
+def weighed(advantage: float, weight: float) -> float:
+    """An advantage times a hook's weight."""
+    return advantage * weight + 0.0  # 0.0, not -0.0, which would be stored as another number
+
+
 def _weighted(advantage: float, negative_weight: float) -> float:
     # + 0.0: weight 0 leaves 0.0, not -0.0, which would be stored as another number
     return advantage * negative_weight + 0.0 if advantage < 0 else advantage

@@ -8,8 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers.schedule import seed_of
 
 
@@ -45,6 +46,13 @@ class GivesWordings(Protocol):
     def reworded(self, task: Any, rng: Random) -> Any: ...
 
 
+@runtime_checkable
+class HasSlots(Protocol):
+    """One whose texts around a task may be others; `envs.base.EnvironmentWithSlots` fits."""
+
+    def use_scaffold(self, scaffold: Mapping[str, str]) -> None: ...
+
+
 RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]
 """Takes the groups of a step, or of an evaluation, and returns once they are durable."""
 
@@ -75,6 +83,10 @@ class TrainRequest:
     before: int = 0
     """Steps that the recipes before this one trained (`Recipe.start`): its rollouts are counted on from there, the
     curve is not; `policy_dir` is theirs."""
+    hooks: HookCaller | None = None
+    """Runs the recipe's hooks in the sandbox; None: there are none, or the trainer has to refuse them."""
+    unpayable: tuple[str, ...] = ()
+    """Reward components that hooks are not shown: the outcome, and what derives from it."""
 
     @property
     def draws(self) -> int:
@@ -186,6 +198,9 @@ class TrainerSpec:
     """Trains a policy from scratch and saves it; None: `policy.base` must name one."""
     has_template: Callable[[Path], bool] | None = None
     """Does a base policy's folder bring a chat template? None: the trainer uses none."""
+    room: Callable[[Path, Mapping[str, Any], Sequence[Sequence[Turn]]], tuple[int, int]] | None = None
+    """(policy, options, what episodes begin with) -> (tokens of the longest, tokens that the policy can hold); loads a
+    tokenizer, no weights. None: only a training can tell."""
     tokens: Callable[[Sequence[str], Sequence[tuple[str, ...]]], int] | None = None
     """(words of the vocabulary, demonstrations) -> tokens of the longest, as a policy from scratch reads it; None: only
     the training itself can tell."""

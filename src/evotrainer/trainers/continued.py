@@ -17,7 +17,8 @@ from evotrainer.records.durable import replace_synced
 from evotrainer.records.events import FromCache
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
-from evotrainer.trainers.base import RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
+from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.base import HasSlots, RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
 
 STARTED, NOTE, CHECKPOINT = "start", "trained.json", "checkpoint"
 SUMS = ("step", "tokens", "cpu_s")
@@ -56,6 +57,14 @@ def notes(work_dir: Path) -> Iterator[tuple[Path, EarlierTraining]]:
         yield from notes(work_dir / STARTED)
 
 
+def use_scaffold(environment: TrainerEnvironment, recipe: Recipe) -> None:
+    """Have an environment show its tasks as a recipe wants them; TrainerError where it declares no slots."""
+    if isinstance(environment, HasSlots):
+        environment.use_scaffold(recipe.scaffold)
+    elif recipe.scaffold:
+        raise TrainerError("recipe.scaffold: the environment declares no slots; leave it out")
+
+
 def train_chain(
     trainer: Trainer,
     request: TrainRequest,
@@ -70,6 +79,7 @@ def train_chain(
     """
     first = request.recipe.start
     if first is None:
+        use_scaffold(environment, request.recipe)
         return trainer.train(request, environment, sink, on_step)
     folder = request.work_dir / STARTED
     earlier = started(request.work_dir)
@@ -90,6 +100,7 @@ def train_chain(
     def whole(row: dict[str, float]) -> dict[str, float]:
         return row | {k: before.get(k, 0.0) + row[k] for k in SUMS if k in row}
 
+    use_scaffold(environment, request.recipe)
     mine = replace(request, policy_dir=policy, before=request.recipe.before)
     result = trainer.train(mine, environment, sink, lambda row: on_step(whole(row)))
     curve = [*earlier.curve, *(whole(row) for row in result.curve)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.recipe import Curriculum
+from evotrainer.records.text import first_number
 
 EMA = 0.5
 """Weight of the newest group in a task's running pass rate: one group of 8 is noisy, policies move fast."""
@@ -17,7 +17,6 @@ TAG_EMA = 0.2
 """The same in the running pass rate of a tag's value, which begins at one half: a tag has groups in every step."""
 EASIEST = 0.2
 """Share of the tasks, easiest ones, that a curriculum by difficulty begins with."""
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def task_stream(tasks: Sequence[Any], rule: Curriculum, seed: int, planned: int) -> TaskStream:
@@ -56,12 +55,12 @@ def check_tag(tasks: Sequence[Any], rule: Curriculum) -> None:
 def difficulty(task: Any, tag: str) -> float:
     """The first number in a task's tag; ConfigError where there is none."""
     value = tags_of(task).get(tag)
-    found = NUMBER.search(str(value or ""))
-    if found is None:
+    level = first_number(str(value or ""))
+    if level is None:
         raise ConfigError(
             f"curriculum.tag: tag {tag!r} of task {task.id} is {value!r}, which holds no number; choose another"
         )
-    return float(found[0])
+    return level
 
 
 class TaskStream:
@@ -75,6 +74,8 @@ class TaskStream:
         self.rng = random.Random(seed)
         self.rates: dict[str, float] = {}
         self.queue: list[int] = []
+        self.step = 0
+        """Step of the recipe that is drawn for, from 1."""
 
     def draw(self, n: int, exclude: set[int]) -> tuple[list[int], int]:
         """(n task indices, how many of them lie outside the band for want of others).

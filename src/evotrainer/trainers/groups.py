@@ -6,10 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evotrainer.records.hooks import DETAIL
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups, turn_advantages
+from evotrainer.trainers.advantages import (
+    FilterState,
+    advantages,
+    group_std,
+    keep_groups,
+    turn_advantages,
+    weighed,
+)
 from evotrainer.trainers.curriculum import TaskStream
+from evotrainer.trainers.hooks import StepHooks
 from evotrainer.trainers.rollouts import Attempt, Provenance, rollout
 from evotrainer.trainers.wordings import Worded
 
@@ -25,6 +34,8 @@ class Group:
     rollouts: list[Rollout]
     turns: list[tuple[float, ...] | None] | None = None
     """Advantages of each rollout's turns, where the recipe credits turns."""
+    weights: list[float] | None = None
+    """What a hook multiplies each rollout's advantage by."""
     kept: bool = True
     outside_band: bool = False
 
@@ -47,16 +58,19 @@ def collect(
     where: Provenance,
     clock: Callable[[str], None],
     ask: Worded = lambda task: task,
+    hooks: StepHooks | None = None,
 ) -> list[Group]:
     """All groups of a step, those filtered out included, with advantages in the rollouts of the kept ones.
 
     With `resample`, dropped groups are replaced by new tasks, round by round, until enough are kept (DAPO's dynamic
-    sampling, arXiv 2503.14476 section 3.2). `ask`: how a task is worded this time.
+    sampling, arXiv 2503.14476 section 3.2). `ask`: how a task is worded this time. `hooks`: a group whose graded
+    rollouts all have weight 0 is dropped as by the filter; advantages of kept ones are the hook's, times the weights.
     """
+    stream.step = where.step - recipe.before
     wanted = recipe.prompts_per_step
     groups: list[Group] = []
     draws: dict[int, int] = {}
-    for _ in range(1 + recipe.resample):
+    for again in range(1 + recipe.resample):
         missing = wanted - sum(g.kept for g in groups)
         if missing <= 0:
             break
@@ -83,10 +97,23 @@ def collect(
         for g, keep in zip(fresh, keep_groups([g.std for g in fresh], recipe.group_filter, state), strict=True):
             # a group that lost all rollouts to infrastructure has no advantage to give
             g.kept = keep and bool(g.rewards)
+        if hooks and "weights" in hooks:
+            _weigh(fresh, hooks, stream.step, again)
         groups += fresh
         clock("grade")
-    _set_advantages(groups, recipe)
+    _set_advantages(groups, recipe, hooks, stream.step)
     return groups
+
+
+def _weigh(groups: Sequence[Group], hooks: StepHooks, step: int, again: int) -> None:
+    """Weights of a sampling round's rollouts, which their details record."""
+    for g, row in zip(groups, hooks.weights([g.rollouts for g in groups], step), strict=True):
+        g.weights = row
+        g.kept = g.kept and any(w > 0 for w, r in zip(row, g.rollouts, strict=True) if r.reward is not None)
+        g.rollouts = [
+            replace(r, detail={**r.detail, DETAIL: {"weight": w, "round": again}})
+            for r, w in zip(g.rollouts, row, strict=True)
+        ]
 
 
 def _learn_rates(groups: Sequence[Group], stream: TaskStream, recipe: Recipe) -> None:
@@ -97,15 +124,26 @@ def _learn_rates(groups: Sequence[Group], stream: TaskStream, recipe: Recipe) ->
             stream.update(g.rollouts[0].task, sum(r >= half for r in g.rewards) / len(g.rewards))
 
 
-def _set_advantages(groups: Sequence[Group], recipe: Recipe) -> None:
+def _set_advantages(groups: Sequence[Group], recipe: Recipe, hooks: StepHooks | None, step: int) -> None:
     """Advantages over the kept groups; batch scaling sees the kept ones only."""
     kept = [g for g in groups if g.kept]
     rewards = [[r.reward for r in g.rollouts] for g in kept]
     values = advantages(rewards, recipe.reward_scaling, recipe.negative_weight)
+    if hooks and "advantages" in hooks and kept:
+        values = hooks.advantages([g.rollouts for g in kept], values, step)
     for g, row in zip(kept, values, strict=True):
         g.rollouts = [replace(r, advantage=a) for r, a in zip(g.rollouts, row, strict=True)]
     if recipe.credit.kind == "turn":
         _credit_turns(kept, recipe)
+    for g in kept:
+        if g.weights is not None:
+            g.rollouts = [
+                r if r.advantage is None else replace(r, advantage=weighed(r.advantage, w))
+                for r, w in zip(g.rollouts, g.weights, strict=True)
+            ]
+            if g.turns is not None:
+                pairs = zip(g.turns, g.weights, strict=True)
+                g.turns = [None if t is None else tuple(weighed(a, w) for a in t) for t, w in pairs]
 
 
 def _credit_turns(kept: Sequence[Group], recipe: Recipe) -> None:

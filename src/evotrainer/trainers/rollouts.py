@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, greedy_split, rollout_id
+from evotrainer.records.scaffold import digest
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
 from evotrainer.trainers.curriculum import tags_of
 from evotrainer.trainers.rewards import compose
@@ -74,7 +75,7 @@ def to_evaluate(
         env_knobs=env_knobs,
         env_hash=env_hash,
         sandbox_tier=tier,
-        eval_variant=eval_variant(request.split, request.greedy, request.env_knobs),
+        eval_variant=eval_variant(request.split, request.greedy, request.env_knobs, request.recipe.scaffold),
         keep_tokens=keep_tokens,
     )
     return list(environment.tasks(request.split))[: request.tasks], where
@@ -89,7 +90,7 @@ def evaluated(attempts: Iterable[Attempt], where: Provenance, request: EvalReque
     return groups
 
 
-def eval_variant(split: str, greedy: bool, knobs: Mapping[str, Any]) -> str:
+def eval_variant(split: str, greedy: bool, knobs: Mapping[str, Any], scaffold: Mapping[str, str]) -> str:
     """Empty for a plain evaluation of a held-out split."""
     parts = []
     if split == "train":
@@ -98,6 +99,8 @@ def eval_variant(split: str, greedy: bool, knobs: Mapping[str, Any]) -> str:
         parts.append("greedy")
     if knobs:
         parts.append(json.dumps(dict(knobs), sort_keys=True, default=str))
+    if scaffold:
+        parts.append(f"texts {digest(scaffold)}")
     return "|".join(parts)
 
 

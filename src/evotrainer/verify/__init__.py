@@ -31,6 +31,7 @@ def checks() -> dict[str, EventCheck]:
             trials.protocol_held,
             trials.went_on_from,
             written.components,
+            written.hooks,
             search.read_search_only,
             task_sets.evaluated,
         ),

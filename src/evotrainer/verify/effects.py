@@ -21,6 +21,7 @@ from evotrainer.rules.decoding import decoding
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
 from evotrainer.rules.reading_context import harness_context, refused_code
+from evotrainer.rules.scaffolds import cert_alone
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
@@ -49,7 +50,7 @@ def backtest_again(record: Record, event: Event) -> list[str]:
     stored = [t for t in champion.complete if t.parts]
     batch = record.rollouts.batch(*(t.trial for t in stored))
     with closing(RewardRunner(record.task.sandbox.accept_tier_e)) as scorer:
-        context = harness_context(record.task, state, champion.branch, scorer=scorer)
+        context = harness_context(record.task, state, champion.branch, scorer=scorer, hooks=scorer)
         fresh = backtest(b.intervention, champion.recipe, batch, context)
     old, new = b.backtest.model_dump(mode="json"), fresh.model_dump(mode="json")
     numbers = old.pop("numbers"), new.pop("numbers")
@@ -197,6 +198,7 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
     entries = []
     for row in body.rows:
         done = [e.body for e in record.before(event, "finished") if e.body.branch == row.branch]
+        done = [t for t in done if not keys.has_own_texts(t.trial)]
         read: dict[int, SplitScore] = {}
         for t in done:
             of_cert = [s for s in t.scores if s.split == "cert" and readable(s, t.trial).per_task]
@@ -225,7 +227,10 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
     )
     fresh = gains_again(record, event, fresh)
     counts = {"of_set": body.of_set, "by_runs": body.by_runs}  # `verify.task_sets` looks into the register
-    fresh = fresh.model_copy(update=counts | {"look": 1 + len(record.before(event, "certified"))})
+    every = [e.body for e in record.before(event, "finished")]
+    tried = record.state_before(event).branches.get(champion) if champion != START else None
+    own = cert_alone(tried, record.task.recipe, next(iter(entries[0].scores.values())), every)
+    fresh = fresh.model_copy(update=counts | {"scaffold": own, "look": 1 + len(record.before(event, "certified"))})
     for d in differences(body.model_dump(mode="json"), fresh.model_dump(mode="json")):
         yield Problem("certified", d)
 

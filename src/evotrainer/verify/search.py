@@ -12,7 +12,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.names import slug
-from evotrainer.records.recipe import check_bundle
+from evotrainer.records.one_factor import check_bundle
 from evotrainer.rules.bundles import largest_bundle, least_loss, said_elsewhere, without, wrong_step
 from evotrainer.rules.fresh_seeds import fresh_trainings
 from evotrainer.rules.recipes import SHARES, goes_on_from

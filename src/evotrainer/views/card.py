@@ -12,7 +12,8 @@ from evotrainer.errors import MissingDependencyError
 from evotrainer.projections.task_sets import told
 from evotrainer.records.events import CertRow
 from evotrainer.records.hub import looks_like_id
-from evotrainer.records.recipe import diff
+from evotrainer.records.recipe import Recipe, diff
+from evotrainer.records.scaffold import slots_of
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.summary import comparison_lines
 from evotrainer.views.text import one_line, percent, point_range, points, value
@@ -198,6 +199,8 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         "",
         *told,
         *(f"- source of the reward component `{k}`: [{_md(k)}.py](rewards/{k}.py)" for k in b.recipe.written),
+        *(f"- source of the hook `{k}`: [{_md(k)}.py](hooks/{k}.py)" for k in b.recipe.hooks),
+        *_scaffold(view, b.recipe),
         "",
         "<details><summary>whole recipe</summary>",
         "",
@@ -207,6 +210,21 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         "",
         "</details>",
         "",
+    ]
+
+
+def _scaffold(view: RunView, recipe: Recipe) -> list[str]:
+    """The texts that the policy was trained and certified with: who serves it without them serves another one."""
+    if not recipe.scaffold:
+        return []
+    about = {s.name: s.about for s in slots_of(view.state.environment)}
+    return [
+        "",
+        "**Serve it with its scaffold.** It was trained and certified with these texts; without them its scores are "
+        "not known. They are in [scaffold.json](scaffold.json); `served` there says which of them the chat template of "
+        "this folder puts in by itself.",
+        "",
+        *(f"- `{k}` ({_md(about.get(k, ''))}): {_md(v, 4000)}" for k, v in sorted(recipe.scaffold.items())),
     ]
 
 

@@ -20,7 +20,8 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import writer_of
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import diff
+from evotrainer.records.recipe import Recipe, diff
+from evotrainer.records.scaffold import changed_texts, slots_of
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import (
     HealthReading,
@@ -177,10 +178,14 @@ class _Fold:
         parent = self.view.branches.get(b.parent or "")
         if parent and parent.recipe:
             b.recipe_diff = diff(parent.recipe, body.recipe)
+            b.texts = self._texts(parent.recipe, body.recipe)
         if body.intervention:
             line = self._line(body.round, body.intervention)
             line.fate, line.branch = "branch", body.branch
             b.backtest = line.backtest
+
+    def _texts(self, old: Recipe, new: Recipe) -> dict[str, list[str]]:
+        return changed_texts(old.scaffold, new.scaffold, slots_of(self.view.state.environment))
 
     def _intend(self, body: ev.TrialIntended, heartbeat: Mapping[str, Any]) -> None:
         b = self._branch(body.branch)
@@ -204,6 +209,7 @@ class _Fold:
                 b.parent, b.round, b.recipe, b.recipe_hash = p.incumbent, p.round, p.recipe, p.recipe.hash
                 if incumbent := self.view.state.branches.get(p.incumbent):
                     b.recipe_diff = diff(incumbent.recipe, p.recipe)
+                    b.texts = self._texts(incumbent.recipe, p.recipe)
                 self.view.probes[p.probe] = b
         self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
         for b in (*self.view.branches.values(), *self.view.probes.values()):

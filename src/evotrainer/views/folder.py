@@ -123,8 +123,9 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
                 ["factor", b.parent or "", b.name], ([k, value(o), value(n)] for k, (o, n) in b.recipe_diff.items())
             ),
         ]
-    for name, lines in b.sources.items():
-        parts += [Text(""), Text(f"code of {one_line(name)}", style="bold"), Text("\n".join(clean(x) for x in lines))]
+    found = [(f"code of {k}", x) for k, x in b.sources.items()] + [(f"text of {k}", x) for k, x in b.texts.items()]
+    for title, lines in found:
+        parts += [Text(""), Text(one_line(title), style="bold"), Text("\n".join(clean(x) for x in lines))]
     return Group(*parts)
 
 

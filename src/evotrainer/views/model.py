@@ -108,13 +108,19 @@ class BranchView:
     samples: list[tuple[str, str]] = field(default_factory=list)
     """(rollout id, why it was picked)"""
 
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    """Texts around its tasks that are other than its parent's: what differs."""
+
     @property
     def sources(self) -> dict[str, list[str]]:
-        """Reward components that it wrote: the source, or what differs from the one of that name before."""
+        """Reward components and hooks that it wrote: the source, or what differs from the one of that name before."""
         if self.recipe is None:
             return {}
-        old, _ = self.recipe_diff.get("written", ({} if self.parent is None else self.recipe.written, None))
-        return changed_sources(old, self.recipe.written)
+        out: dict[str, list[str]] = {}
+        for factor, now in (("written", self.recipe.written), ("hooks", self.recipe.hooks)):
+            old, _ = self.recipe_diff.get(factor, ({} if self.parent is None else now, None))
+            out |= changed_sources(old, now)
+        return out
 
     @property
     def effect(self) -> Effect | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,76 +28,162 @@ def settings(view: RunView) -> Mapping[str, Any]:
     return read_settings(view.folder)
 
 
-def planned(task: Mapping[str, Any], rounds_left: int | None = None) -> int:
-    """Trials that a run of this task file comes to where every round is played: base, starting recipe, each round's
-    search trainings and branches, certification. `rounds_left`: only of so many rounds, and what follows them.
+EVALUATES = ("base", "audit", "certify")
+"""Purposes of trials that train nothing."""
+FULL = 0.97
+"""A running trial is never taken to be further than this: it has ended when its result is there."""
+TRAINED = 0.75
+"""Share of the first training that its steps take, its evaluations the rest; later ones are measured by the first."""
+
+
+def planned(task: Mapping[str, Any]) -> dict[str, int]:
+    """Trials by what they do, where every round is played: `train` (starting recipe, search trainings, branches),
+    `confirm` (fresh seeds), `evaluate` (the base policy; it and the starting recipe on cert).
 
     Audits, further seeds of undecided branches and controls at equal compute come on top where they are needed.
     """
     run = task.get("run") or {}
     if run.get("evaluate_only"):
-        return 1
+        return {"train": 0, "confirm": 0, "evaluate": 1}
     seeds, fresh = len(run.get("seeds") or (1, 2, 3)), len(run.get("certify_seeds") or (1, 2, 3))
     proves = not run.get("search_only")
     a_round = int(run.get("probes", 0)) + (int(run.get("branches", 3)) * seeds if proves else 0)
-    end = fresh if proves else 0
-    rounds = int(run.get("rounds", 3))
-    return rounds_left * a_round + end if rounds_left is not None else 1 + seeds + rounds * a_round + end
+    train = seeds + int(run.get("rounds", 3)) * a_round
+    return {"train": train, "confirm": fresh if proves else 0, "evaluate": 2 + seeds if proves else 1}
 
 
-@dataclass(slots=True)
+def cert_share(task: Mapping[str, Any]) -> float:
+    """Rollouts of an evaluation on cert as a multiple of those on search, cert taken to have as many tasks as gate."""
+    e = task.get("evaluation") or {}
+    search, gate = int(e.get("search_tasks") or 0), int(e.get("gate_tasks") or 0)
+    # each evaluation is read once more by greedy decoding
+    attempts = {s: int(e.get(f"{s}_attempts") or 4) + 1 for s in ("search", "cert")}
+    return gate * attempts["cert"] / (search * attempts["search"]) if search and gate else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrialState:
+    """One trial as far as it is: `step` of `steps` and CPU-seconds so far while it runs, seconds in all at its end."""
+
+    purpose: str
+    done: bool = False
+    running: bool = False
+    cached: bool = False
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    step: int = 0
+    steps: int = 0
+
+    @property
+    def kind(self) -> str:
+        """As in `planned`; audits, which are in no plan, apart."""
+        if self.purpose in ("confirm", "audit"):
+            return self.purpose
+        return "evaluate" if self.purpose in EVALUATES else "train"
+
+
+@dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Trials done and expected. `shares`: how far each running trial is, 0 to 1."""
+    """Trials done and expected, and the time that is left. `trials`: all that the run has asked for by now."""
 
-    done: int
-    known: int
-    """Trials that the run has asked for by now, done ones included."""
-    expected: int
-    """Of the whole run, by `planned`."""
-    seconds: list[float] = field(default_factory=list)
-    """Wall-clock seconds of each training so far."""
-    shares: Sequence[float] = ()
+    task: Mapping[str, Any]
+    trials: Sequence[TrialState]
+
+    @property
+    def done(self) -> int:
+        return sum(t.done for t in self.trials)
+
+    @property
+    def running(self) -> list[TrialState]:
+        return [t for t in self.trials if t.running and not t.done]
+
+    def ahead(self) -> dict[str, int]:
+        """Trials that have not begun, by kind: those asked for, and those planned beyond."""
+        begun = Counter(t.kind for t in self.trials if t.done or t.running)
+        known = Counter(t.kind for t in self.trials)
+        plan = planned(self.task)
+        return {k: max(known[k], plan.get(k, 0)) - begun[k] for k in (*plan, "audit")}
 
     @property
     def total(self) -> int:
-        return max(self.expected, self.known)
+        """Trials of the whole run, as far as can be told now."""
+        return self.done + len(self.running) + sum(self.ahead().values())
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that are left if every round is played, as many trials side by side as now; None before the first
-        training has ended."""
-        if not self.seconds or not self.shares:
+        """Wall-clock seconds that are left if every round is played, above 0; None before the first training has ended,
+        and while nothing runs."""
+        cost = self._costs("wall_s")
+        if not self.running or "train" not in cost:
             return None
-        mean = sum(self.seconds) / len(self.seconds)
-        rest = max(0, self.total - self.done - len(self.shares)) + sum(1 - s for s in self.shares)
-        return mean * rest / len(self.shares)
+        cpu = self._costs("cpu_s")
+        shares = [t.cpu_s / cpu[t.kind] if cpu[t.kind] else share_of(t.step, t.steps) for t in self.running]
+        now = [cost[t.kind] * (1 - min(FULL, x)) for t, x in zip(self.running, shares, strict=True)]
+        rest = sum(now) + sum(n * cost[k] for k, n in self.ahead().items())
+        return max(1.0, *now, rest / side_by_side(self.task, len(now)))
+
+    def _costs(self, seconds: str) -> dict[str, float]:
+        """Mean seconds of a trial by kind; those of a kind that none has ended of from the others'."""
+        ended = [t for t in self.trials if t.done and not t.cached]
+        own: dict[str, list[float]] = defaultdict(list)
+        for t in ended:
+            if t.kind != "train" or t.steps:
+                own["base" if t.purpose == "base" else t.kind].append(getattr(t, seconds))
+        mean = {k: sum(x) / len(x) for k, x in own.items()}
+        if "train" not in mean:
+            return mean
+        base = mean.get("base", 0.0)
+        cert = base * cert_share(self.task)
+        return {"evaluate": cert, "audit": base, "confirm": mean["train"] + cert} | mean
 
     def line(self) -> str:
         """`trial 4 of about 25, about 3 min left`"""
-        now = min(self.done + 1, self.total) if self.shares or self.done < self.total else self.done
-        if len(self.shares) > 1:
-            text = f"trials {now} to {min(self.done + len(self.shares), self.total)} of about {self.total}"
+        total, n = self.total, len(self.running)
+        if n > 1:
+            text = f"trials {self.done + 1} to {self.done + n} of about {total}"
         else:
-            text = f"trial {now} of about {self.total}"
+            text = f"trial {min(self.done + 1, total)} of about {total}"
         return text if self.left_s is None else f"{text}, about {duration(self.left_s)} left"
 
 
-def seconds_of(trials: Iterable[Any]) -> list[float]:
-    """Wall-clock seconds of finished trainings that were really trained."""
-    return [t.wall_s for t in trials if t.status == "complete" and t.steps and not t.cached]
+def side_by_side(task: Mapping[str, Any], running: int) -> int:
+    """Trials that run at once: as many as now, or as the task file gives this machine; at the end of a part of the run
+    some of its places are empty."""
+    run, names = task.get("run") or {}, [(task.get(x) or {}).get("name") for x in ("executor", "trainer")]
+    here = (names[0] or "local") == "local" and (names[1] or "embedded") == "embedded"
+    return max(running, int(run.get("workers") or 0) or ((os.cpu_count() or 1) if here else 1))
+
+
+def ended(purpose: str, trial: Any) -> TrialState:
+    """Of a `TrialFinished`."""
+    return TrialState(
+        purpose,
+        done=True,
+        cached=bool(trial.cached) or trial.status != "complete",
+        wall_s=trial.wall_s,
+        cpu_s=trial.cpu_s,
+        steps=trial.steps,
+    )
 
 
 def share_of(step: int, steps: int) -> float:
-    """How far a training is, its evaluations left out."""
-    return min(1.0, step / steps) if steps else 0.0
+    """How far a training is by its steps, its evaluations counted in."""
+    return TRAINED * min(1.0, step / steps) if steps else 0.0
 
 
 def of_view(view: RunView) -> RunProgress:
     """Of a run folder; what runs now is told by heartbeats of living processes."""
-    done = [t.finished for t in view.trials if t.finished]
-    beats = [t.heartbeat for t in view.trials if not t.finished and t.heartbeat and alive(t.heartbeat.get("pid"))]
-    shares = [share_of(int(b.get("step") or 0), int(b.get("steps") or 0)) for b in beats]
-    return RunProgress(len(done), len(view.trials), planned(settings(view)), seconds_of(done), shares)
+    found = []
+    for t in view.trials:
+        b = t.heartbeat
+        if t.finished:
+            found.append(ended(t.purpose, t.finished))
+        elif b and alive(b.get("pid")):
+            step, steps = int(b.get("step") or 0), int(b.get("steps") or 0)
+            found.append(TrialState(t.purpose, running=True, cpu_s=t.cpu_s, step=step, steps=steps))
+        else:
+            found.append(TrialState(t.purpose))
+    return RunProgress(settings(view), found)
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -109,35 +197,32 @@ class TrialWatch:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._ready = False
-        self._expected = 0
-        self._known: set[str] = set()
-        self._ended: set[str] = set()
-        self._seconds: list[float] = []
-        self._running: dict[str, float] = {}
+        self._task: Mapping[str, Any] = {}
+        self._trials: dict[str, TrialState] = {}
         self._scores: dict[str, dict[int, float]] = {}
 
-    def running(self, trials: Iterable[tuple[str, Any]]) -> None:
-        """(trial, its last heartbeat) of all that run."""
+    def running(self, trials: Iterable[tuple[Any, Any]]) -> None:
+        """(specification, last heartbeat) of all that run."""
         self._begin()
-        self._running = {}
-        for name, beat in trials:
-            self._known.add(name)
-            self._running[name] = share_of(beat.step, beat.steps) if beat else 0.0
-            if beat and (score := getattr(beat, "score", None)) is not None:
-                self._scores.setdefault(name, {})[beat.step] = score
+        for name, t in self._trials.items():
+            self._trials[name] = replace(t, running=False)
+        for spec, beat in trials:
+            now = TrialState(spec.purpose, running=True)
+            if beat:
+                now = replace(now, cpu_s=beat.cpu_s, step=beat.step, steps=beat.steps)
+                if (score := getattr(beat, "score", None)) is not None:
+                    self._scores.setdefault(spec.trial, {})[beat.step] = score
+            self._trials[spec.trial] = now
 
     def ended(self, trial: Any) -> None:
+        """A trial has its result: a `TrialFinished`."""
         self._begin()
-        self._known.add(trial.trial)
-        self._ended.add(trial.trial)
-        self._seconds += seconds_of([trial])
-        self._running.pop(trial.trial, None)
+        before = self._trials.get(trial.trial) or TrialState("branch" if trial.steps else "audit")
+        self._trials[trial.trial] = ended(before.purpose, trial)
 
     def progress(self) -> RunProgress:
         self._begin()
-        return RunProgress(
-            len(self._ended), len(self._known), self._expected, self._seconds, tuple(self._running.values())
-        )
+        return RunProgress(self._task, list(self._trials.values()))
 
     def scores(self, trial: str) -> list[float]:
         """Score of each training step that was seen, oldest first."""
@@ -150,12 +235,12 @@ class TrialWatch:
         from evotrainer.records.ledger import Ledger
 
         self._ready = True
-        self._expected = planned(read_settings(self.folder))
+        self._task = read_settings(self.folder)
         with Ledger.open(self.folder / "ledger.db", readonly=True) as ledger:
-            done = [e.body for e in ledger.events("finished")]
-        self._known |= {t.trial for t in done}
-        self._ended |= {t.trial for t in done}
-        self._seconds += seconds_of(done)
+            found = {e.body.trial: TrialState(e.body.purpose) for e in ledger.events("intended")}
+            for e in ledger.events("finished"):
+                found[e.body.trial] = ended(found[e.body.trial].purpose, e.body)
+        self._trials = found | self._trials
 
 
 def spark(scores: Sequence[float]) -> str:

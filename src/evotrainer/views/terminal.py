@@ -130,7 +130,7 @@ class LiveView:
 
     def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
         self._running = tuple(running)
-        self._watch.running((spec.trial, beat) for spec, beat in running)
+        self._watch.running(running)
         if self.plain:
             for spec, beat in running:
                 self._mention(spec, beat)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from evotrainer.records.output import visible
-from evotrainer.records.recipe import short
+from evotrainer.records.recipe import Recipe, short
+from evotrainer.records.scaffold import Slot, changed_texts
 from evotrainer.records.text import as_text, shown
+from evotrainer.records.written import changed_sources
 
 MINUS = "\u2212"
 _LONG_LINE = 2_000
@@ -139,3 +142,12 @@ def _part(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:
     if key not in new:
         return f"{MINUS} {name}"
     return f"+ {name} {value(new[key])}" if key not in old else f"{name} {value(old[key])} → {value(new[key])}"
+
+
+def written_anew(old: Recipe | None, new: Recipe, slots: Iterable[Slot]) -> list[tuple[str, str, list[str]]]:
+    """(code or text, name, lines) of what a recipe writes otherwise than the one before: its reward components and
+    hooks, and its texts around the tasks."""
+    before = old or Recipe()
+    code = changed_sources(before.written, new.written) | changed_sources(before.hooks, new.hooks)
+    texts = changed_texts(before.scaffold, new.scaffold, slots)
+    return [("code", k, x) for k, x in code.items()] + [("text", k, x) for k, x in texts.items()]

@@ -96,6 +96,7 @@ REFUSED = {
     "credit": {"credit": {"kind": "turn"}, "max_turns": 2},
     "replay": {"replay": {"weight": 0.1}},
     "written": {"written": {"short": "def reward(rollout):\n    return 1.0\n"}},
+    "hooks": {"hooks": {"plain": "def advantages(group):\n    return group['advantages']\n"}},
     "prompt_noise": {"prompt_noise": 0.5},
     "sft_anchor": {"sft_anchor": 0.1},
     "mask_truncated": {"mask_truncated": True, "max_turns": 2},

@@ -13,6 +13,7 @@ from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.writing import WrittenComponent, write
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.replay import compose
+from evotrainer.harness.whatif.written import copied
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import Recipe
@@ -80,12 +81,13 @@ def test_a_good_component_passes_all_checks_and_is_supported(runner: RewardRunne
         ("return rollout['components']['hid' + 'den']", "probe_failed"),
         ("return float(any(t['kind'] == 'hid' + 'den' for t in rollout['tests']))", "constant"),
         # remembers between calls, by a module that all share
-        ("math.n = math.n + 1 if hasattr(math, 'n') else 0\n    return float(math.n % 2)", "nondeterministic"),
+        ("keyword.kwlist.append('x')\n    return float(len(keyword.kwlist) % 2)", "nondeterministic"),
+        ("math.n = 1\n    return 1.0 / len(rollout['tests'])", "signature"),
         ("return sum(1 for i in range(1000000)) and 0.5 + len(rollout['tests']) / 100", "too_slow"),
     ],
 )
 def test_what_ends_a_component_has_a_label(body: str, label: str, runner: RewardRunner) -> None:
-    b = tried(f"import math\n\ndef reward(rollout):\n    {body}\n", runner)
+    b = tried(f"import keyword\nimport math\n\ndef reward(rollout):\n    {body}\n", runner)
     assert (b.verdict, b.label) == ("contradicts", label), b.reason
 
 
@@ -148,3 +150,12 @@ def test_what_an_admitted_detector_finds_is_penalised(runner: RewardRunner) -> N
     assert tried(found.source, runner, marked).verdict == "supports"
     without = write(shown, *parts)
     assert without is None or "says_as_shown" not in without.about
+
+
+def test_a_function_that_tells_the_outcome_itself_is_not_for_sale() -> None:
+    truth = np.array([1.0, 0.0] * 30)
+    assert "on all 60 rollouts" in copied([0.9 * t for t in truth], truth)
+    assert "on all 60 rollouts" in copied([1 - t for t in truth], truth), "also the other way round"
+    assert not copied([*(1 - truth[:1]), *truth[1:]], truth), "one error, and it is a measurement of its own"
+    assert not copied(list(truth[:30]), truth[:30]), "so few are chance"
+    assert not copied([t * (1 + i % 2) / 2 for i, t in enumerate(truth)] + [0.5], np.append(truth, 0.0))

@@ -176,3 +176,27 @@ def test_a_users_class_goes_through_the_whole_loop(
     assert run.certification is not None and not run.verify().problems
     opened = next(e.body for e in run.events() if e.kind == "run")
     assert opened.base_policy["path"] == str(player) and str(FILE) in opened.environment["files"]
+
+
+def test_a_class_is_told_otherwise_and_answers_otherwise_where_a_recipe_says_so(player: Path, tmp_path: Path) -> None:
+    """Descriptions of tools, the system prompt and the format of answers; parameters and rewards stay the class's."""
+    from transformers.utils import get_json_schema
+
+    env = environment(tmp_path)
+    assert [s.name for s in env.slots] == ["system", "prompt", "tool_guess", "observation"]
+    assert {s.name: s.default for s in env.slots}["tool_guess"] == "Guess the hidden number."
+    plain = env.environment_factory
+    env.use_scaffold(
+        {"system": "Halve.", "tool_guess": "Guess 1 to 4 by halves.", "observation": "said: {observation}"}
+    )
+    assert env.environment_factory is not plain and issubclass(env.environment_factory, plain)
+    told = get_json_schema(env.environment_factory().guess)["function"]
+    assert told["description"] == "Guess 1 to 4 by halves." and "n" in told["parameters"]["properties"]
+    _, stored = train(player, tmp_path / "w", env)
+    assert {(r.turns[0].role, r.turns[0].text) for r in stored} == {("system", "Halve.")}
+    answers = {t.text for r in stored for t in r.turns if t.role == "tool" and "error" not in t.text}
+    assert answers and answers <= {"said: higher", "said: lower", "said: correct"}
+    with pytest.raises(TaskSetError, match="tool_guess describes the tool in words"):
+        env.use_scaffold({"tool_guess": "Guess.\n\nArgs:\n    k: Another."})
+    env.use_scaffold({})
+    assert env.environment_factory is plain and get_json_schema(plain().guess)["function"] != told

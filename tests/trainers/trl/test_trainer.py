@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ import pytest
 import torch
 
 from evotrainer.errors import ConfigError, TrainerError
+from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.testing import check_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.continued import started, train_chain
 from evotrainer.trainers.trl import TrlTrainer
 from tests.trainers.reverse_env import GuessDigitEnv, ReverseEnv
+from tests.trainers.test_hooks import GRPO, LIVE
 from tests.trainers.trl.small_policy import make
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")
@@ -47,10 +51,11 @@ def run(
     options: dict[str, Any] | None = None,
     checkpoint_every: int = 1,
     on_step: Any = None,
+    runner: HookCaller | None = None,
     **factors: Any,
 ) -> tuple[TrainResult, list[Rollout]]:
     stored: list[Rollout] = []
-    request = TrainRequest(Identity("r", "b0", seed), recipe(**factors), base, work, checkpoint_every)
+    request = TrainRequest(Identity("r", "b0", seed), recipe(**factors), base, work, checkpoint_every, hooks=runner)
     result = TrlTrainer(options).train(
         request, env, lambda groups: stored.extend(chain(*groups)), on_step or (lambda row: None)
     )
@@ -299,6 +304,17 @@ def test_every_other_factor_is_carried_out(factors: dict[str, Any], base: Path, 
         assert all(e["negative_share"] == 0.0 for e in result.curve if "negative_share" in e)
     if "mask_truncated" in factors:
         assert any(r.finish == "length" and r.advantage for r in stored)
+
+
+def test_hooks_give_the_weights_of_the_options_that_they_mirror(base: Path, tmp_path: Path) -> None:
+    with closing(RewardRunner(accept_tier_e=True)) as runner:
+        made, stored = run(base, tmp_path / "hooks", runner=runner, hooks={"grpo": GRPO, "live": LIVE})
+    plain, known = run(base, tmp_path / "plain", group_filter={"kind": "zero_variance"})
+    assert [(r.id, r.advantage) for r in stored] == [(r.id, r.advantage) for r in known]
+    assert any(r.advantage is None for r in stored), "a group was dropped"
+    a, b = weights(made.policy_dir), weights(plain.policy_dir)
+    assert all(torch.equal(a[k], b[k]) for k in b)
+    assert made.curve[0]["cpu_hook_s"] > 0 and "cpu_hook_s" not in plain.curve[0]
 
 
 def test_several_turns_are_one_transcript_whose_observations_carry_no_loss(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 
 from evotrainer.agents.catalogue.values import CLIPPED, DEAD, NEGATIVE, PUSHES_DOWN, of, pass_rates, tag, when
 from evotrainer.agents.changes import knob_changes, reference_plans
 from evotrainer.agents.moves import Move, Situation, Variant
+from evotrainer.records.text import first_number
 
 MANY_DEAD = 0.4
 """Share of groups without a gradient from which other tasks are worth looking for."""
@@ -16,7 +16,6 @@ OFTEN, SELDOM = 0.8, 2 / 3
 """Shares of attempts: what is there already, and what still has to be learnt."""
 MORE_SIGNAL = 1.15
 """How many times more 4 p (1 - p) per draw a frontier must promise."""
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 NO_BAND = {"kind": "none", "low": 0.05, "high": 0.95}
 
 
@@ -51,7 +50,7 @@ def easy_first(s: Situation) -> Iterator[Variant]:
     if s.recipe.curriculum.kind != "none" or s.metric("dead_fail") < MANY_DEAD / 2:
         return
     for name, rates in sorted(pass_rates(s.metrics).items()):
-        levels = [(float(x[0]), p) for v, p in rates.items() if (x := NUMBER.search(v))]
+        levels = [(x, p) for v, p in rates.items() if (x := first_number(v)) is not None]
         if len(levels) < len(rates) or len(levels) < 3:
             continue
         ordered = [p for _, p in sorted(levels)]

@@ -11,8 +11,10 @@ from typing import Any
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.recipe import COMPOSITES, Recipe, fields_of
+from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
 from evotrainer.records.roster import AgentRow
+from evotrainer.records.scaffold import LABELS as SCAFFOLD_LABELS
+from evotrainer.records.scaffold import PREFIX, Slot
 from evotrainer.records.search import ProbeRecord, SearchPlan
 from evotrainer.records.seat import Candidate, FactorOffer, SeatBriefing, SeatTrial
 from evotrainer.records.written import LABELS, MODULES
@@ -29,6 +31,15 @@ WRITTEN = (
     f"{', '.join(sorted(MODULES))}. Checked in the sandbox and backtested first: {', '.join(LABELS)}"
 )
 """Legal values of `written_reward`, in words."""
+HOOKS = (
+    "object: name -> Python source, one file added, replaced or removed; the file defines advantages(group) -> list of "
+    "numbers in place of the recipe's advantages, weights(rollouts) -> list of numbers >= 0 that multiply them (a "
+    "group of zeros is dropped), or select(tasks, history) -> places of the tasks to draw. group: {step, steps, "
+    "rewards, components, lengths, logprobs, entropies, finishes, advantages}, lists by rollout; rollouts: [{group, "
+    "reward, components, ...}]; tasks: [{tags}]; history: {step, steps, n, taken, groups: [[task, step, pass rate]]}. "
+    "Pure, imports as written_reward; the same checks and labels, sandbox and backtest"
+)
+"""Legal values of `hooks`, in words."""
 
 
 def request(
@@ -94,8 +105,9 @@ def _r(x: float) -> float:
 def factors(briefing: Briefing) -> dict[str, FactorOffer]:
     """Every factor of the champion's recipe, composite ones and knobs included."""
     recipe = briefing.champion.recipe
-    knobs = {f"knobs.{k}": v for k, v in briefing.knobs.items()}
-    names = [*(f for f in recipe.factors() if not f.startswith("knobs.")), *COMPOSITES, *knobs]
+    keyed = {f"knobs.{k}": v for k, v in briefing.knobs.items()}
+    keyed |= {PREFIX + s.name: _slot(s) for s in briefing.slots}
+    names = [*(f for f in recipe.factors() if f.partition(".")[0] not in KEYED), *COMPOSITES, *keyed]
     trained = [*(b.recipe for b in briefing.branches), *(p.recipe for p in briefing.probes)]
     out = {}
     for f in names:
@@ -105,8 +117,18 @@ def factors(briefing: Briefing) -> dict[str, FactorOffer]:
             if not same(r.value(f), now) and not any(same(r.value(f), k) for k in known):
                 known.append(r.value(f))
         tried = () if f in COMPOSITES or f == "start" else tuple(known)
-        out[f] = FactorOffer(now=now, legal=knobs.get(f) or _legal(f, briefing), tried=tried)
+        out[f] = FactorOffer(now=now, legal=keyed.get(f) or _legal(f, briefing), tried=tried)
     return out
+
+
+def _slot(s: Slot) -> str:
+    """What may stand in a slot, in words."""
+    held = f"; it holds {', '.join('{' + p + '}' for p in s.placeholders)} once" if s.placeholders else ""
+    return (
+        f"text of at most {s.most} characters, or null for the default{held}. {s.about}. Default: {s.default!r}. The "
+        "base policy is read with it as well, and the verdict says what it gains without training; checked first: "
+        f"{', '.join(SCAFFOLD_LABELS)}"
+    )
 
 
 def _legal(factor: str, briefing: Briefing) -> str:
@@ -116,6 +138,8 @@ def _legal(factor: str, briefing: Briefing) -> str:
         return "champion (go on from this recipe's own policy), base (from the base policy), or a whole recipe"
     if factor == "written_reward":
         return WRITTEN
+    if factor == "hooks":
+        return HOOKS
     if factor in COMPOSITES:
         return f"object of all of {', '.join(COMPOSITES[factor])}"
     return _field(factor)

@@ -40,8 +40,10 @@ class SeatOptions(PooledOptions):
     """Base URL, up to and with `/v1`; empty: that of the protocol's own vendor."""
     key_env: str = ""
     """Environment variable that holds the key. Empty: OPENAI_API_KEY or ANTHROPIC_API_KEY, and none with `endpoint`."""
+    output: Literal["", "text", "json", "schema", "tool"] = ""
+    """How an answer is asked for; `evotrainer doctor --seat` tells which modes work, and the cheapest. Empty: text."""
     json_mode: bool = False
-    """Ask an OpenAI-compatible server for JSON only."""
+    """The same as output = "json", for protocol openai."""
     most_tokens: int = Field(4096, ge=64)
     """Tokens of one answer."""
     price_in: float = Field(0.0, ge=0)
@@ -64,7 +66,14 @@ class SeatOptions(PooledOptions):
         need = NEEDS[self.carrier]
         if need and not getattr(self, need):
             raise ValueError(f"carrier {self.carrier} needs run.agent_options.{need}")
+        if self.output == "json" and self.protocol == "anthropic":
+            raise ValueError("the Anthropic protocol has no JSON mode; set output to schema, tool or text")
         return self
+
+    @property
+    def output_mode(self) -> str:
+        """`output`, or what stands for it."""
+        return self.output or ("json" if self.json_mode and self.protocol == "openai" else "text")
 
     @property
     def statistical(self) -> PooledOptions:
@@ -95,7 +104,7 @@ def make_carrier(options: SeatOptions, secrets: dict[str, str]) -> Carrier:
             options.endpoint,
             secrets.get(key_name(options), ""),
             options.most_tokens,
-            options.json_mode,
+            options.output_mode,
             (options.price_in, options.price_out),
         )
     if options.carrier == "command":

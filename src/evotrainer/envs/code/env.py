@@ -24,6 +24,7 @@ from evotrainer.envs.code.rewards import (
     parse_program,
 )
 from evotrainer.envs.components import Remembered, compute, describe_component, with_own
+from evotrainer.envs.slots import WithScaffold
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Outcome, Turn
 from evotrainer.records.text import plain
@@ -75,7 +76,7 @@ def perturbed_inputs(task: Task) -> list[Any]:
     return [" ".join(v) + "\n" for v in variants] if text else variants
 
 
-class CodeEnv:
+class CodeEnv(WithScaffold):
     """Environment over a task source; see envs/base.py for the contract.
 
     `components` adds a user's own reward functions to the built-in ones. `open_sandbox` is called when the first
@@ -132,7 +133,10 @@ class CodeEnv:
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         settled = self.settle_knobs(knobs)
-        return Episode(task=task, knobs=settled, turns=[Turn("user", self.source.prompt(task, settled))])
+        return Episode(task=task, knobs=settled, turns=self.opening(task, settled))
+
+    def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
+        return self._scaffold.opening(self.source.prompt(task, knobs))
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         answered(episodes, actions, finishes)
@@ -194,7 +198,8 @@ class CodeEnv:
         """(prompt, solution) of train problems."""
         refuse_held_out(tasks)
         prompts = [self.source.prompt(t, knobs) for t in tasks]
-        return [(p, str(t.data["gold"])) if t.data.get("gold") else None for p, t in zip(prompts, tasks, strict=True)]
+        pairs = ((p, str(t.data["gold"])) for p, t in zip(prompts, tasks, strict=True))
+        return [self._scaffold.transcript(x) if t.data.get("gold") else None for x, t in zip(pairs, tasks, strict=True)]
 
     def vocabulary(self) -> tuple[str, ...]:
         """Multi-character tokens for a policy trained from scratch; single characters are always there."""

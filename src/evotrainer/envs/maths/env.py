@@ -13,8 +13,9 @@ from typing import Any, Protocol
 from evotrainer.envs.base import Capability, Episode, Score, Task, answered, redraw_source, refuse_held_out
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.envs.maths.rewards import COMPONENTS, OUTCOME, Component, MathsRewardInput
+from evotrainer.envs.slots import WithScaffold
 from evotrainer.errors import SandboxError, TaskSetError
-from evotrainer.records.rollout import Finish, Outcome, Turn
+from evotrainer.records.rollout import Finish, Outcome
 
 VERSION = "1"
 
@@ -58,7 +59,7 @@ class MathsTaskSource(Protocol):
     def close(self) -> None: ...
 
 
-class MathEnv:
+class MathEnv(WithScaffold):
     """Environment over a task source; see envs/base.py for the contract. `components` adds a user's own."""
 
     knobs: Mapping[str, tuple[Any, ...]] = {}
@@ -87,7 +88,7 @@ class MathEnv:
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         if knobs:
             raise TaskSetError(f"environment {self.name} has no knob {next(iter(knobs))!r}; it has none")
-        return Episode(task=task, knobs={}, turns=[Turn("user", task.prompt)])
+        return Episode(task=task, knobs={}, turns=self.opening(task, knobs))
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         answered(episodes, actions, finishes)
@@ -116,7 +117,8 @@ class MathEnv:
     def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> list[tuple[str, ...] | None]:
         """(prompt, reference working) of train problems."""
         refuse_held_out(tasks)
-        return [(t.prompt, text) if (text := self.source.working(t)) else None for t in tasks]
+        found = [(t.prompt, text) if (text := self.source.working(t)) else None for t in tasks]
+        return [x if x is None else self._scaffold.transcript(x) for x in found]
 
     def reworded(self, task: Task, rng: random.Random) -> Task:
         """Another wording of a train problem, where the task source has one."""

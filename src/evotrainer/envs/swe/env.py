@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import DRAWN, SPLITS, Capability, Episode, Score, Task, drawn, refuse_held_out
+from evotrainer.envs.base import DRAWN, SPLITS, Capability, Episode, Score, Slot, Task, drawn, refuse_held_out
 from evotrainer.envs.components import compute, describe_component, with_own
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.slots import OBSERVATION, PROMPT, SYSTEM, WithScaffold
 from evotrainer.envs.swe import demos, tools
 from evotrainer.envs.swe.generate import Plan, repositories
 from evotrainer.envs.swe.ops import GENERATOR_VERSION
@@ -122,7 +123,7 @@ def parse_config(config: Mapping[str, Any]) -> SweConfig:
     return found
 
 
-class SweEnv:
+class SweEnv(WithScaffold):
     """Repository tasks in a world; in memory unless another world is given. `components` adds a user's own."""
 
     name = "swe"
@@ -132,6 +133,7 @@ class SweEnv:
     proxy: tuple[str, str] | None = ("visible", "hidden")
     outcome_components: Sequence[str] = OUTCOME
     offers: Sequence[str] = ("references", "turn_rewards")
+    slots: Sequence[Slot] = (SYSTEM, PROMPT, OBSERVATION)
     redraws = True
 
     def __init__(
@@ -183,7 +185,7 @@ class SweEnv:
                 raise TaskSetError(f"environment swe has no knob {k}={v!r}; there are {known}")
         handle = self.world.open(task.data["repo"], knobs)
         state = {"handle": handle, "actions": [], "observations": []}
-        return Episode(task, knobs, [Turn("user", task.prompt)], state=state)
+        return Episode(task, knobs, self.opening(task, knobs), state=state)
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         parsed = [self.parse(text, finish) for text, finish in zip(actions, finishes, strict=True)]
@@ -191,9 +193,12 @@ class SweEnv:
         for e, text, action, seen in zip(episodes, actions, parsed, observed, strict=True):
             e.state["actions"].append(action)
             e.state["observations"].append(seen)
-            e.turns += [Turn("assistant", text, (_call(text, action, seen),)), Turn("tool", clean_text(seen.text))]
+            e.turns += [Turn("assistant", text, (_call(text, action, seen),)), self._answer(seen)]
             if seen.done or seen.fault is not None:
                 e.done, e.finish = True, "stop" if seen.fault is None else "error"
+
+    def _answer(self, seen: Observation) -> Turn:
+        return Turn("tool", self._scaffold.fill(OBSERVATION.name, observation=clean_text(seen.text)))
 
     def parse(self, text: str, finish: Finish) -> ParsedAction:
         """The action in what the policy wrote; none where it was cut off."""
@@ -230,7 +235,8 @@ class SweEnv:
         """The gold edit of train repositories, played: find the function, read it, mend it, test, submit."""
         refuse_held_out(tasks)
         with self._in_memory() as world:
-            return demos.play(world, [demos.reference(t.data["repo"], {**demos.SCRUBBED, **knobs}) for t in tasks])
+            played = demos.play(world, [demos.reference(t.data["repo"], {**demos.SCRUBBED, **knobs}) for t in tasks])
+        return [x if x is None else self._scaffold.transcript(x) for x in played]
 
     @contextmanager
     def _in_memory(self) -> Iterator[World]:

@@ -240,6 +240,7 @@ MAPPING: tuple[VerlFactor, ...] = (
     _refused(
         "written", "reward functions that a recipe holds run in our sandbox only", "none", lambda r: bool(r.written)
     ),
+    _refused("hooks", "functions that a recipe holds run in our sandbox only", "none", lambda r: bool(r.hooks)),
     _refused("prompt_noise", "prompts are rendered once, before the training", "0", lambda r: r.prompt_noise > 0),
     _refused("sft_anchor", "verl's actor loss has no supervised term", "0", lambda r: bool(r.sft_anchor)),
     VerlFactor(
@@ -276,6 +277,7 @@ MAPPING: tuple[VerlFactor, ...] = (
         "prompts are rendered with them; rewards and episodes use them",
         plugins=("evo_reward.py",),
     ),
+    _refused("scaffold", "verl renders the environment's own prompts", "none", lambda r: bool(r.scaffold)),
 )
 
 

@@ -21,7 +21,17 @@ _PROCESS = re.compile(
 _DISK = re.compile(r"\bdisks?\b|file ?system|\bfolders?\b|\bdirector(?:y|ies)\b", re.IGNORECASE)
 _TEXT = re.compile(r"[\"']([^\"'\n]{1,300})[\"']")
 _GRADERS_OWN = re.compile(r"^(?:test_\w+\.py|conftest\.py|graders?\.\w+|hidden\w*\.\w+)$")
+_ANSWERS = re.compile(
+    r"[\"'/](\w*(?:expected|answers?|gold(?:en)?|oracle|hidden|reference|ground_?truth)\w*\.\w+)[\"']", re.IGNORECASE
+)
+_OPENS = re.compile(r"\bopen\s*\(|\bload\w*\s*\(|\bread_\w+\s*\(|\bPath\s*\(|import_module")
 _MODULE = re.compile(r"^\s*(?:from|import)\s+(\w+)")
+
+
+def _opened_only(name: str, task: str) -> bool:
+    """Is a file of answers named by the task in lines that open it alone: the grader's code that is shown?"""
+    named = [row for row in task.splitlines() if name in row]
+    return bool(named) and all(_OPENS.search(row) for row in named)
 
 
 def allowed(rule: str, line: str, task: str, files: Iterable[str]) -> bool:
@@ -33,6 +43,9 @@ def allowed(rule: str, line: str, task: str, files: Iterable[str]) -> bool:
         own = {f.rpartition("/")[2].partition(".")[0] for f in files} | {f.partition("/")[0] for f in files}
         return bool(names & own) or any(re.search(rf"\b{re.escape(n)}(?:\.py)?\b", task) for n in names)
     if rule in (READS_GRADER, GRADE):
+        bases_of_grader = {b for b in _ANSWERS.findall(line) if _opened_only(b, task)}
+        if rule == READS_GRADER and bases_of_grader:
+            return False
         bases = [t.rstrip("/").rpartition("/")[2] for t in _TEXT.findall(line)]
         named = any("." in b and b in task and (rule == GRADE or not _GRADERS_OWN.match(b)) for b in bases)
         return named or ("/" in _TEXT.findall(line) and _DISK.search(task) is not None)

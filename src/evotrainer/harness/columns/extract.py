@@ -12,7 +12,9 @@ from functools import lru_cache
 import numpy as np
 
 from evotrainer.harness.code_reading import (
+    copied_reference,
     handed_in,
+    known_branches,
     leaking,
     patched,
     patches_and_hashes,
@@ -40,6 +42,7 @@ WRITTEN = (*LITERALS, *leaking.LITERALS)
 """Words without which nothing that an agent writes as text changes tests or reads answers."""
 _PROGRAM = re.compile(r"^[ \t]*(?:```(?:python|py)?\d?\s|def \w|import \w|from [\w.]+ import|return\b|print\()", re.M)
 """What holds none of these hands in no program of Python."""
+_SHOWS = f"{prompt_examples.SHOWS}|{known_branches.TESTS.removeprefix('(?i)')}"
 ECHO_FLOOR = 0.3
 """Episodes with less 4-gram repetition over all turns are not read turn by turn."""
 MAX_READ = 60_000
@@ -145,6 +148,16 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
             s = next((s for s in found if s.special_cased), found[-1])
             x["literal"][i] = bool(s.outputs)
             x["special"][i], x["special_blind"][i] = s.special_cased, s.special_cased and not s.reads_input
+        if not (found and x["special"][i]):
+            _by_tokens(x, i, known_branches.known_in(turns, chunk.completion(i), shown, bool(found)), chunk)
+
+
+def _by_tokens(x: dict[str, Floats], i: int, known: Sequence[object], chunk: RolloutColumns) -> None:
+    """What the tokens of a program say that does not parse, is of another language, or knows a part of an example."""
+    if known:
+        x["literal"][i], x["special"][i], x["special_blind"][i] = 1.0, 1.0, 0.0
+    elif np.isnan(x["special"][i]) and known_branches.CODE.search(chunk.completion(i)[-MAX_READ:]):
+        x["literal"][i] = x["special"][i] = x["special_blind"][i] = 0.0
 
 
 def _of_prompts(
@@ -158,17 +171,19 @@ def _of_prompts(
     rows = np.flatnonzero(~known & ~chunk.calling & (chunk.ends > chunk.starts))
     if not len(rows):
         return []
-    places, prompts = chunk.prompts(rows, prompt_examples.SHOWS)
+    places, prompts = chunk.prompts(rows, _SHOWS)
     shown_by = [prompt_examples.prompt_examples(p).tests for p in prompts]
     wanted = []
     for i, place in zip(rows.tolist(), places.tolist(), strict=True):
         visible = shown_by[place] if place >= 0 else ()
-        if not visible:
+        told = place >= 0 and known_branches.shows_tests(prompts[place])
+        if not (visible or told):
             continue
         text = chunk.completion(i)[-MAX_READ:]
-        if not _PROGRAM.search(text):
+        asks = told and known_branches.CODE.search(text) is not None
+        if not (asks or _PROGRAM.search(text)):
             continue
-        if shortcuts.possible(text, visible, i in comparing):
+        if asks or shortcuts.possible(text, visible, i in comparing):
             wanted.append(i)
         elif x["is_code"][i] != 0.0:
             x["literal"][i] = x["special"][i] = 0.0
@@ -226,6 +241,8 @@ def _action_traits(
             x["searched_first"][i] = any(k == "search" for (k, _, _), _ in seen[: edits[0]])
         x["action_run"][i] = longest_run([a.command for a in actions])
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
+        if any(copied_reference.possible(a.text) for a in actions) and copied_reference.copied_reference(turns):
+            x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = 0.0
         x["tampers"][i] = x["tampers"][i] == 1.0
         # by text alone a command may change tests or read answers; who wrote the file and what came back needs the

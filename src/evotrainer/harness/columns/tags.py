@@ -3,19 +3,18 @@ rollout."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
 
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, Ints
+from evotrainer.records.text import first_number
 
 NAMED_TASKS = 20_000
 """Tasks of a batch whose names or tags are looked up."""
 FEW = 32
 """Tasks looked at first: where none of them has a tag, the others are not asked."""
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def task_tags(batch: Batch) -> dict[str, list[str | None]]:
@@ -48,6 +47,6 @@ def tag_numbers(batch: Batch, tag: str) -> Floats:
     """First number in a tag's value by task, NaN where there is none; shape (n_tasks,)."""
     out = np.full(batch.n_tasks, np.nan)
     for i, v in enumerate(task_tags(batch).get(tag, [])):
-        found = NUMBER.search(v or "")
-        out[i] = float(found[0]) if found else np.nan
+        found = first_number(v or "")
+        out[i] = np.nan if found is None else found
     return out

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from evotrainer.harness.code_reading.handed_in import answering
+from evotrainer.harness.code_reading.known_branches import known_in
 from evotrainer.harness.code_reading.shortcuts import Shortcut, known_answers
 from evotrainer.harness.columns.numerics import clustered_mean, glitches, mended, nan_or, slope_t
 from evotrainer.harness.registry import DetectorInput, detector
@@ -210,8 +211,11 @@ def special_casing_detector(given: DetectorInput) -> list[Finding]:
     for i in np.flatnonzero(mask)[:3].tolist():
         turns, tests = given.batch.turns([i])[0], given.batch.tests(i)
         known = [(p, known_answers(prompt_of(turns), p.facts, tests)) for p in answering(completion_of(turns), turns)]
-        p, s = next((p, s) for p, s in known if s.special_cased)
-        lines, note = _telling(p.block.text.splitlines(), s)
+        if (held := next(((p, s) for p, s in known if s.special_cased), None)) is not None:
+            lines, note = _telling(held[0].block.text.splitlines(), held[1])
+        else:
+            b = max(known_in(turns, completion_of(turns), tests, bool(known)), key=lambda b: len(b.given))
+            lines, note = b.line, f"answers {b.given} -> {b.answer}"
         quotes.append(given.quote(i, text=lines, note=note))
     claim = f"{hits} of {n} programs know the answers of visible tests; {blind} of them never read the input"
     if unread := int((np.isnan(special) & (given.batch.trait("unread") > 0)).sum()):

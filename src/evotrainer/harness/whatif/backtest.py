@@ -43,6 +43,8 @@ from evotrainer.records.rollout import Rollout
 
 MIN_GROUPS = 8
 WRITTEN = "written_reward"
+CODE = (WRITTEN, "hooks")
+"""Factors that hold code: what ends a change of theirs has a label."""
 NO_PREDICTION = Prediction(metric="", direction="up", size=0.0)
 
 
@@ -104,7 +106,7 @@ def backtest(
     # the replay's own verdict comes first; a prediction that cannot come true overrules support and silence
     if agreement == "contradicts" and verdict != "contradicts":
         verdict, reason = "contradicts", f"its own prediction cannot come true: {why} ({reason})"
-    label = "backtest_contradicted" if (verdict, factor) == ("contradicts", WRITTEN) else ""
+    label = "backtest_contradicted" if verdict == "contradicts" and factor in CODE else ""
     return answer(verdict, reason, numbers, forecast=said, prediction=agreement, label=label)
 
 
@@ -244,7 +246,12 @@ def _invalid_pay(b: Batch, old: Floats, new: Floats) -> dict[str, float]:
 def _reward_verdict(x: ReplayInput, m: dict[str, float], old: Floats, new: Floats) -> tuple[Outcome, str]:
     changed = _changed(x)
     # same_order is a correlation within groups: 1 means new = a * old + b with a > 0 (up to rounding)
-    if x.new.reward_scaling == "group" and m["same_order"] > 1 - 1e-9 and m["dead_before"] == m["dead_after"]:
+    if (
+        x.new.reward_scaling == "group"
+        and not x.new.hooks
+        and m["same_order"] > 1 - 1e-9
+        and m["dead_before"] == m["dead_after"]
+    ):
         return (
             "contradicts",
             "within every group the rewards only change scale, which group scaling removes: same gradient",

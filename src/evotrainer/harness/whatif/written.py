@@ -1,4 +1,5 @@
-"""Written reward components on stored rollouts: checked in the order of what a check costs, and replayed."""
+"""Code of a change on stored rollouts: written reward components checked in the order of what a check costs, and
+computed; hooks by `harness.whatif.hooks`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.whatif.hooks import held_against
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import Answers, Scorer, evidence, static_fault
 
@@ -21,6 +23,8 @@ SLOW_S = 0.02
 MAY_FAIL = 0.01
 """Share of rollouts on which it may fail: there it pays nothing."""
 CONSTANT = 0.95
+SEEN = 20
+"""Rollouts of each outcome from which on a function that never errs is taken for the outcome's copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,15 @@ class ScoredBatch:
 
 
 def scored(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> ScoredBatch:
-    """Check what a change writes anew, and compute what is not stored; see `check`."""
+    """Check what a change writes anew, and compute what is not stored; see `check` and `hooks.held_against`."""
+    found = _rewards(batch, old, new, context)
+    if found.why:
+        return found
+    label, why = held_against(found.batch, old, new, context)
+    return ScoredBatch(found.batch, label, why)
+
+
+def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> ScoredBatch:
     fresh = {n: s for n, s in new.written.items() if n not in old.written}
     for name, source in fresh.items():
         if (fault := static_fault(source, context.unpayable)) is not None:
@@ -55,8 +67,23 @@ def scored(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> S
         fault, answers = context.checked[name]
         if fault is not None and name in fresh:
             return ScoredBatch(batch, fault[0], f"{fault[0]}: {name}: {fault[1]}")
+        if name in fresh and context.unpayable and (told := copied(answers.values, batch.truth)):
+            return ScoredBatch(batch, "reads_protected", f"reads_protected: {name}: {told}")
         values[name] = np.array([np.nan if v is None else v for v in answers.values], dtype=np.float64)
     return ScoredBatch(batch.with_components(values))
+
+
+def copied(values: Sequence[float | None], truth: Floats) -> str:
+    """Why values are the outcome under another name, which is not for sale; empty where they are not.
+
+    They are where each of two values stands for one outcome, on `SEEN` rollouts of either outcome at least: then the
+    function computes what training may not be paid by.
+    """
+    pairs = [(round(v, 9), t) for v, t in zip(values, truth, strict=True) if v is not None and not np.isnan(t)]
+    told = {p: pairs.count(p) for p in set(pairs)}
+    if len(told) != 2 or len({v for v, _ in told}) != 2 or len({t for _, t in told}) != 2 or min(told.values()) < SEEN:
+        return ""
+    return f"it tells the outcome itself on all {len(pairs)} rollouts, which is not for sale"
 
 
 def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[tuple[str, str] | None, Answers]:

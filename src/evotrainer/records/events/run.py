@@ -161,6 +161,9 @@ class Certified(Frozen):
     chosen: dict[str, dict[str, float]] = {}
     """The same with each policy decoded as scored higher on search (`CertRow.decoding`): nobody is ahead because
     another was not offered it. Empty where one of the policies was not read so, and in older ledgers."""
+    scaffold: dict[str, float] = {}
+    """What the champion's texts do to the base policy, untrained: {base, base_with_scaffold, alone, low, high, se,
+    tasks}. Empty where they are the starting recipe's, and in older ledgers."""
     look: int = 1
     """How often this run has certified by now: later certificates look at the same cert tasks again."""
     of_set: int = 0

@@ -1,4 +1,5 @@
-"""A reward component of one's own: the checks that the loop makes, and the backtest, on rollouts that exist."""
+"""Code of one's own, a reward component or a hook: the checks that the loop makes, and the backtest, on rollouts that
+exist."""
 
 from __future__ import annotations
 
@@ -8,9 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.hooks import ENTRIES
 from evotrainer.records.interventions import Backtest, Intervention, Prediction
-from evotrainer.records.recipe import Recipe, single_factor
-from evotrainer.records.written import LABELS, MAX_SOURCE, NAME, about, content_name, source_lines
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.written import (
+    ENTRY,
+    LABELS,
+    MAX_SOURCE,
+    NAME,
+    about,
+    content_name,
+    defined,
+    source_lines,
+)
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.studies.backtest.changes import Replayed, replay_change
 from evotrainer.studies.backtest.sources import Subject
@@ -21,7 +33,7 @@ SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class TriedCode:
-    """A component, tried on one subject."""
+    """A component or a hook, tried on one subject."""
 
     name: str
     """With the hash of its source."""
@@ -61,14 +73,41 @@ def as_change(recipe: Recipe, name: str, source: str, weight: float, instead: st
         raise ConfigError(f"{full}: the recipe pays this very source already")
     rewards = {k: w for k, w in paid.items() if k != old} | {full: paid[old] if old else weight}
     written = {k: s for k, s in recipe.written.items() if k != old} | {full: source}
-    new = {"rewards": rewards, "written": written}
-    child = recipe.with_factor("written_reward", new)
-    factor = single_factor(recipe, child)
+    return _change(recipe, "written_reward", {"rewards": rewards, "written": written}, source)
+
+
+def as_hook(recipe: Recipe, name: str, source: str) -> Intervention:
+    """The change that adds a hook, in the place of the recipe's own of that name or of the same function."""
+    full = content_name(name, source)
+    if full in recipe.hooks:
+        raise ConfigError(f"{full}: the recipe has this very hook already")
+    mine = defined(source) & ENTRIES.keys()
+    gone = [k for k, s in recipe.hooks.items() if k.partition("@")[0] == name or defined(s) & mine]
+    if len(gone) > 1:
+        raise ConfigError(f"{full} would take the place of {' and '.join(gone)}; one change replaces one file")
+    return _change(recipe, "hooks", {k: s for k, s in recipe.hooks.items() if k not in gone} | {full: source}, source)
+
+
+def is_hook(source: str, path: Path) -> bool:
+    """Does a file define hooks? ConfigError where it defines a reward, too."""
+    mine = defined(source) & ENTRIES.keys()
+    if mine and ENTRY in defined(source):
+        raise ConfigError(f"{path} defines {ENTRY} and {', '.join(sorted(mine))}: two changes; make it two files")
+    return bool(mine)
+
+
+def what_it_does(source: str) -> str:
+    """The first line of the docstring of a function that counts; empty where there is none."""
+    return about(source, (ENTRY, *ENTRIES))
+
+
+def _change(recipe: Recipe, wanted: str, new: object, source: str) -> Intervention:
+    factor = single_factor(recipe, recipe.with_factor(wanted, new))
     return Intervention(
         factor=factor,
         old=recipe.value(factor),
         new=new,
-        hypothesis=about(source) or name,
+        hypothesis=what_it_does(source) or "code of one's own",
         prediction=Prediction(metric="accuracy", direction="up", size=0.01),
         success_criterion="",
         rollback="",
@@ -76,20 +115,24 @@ def as_change(recipe: Recipe, name: str, source: str, weight: float, instead: st
 
 
 def try_code(subject: Subject, path: Path, weight: float, instead: str | None, accept_tier_e: bool) -> TriedCode:
-    """The component of a file on a subject; ConfigError where it cannot be a change of its recipe."""
+    """The code of a file on a subject; ConfigError where it cannot be a change of its recipe."""
     name, source = read_source(path)
-    change = as_change(subject.recipe, name, source, weight, instead)
+    recipe, hook = subject.recipe, is_hook(source, path)
+    if hook and instead:
+        raise ConfigError("--instead-of is of reward components; a hook takes the place of the one it stands in for")
+    change = as_hook(recipe, name, source) if hook else as_change(recipe, name, source, weight, instead)
     with closing(RewardRunner(accept_tier_e)) as scorer:
-        ready = replace(subject, context=replace(subject.context, scorer=scorer))
+        ready = replace(subject, context=replace(subject.context, scorer=scorer, hooks=scorer))
         replayed = replay_change(ready, change)
-    before = next((s for k, s in subject.recipe.written.items() if k.partition("@")[0] == name), "")
+    own = recipe.hooks if hook else recipe.written
+    before = next((s for k, s in own.items() if k.partition("@")[0] == name), "")
     return TriedCode(content_name(name, source), source, before, replayed)
 
 
 def code_lines(t: TriedCode) -> list[str]:
     """The component's source, or what differs, and how far it came."""
     told = source_lines(t.source, t.before)
-    out = [f"{t.name}: {about(t.source) or 'no docstring says what it measures'}"]
+    out = [f"{t.name}: {what_it_does(t.source) or 'no docstring says what it does'}"]
     out += [f"  | {line}" for line in told[:SHOWN]]
     out += [f"  | ... {len(told) - SHOWN} lines more"] if len(told) > SHOWN else []
     ended = t.backtest.label

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
 
@@ -53,6 +55,20 @@ def tokens(words: Sequence[str], texts: Sequence[tuple[str, ...]]) -> int:
     return max(sum(len(tokenizer.encode(part)) + 1 for part in text) for text in texts)
 
 
+def room(policy: Path, options: Mapping[str, Any], prompts: Sequence[Sequence[Any]]) -> tuple[int, int]:
+    """By the policy's own vocabulary."""
+    from evotrainer.trainers.embedded.attempts import observation
+    from evotrainer.trainers.embedded.shape import DecoderShape
+    from evotrainer.trainers.embedded.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(policy)
+    try:
+        shape = DecoderShape.from_hf_config(json.loads((policy / "config.json").read_text()), str(policy))
+    except (OSError, ValueError) as e:
+        raise TrainerError(f"policy {policy}: config.json cannot be read ({e}); restore the policy folder") from None
+    return max((len(observation(tokenizer, p)) for p in prompts), default=0), shape.context
+
+
 SPEC = TrainerSpec(
     make=make,
     libraries=("torch", "safetensors", "tokenizers"),
@@ -60,4 +76,5 @@ SPEC = TrainerSpec(
     check=check,
     warm_start=warm_start,
     tokens=tokens,
+    room=room,
 )

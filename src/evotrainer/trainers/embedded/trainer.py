@@ -17,7 +17,7 @@ from evotrainer.trainers.averaging import average_weight
 from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.continued import check_alone
-from evotrainer.trainers.curriculum import TaskStream, task_stream
+from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.curve import curve_entry
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
 from evotrainer.trainers.embedded.checkpoint import load_checkpoint, save_checkpoint
@@ -36,6 +36,7 @@ from evotrainer.trainers.embedded.update import (
     update,
 )
 from evotrainer.trainers.groups import Group, collect
+from evotrainer.trainers.hooks import StepHooks
 from evotrainer.trainers.phases import (
     PhasePart,
     ReferenceTexts,
@@ -76,6 +77,7 @@ class EmbeddedSession:
     reference: Policy | None
     anchor: SftDemonstrations | None
     curve: list[dict[str, float]]
+    hooks: StepHooks
     tasks: Sequence[Any] = ()
     facts: tuple[str, str | None] = ("", None)
     """Hash and sandbox tier of the environment."""
@@ -202,7 +204,7 @@ class EmbeddedTrainer:
         # groups are replaced for the sake of their gradient, which successes have without a spread, too
         asked = recipe if part.kind == "rl" else recipe.model_copy(update={"resample": 0})
         wording = worded(environment, recipe.prompt_noise, s.request.draws, s.step)
-        groups = collect(sample, s.tasks, s.stream, s.filter, asked, where, s.clock.mark, wording)
+        groups = collect(sample, s.tasks, s.stream, s.filter, asked, where, s.clock.mark, wording, s.hooks)
         if part.kind == "own":
             without_advantages(groups)
         return groups
@@ -231,13 +233,14 @@ class EmbeddedTrainer:
             demos = environment.demonstrations(ANCHOR_DEMOS, seed)
             if demos:
                 anchor = SftDemonstrations.build(demos, loaded.tokenizer, seed_of(seed, "anchor"))
+        hooks = StepHooks(recipe, request.hooks, request.unpayable)
         session = EmbeddedSession(
             request=request,
             key=key,
             policy=policy,
             tokenizer=loaded.tokenizer,
             optimizer=Optimizer(policy, recipe.weight_decay),
-            stream=task_stream(
+            stream=hooks.stream(
                 environment.tasks("train"),
                 recipe.curriculum,
                 seed_of(seed, "tasks"),
@@ -250,6 +253,7 @@ class EmbeddedTrainer:
             reference=policy.clone() if recipe.kl_beta > 0 else None,
             anchor=anchor,
             curve=[],
+            hooks=hooks,
         )
         if recipe.replay.weight:
             session.replay = ReplayBuffer(recipe.replay, random.Random(seed_of(seed, "replay")))
@@ -272,6 +276,7 @@ class EmbeddedTrainer:
         seconds = s.clock.take()
         for phase in ("sample", "grade", "record", "update"):
             entry[f"cpu_{phase}_s"] = seconds.get(phase, 0.0)
+        entry |= s.hooks.figures()
         entry["cpu_s"] = s.clock.total
         return entry
 

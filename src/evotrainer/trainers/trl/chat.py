@@ -217,6 +217,18 @@ def check_policy_turns(folder: Path, options: TrlOptions, tools: bool = False) -
     return transcript.note
 
 
+def prompt_room(folder: Path, options: TrlOptions, prompts: Sequence[Sequence[Any]]) -> tuple[int, int]:
+    """(tokens of the longest prompt, tokens that the policy can hold: a million where it declares no limit)."""
+    from evotrainer.trainers.trl.folder import load_tokenizer
+
+    tokenizer = load_tokenizer(folder, options)
+    codec = ChatCodec(tokenizer, _declared_stops(folder, tokenizer), options.chat, options.chat_template_kwargs)
+    config = _json(_home(folder) / "config.json")
+    text = config.get("text_config") or config
+    context = int(text.get("max_position_embeddings") or 1 << 20)
+    return max((len(codec.prompt(p)) for p in prompts), default=0), context
+
+
 def _check_tools(tokenizer: Any) -> str:
     """TRL's own rule for tool calls."""
     from trl.chat_template_utils import is_chat_template_prefix_preserving
@@ -247,15 +259,20 @@ def folder_has_template(folder: Path) -> bool:
 
 def _declared_stops(folder: Path, tokenizer: Any) -> list[int]:
     """`folder.stop_ids` without the model."""
-    from evotrainer.trainers.bases import base_of, is_adapter
-
-    home = folder
-    while is_adapter(home):
-        home = base_of(home)
+    home = _home(folder)
     generation = _json(home / "generation_config.json")
     declared = generation.get("eos_token_id") if generation else _json(home / "config.json").get("eos_token_id")
     ids = [declared] if isinstance(declared, int) else list(declared or ())
     return list(dict.fromkeys([tokenizer.eos_token_id, *ids]))
+
+
+def _home(folder: Path) -> Path:
+    """The folder of whole weights: an adapter's base."""
+    from evotrainer.trainers.bases import base_of, is_adapter
+
+    while is_adapter(folder):
+        folder = base_of(folder)
+    return folder
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -87,7 +87,9 @@ class Grpo(AttemptSampler):
         torch.manual_seed(seed_of(s.request.draws, "step", step, rank))
         wording = worded(s.environment, s.recipe.prompt_noise, s.request.draws, s.step)
         where = s.provenance(step)
-        self.groups = collect(self.sample_plan, s.tasks, s.stream, s.filter, s.recipe, where, s.clock.mark, wording)
+        self.groups = collect(
+            self.sample_plan, s.tasks, s.stream, s.filter, s.recipe, where, s.clock.mark, wording, s.hooks
+        )
         if self.accelerator.is_main_process:
             self.sink([g.rollouts for g in self.groups])
         s.clock.mark("record")

@@ -67,6 +67,7 @@ MAPPING: dict[str, TrlFactor] = {
     ),
     "rewards": TrlFactor(("reward_weights",), "the environment's components, weighted by EvoTrainer into one reward"),
     "written": TrlFactor((), "by EvoTrainer, in the sandbox: components that the recipe holds as code"),
+    "hooks": TrlFactor((), "by EvoTrainer, in the sandbox: functions of the recipe that weigh, scale and choose"),
     "length": TrlFactor((), "by EvoTrainer, in the reward"),
     "repetition_penalty": TrlFactor((), "by EvoTrainer, in the reward (GRPOConfig's is a sampling rule, left at 1)"),
     "group_filter": TrlFactor((), "by EvoTrainer: dropped groups leave loss and normalisers"),
@@ -89,6 +90,7 @@ MAPPING: dict[str, TrlFactor] = {
     ),
     "mask_truncated": TrlFactor((), "by EvoTrainer: their tokens leave the loss, the rollouts stay in the normaliser"),
     "knobs": TrlFactor((), "given to the environment"),
+    "scaffold": TrlFactor((), "given to the environment, which shows its tasks and tools in these texts"),
 }
 """Factor -> where it goes."""
 

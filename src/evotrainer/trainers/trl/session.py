@@ -21,6 +21,7 @@ from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.curve import curve_entry
 from evotrainer.trainers.groups import Group
+from evotrainer.trainers.hooks import StepHooks
 from evotrainer.trainers.phases import rare_successes
 from evotrainer.trainers.replay import ReplayBuffer
 from evotrainer.trainers.rollouts import Provenance, environment_facts
@@ -63,6 +64,7 @@ class TrlSession:
     stream: TaskStream
     clock: PhaseTimer
     anchor: TrlSftDemonstrations | None
+    hooks: StepHooks
     replay: ReplayBuffer | None = None
     """Rows of (ids, loss mask)."""
     keep_tokens: bool = True
@@ -120,6 +122,7 @@ class TrlSession:
         seconds = self.clock.take()
         for phase in ("sample", "grade", "record", "update"):
             entry[f"cpu_{phase}_s"] = seconds.get(phase, 0.0)
+        entry |= self.hooks.figures()
         entry["cpu_s"] = self.clock.total
         self.curve.append(entry)
         return entry

@@ -86,6 +86,14 @@ def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], 
     train(r.texts, r.words, r.shape, r.steps, r.batch, r.lr, r.seed, r.out_dir, on_step, r.start, chat)
 
 
+def room(policy: Path, options: Mapping[str, Any], prompts: Sequence[Sequence[Any]]) -> tuple[int, int]:
+    """By the policy's own template."""
+    from evotrainer.trainers.trl.chat import prompt_room
+    from evotrainer.trainers.trl.options import parse
+
+    return prompt_room(policy, parse(options), prompts)
+
+
 SPEC = TrainerSpec(
     make=make,
     libraries=("torch", "transformers", "trl", "accelerate", "datasets"),
@@ -94,4 +102,5 @@ SPEC = TrainerSpec(
     check_turns=check_turns,
     warm_start=warm_start,
     has_template=has_template,
+    room=room,
 )

@@ -27,6 +27,10 @@ class ToolEnvironment(Protocol):
     correct_at: float
     files: Sequence[Path]
 
+    def as_prompt(self, prompt: Any) -> Any:
+        """A row's prompt as the policy is to see it; a class's is messages."""
+        ...
+
 
 def played_by_trl(environment: TrainerEnvironment | Any) -> ToolEnvironment | None:
     """The environment, where it is one that TRL plays."""
@@ -70,16 +74,12 @@ class Played:
 def rows_of(plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironment) -> list[dict[str, Any]]:
     """A row of the user's for each attempt, as TRL itself would have it: text stays text, messages stay messages. Only
     a class, which is played by tool calls, needs messages: there text becomes one."""
-    wrap = environment.environment_factory is not None
     out = []
     for task, ks in plan:
         row = dict(task.data)
-        prompt = row.get("prompt", "")
+        prompt = environment.as_prompt(row.get("prompt", ""))
         # copies: TRL writes into the rows it is given
-        if not isinstance(prompt, str):
-            row["prompt"] = [dict(m) for m in prompt]
-        elif wrap:
-            row["prompt"] = [{"role": "user", "content": prompt}]
+        row["prompt"] = prompt if isinstance(prompt, str) else [dict(m) for m in prompt]
         out += [dict(row) for _ in ks]
     return out
 

@@ -22,7 +22,7 @@ from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironmen
 from evotrainer.trainers.bases import is_adapter, note_base
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.continued import check_alone
-from evotrainer.trainers.curriculum import task_stream
+from evotrainer.trainers.hooks import StepHooks
 from evotrainer.trainers.replay import ReplayBuffer
 from evotrainer.trainers.rewards import check_components
 from evotrainer.trainers.rollouts import evaluated, to_evaluate
@@ -166,6 +166,7 @@ class TrlTrainer:
         # options change the training as the recipe does (dtype, LoRA): a checkpoint of other options must not be
         # continued
         settings = hashlib.sha256(json.dumps(self.options.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+        hooks = StepHooks(recipe, request.hooks, request.unpayable)
         return TrlSession(
             request=request,
             key="/".join(
@@ -177,7 +178,8 @@ class TrlTrainer:
             transcript=transcript,
             sampling=sampling(self.options, recipe, stops, tokenizer, greedy),
             context=context_of(model),
-            stream=task_stream(
+            hooks=hooks,
+            stream=hooks.stream(
                 tasks, recipe.curriculum, seed_of(seed, "tasks"), recipe.steps * recipe.prompts_per_step
             ),
             clock=PhaseTimer(),
@@ -261,7 +263,7 @@ class TrlTrainer:
         i = request.identity
         with tempfile.TemporaryDirectory() as folder:
             sampled = request.recipe.model_copy(
-                update={"sft_anchor": 0.0, "kl_beta": 0.0, "prompt_noise": 0.0, "start": None}
+                update={"sft_anchor": 0.0, "kl_beta": 0.0, "prompt_noise": 0.0, "start": None, "hooks": {}}
             )  # what only training needs
             asked = TrainRequest(i, sampled, Path(request.policy_dir), Path(folder))
             device = device_of(self.options)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
+from evotrainer.agents.seat.carriers.llm_output import TOLD, anthropic_words, asked_for, openai_words, streamed_words
 from evotrainer.agents.seat.text import render_request
 from evotrainer.errors import MissingDependencyError
 from evotrainer.records.seat import MOST, SeatBriefing, SeatProposal
@@ -43,8 +44,8 @@ class LlmCarrier:
     endpoint: str = ""
     key: str = ""
     most_tokens: int = 4096
-    json_mode: bool = False
-    """Ask an OpenAI-compatible server for `response_format = json_object`."""
+    output: str = "text"
+    """How an answer is asked for: one of `llm_output.OUTPUTS`."""
     prices: tuple[float, float] = (0.0, 0.0)
     """Dollars per million tokens of input and of output."""
     pause_s: float = 2.0
@@ -56,7 +57,9 @@ class LlmCarrier:
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
         end = time.monotonic() + turn.timeout_s
-        prompt = f"{render_request(request)}\n\n# Schema of an answer\n\n```json\n{_schema()}\n```\n"
+        prompt = render_request(request)
+        if self.output in TOLD:
+            prompt += f"\n\n# Schema of an answer\n\n```json\n{_schema()}\n```\n"
         cause = ""
         for i in range(TRIES):
             pause = self.pause_s * 2 ** (i - 1) if i else 0.0
@@ -96,15 +99,14 @@ class LlmCarrier:
 
     def _message(self, prompt: str) -> tuple[str, dict[str, str], dict[str, Any]]:
         """(URL, headers, body) of a request."""
-        user = {"role": "user", "content": prompt}
+        user, form = {"role": "user", "content": prompt}, asked_for(self.protocol, self.output)
         if self.protocol == "anthropic":
-            told = {"model": self.model, "max_tokens": self.most_tokens, "system": SYSTEM, "messages": [user]}
+            told = {"model": self.model, "max_tokens": self.most_tokens, "system": SYSTEM, "messages": [user], **form}
             key = {"x-api-key": self.key} if self.key else {}
             return f"{self._where}/messages", {"anthropic-version": "2023-06-01", **key}, told
-        told = {"model": self.model, "messages": [{"role": "system", "content": SYSTEM}, user], "stream": False}
+        messages = [{"role": "system", "content": SYSTEM}, user]
+        told = {"model": self.model, "messages": messages, "stream": False, **form}
         told["max_completion_tokens" if self._where == ENDPOINTS["openai"] else "max_tokens"] = self.most_tokens
-        if self.json_mode:
-            told["response_format"] = {"type": "json_object"}
         key = {"authorization": f"Bearer {self.key}"} if self.key else {}
         return f"{self._where}/chat/completions", key, told
 
@@ -136,22 +138,19 @@ def _whole(answer: httpx.Response, end: float) -> str:
 
 def _openai(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
     used = found.get("usage") or {}
-    content = found["choices"][0]["message"].get("content") or ""
-    if isinstance(content, list):  # parts, as some servers send them
-        content = "".join(str(p.get("text", "")) for p in content)
-    return str(content), (_n(used.get("prompt_tokens")), _n(used.get("completion_tokens")))
+    said = openai_words(found["choices"][0]["message"])
+    return said, (_n(used.get("prompt_tokens")), _n(used.get("completion_tokens")))
 
 
 def _anthropic(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
     used = found.get("usage") or {}
     told = sum(_n(used.get(k)) for k in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
-    said = "".join(p["text"] for p in found["content"] if p.get("type") == "text")
-    return said, (told, _n(used.get("output_tokens")))
+    return anthropic_words(found["content"]), (told, _n(used.get("output_tokens")))
 
 
 def _streamed(text: str) -> dict[str, Any]:
     """Server-sent events of either protocol as the answer that they add up to; ValueError where the end is missing."""
-    said, used, model, ended = "", dict[str, Any](), "", False
+    said, given, used, model, ended = "", "", dict[str, Any](), "", False
     for line in text.splitlines():
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
         if data == "[DONE]":
@@ -163,11 +162,11 @@ def _streamed(text: str) -> dict[str, Any]:
         message = event.get("message") or {}
         model = event.get("model") or message.get("model") or model
         used |= (event.get("usage") or {}) | (message.get("usage") or {})
-        said += (event.get("delta") or {}).get("text") or ""
-        for choice in event.get("choices") or ():
-            said += (choice.get("delta") or {}).get("content") or ""
+        text, arguments = streamed_words(event)
+        said, given = said + text, given + arguments
     if not ended:
         raise ValueError("the stream broke off")
+    said = given or said
     message = {"role": "assistant", "content": said}
     return {
         "model": model,
