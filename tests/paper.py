@@ -77,6 +77,18 @@ def stopped_before(event: str) -> Iterator[None]:
             yield
 
 
+def stopped_before_each(points: Sequence[str], start: Callable[[], api.Run], resume: Callable[[], api.Run]) -> api.Run:
+    """One run that is stopped before each of these events, in their order, and taken up again every time.
+
+    What a resume forgets is forgotten by all of them: the end tells of it as runs of their own for every event would,
+    and costs one run. What goes wrong long after a single resume needs a run that is stopped once.
+    """
+    for k, point in enumerate(points):
+        with stopped_before(point):
+            (resume if k else start)()
+    return resume()
+
+
 def rejudged(run: api.Run, branch: str) -> Recomputed:
     """A branch's last verdict beside the one that the ledger's bodies give now."""
     record = Record(run.folder, run.events())

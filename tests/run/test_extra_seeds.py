@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import render
 from tests.leaky_task import some_read_history
-from tests.paper import Paper, bodies, ids, stopped_before
+from tests.paper import Paper, bodies, ids, stopped_before_each
 from tests.small_gains_task import ONE
 from tests.small_gains_task import TASK as TASK
 from tests.small_gains_task import finish as finish
@@ -68,14 +69,12 @@ def test_stopped_before_any_event_the_story_ends_the_same(task: Path, tmp_path: 
     often = ("/intended", "/finished", "/skill", "skills")
     points = [x for i, x in enumerate(story[first:]) if not x.endswith(often) or i % 8 == 0]
 
-    for k, point in enumerate(points):
-        folder = tmp_path / f"cut-{k}" / "run"
-        with stopped_before(point):
-            quick.start(task, folder, overrides)
-        run = quick.resume(folder)
-        assert sorted(ids(run)) == sorted(story), point
+    for cuts in (points, *([x] for x in points[3::6])):
+        folder = tmp_path / f"cut-{cuts[0].replace('/', '-')}-{len(cuts)}" / "run"
+        run = stopped_before_each(cuts, partial(quick.start, task, folder, overrides), partial(quick.resume, folder))
+        assert sorted(ids(run)) == sorted(story), cuts
         again = {e.id: e.body for e in run.events()}
-        assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"run", "closed"}, point
+        assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"run", "closed"}, cuts
         assert not run.state.problems
 
 

@@ -5,6 +5,7 @@ what is seen, mined, audited, kept or dropped, and a resume tells the same story
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from evotrainer.records.events import GapSeen, HarnessEvolved
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from tests.leaky_task import HONEST, LOOKS, MINIMAL, as_trained, finish
 from tests.leaky_task import TASK as TASK
-from tests.paper import Paper, rejudged, stopped_before
+from tests.paper import Paper, rejudged, stopped_before_each
 
 
 def versions(run: api.Run) -> list[HarnessEvolved]:
@@ -107,11 +108,11 @@ def test_stopped_anywhere_the_harness_ends_the_same(task: Path, tmp_path: Path, 
     story = [e.id for e in whole.events()]
     cuts = [i for i, x in enumerate(story) if x.startswith(("gap/", "harness/")) or "/read/" in x][::4]
     assert cuts
-    for at in cuts:
-        folder = tmp_path / f"cut-{at}" / "whole"
-        with stopped_before(story[at]):
-            acted.start(task, folder, args)
-        run = acted.resume(folder)
+    for some in (cuts, cuts[1:2]):
+        folder = tmp_path / f"cut-{len(some)}" / "whole"
+        run = stopped_before_each(
+            [story[at] for at in some], partial(acted.start, task, folder, args), partial(acted.resume, folder)
+        )
         assert [e.id for e in run.events() if e.kind != "resumed"] == story
         assert [v.hash for v in versions(run)] == [v.hash for v in versions(whole)]
 

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from evotrainer.rules.bundles import knockouts_each
 from evotrainer.run import loop
 from evotrainer.verify import Record, checks
 from tests.leaky_task import ENV, RECIPE
-from tests.paper import Paper, bodies, ids, stopped_before
+from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each
 
 TASK = f"""
 [task]
@@ -216,14 +217,16 @@ def test_stopped_before_any_event_the_search_ends_the_same(task: Path, tmp_path:
     last = story.index("r2/opened")
     points = [x for i, x in enumerate(story[first:last]) if not x.endswith(("/intended", "/finished")) or i % 6 == 0]
     assert {"r1/probes/0", "r1/probes/1", "r1/searched", "p1/read", "b1/knockout/lr"} <= set(points)
-    for k, point in enumerate(points):
-        folder = tmp_path / f"cut-{k}" / "run"
-        with stopped_before(point):
-            quick.start(task, folder, more, agent=agent())
-        run = quick.resume(folder, agent=agent())
-        assert sorted(ids(run)) == sorted(story), point
+    for cuts in (points, *([x] for x in points[4::8])):
+        folder = tmp_path / f"cut-{cuts[0].replace('/', '-')}-{len(cuts)}" / "run"
+        run = stopped_before_each(
+            cuts,
+            partial(quick.start, task, folder, more, agent=agent()),
+            lambda folder=folder: quick.resume(folder, agent=agent()),
+        )
+        assert sorted(ids(run)) == sorted(story), cuts
         again = {e.id: e.body for e in run.events()}
-        assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"run", "closed"}, point
+        assert {x for x in story if again[x] != told[x] and not x.endswith("/skill")} <= {"run", "closed"}, cuts
         assert not run.state.problems
 
 
@@ -326,6 +329,42 @@ def test_the_budget_keeps_the_proof_back(task: Path, tmp_path: Path, quick: Pape
     (end, *_) = bodies(run, "searched")
     assert not end.probes and "budget" in end.stop
     assert run.closed is not None
+
+
+SIX = {**IDLE, "clip": {"low": 0.1, "high": 0.2}, "temperature": 0.9, "steps": 7}
+"""A bundle of six factors: its proof takes more trainings than one of seven."""
+
+
+class Stopping:
+    """Trains its recipe for as long as the budget lets it, then proposes `SIX`, or as many of its factors as it is told
+    that the run can prove."""
+
+    name = "stopping"
+    told = 0
+
+    def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
+        return SearchPlan(probes=(ProbePlan(changes={"lr": 2e-5}),), proposes=len(SIX))
+
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        self.told, old = briefing.bundle, briefing.champion.recipe.factors()
+        new = dict(list(SIX.items())[: self.told])
+        iv = plain({f: old[f] for f in new}, BUNDLE, new, "they add up", "b0", "scripted")
+        return Proposal(agent=self.name, interventions=(iv,))
+
+
+@pytest.mark.parametrize(("trials", "probes", "factors"), [(23, 0, 5), (25, 0, 6), (30, 12, 6)])
+def test_a_bundle_no_larger_than_told_can_be_proved(
+    trials: int, probes: int, factors: int, task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    """Seven factors have fewer knock-outs than six, of which there are two each: who stops at six must not be refused.
+    A search leaves as much."""
+    agent = Stopping()
+    more = ["run.rounds=1", "run.bundle=7", "run.certify_seeds=[101, 102]"]
+    more += [f"budget.trials={trials}", f"run.probes={probes}"]
+    run = quick.start(task, tmp_path / "run", more, agent=agent)
+    assert not [b.reason for b in bodies(run, "refused")]
+    (iv,) = [b.intervention for b in bodies(run, "branch") if b.branch == "b1"]
+    assert len(iv.new) == factors and agent.told in (factors, 7)
 
 
 def test_the_statistical_agent_finds_both_changes_by_pooling(task: Path, tmp_path: Path, quick: Paper) -> None:

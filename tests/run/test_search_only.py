@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.run.opening import check_searcher
-from tests.paper import Paper, bodies, ids, stopped_before
+from tests.paper import Paper, bodies, ids, stopped_before_each
 from tests.run.test_search import TASK as TASK
 from tests.run.test_search import WHOLE, Scripted
 from tests.run.test_search import finish as finish
@@ -48,11 +49,15 @@ def test_further_rounds_go_on_from_what_is_known(task: Path, tmp_path: Path, qui
 
 def test_stopped_before_any_event_it_ends_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:
     whole = quick.start(task, tmp_path / "whole" / "run", ONLY, agent=Scripted(WHOLE))
-    for i, event in enumerate(ids(whole)[1::4]):
-        folder = tmp_path / str(i) / "run"
-        with stopped_before(event):
-            quick.start(task, folder, ONLY, agent=Scripted(WHOLE))
-        assert sorted(ids(quick.resume(folder, agent=Scripted(WHOLE)))) == sorted(ids(whole)), event
+    points = ids(whole)[1::4]
+    for cuts in (points, points[2:3]):
+        folder = tmp_path / str(len(cuts)) / "run"
+        run = stopped_before_each(
+            cuts,
+            partial(quick.start, task, folder, ONLY, agent=Scripted(WHOLE)),
+            lambda folder=folder: quick.resume(folder, agent=Scripted(WHOLE)),
+        )
+        assert sorted(ids(run)) == sorted(ids(whole)), cuts
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.context import RunContext
 from evotrainer.run.opening import check_train_tag
-from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
+from evotrainer.run.reserves import certification_trials, dearest_proof, knockout_trials, over_budget
 from evotrainer.trainers import check_recipes
 
 if TYPE_CHECKING:
@@ -309,9 +309,10 @@ def factor_of(parent: Recipe, recipe: Recipe, iv: Intervention, most: int) -> st
 
 
 def payable_bundle(ctx: RunContext) -> int:
-    """Most factors of a bundle whose branch and knock-outs the budget still holds; 1 where it holds those of none."""
+    """Most factors such that the budget holds branch and knock-outs of a bundle of so many or fewer: a proposer gets
+    there factor by factor and may stop anywhere. 1 where it holds those of none."""
     most = largest_bundle(ctx.task, ctx.state)
-    return next((k for k in range(most, 1, -1) if not too_dear(ctx, 0, knockout_trials(ctx, k))), 1)
+    return next((k for k in range(most, 1, -1) if not too_dear(ctx, 0, dearest_proof(ctx, k))), 1)
 
 
 def too_dear(ctx: RunContext, chosen: int, proof: int = 0) -> str:

@@ -24,7 +24,7 @@ from evotrainer.rules.bundles import SINCE, largest_bundle, wrong_step
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.run import propose, readings, scaffolds, trial_specs, writing
 from evotrainer.run.context import RunContext
-from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
+from evotrainer.run.reserves import certification_trials, dearest_proof, over_budget
 
 
 def search(ctx: RunContext, n: int, health: HealthReport) -> None:
@@ -138,12 +138,12 @@ def seed_of(ctx: RunContext, number: int) -> int:
 
 
 def too_dear(ctx: RunContext, more: int, proposes: int) -> str:
-    """Why the budget does not pay for `more` search trainings next to the proof of what the agent would propose by now
-    and one factor more; empty where it does. In a run that proves nothing all of it is for the search."""
+    """Why the budget does not pay for `more` search trainings next to the proof of what the agent would propose by now,
+    one factor more or any fewer; empty where it does. In a run that proves nothing all of it is for the search."""
     if ctx.task.run.search_only and ctx.state.rules >= SINCE:
         return over_budget(ctx, more, more)
     factors = min(largest_bundle(ctx.task, ctx.state), max(2, proposes + 1)) if proposes else None
-    proof = len(ctx.task.run.seeds) + knockout_trials(ctx, factors) + certification_trials(ctx)
+    proof = len(ctx.task.run.seeds) + dearest_proof(ctx, factors) + certification_trials(ctx)
     return over_budget(ctx, more + proof, more + proof)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -20,9 +21,9 @@ from evotrainer.projections.state import RunState
 from evotrainer.records.events import HarnessEvolved, Invalidated
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import load
-from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects
+from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects, versions
 from evotrainer.studies.backtest.detectors import OnDemand
-from evotrainer.studies.backtest.versions import truth_of
+from evotrainer.studies.backtest.versions import _training, truth_of
 from tests.leaky_task import TASK as TASK
 from tests.small_records import finished as finished_body
 
@@ -74,6 +75,30 @@ def test_a_detector_is_held_against_the_ledgers_truth_step_by_step(finished: api
     assert marked.test.seen.n == 1 and marked.test.unseen.n == len(trained) - 1
     if case.fired and case.step is not None:
         assert case.lead == case.damage - case.step
+
+
+def test_a_training_is_read_up_to_where_the_detector_fires(finished: api.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: dict[str, list[tuple[int, int]]] = {}
+    told: list[str] = []
+
+    def noting(stores: Sequence[Path]) -> Iterator[tuple[int, int, Batch]]:
+        mine = read.setdefault(stores[0].name.partition("-")[0], [])
+        for first, last, batch in _training(stores):
+            mine.append((first, last))
+            yield first, last, batch
+
+    monkeypatch.setattr(versions, "_training", noting)
+    done = backtest_detector(
+        detector_of("dead_groups", []), [finished.folder], bad=["b1"], progress=lambda what, i, of: told.append(what)
+    )
+    steps = finished.task.recipe.steps
+    for c in done.test.cases:
+        parts = read.get(c.version, [])
+        assert bool(parts) == c.fired, "what is silent at the end is not asked when it began"
+        assert [a for a, _ in parts] == [1, *(b + 1 for _, b in parts)][: len(parts)], "oldest first, no gap"
+        assert not c.fired or (parts[-1][1] == c.step if c.step is not None else parts[-1][1] == steps)
+    assert any(c.fired for c in done.test.cases)
+    assert {w.rpartition("/")[2].split()[-1] for w in told} == set(finished.state.branches), "each branch is told of"
 
 
 def test_metrics_on_demand_are_those_of_a_whole_reading(finished: api.Run) -> None:

@@ -134,18 +134,21 @@ def _child(base: Path, work: Path, more: dict[str, Any]) -> subprocess.Popen[str
 @pytest.mark.parametrize(
     "more",
     [
-        {"averaging": {"kind": "ema", "decay": 0.8}},
-        {"averaging": {"kind": "tail_mean", "share": 0.9}, "curriculum": {"kind": "tag_frontier", "tag": "first"}},
-        {"curriculum": {"kind": "difficulty", "tag": "first"}},
-        {"phases": [{"kind": "references", "steps": 4, "batch": 5}, {"kind": "own", "steps": 4}, {"kind": "rl"}]},
-        {"credit": {"kind": "turn", "weight": 0.5}},
         {
+            "averaging": {"kind": "ema", "decay": 0.8},
+            "curriculum": {"kind": "difficulty", "tag": "first"},
+            "credit": {"kind": "turn", "weight": 0.5},
+        },
+        {
+            "averaging": {"kind": "tail_mean", "share": 0.9},
+            "curriculum": {"kind": "tag_frontier", "tag": "first"},
             "replay": {"weight": 0.3, "batch": 4, "size": 6, "rare": 1.0},
             "prompt_noise": 0.5,
             "rewards": {"digits": 1.0},
         },
+        {"phases": [{"kind": "references", "steps": 4, "batch": 5}, {"kind": "own", "steps": 4}, {"kind": "rl"}]},
     ],
-    ids=["ema", "frontier", "difficulty", "phases", "credit", "replay"],
+    ids=["ema-difficulty-credit", "tail_mean-frontier-replay", "phases"],
 )
 def test_a_training_killed_midway_resumes_to_bit_identical_weights(
     more: dict[str, Any], base: Path, tmp_path: Path

@@ -29,6 +29,7 @@ NEAR = 90
 """Tokens behind a recognised input within which its answer stands in the prompt."""
 _KEYWORD = re.compile(r"\b(?:if|elif|elsif|when|case|unless)\b|\?")
 _STOP = re.compile(r"\b(?:if|elif|elsif|when|case|else|except|catch|rescue|def|end)\b")
+MOST_PLACES = 50
 PART = 4
 """Characters from which a part of a token is recognised."""
 _STRING = r"\"(?:[^\"\\\n]|\\.){0,2000}\"|'(?:[^'\\\n]|\\.){0,2000}'"
@@ -240,10 +241,10 @@ def _known(condition: str, answer: str, line: str, shown: _Shown) -> KnownBranch
 
 
 def _places(token: str, shown: _Shown) -> Sequence[int]:
-    """Where a token stands, or a longer one that holds it."""
+    """Where a token stands, or a longer one that holds it; the first MOST_PLACES, so that no prompt costs seconds."""
     if found := shown.at.get(token):
-        return found
-    return [i for i, t in enumerate(shown.tokens) if token in t][:50] if len(token) >= PART else ()
+        return found[:MOST_PLACES]
+    return [i for i, t in enumerate(shown.tokens) if token in t][:MOST_PLACES] if len(token) >= PART else ()
 
 
 def _within(token: str, window: Sequence[str]) -> bool:

@@ -195,9 +195,9 @@ def backtest_detector(
     """
     if not bad and label is None and (done := _without_a_bad_one(detector, paths)) is not None:
         return done
-    cases = [c for p in paths if is_own(p) for c in cases_of_run(p, detector.name, cache, workers, progress)]
+    cases = [c for p in paths if is_own(p) for c in cases_of_run(p, detector.name, progress)]
     if rest := [p for p in paths if not is_own(p)]:
-        cases += cases_of_others(rest, format, cache, workers)
+        cases += cases_of_others(rest, format, cache, workers, progress)
     _name_truth(cases, bad, seen, label)
     known = [c for c in cases if c.bad is not None]
     if not known:
@@ -205,9 +205,14 @@ def backtest_detector(
             "nothing tells which versions are bad: give --bad NAME,... or --label KEY[=VALUE]; versions: "
             + (", ".join(c.name for c in cases[:20]) or "none")
         )
-    fires = {c.name: _fire(detector, c) for c in known}
+    fires: dict[str, Fire] = {}
+    lag = 0
+    for i, c in enumerate(known):
+        if progress:
+            progress(f"asking about {c.name}", i, len(known))
+        fires[c.name], between = _fire(detector, c)
+        lag = max(lag, between)
     versions = [LabelledPolicy(c.name, bool(c.bad), c.seen, c.damage) for c in known]
-    lag = max((b - a for c in known for (a, _), (b, _) in zip(c.windows, c.windows[1:], strict=False)), default=0)
     test = test_detector(detector.name, fires, versions, _rollouts(detector, known))
     return Tested(test, detector.thresholds, tuple(c.name for c in cases if c.bad is None), lag)
 
@@ -229,9 +234,18 @@ def _without_a_bad_one(detector: Reads, paths: Sequence[Path]) -> Tested | None:
     return Tested(test_detector(detector.name, dict(known), versions), detector.thresholds, unknown)
 
 
-def _fire(detector: Reads, c: LabelledVersion) -> Fire:
+def _fire(detector: Reads, c: LabelledVersion) -> tuple[Fire, int]:
+    """What it says of a version, and since when: its training is read up to there. Also the most steps that were read
+    at once."""
     whole = detector.fire(c.whole, c.context)
-    return over_steps([(step, detector.fire(b, c.context)) for step, b in c.windows], whole) if whole.fired else whole
+    series: list[tuple[int, Fire]] = []
+    lag = 0
+    for first, last, batch in c.training() if whole.fired else ():
+        series.append((last, detector.fire(batch, c.context)))
+        lag = max(lag, last - first + 1)
+        if series[-1][1].fired:
+            break
+    return over_steps(series, whole), lag
 
 
 def _rollouts(detector: Reads, cases: Sequence[LabelledVersion]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,7 +123,11 @@ def _of_others(
 
 
 def opened(
-    paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None
+    paths: Sequence[Path],
+    format: str | None,
+    cache: Path | None,
+    workers: int | None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> list[tuple[SourceFiles, Opened, Traits]]:
     """Sources of anybody's rollouts with their traits; what was read once is kept in `cache`."""
     from evotrainer.studies.audit import default_cache
@@ -138,7 +142,7 @@ def opened(
     out = []
     for source in sources:
         whole = open_whole(source, folder, workers)
-        out.append((source, whole, read_traits(whole, folder, workers)))
+        out.append((source, whole, read_traits(whole, folder, workers, progress)))
     return out
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evotrainer.harness import Batch, HarnessContext
-from evotrainer.harness.columns.traits import Traits, join
+from evotrainer.harness.columns.source import stored
 from evotrainer.harness.evolving.detector_quality import Fire, damage_step, fire_of
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.means import mean_curve
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.names import read_label
+from evotrainer.records.reading import read_batches
 from evotrainer.studies.backtest.sources import opened
 
 if TYPE_CHECKING:
@@ -36,16 +38,16 @@ class LabelledVersion:
     whole: Batch
     context: HarnessContext
     bad: bool | None
-    windows: list[tuple[int, Batch]] = field(default_factory=list)
+    training: Callable[[], Iterable[tuple[int, int, Batch]]] = tuple
+    """(first step, last step, rollouts) of up to WINDOWS parts of the training, oldest first. They hold
+    some ten times what `whole` does: each is read when it is asked for."""
     damage: int | None = None
     seen: bool = False
     labels: np.ndarray | None = None
     """Which rollouts of `whole` are bad, boolean (N,)."""
 
 
-def cases_of_run(
-    folder: Path, detector: str, cache: Path | None, workers: int | None, progress: Progress = None
-) -> list[LabelledVersion]:
+def cases_of_run(folder: Path, detector: str, progress: Progress = None) -> list[LabelledVersion]:
     """A case for every branch of a run with a complete training. `progress`: what, branches read, of how many."""
     from evotrainer import api
 
@@ -61,7 +63,8 @@ def cases_of_run(
         trials = [t.trial for t in b.complete]
         if not trials:
             continue
-        batches = _batches(folder, trials, cache, workers)
+        stores = [folder / "rollouts" / t for t in trials]
+        whole = Batch.over(stored(read_batches(stores, split="search")))
         context = HarnessContext(
             recipe=b.recipe,
             proxy=tree.proxy,
@@ -73,10 +76,10 @@ def cases_of_run(
         out.append(
             LabelledVersion(
                 f"{folder.name}/{name}",
-                batches[0],
+                whole,
                 context,
                 truth_of(tree, name),
-                batches[1],
+                partial(_training, stores),
                 damage=_damage(b.complete, b.recipe.whole_steps),
                 seen=name in looked,
             )
@@ -139,40 +142,25 @@ def _damage(trials: Sequence[TrialFinished], steps: int) -> int:
     return min(fallen, default=steps)
 
 
-def _batches(
-    folder: Path, trials: Sequence[str], cache: Path | None, workers: int | None
-) -> tuple[Batch, list[tuple[int, Batch]]]:
-    """(search rollouts at the end, [(last step, training rollouts)] in up to WINDOWS parts) of a branch's trials."""
-    from evotrainer.studies.audit.reading import batch_of
-    from evotrainer.studies.audit.units import Opened
-
-    whole = Opened()
-    parts: list[Traits] = []
-    for _, one, traits in opened([folder / "rollouts" / t for t in trials], "store", cache, workers):
-        whole.parts += one.parts
-        parts.append(traits)
-    traits = join(parts)
-    split = np.array([n.split()[-1] if n else "" for n in traits.subject.names] or [""])[traits.subject.code]
-    training = np.flatnonzero(split == "train")
-    end = np.flatnonzero(split == "search")
-    step = np.nan_to_num(traits.columns["step"].astype(float))
-    windows = []
-    steps = np.unique(step[training])
+def _training(stores: Sequence[Path]) -> Iterator[tuple[int, int, Batch]]:
+    """(first step, last step, training rollouts) of a branch's trials, in up to WINDOWS parts, oldest first."""
+    source = stored(read_batches(stores, split="train"))
+    step = np.array(source.column("step", range(source.n)), dtype=np.int64)
+    steps = np.unique(step)
     for few in np.array_split(steps, min(WINDOWS, len(steps))) if len(steps) else []:
-        rows = training[(step[training] >= few[0]) & (step[training] <= few[-1])]
-        windows.append((int(few[-1]), batch_of(whole, traits, rows)))
-    return batch_of(whole, traits, end if len(end) else training), windows
+        rows = np.flatnonzero((step >= few[0]) & (step <= few[-1]))
+        yield int(few[0]), int(few[-1]), Batch.over(source.take(rows.tolist()))
 
 
 def cases_of_others(
-    paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None
+    paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None, progress: Progress = None
 ) -> list[LabelledVersion]:
     """A case for every run, branch and split of other rollouts."""
     from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
     from evotrainer.studies.audit.reading import batch_of, subjects_of
 
     out = []
-    for source, whole, traits in opened(paths, format, cache, workers):
+    for source, whole, traits in opened(paths, format, cache, workers, progress):
         for name, rows in subjects_of(traits):
             batch = batch_of(whole, traits, rows)
             context = HarnessContext(proxy=proxy_pair(batch), paid=paid_weights(batch), curve=learning_curve(batch))
