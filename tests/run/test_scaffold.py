@@ -214,7 +214,7 @@ def test_the_exported_model_carries_its_scaffold_and_the_report_shows_it(trained
 def test_a_person_tries_a_text_on_a_run(trained: api.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text, code, said in (
         ("look well: {task}\n", 0, "[pass] not reads_protected"),
-        ("look: lamp of gate number 3 is lit {task}", 10, "[FAIL] not "),
+        ("look: the lamp of gate number 3 is lit {task}", 10, "[FAIL] not "),
         ("look " * 12 + "{task}", 10, "[FAIL] not too_long: the longest prompt has"),
         ("look: {task}", 10, "[FAIL] not identical: b1 has this very text already"),
     ):

@@ -88,6 +88,7 @@ def test_sizes_sampling_and_optimizer_are_mapped() -> None:
 
 
 REFUSED = {
+    "scaffold": {"scaffold": {"system": "Think first."}},
     "schedule": {"schedule": {"kind": "linear"}},
     "curriculum": {"curriculum": {"kind": "pass_rate_band"}},
     "averaging": {"averaging": {"kind": "ema"}},
