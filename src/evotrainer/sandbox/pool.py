@@ -20,7 +20,7 @@ from typing import Protocol
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.model import Limits, Status
-from evotrainer.sandbox.slot import ChildExit, Progress, Slot, SlotDiedError
+from evotrainer.sandbox.slot import ChildExit, Progress, SandboxSlot, SlotDiedError
 
 _FIRST_LOOK = 0.01
 _LAST_LOOK = 0.25
@@ -40,7 +40,7 @@ _RESTARTS = 3
 class Seat:
     """A child at work for a job, as one of its `role`s."""
 
-    slot: Slot
+    slot: SandboxSlot
     channel: socket.socket
     job: SandboxJob
     role: int
@@ -93,15 +93,15 @@ class SandboxJob(Protocol):
 class Lane:
     """Slots that work for one job at a time: one for a program, two for a check."""
 
-    def __init__(self, open_slot: Callable[[], Slot]) -> None:
+    def __init__(self, open_slot: Callable[[], SandboxSlot]) -> None:
         self.open_slot = open_slot
-        self.slots: list[Slot] = []
+        self.slots: list[SandboxSlot] = []
         self.seats: list[Seat] = []
         self.job: SandboxJob | None = None
         self.started = 0.0
         """When its present job began: a program that dies and goes on with its next case has no more time for that."""
 
-    def slot(self, role: int) -> Slot:
+    def slot(self, role: int) -> SandboxSlot:
         """The slot of a role, started on first use."""
         while len(self.slots) <= role:
             self.slots.append(self.open_slot())

@@ -16,7 +16,7 @@ from evotrainer.sandbox.model import TIERS, Check, CheckResult, Limits, Program,
 from evotrainer.sandbox.pool import Lane, run_jobs
 from evotrainer.sandbox.probes import PROBES, SandboxProbe
 from evotrainer.sandbox.report import TierReport
-from evotrainer.sandbox.slot import Slot, start_slot
+from evotrainer.sandbox.slot import SandboxSlot, start_slot
 
 _MECHANISMS: dict[Tier, Mechanism] = {
     "A": Mechanism(namespaces=True, seccomp=True, cgroup=True),
@@ -46,7 +46,7 @@ class Sandbox:
         if mechanism.cgroup and self._first.group is None:
             self._mechanism = replace(mechanism, cgroup=False)
 
-    def _open_slot(self) -> Slot:
+    def _open_slot(self) -> SandboxSlot:
         slot = self._open_one()
         # the probes ran with a group: a further slot without one would not have the tier that was proven
         if self._mechanism.cgroup and slot.group is None and hasattr(self, "_first"):
@@ -162,7 +162,7 @@ class Sandbox:
 
 
 @contextlib.contextmanager
-def _squeezed(slot: Slot) -> Iterator[None]:
+def _squeezed(slot: SandboxSlot) -> Iterator[None]:
     """The slot's group with room for the probe only."""
     group = slot.group
     if group is None:

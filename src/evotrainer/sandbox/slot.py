@@ -44,7 +44,7 @@ class SlotDiedError(Exception):
     """The zygote is gone; the slot must be restarted."""
 
 
-class Slot:
+class SandboxSlot:
     """Starts on construction; `run` a request, read `control` until `ChildExit`, then run the next."""
 
     def __init__(self, mechanism: Mechanism, interpreter: Interpreter, group_mb: int = 512) -> None:
@@ -177,9 +177,9 @@ class Slot:
             self.group = None
 
 
-def start_slot(mechanism: Mechanism, interpreter: Interpreter, group_mb: int = 512) -> Slot:
+def start_slot(mechanism: Mechanism, interpreter: Interpreter, group_mb: int = 512) -> SandboxSlot:
     """A slot, or SandboxError."""
     try:
-        return Slot(mechanism, interpreter, group_mb)
+        return SandboxSlot(mechanism, interpreter, group_mb)
     except OSError as error:
         raise SandboxError(f"the sandbox did not start: {error}; run `evotrainer doctor`") from error
