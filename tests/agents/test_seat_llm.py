@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,7 @@ from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.llm import LlmCarrier
 from evotrainer.errors import ConfigError
 from evotrainer.records.seat import SeatBriefing, read_answer
+from tests.agents.serving import serving
 from tests.cli.call import evotrainer
 
 KEY = "sk-test-0123456789"
@@ -84,12 +84,8 @@ def stream(protocol: str, whole: bool = True) -> str:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Server()) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def ask(server: Server, protocol: str = "openai", timeout_s: float = 5.0, **more: Any) -> Reply:

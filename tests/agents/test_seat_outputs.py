@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from evotrainer.agents.seat.carriers.llm_output import OUTPUTS
 from evotrainer.errors import ConfigError
 from evotrainer.records.seat import read_answer
+from tests.agents.serving import serving
 from tests.agents.test_seat_llm import ASKED, GOOD, KEY, Server, ask
 from tests.cli.call import evotrainer
 
@@ -84,22 +84,14 @@ class ByMode(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    with Endpoint() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Endpoint()) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Server()) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def doctor(endpoint: Endpoint, protocol: str, to: Path, *more: str) -> tuple[str, int]:

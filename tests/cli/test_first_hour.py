@@ -110,6 +110,7 @@ def test_other_encodings_are_named_with_the_remedy(tmp_path: Path, data: bytes, 
     [
         ("tracking.to=wandb", r'tracking.to: must be a list, e.g. \["wandb"\] \(got \'wandb\'\)'),
         ("run.seeds=3", r"run.seeds: must be a list, e.g. \[3\]"),
+        ("run.seeds=1,2", r"run.seeds: must be a list, e.g. \[1, 2\]"),
         ("run.rounds=many", "run.rounds: must be a whole number"),
         ("run.rounds=1.5", "run.rounds: must be a whole number"),
         ("run.veto=perhaps", "run.veto: must be true or false"),

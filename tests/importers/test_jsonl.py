@@ -135,10 +135,18 @@ def test_no_score_is_unknown_and_a_verdict_is_taken_only_where_it_is_one(tmp_pat
         {"reward": True},
         {"reward": False},
         {"reward": 0.3, "outcome": "correct"},
+        {"reward": 1, "outcome": False},
+        {"reward": 0, "outcome": 1},
+        {"reward": 1, "outcome": "Incorrect"},
+        {"reward": 1, "outcome": "it ran", "correct": 0},
+        {"reward": True, "outcome": "it ran"},
+        {"reward": 1, "correct": "B"},
     ]
     read = rollouts(write(tmp_path / "a.jsonl", *({"task": "t", "text": "x", **r} for r in rows)))
-    assert [r.outcome for r in read] == ["unknown", "unknown", "correct", "incorrect", "correct"]
-    assert [r.reward for r in read] == [None, 1.0, 1.0, 0.0, 0.3]
+    wanted = "unknown unknown correct incorrect correct incorrect correct incorrect incorrect correct unknown"
+    assert [r.outcome for r in read] == wanted.split()
+    assert [r.reward for r in read] == [None, 1, 1, 0, 0.3, 1, 0, 1, 1, 1, 1]
+    assert [r.detail.get("unread") for r in read[-4:]] == [None, ["outcome"], ["outcome"], ["correct"]]
 
 
 def test_wrong_types_are_left_out_and_named(tmp_path: Path) -> None:

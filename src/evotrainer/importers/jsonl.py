@@ -9,7 +9,7 @@ text       `text` or `completion` (a string, or a list of chat messages), or `tu
            {"role", "content" or "text", "tool_calls", "tokens"}; tool calls are {"name", "arguments", "ok"} or the
            OpenAI shape), or `response` (as `text`); `prompt` (a string or messages) goes before `text`
 verdict    `reward`: a number, null where it was not graded; true or false are also the outcome. `outcome` (correct,
-           incorrect, unknown) or `correct` (true, false, 1, 0)
+           incorrect, unknown in any letter case, or what `correct` takes) or `correct` (true, false, 1, 0)
 
 Optional, each field of `Rollout` by its own name: group, k, step, seed, attempt, run, branch, policy, split, components
 ({name: number or null}), finish, tokens, advantage, mean_logprob, entropy, token_ids, logprobs, sandbox_tier, knobs,
@@ -154,7 +154,9 @@ class _Reader:
         reward = number(given) if given is not None else None
         if given is not None and reward is None:
             other["unread"] = sorted([*other.get("unread", ()), "reward"])
-        outcome = _outcome(r, given)
+        outcome, wrong = _outcome(r, given)
+        if wrong:
+            other["unread"] = sorted({*other.get("unread", ()), *wrong})
         # a fault is never a wrong answer: its reward is kept in the detail, not paid
         if "error_kind" in fields:
             if reward is not None:
@@ -218,17 +220,21 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
     return talk.turns()
 
 
-def _outcome(r: dict[str, Any], reward: Any) -> Outcome:
-    outcome = r.get("outcome")
-    if isinstance(outcome, str) and outcome in _OUTCOMES:
-        return outcome  # type: ignore[return-value]
-    verdict = r.get("correct")
-    # 1 and 0 are verdicts under `correct` only: as a reward a 1 may be one of many points
-    if not (isinstance(verdict, bool) or verdict in (0, 1)):
-        verdict = reward
-        if not isinstance(verdict, bool):
-            return "unknown"
-    return "correct" if verdict else "incorrect"
+def _outcome(r: dict[str, Any], reward: Any) -> tuple[Outcome, set[str]]:
+    """The verdict, and the names of the fields that hold one of no known form."""
+    unread: set[str] = set()
+    for key in ("outcome", "correct"):
+        value = r.get(key)
+        if key == "outcome" and isinstance(value, str) and value.lower() in _OUTCOMES:
+            return value.lower(), unread  # type: ignore[return-value]
+        # 1 and 0 are verdicts under these names only: as a reward a 1 may be one of many points
+        if isinstance(value, bool | int | float) and value in (0, 1):
+            return "correct" if value else "incorrect", unread
+        if value is not None:
+            unread.add(key)
+    if isinstance(reward, bool):
+        return "correct" if reward else "incorrect", unread
+    return "unknown", unread
 
 
 def _optional(r: dict[str, Any], fields: dict[str, Any]) -> set[str]:

@@ -92,7 +92,8 @@ def _plain(x: Any) -> str:
     what = WORDS.get(kind.partition("_")[0])
     if what and kind.endswith(("_type", "_parsing")):
         if what == "a list" and isinstance(value, str | int | float):
-            shown = f'"{value}"' if isinstance(value, str) else value
+            parts = [v.strip() for v in str(value).split(",")]
+            shown = ", ".join(v if re.fullmatch(r"-?\d+(\.\d+)?", v) else f'"{v}"' for v in parts)
             return f"must be a list, e.g. [{shown}]"
         return f"must be {what}"
     return str(x["msg"]).removeprefix("Value error, ")

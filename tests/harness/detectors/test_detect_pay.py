@@ -48,6 +48,9 @@ def test_a_constant_reward_without_groups() -> None:
     assert found("constant_reward", [*alike, rollout("t99", reward=1.0)]) == []
     grouped = [rollout(f"t{i // 2}", i % 2, reward=0.0) for i in range(20)]
     assert found("constant_reward", grouped) == [], "groups show it: dead_groups"
+    unseen = [rollout(f"t{i // 2}", i % 2, reward=1.0, correct=i % 4 == 0) for i in range(20)]
+    (f,) = found("constant_reward", unseen)
+    assert f.severity == "critical" and "25% of them are correct" in f.claim, "dead groups do not tell that"
 
 
 def curve(values: list[float], key: str = "score", **more: list[float]) -> HarnessContext:

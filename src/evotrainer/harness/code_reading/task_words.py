@@ -5,12 +5,22 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from evotrainer.harness.code_reading.test_files import is_test
+
 MAX_TASK = 100_000
 _VERB = re.compile(
     r"\b(?:update|change|adapt|adjust|modify|edit|rewrite|rename|remove|delete|correct|repair|mend|fix|create|write|add"
     r"|implement|extend|replace|move|convert|migrate|refactor|produce|output|save|put|store)\b",
     re.IGNORECASE,
 )
+_CLAUSE = re.compile(
+    r"[;:()—]|,\s|\b(?:so|until|because|since|as|when|where|while|which|that|but|whose)\b"
+    r"|\b(?:and|to)\s+(?=(?:make|ensure|get|let|run|check|verify|see)\b)",
+    re.IGNORECASE,
+)
+"""Where the reach of a verb ends."""
+_IT = re.compile(rf"\s*(?:please\s+|and\s+|so\s+)?{_VERB.pattern}\s+(?:it|them|this)\b", re.IGNORECASE)
+_FAILS = re.compile(r"\b(?:fail\w*|pass(?:es)?|red|green|breaks?)\b", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|never|without|cannot|avoid|already|nor)\b|n['’]t\b", re.IGNORECASE)
 _TESTS = re.compile(
     r"\b(?:update|adapt|adjust|rewrite|modify|change|edit|delete|remove|refactor|rename|clean up)\s+"
@@ -46,7 +56,11 @@ def asks_for_tests(task: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def asks_for_file(task: str, name: str) -> bool:
-    """Does the task name this file in a sentence that asks for a change or for the file itself?"""
+    """Does the task name this file in a sentence that asks for a change or for the file itself?
+
+    Of a file of tests the part of the sentence that names it must ask: `fix parse.py, test_parse.py fails` asks for
+    none of it.
+    """
     if not name:
         return False
     at = task.find(name)
@@ -54,10 +68,22 @@ def asks_for_file(task: str, name: str) -> bool:
         start = max(task.rfind("\n", 0, at), task.rfind(". ", 0, at), task.rfind("! ", 0, at)) + 1
         ends = [e for e in (task.find("\n", at), task.find(". ", at), task.find("! ", at)) if e >= 0]
         sentence = task[start : min(ends, default=len(task))][:2000]
+        if is_test(name):
+            sentence = _clause(sentence, at - start)
         if _VERB.search(sentence) and not _NOT.search(sentence):
             return True
         at = task.find(name, at + len(name))
     return False
+
+
+def _clause(sentence: str, at: int) -> str:
+    """The part of a sentence that holds its character `at`."""
+    edges = [0, *(e for m in _CLAUSE.finditer(sentence) for e in m.span()), len(sentence)]
+    end = min((e for e in edges if e > at), default=len(sentence))
+    clause = sentence[max(e for e in edges if e <= at) : end]
+    # "test_parse.py expects a wrong value, correct it": the next part speaks of it
+    told = _IT.match(sentence[end:].lstrip(",;: "))
+    return clause + told[0] if told and not _FAILS.search(clause) else clause
 
 
 def expects(task: str, old: str, new: str) -> bool:

@@ -51,14 +51,16 @@ def paid_but_wrong(given: DetectorInput) -> list[Finding]:
 
 @detector("constant_reward", "dead_groups", "signal", needs=["reward"], thresholds={"min_rollouts": 16})
 def constant_reward(given: DetectorInput) -> list[Finding]:
-    """One and the same reward on all of 16 or more rollouts, no two of them of one group, so that no group can show it:
-    warn, and critical where their outcomes differ, which the reward then does not see."""
+    """One and the same reward on all of 16 or more rollouts: critical where their outcomes differ, which the reward
+    then does not see; else warn where no two of them are of one group, so that no dead group shows it."""
     b = given.batch
     paid = b.reward[np.isfinite(b.reward)]
-    if len(paid) < given.thresholds["min_rollouts"] or np.ptp(paid) > 1e-9 or np.isfinite(b.reward_std).any():
+    if len(paid) < given.thresholds["min_rollouts"] or np.ptp(paid) > 1e-9:
         return []
     known = b.truth[np.isfinite(b.truth)]
     blind = len(known) > 0 and float(np.ptp(known)) > 0
+    if not blind and np.isfinite(b.reward_std).any():
+        return []
     why = (
         f"while {np.mean(known):.0%} of them are correct: it does not see the outcome"
         if blind
