@@ -164,11 +164,14 @@ class SeatTools:
         key = id or self._given
         end = time.monotonic() + max(0.0, min(seconds, LONGEST_S))
         while True:
+            seen = self._written()
             told, asks, over = outcome(self.run, key) if key else "", waiting(self.run), self.run.state.closed_by
             news = told if id or told != self._heard else ""
             if news or over or (asks and (told or not key)) or time.monotonic() >= end:
                 break
-            time.sleep(EVERY_S)
+            # all events are read again only where there are new ones
+            while self._written() == seen and time.monotonic() < end:
+                time.sleep(EVERY_S)
         self._heard = told
         rows = (
             news,
@@ -176,6 +179,11 @@ class SeatTools:
             "It asks something now: overview()." if asks else "The run has ended." if over else "",
         )
         return _cut(" ".join(x for x in rows if x) or "nothing new yet")
+
+    def _written(self) -> list[tuple[int, int]]:
+        """What changes with every event: time and size of the ledger's files."""
+        found = [self.run.folder / f"ledger.db{end}" for end in ("", "-wal")]
+        return [(s.st_mtime_ns, s.st_size) for p in found if p.exists() and (s := p.stat())]
 
     def why(self, branch: str) -> str:
         """What a branch changed, why it was tried, and the verdict, its effect rounded to points."""
