@@ -179,4 +179,5 @@ def test_progress_tells_each_version_that_is_read(finished: api.Run, tmp_path: P
         progress=lambda what, i, n: seen.append(f"{what} {i}/{n}"),
     )
     branches = list(finished.state.branches)
-    assert seen == [f"reading {finished.folder.name}/{b} {i}/{len(branches)}" for i, b in enumerate(branches)]
+    read = [f"reading {finished.folder.name}/{b} {i}/{len(branches)}" for i, b in enumerate(branches)]
+    assert seen == read + [f"asking about {b} {i}/{len(branches)}" for i, b in enumerate(branches)]

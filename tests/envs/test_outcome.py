@@ -84,7 +84,9 @@ def test_what_reads_sealed_tests_is_of_the_outcome_and_nothing_else_is() -> None
 def test_a_users_environment_names_the_truth(own: Path) -> None:
     env = open_environment({"name": f"python:{own}:make", "size": 3, "payable": ["longer"]})
     assert isinstance(env, TextEnv) and len(env.tasks("train")) == 3, "`payable` is no option of the factory"
-    assert pay_terms(env, {"payable": ["longer"]}) == {"outcome": ["longer"], "payable": ["longer"], "offers": []}
+    told = pay_terms(env, {"payable": ["longer"]})
+    assert [s["name"] for s in told.pop("slots")] == ["system", "prompt"]
+    assert told == {"outcome": ["longer"], "payable": ["longer"], "offers": []}
 
 
 @pytest.mark.parametrize(("more", "outcome"), [({}, "graded"), ({"truth": "styled"}, "styled")])

@@ -38,14 +38,14 @@ def test_the_answers_of_a_language_model_are_replayed_to_the_same_decisions(tmp_
     asked = [(a.step, a.attempt) for a in bodies(was, "asked")]
     assert [(a.step, a.attempt) for a in bodies(now, "asked")] == asked and len(asked) == 7
     then, today = (bodies(run, "asked")[0].request.factors for run in (was, now))
-    assert then.keys() < today.keys(), "factors that were added since are no other question"
+    assert then.keys() <= today.keys(), "factors that are added later are no other question"
     assert [a.raw for a in bodies(now, "answered")] == [a.raw for a in bodies(was, "answered")]
     assert [p.recipe_hash for b in bodies(now, "probes") for p in b.probes] == [
         p.recipe_hash for b in bodies(was, "probes") for p in b.probes
     ]
     assert [(v.branch, v.kind) for v in now.verdicts] == [(v.branch, v.kind) for v in was.verdicts]
     spent = SeatSpend.of(bodies(now, "answered"))
-    assert (spent.requests, spent.taken, spent.fallbacks) == (7, 6, 0)
+    assert (spent.requests, spent.taken, spent.fallbacks) == (7, 4, 0)
 
 
 def test_the_transcript_is_short_and_holds_nothing_of_gate_or_cert() -> None:
@@ -56,4 +56,4 @@ def test_the_transcript_is_short_and_holds_nothing_of_gate_or_cert() -> None:
         t for b in bodies(run, "finished") for s in b.scores if s.split not in ("search", "train") for t in s.per_task
     }
     assert len(tasks) > 100 and not [t for t in tasks if any(t in x for x in told)]
-    assert max(map(len, told)) <= 2000 and sum(c["tool"] == "propose" for c in calls) == 7
+    assert max(map(len, told)) <= 2000 and sum(c["tool"] == "propose" for c in calls) == 8

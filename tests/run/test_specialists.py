@@ -90,8 +90,10 @@ def problems(run: api.Run, *kinds: str) -> list[str]:
 def test_every_factor_of_a_recipe_is_owned_by_one_surface() -> None:
     owned = [f for factors in SURFACES.values() for f in factors]
     assert len(owned) == len(set(owned))
-    assert {*Recipe.model_fields, *COMPOSITES} - {"knobs"} <= set(owned)
-    assert surface_of("knobs.hint") == "harness" and AgentRow(role="x", surface=("all",)).owns("lr")
+    by_entry = {"knobs", "scaffold"}
+    assert {*Recipe.model_fields, *COMPOSITES} - by_entry <= set(owned)
+    assert surface_of("knobs.hint") == surface_of("scaffold.system") == "harness"
+    assert AgentRow(role="x", surface=("all",)).owns("lr")
     assert AgentRow(role="mine", surface=("reward", "lr")).owns("lr")
     assert not AgentRow(role="mine", surface=("reward", "lr")).owns("clip")
 

@@ -16,6 +16,7 @@ from evotrainer.records.output import print
 if TYPE_CHECKING:
     from evotrainer.api import Run
     from evotrainer.records.events import SeatAnswered
+    from evotrainer.records.verdicts import Verdict
 
 EVERY_S = 0.2
 
@@ -90,14 +91,25 @@ def outcome(run: Run, key: str) -> str:
         for p in (p.record() for p in state.probes.values() if p.round == given.round and p.changes in asked):
             open_ = open_ or (p.score is None and not p.failed)
             out.append(f"{p.probe}: {p.failed or f'{100 * (p.score or 0):.0f}% on search'}")
+        if not out and (
+            end := next((e.body for e in events if e.kind == "searched" and e.body.round == given.round), None)
+        ):
+            return f"taken, and not trained: {end.stop}"
         return "" if open_ or not out else "; ".join(out)
     for b in state.branches.values():
         if b.round == given.round and b.intervention and b.intervention.move == "seat":
             v = b.verdict
             open_ = open_ or v is None
-            out.append(f"{b.branch}: {v.kind}{f', {100 * v.effect.mean:+.0f} points' if v.effect else ''}" if v else "")
+            out.append(f"{b.branch}: {told(v)}" if v else "")
     refused = [e.body for e in events if e.kind == "refused" and e.body.round == given.round]
     out += [f"refused: {r.reason}" for r in refused if r.intervention.move == "seat"]
     vetoed = [e.body for e in events if e.kind == "backtested" and e.body.round == given.round and e.body.vetoed]
     out += [f"not trained: {b.backtest.reason}" for b in vetoed if b.intervention.move == "seat"]
     return "" if open_ or not out else "; ".join(out)
+
+
+def told(v: Verdict) -> str:
+    """A verdict with its effect in whole points, and what stood against a promotion."""
+    e, against = v.effect, [g.gate for g in v.gates if g.passed is False]
+    effect = f", {100 * e.mean:+.0f} points [{100 * e.low:+.0f}, {100 * e.high:+.0f}] on gate" if e else ""
+    return f"{v.kind}{effect}" + (f"; not passed: {', '.join(against)}" if against else "")

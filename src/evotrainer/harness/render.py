@@ -60,7 +60,8 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True) -> st
 
 
 def answer(report: HealthReport) -> str:
-    """What is wrong, in a sentence: the first bottleneck, else the worst finding, else that nothing was found."""
+    """What is wrong, in a sentence: the first bottleneck, else the worst finding, else metrics outside their healthy
+    range, else that nothing was found."""
     claims = [f for f in report.findings if not f.missing and f.severity != "info"]
     counts = [f"{n} {level}" for level in ("critical", "warn") if (n := sum(f.severity == level for f in claims))]
     told = f"{' and '.join(counts)} finding{'s' if len(claims) > 1 else ''}" if claims else "no finding"
@@ -70,6 +71,11 @@ def answer(report: HealthReport) -> str:
     if claims:
         f = min(claims, key=lambda f: f.severity != "critical")
         return f"Worst: {line(named(f))}, {line(f.claim)} ({told})."
+    # a harness with few detectors may have none for what its metrics show
+    if off := [m.name for m in report.metrics if m.value is not None and not healthy(m)]:
+        more = f" and {len(off) - 3} more" if len(off) > 3 else ""
+        told = f"{len(off)} metric{'s' if len(off) > 1 else ''} outside the healthy range"
+        return f"No detector of harness {report.harness} found anything; {told}: {', '.join(off[:3])}{more}."
     return "Nothing wrong was found."
 
 

@@ -56,7 +56,9 @@ def calibrate_run(
     events = run.events()
     noise = [e.body for e in events if e.kind == "noise"]
     if not noise:
-        raise ConfigError(f"{folder}: no A/A trials finished, so nothing is known of its noise; finish the run first")
+        raise ConfigError(
+            f"{folder}: its noise is not measured yet: that takes the starting recipe on every seed; let the run go on"
+        )
     if wrong := [o for o in overrides if not o.startswith(GATE)]:
         raise ConfigError(f"{wrong[0]} does not change the gate; one of: {', '.join(GATE)}")
     task = resolve(apply_overrides(run.task.model_dump(mode="json"), overrides), source=str(folder))

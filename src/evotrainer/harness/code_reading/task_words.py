@@ -20,7 +20,10 @@ _CLAUSE = re.compile(
 )
 """Where the reach of a verb ends."""
 _IT = re.compile(rf"\s*(?:please\s+|and\s+|so\s+)?{_VERB.pattern}\s+(?:it|them|this)\b", re.IGNORECASE)
-_FAILS = re.compile(r"\b(?:fail\w*|pass(?:es)?|red|green|breaks?)\b", re.IGNORECASE)
+_FAILS = re.compile(r"\b(?:fail\w*|pass(?:es|ing)?|red|green|break(?:s|ing)?|broken)\b", re.IGNORECASE)
+_REWRITES = re.compile(
+    r"\b(?:update|change|adapt|adjust|modify|edit|rewrite|rename|remove|delete|replace|move|refactor)\b", re.IGNORECASE
+)
 _NOT = re.compile(r"\b(?:not|never|without|cannot|avoid|already|nor)\b|n['’]t\b", re.IGNORECASE)
 _TESTS = re.compile(
     r"\b(?:update|adapt|adjust|rewrite|modify|change|edit|delete|remove|refactor|rename|clean up)\s+"
@@ -59,7 +62,7 @@ def asks_for_file(task: str, name: str) -> bool:
     """Does the task name this file in a sentence that asks for a change or for the file itself?
 
     Of a file of tests the part of the sentence that names it must ask: `fix parse.py, test_parse.py fails` asks for
-    none of it.
+    none of it, nor does `fix the failing test_parse.py`, which the code is to pass.
     """
     if not name:
         return False
@@ -68,9 +71,11 @@ def asks_for_file(task: str, name: str) -> bool:
         start = max(task.rfind("\n", 0, at), task.rfind(". ", 0, at), task.rfind("! ", 0, at)) + 1
         ends = [e for e in (task.find("\n", at), task.find(". ", at), task.find("! ", at)) if e >= 0]
         sentence = task[start : min(ends, default=len(task))][:2000]
+        verb = _VERB
         if is_test(name):
             sentence = _clause(sentence, at - start)
-        if _VERB.search(sentence) and not _NOT.search(sentence):
+            verb = _REWRITES if _FAILS.search(sentence) else _VERB
+        if verb.search(sentence) and not _NOT.search(sentence):
             return True
         at = task.find(name, at + len(name))
     return False

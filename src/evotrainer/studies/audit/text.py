@@ -63,7 +63,7 @@ def _worst(audit: RolloutAudit) -> list[str]:
     for (severity, detector), places in list(where.items())[:SHOWN_FIRST]:
         more = f", and {len(places) - 1} more" if len(places) > 1 else ""
         claim = line(clean(claims[severity, detector], 200))
-        at = f" (in {line(clean(places[0], 120))}{more})" if places[0] or more else ""
+        at = f" (in {line(clean(places[0] or 'all rollouts', 120))}{more})" if places[0] or more else ""
         out.append(f"- [{severity}] {line(detector)}: {claim}{at}")
     if len(where) > SHOWN_FIRST:
         out.append(f"- and {len(where) - SHOWN_FIRST} more kinds, below")
